@@ -268,7 +268,7 @@ class GroupCycles:
         """Let members without which the group is placed be tried on their own."""
         yield from self._nominate(entries, _NO_NOMINATIONS, now_s)
         for queued in entries.values():
-            self._queue.give_back(queued, is_surplus=True)
+            self._queue.give_back(queued)
             yield
 
     def is_alone(self, queued: QueuedPod, key: GroupKey) -> bool:

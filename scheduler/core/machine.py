@@ -330,7 +330,7 @@ class Machine:
                 # `+= yield from` would extend a list that was taken meanwhile.
                 self._ordered += instructions
             case CycleError(goes_on=True) if queued.n_turns < MAX_TURNS:
-                self.queue.give_back(queued)
+                self.queue.line_up(queued, now_s)
             case CycleError(message, unschedulable):
                 self._ordered += self._fail(queued, message, now_s, unschedulable=unschedulable)
             case _:

@@ -9,7 +9,8 @@ The scheduling queue: which pending pod is tried next, and when a rejected pod i
     BACKOFF         pop while no pod is active, not after an error  (popped)
     (popped)        put_back of a rejected pod                      UNSCHEDULABLE
     (popped)        put_back after an error                         BACKOFF
-    (popped)        give_back of a pod whose attempt is not over    ACTIVE
+    (popped)        give_back of a pod that was not tried           ACTIVE
+    (popped)        line_up of a pod whose attempt is not over      ACTIVE
     UNSCHEDULABLE   event or update that may help, timeout          BACKOFF, or ACTIVE if that is over
     GATED           event or update that may help the gating plugin as UNSCHEDULABLE
     GATED           let_through                                     as UNSCHEDULABLE
@@ -312,16 +313,20 @@ class PodQueue:
         to = SubQueue.UNSCHEDULABLE if unschedulable_plugins else SubQueue.BACKOFF
         self._move(queued, to, SCHEDULE_ATTEMPT_FAILURE, now_s)
 
-    def give_back(self, queued: QueuedPod, *, is_surplus: bool = False) -> None:
-        """
-        Take back a popped pod whose attempt is not over; it takes its next turn at its old place.
+    def give_back(self, queued: QueuedPod) -> None:
+        """Take back a popped member of a group that was placed without it; it is tried on its own, at its old place."""
+        queued.is_surplus = True
+        self._return(queued)
 
-        `is_surplus`: it is a member of a group that was placed without it, and is tried on its own.
-        """
+    def line_up(self, queued: QueuedPod, now_s: float) -> None:
+        """Take back a popped pod whose attempt is not over; it takes its next turn after the pods that wait now."""
+        queued.n_turns += 1
+        self._start_wait(queued, now_s)
+        self._return(queued)
+
+    def _return(self, queued: QueuedPod) -> None:
         self._backlog.finish()
         queued.attempts -= 1
-        queued.n_turns += 1
-        queued.is_surplus |= is_surplus
         queued.sub_queue = SubQueue.ACTIVE
         self._pods[queued.uid] = queued
         self._count_rejection(queued, +1)

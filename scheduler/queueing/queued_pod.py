@@ -41,7 +41,7 @@ class QueuedPod:
         attempts: how often the pod was popped.
         initial_attempt_s: when it first became active; None while it has always been gated.
         unschedulable_count: attempts that ended in a rejection; never falls.
-        n_turns: how often it was given back in this attempt.
+        n_turns: how often it was lined up again in this attempt.
         error_count: attempts in a row that ended in an error.
         earlier_errors: these as they were before the last attempt, if that ended in a rejection.
         unschedulable_plugins: plugins that rejected the last attempt, and the gating plugin; empty after an error.

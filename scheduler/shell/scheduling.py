@@ -180,7 +180,8 @@ class SchedulingLoop:
             decided_s = self._now_s()
             if self._machine.is_in_cycle:
                 self._cycle_s = decided_s - started_s
-            elif instructions:
+            else:
+                # Without instructions too: the time of a turn whose attempt goes on counts.
                 self._end_cycle(decided_s - started_s, decided_s)
             for instruction in instructions:
                 if isinstance(instruction, Bind | WriteReservation):

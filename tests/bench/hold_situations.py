@@ -45,7 +45,7 @@ from tests.bench.served import Served
 from tests.bench.templates import Planned, Template
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, Json
-from tests.support.device_documents import device_class, resource_claim
+from tests.support.device_documents import DRIVER, device_class, selecting_claim
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
@@ -275,11 +275,8 @@ async def _new_slices(running: Running) -> None:
 
 def _claim(running: Running, number: int) -> None:
     name = f"claims-{number}"
-    claim = resource_claim(name)
-    claim["metadata"]["namespace"] = NAMESPACE
-    expression = f'device.attributes["gpu.example.com"].index < -{number + 1}'
-    claim["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
-    running.api.put("ResourceClaim", claim)
+    expression = f'device.attributes["{DRIVER}"].index < -{number + 1}'
+    running.api.put("ResourceClaim", selecting_claim(name, expression, NAMESPACE))
     running.api.create(Planned(Template(name, resource_claims=(name,)), NAMESPACE, name))
 
 

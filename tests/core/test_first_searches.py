@@ -11,18 +11,12 @@ from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.stimuli import CycleDue
 from scheduler.queueing.queued_pod import SubQueue
 from tests.core.claim_cluster import ClaimCluster
-from tests.hostile.claims import N_DEVICES, distinct_devices
+from tests.hostile.claims import N_DEVICES, costly, distinct_devices
 from tests.support.build import Json
-from tests.support.device_documents import DRIVER, resource_claim
+from tests.support.device_documents import DRIVER, selecting_claim
 from tests.support.driving import condition_of
 
 _N_NODES = 100
-
-
-def _claim(expression: str) -> Json:
-    claim = resource_claim("c")
-    claim["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
-    return claim
 
 
 @pytest.fixture
@@ -50,7 +44,9 @@ def _pieces(cluster: ClaimCluster, claim: Json) -> tuple[int, list[Instruction]]
 
 def test_the_only_device_is_found_on_the_last_node(cluster: ClaimCluster) -> None:
     last = _N_NODES * N_DEVICES - 1
-    n_pieces, instructions = _pieces(cluster, _claim(f'device.attributes["{DRIVER}"].index == {last}'))
+    n_pieces, instructions = _pieces(
+        cluster, selecting_claim("c", f'device.attributes["{DRIVER}"].index == {last}')
+    )
     assert n_pieces > 4
     (reserve,) = instructions
     assert isinstance(reserve, WriteReservation)
@@ -62,7 +58,9 @@ def test_the_only_device_is_found_on_the_last_node(cluster: ClaimCluster) -> Non
 
 
 def test_no_node_has_the_device(cluster: ClaimCluster) -> None:
-    n_pieces, instructions = _pieces(cluster, _claim(f'device.attributes["{DRIVER}"].index < 0'))
+    n_pieces, instructions = _pieces(
+        cluster, selecting_claim("c", f'device.attributes["{DRIVER}"].index < 0')
+    )
     assert n_pieces > 4
     told = condition_of(instructions)
     assert told.message.startswith(f"0/{_N_NODES} nodes are available: {_N_NODES} cannot allocate all claims")
@@ -72,7 +70,7 @@ def test_no_node_has_the_device(cluster: ClaimCluster) -> None:
 def test_new_slices_are_looked_at_in_pieces(cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler.plugins.dynamic_resources.pool_index._POOLS_PER_PIECE", 10)
     monkeypatch.setattr("scheduler.plugins.dynamic_resources.node_answers._DEVICES_PER_PIECE", 10**9)
-    n_pieces, _ = _pieces(cluster, _claim("true"))
+    n_pieces, _ = _pieces(cluster, selecting_claim("c", "true"))
     assert n_pieces == _N_NODES // 10 + 1
 
 
@@ -81,7 +79,7 @@ def test_selectors_of_many_devices_take_several_turns_of_one_attempt(
 ) -> None:
     """Nothing is reported between two turns, which come at once."""
     monkeypatch.setattr("scheduler.plugins.dynamic_resources.selection.MAX_COST", 3000)
-    cluster.store(_claim(f'device.attributes["{DRIVER}"].index == {_N_NODES * N_DEVICES - 1}'))
+    cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].index == {_N_NODES * N_DEVICES - 1}'))
     cluster.watch()
     pod = cluster.using("c")
     n_turns, instructions = 1, cluster.cycle()
@@ -101,7 +99,7 @@ def test_selectors_that_take_too_many_turns_are_an_error_and_go_on_after_a_backo
     cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scheduler.plugins.dynamic_resources.selection.MAX_COST", 300)
-    cluster.store(_claim(f'device.attributes["{DRIVER}"].index < 0'))
+    cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].index < 0'))
     cluster.watch()
     pod = cluster.using("c")
     told = [cluster.cycle() for _ in range(MAX_TURNS + 1)]
@@ -113,13 +111,20 @@ def test_selectors_that_take_too_many_turns_are_an_error_and_go_on_after_a_backo
     assert cluster.cycle() == []
 
 
+def test_a_costly_selector_takes_no_turn_before_others_of_its_kind_had_theirs(cluster: ClaimCluster) -> None:
+    """Its pod backs off: in a second turn at once it would take the time of others."""
+    cluster.store(selecting_claim("c", f"!({costly(4, 1)})"))
+    cluster.watch()
+    cluster.using("c")
+    assert condition_of(cluster.cycle()).reason == "SchedulerError"
+
+
 def test_a_group_takes_all_turns_in_its_cycle(cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its members would wait for a backoff between two turns, and hold nothing meanwhile."""
     monkeypatch.setattr("scheduler.plugins.dynamic_resources.selection.MAX_COST", 3000)
     for number in range(2):
-        claim = _claim(f'device.attributes["{DRIVER}"].index >= {(_N_NODES - 1) * N_DEVICES}')
-        claim["metadata"] |= {"name": f"c{number}", "uid": f"claim-c{number}"}
-        cluster.store(claim)
+        last = f'device.attributes["{DRIVER}"].index >= {(_N_NODES - 1) * N_DEVICES}'
+        cluster.store(selecting_claim(f"c{number}", last))
         cluster.watch()
         cluster.using(f"c{number}", name=f"member-{number}", labels={GROUP: "g", MIN_COUNT: "2"})
     reserved = [each for each in cluster.cycle() if isinstance(each, WriteReservation)]

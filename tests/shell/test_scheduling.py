@@ -25,7 +25,10 @@ from scheduler.shell.garbage_collection import disable_full_collections
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.slices import off_trial
+from tests.core.claim_cluster import ClaimCluster
+from tests.hostile.claims import distinct_devices
 from tests.support.build import container, node
+from tests.support.device_documents import DRIVER, selecting_claim
 from tests.support.driving import Driver
 from tests.support.waiting import Turns, until
 
@@ -176,6 +179,25 @@ async def test_what_a_namespace_uses_is_held_against_it(namespace_share: float, 
         assert [name for name in bound if name != "last"] == [f"first-{number}" for number in range(10)]
         assert (bound.index("last") < 5) is is_behind
         assert bound[0] == "first-0"
+
+
+async def test_a_turn_that_orders_nothing_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the namespace of a pod with a long search would use nothing."""
+    monkeypatch.setattr("scheduler.plugins.dynamic_resources.selection.MAX_COST", 100)
+    cluster, used_s = ClaimCluster(nodes=()), list[float]()
+    for number in range(12):
+        cluster.node(f"n{number}")
+        cluster.show(distinct_devices(f"n{number}", number))
+    cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].index < 0'))
+    cluster.watch()
+    bench = Bench(driver=cluster, on_cycle=used_s.append)
+    async with bench.running():
+        cluster.using("c")
+        bench.inbox.nudge()
+        async with asyncio.timeout(10.0):
+            while not bench.kept.ordered:  # noqa: ASYNC110 - stops at the first turn at which it holds
+                await asyncio.sleep(0)
+    assert len(used_s) > 10
 
 
 async def test_a_sweep_goes_on_until_it_has_ended() -> None:

@@ -36,6 +36,14 @@ def resource_claim(name: str, count: int = 1, **status: object) -> Json:
     }
 
 
+def selecting_claim(name: str, expression: str, namespace: str = "default") -> Json:
+    """Return a claim of one device for which the CEL expression is true."""
+    claim = resource_claim(name)
+    claim["metadata"]["namespace"] = namespace
+    claim["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
+    return claim
+
+
 def using_claims(*names: str) -> Json:
     """Return what a pod's spec says of the claims that it uses."""
     return {"resourceClaims": [{"name": name, "resourceClaimName": name} for name in names]}

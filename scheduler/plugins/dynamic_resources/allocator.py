@@ -65,9 +65,9 @@ class Allocator:
         self._results.renew()
 
     @property
-    def has_evaluated_all_it_may(self) -> bool:
-        """Whether selectors of more devices are to be evaluated than one decision may."""
-        return self._results.is_spent
+    def goes_on(self) -> bool:
+        """Whether cheap selectors of more devices are to be evaluated than one decision may."""
+        return self._results.goes_on
 
     def allocate(self, node: TargetNode, claims: Sequence[ResourceClaim]) -> tuple[Allocation, ...] | Refusal:
         """Return the allocation of each claim on the node, or why there is none."""

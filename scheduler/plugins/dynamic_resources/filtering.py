@@ -135,7 +135,7 @@ class DeviceFilter(NodeFilter):
         Return the same of these rows alone.
 
         Raises PluginFailed if the search for devices fails at one of them, or takes more steps than one decision may,
-        and SearchUnfinished if selectors are still to be evaluated.
+        and SearchUnfinished if selectors of many devices are still to be evaluated.
         """
         self._asked |= rows
         accepted = self._accepted(rows, until_error=True)
@@ -144,7 +144,7 @@ class DeviceFilter(NodeFilter):
             if isinstance(answer, Status) and answer.code is Code.ERROR:
                 raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {answer.message}')
         if not accepted.any() and (rows & (self._has_devices == Answer.POSTPONED)).any():
-            if self._allocator.has_evaluated_all_it_may:
+            if self._allocator.goes_on:
                 raise SearchUnfinished(ENDED_AT_LIMIT)
             # An error, so that the pod is tried again soon: the next decision gets further.
             raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {ENDED_AT_LIMIT}')

@@ -29,6 +29,8 @@ MAX_COST: Final = COST_LIMIT // 8
 #: To see a device as expressions do, in the same units. It takes 13 µs, but a first decision over 5,000 nodes, with a
 #: selector of the class and one of the claim, is not to be cut short.
 _COST_OF_DEVICE: Final = 5
+#: Cost of an evaluation, with that of its device, up to which a search goes on at once where the devices are many.
+_CHEAP: Final = 64
 #: The most results that are kept of one expression: 2,000 slices with the most devices.
 _MAX_RESULTS: Final = 262_144
 
@@ -75,17 +77,17 @@ class SelectorResults:
     def __init__(self, keep: Keep = _keep_nothing) -> None:
         self._keep = keep
         #: What may still be evaluated for the pod.
-        self._cost_left = MAX_COST
+        self._cost_left, self._n_evaluated = MAX_COST, 0
         self._opened: dict[str, ExpressionResults] = {}
 
     @property
-    def is_spent(self) -> bool:
-        """Whether the pod has evaluated as much as it may."""
-        return self._cost_left <= 0
+    def goes_on(self) -> bool:
+        """Whether the pod has evaluated as much as it may for the number of devices, not for a costly expression."""
+        return self._cost_left <= 0 and self._n_evaluated * _CHEAP >= MAX_COST
 
     def renew(self) -> None:
         """Let the pod evaluate as much as at first."""
-        self._cost_left = MAX_COST
+        self._cost_left, self._n_evaluated = MAX_COST, 0
 
     def matches(
         self, expression: str, candidate: Candidate
@@ -109,6 +111,7 @@ class SelectorResults:
         limit = COST_LIMIT if self._cost_left == MAX_COST else self._cost_left
         result, cost = opened.selector.evaluate(fields_of(candidate.id.driver, candidate.device), limit)
         self._cost_left -= _COST_OF_DEVICE + cost
+        self._n_evaluated += 1
         if cost > limit and limit < COST_LIMIT:
             return SearchError(ENDED_AT_LIMIT, is_limit=True)
         results[candidate.device] = result
