@@ -323,7 +323,7 @@ def _sampled(mask: Mask, n_nodes: int, profile: Profile, rng: Rng) -> Mask:
     where the last cycle stopped; the choice is arbitrary in both.
     """
     percentage = profile.percentage_of_nodes_to_score
-    if percentage <= 0 or percentage >= 100:
+    if percentage <= 0:
         return mask
     wanted = max(_FEWEST_FEASIBLE, n_nodes * percentage // 100)
     rows = np.flatnonzero(mask)

@@ -416,7 +416,7 @@ class GroupCycles:
         if n_bound < group.min_count:
             return []
         self._groups.note_whole(key)
-        return [*report_group(group, "Scheduled"), *self._lost.on_bound(key, group, n_bound)]
+        return [*report_group(group, "Scheduled"), *self._lost.on_whole(key, group)]
 
     # Time.
 

@@ -23,7 +23,7 @@ from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.batches import Pieces
 
 #: Domains in which as many members as fit are placed on trial, if no domain has room for all.
-_PARTIAL_DOMAINS: Final = 8
+_MOST_PARTIAL: Final = 8
 
 
 class GreedySearch:
@@ -47,7 +47,7 @@ class GreedySearch:
             if (yield from self._place_all(scope)):
                 return True
         if n_needed < len(self._request.members):
-            best = scopes.roomiest(_PARTIAL_DOMAINS, n_needed)
+            best = scopes.roomiest(_MOST_PARTIAL, n_needed)
             yield from self._place_best([option for scope in best for option in self._options(scope.rows)])
             is_enough = attempt.n_placed >= n_needed and attempt.has_whole_parts()
             if is_enough and (yield from self._trial.is_settled()):
@@ -237,7 +237,7 @@ class GreedySearch:
         """Place as many members as the first domain that is best for its component takes."""
         for component in self._components:
             domains = yield from self._domains(component, scope)
-            roomiest = domains.roomiest(_PARTIAL_DOMAINS, self._request.n_needed)
+            roomiest = domains.roomiest(_MOST_PARTIAL, self._request.n_needed)
             options = [domain.rows for domain in roomiest] or [scope]
             yield from self._place_best(
                 [self._attempt.fill(component.kinds, rows, is_partial=True) for rows in options]

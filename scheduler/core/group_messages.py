@@ -117,7 +117,7 @@ def unplaced_message(
         if outcome.lacks_domain:
             of_part = _level_of(stuck.pod)
             level = outcome.key if outcome.key and not (outcome.room and of_part) else of_part
-            reason = f"no node is in a domain{f' of {level}' if level else ''} that it may take."
+            reason = f"no node is in a domain of {level} that it may take."
         text += f"; the next, {stuck.pod.name}{where}: {reason}"
     if outcome.limit is not None:
         text += _limit_text(outcome.limit)

@@ -39,7 +39,7 @@ def lay_out_ranks(attempt: Attempt) -> Pieces[None]:
             and not place.is_owed
         ]
         ranked = sorted((place.pod for _, place in places), key=lambda pod: rank_of(pod.labels))
-        if len(ranked) > 1 and rank_of(ranked[-1].labels):
+        if ranked and rank_of(ranked[-1].labels):
             by_node = paths((place.node_name for _, place in places), topology, attempt.view.nodes)
             places.sort(key=lambda entry: by_node[entry[1].node_name])
             yield from attempt.trial.exchange([index for index, _ in places], ranked)

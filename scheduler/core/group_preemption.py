@@ -368,14 +368,14 @@ def _lower(below_priority: int, rows: Mask, view: ClusterView) -> Pieces[tuple[A
         for of_all, of_each in zip(taken, pods.taken, strict=True):
             np.add.at(of_all, pods.rows, of_each)
         yield
-    for row in view.rows_of_unequal_priority():
+    for row in filter(rows.item, view.rows_of_unequal_priority()):
         # Their number alone: what they take is estimated by their own priorities.
         lower = [
             view.victim_priority(placed.pod)
             for placed in view.placed_on(row)
             if view.victim_priority(placed.pod) < below_priority
         ]
-        taken[0, row] = len(lower) if rows.item(row) else 0
+        taken[0, row] = len(lower)
         top[row] = max(lower, default=top.item(row))
     return top, taken
 
@@ -420,5 +420,5 @@ def _copies(
         if name in COUNTED:
             room = np.array(np.broadcast_to(nodes.left(name, every), view.n_rows))
             room += taken[1 + COUNTED.index(name)]
-        np.minimum(most, np.maximum(room, 0) // amount, out=most)
+        np.minimum(most, room // amount, out=most)
     return most

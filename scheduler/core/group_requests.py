@@ -79,7 +79,7 @@ def _nearness(state: ClusterState, held: Mask, running: Sequence[Pod], pending: 
     ranked = sorted((rank, state.placed[pod.uid].row) for pod in running if (rank := rank_of(pod.labels)))
     for pod in pending if ranked else ():
         if rank := rank_of(pod.labels):
-            after = bisect(ranked, (rank, 0))
+            after = bisect(ranked, rank, key=lambda each: each[0])
             for _, row in ranked[max(0, after - 1) : after + 1]:
                 nearness[row] = 2
     return nearness

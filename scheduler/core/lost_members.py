@@ -98,10 +98,11 @@ class LostMembers:
             keys.discard(key)
 
     def _is_below(self, key: GroupKey, min_count: int) -> bool:
+        """Return whether the group, of which members are on nodes, has too few of them."""
         is_placed = key in self._decided or self._groups.is_whole(key)
         if key in self._ending or self._groups.is_released(key) or not is_placed:
             return False
-        return 0 < self._groups.n_placed(key) < min_count
+        return self._groups.n_placed(key) < min_count
 
     def take_due(self, key: GroupKey) -> bool:
         """Return whether the group is to be released now. If so, note that this is done."""
@@ -177,9 +178,9 @@ class LostMembers:
         """Return whether the group has been reported as one with too few members."""
         return key in self._reported
 
-    def on_bound(self, key: GroupKey, group: PodGroup, n_bound: int) -> list[Instruction]:
-        """Return the condition of a group that has enough members again."""
-        if key not in self._reported or n_bound < group.min_count:
+    def on_whole(self, key: GroupKey, group: PodGroup) -> list[Instruction]:
+        """Note that the group has enough members; return its condition if it had too few."""
+        if key not in self._reported:
             return []
         self._reported.discard(key)
         return _condition(group, "", is_whole=True)

@@ -293,7 +293,7 @@ class PodLifecycle:
             self._preemptions.on_placed(pod.uid, pod.node_name)
         known = self._state.placed.get(pod.uid)
         # Read before upsert_pod, which changes `known`.
-        counted, assumed = (None, False) if known is None else (known.pod, known.assumed)
+        counted, is_new = None if known is None else known.pod, known is None or known.assumed
         self._nominator.take_node(pod, pod.node_name, now_s)
         self._state.upsert_pod(pod)
         if pod.terminating and not pod.ends_at_once:
@@ -301,7 +301,7 @@ class PodLifecycle:
         has_started = pod.phase == "Running" and counted is not None and counted.phase != "Running"
         if has_started and self._state.kubelet_refusals.forget(pod.spec, pod.node_name):
             self._queue.on_event(KUBELET_REFUSAL_OVER, None, None, now_s)
-        if counted is None or assumed:
+        if is_new:
             self._queue.on_event(ASSIGNED_POD_ADD, None, pod, now_s)
         if counted is None and pod.group is not None:
             self._groups.on_placed_elsewhere(pod.group.key, now_s)

@@ -80,6 +80,14 @@ def test_a_record_names_relaxed_rules_and_evicted_pods_if_there_are_any() -> Non
     assert {"relaxed", "evicted"}.isdisjoint(json.loads(decision_record(result, state.nodes)))
 
 
+def test_a_record_names_the_first_ten_evicted_pods() -> None:
+    result, state = placed([build.node("n")], build.pod())
+    evicted = [f"default/victim-{index}" for index in range(11)]
+    record = read_record(decision_record(result, state.nodes, evicted=evicted))
+    assert record is not None
+    assert record.evicted == tuple(evicted[:10])
+
+
 class _Points(Unobserved):
     """Notes the points that are entered, and the ones that are left."""
 
@@ -189,6 +197,13 @@ def test_a_record_never_exceeds_its_limit(length: int) -> None:
 def test_an_annotation_of_another_format_is_no_record(text: str) -> None:
     """Any client may write the annotation."""
     assert read_record(text) is None
+
+
+@pytest.mark.parametrize("n_more", [0, 1])
+def test_the_longest_record_is_read(n_more: int) -> None:
+    short = json.dumps({"v": 1, "evaluated": 1, "feasible": 1, "rejected": {"": 1}})
+    text = short.replace('""', f'"{"x" * (RECORD_LIMIT_BYTES - len(short) + n_more)}"')
+    assert (read_record(text) is None) == (n_more > 0)
 
 
 @pytest.mark.parametrize("records", [True, False])

@@ -72,6 +72,8 @@ def test_a_rule_counts_as_preferred_after_its_time(cluster: Driver) -> None:
         "podAntiAffinity by topology.kubernetes.io/zone counts as preferred with weight 100: it kept the pod pending "
         "alone for 60 s"
     ]
+    # The condition says that no rule waits any more.
+    assert [one.is_over for one in told if isinstance(one, SaveWaits)] == [True]
 
 
 def test_a_relaxed_pod_keeps_no_others_away(cluster: Driver) -> None:

@@ -8,9 +8,11 @@ from typing import Literal
 import pytest
 
 from scheduler.core.outcomes import report_group
-from scheduler.model.instructions import PatchPodGroup
-from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
+from scheduler.model.instructions import Instruction, PatchPodGroup
+from scheduler.model.pod_groups import COSCHEDULING_GROUP, WHOLE, GroupKey, GroupKind, PodGroup
+from scheduler.model.stimuli import BindDone, PodGroupSeen
 from scheduler.model.wire import GroupCondition
+from tests.support.driving import Driver, bind_of
 
 OURS = PodGroup(GroupKey(GroupKind.KUBERNETES, "default", "gang"), 2, api_version="v1beta1")
 PLACED = GroupCondition("PodGroupInitiallyScheduled", "True", "Scheduled", "")
@@ -41,3 +43,24 @@ def test_the_condition_of_a_group_is_written_where_it_changes(
     assert told == ([] if is_true is None else [PatchPodGroup(group, is_true, reason, message)])
     assert report_group(replace(group, api_version=""), reason, message) == [], "not ours"
     assert report_group(None, reason, message) == []
+
+
+def patches(told: list[Instruction]) -> list[PatchPodGroup]:
+    return [each for each in told if isinstance(each, PatchPodGroup)]
+
+
+def test_a_group_is_whole_again_once_a_member_that_was_lost_is_replaced() -> None:
+    driver = Driver()
+    driver.node("n")
+    key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
+    group = PodGroup(key, 2, api_version="v1alpha1", conditions=(PLACED,))
+    driver.handle(PodGroupSeen(group))
+    pods = [driver.pod(f"m{index}", labels={COSCHEDULING_GROUP: "mpi"}, node="n") for index in range(2)]
+    driver.lose(pods[0])
+    text = "pod group default/mpi was placed and has lost members: 1 of the 2 that it needs are on nodes"
+    assert patches(driver.live(31.0)) == [PatchPodGroup(group, False, "MembersLost", text, WHOLE)]
+    for name, told in (("m0-new", [PatchPodGroup(group, True, "Whole", "", WHOLE)]), ("one-more", [])):
+        new = driver.pod(name, labels={COSCHEDULING_GROUP: "mpi"})
+        assert bind_of(driver.cycle()).pod == new
+        assert patches(driver.handle(BindDone(new.uid))) == told
+    driver.audit()

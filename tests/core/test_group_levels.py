@@ -66,6 +66,15 @@ def test_a_layout_has_the_fewest_domains_there_can_be(hosts: Hosts, n: int, leve
         assert layout.n_domains[1] == min(number for number in inner if number is not None)
 
 
+@pytest.mark.parametrize(("held", "nearest"), [(0, 2), (1, 1), (2, 1)])
+def test_a_rack_goes_first_where_members_run_also_if_their_hosts_are_full(held: int, nearest: int) -> None:
+    """Rack 2 is the tighter one."""
+    racks_of = np.array([1, 1, 2])
+    layout = layout_of(np.arange(3), np.array([0, 2, 1]), [racks_of], 1, np.array([held, 0, 0]))
+    assert layout is not None
+    assert [set(racks_of[rows].tolist()) for rows in layout.domains] == [{nearest}]
+
+
 def _room(hosts: Hosts) -> Driver:
     driver = Driver()
     for name, (domains, n_free) in hosts.items():
@@ -195,6 +204,20 @@ def test_as_many_members_as_fit_are_in_few_racks(driver: Driver) -> None:
     assert by_rack(placed(driver)) == {"r1": 1, "r2": 2}
 
 
+def test_as_many_as_are_needed_are_placed_where_many_racks_only_seem_to_have_more_room(
+    driver: Driver,
+) -> None:
+    """Members are apart by host, and a rack's room is counted by resources."""
+    for number in range(8):
+        labels = {RACK: f"one-host-{number}"}
+        driver.node(f"large-{number}", labels=labels, allocatable={"cpu": "9", "pods": "9"})
+    for number in range(2):
+        driver.node(f"small-{number}", labels={RACK: "two-hosts"}, allocatable={"cpu": "1", "pods": "9"})
+    apart = affinity(anti_required=[term(HOSTNAME, selector(f"{GROUP}=g"))])
+    members(driver, 3, n_needed=2, required=RACK, affinity=apart)
+    assert sorted(placed(driver).values()) == ["small-0", "small-1"]
+
+
 def test_the_message_names_the_required_level(driver: Driver) -> None:
     racks(driver, "a", r1=2, r2=1)
     racks(driver, "b", r3=1)
@@ -297,6 +320,21 @@ def test_a_group_is_tried_again_once_a_node_moves_to_a_block_that_was_too_small(
     driver.pass_time(60)
     driver.node("h1", labels={BLOCK: "a"}, allocatable={"cpu": "1", "pods": "10"})
     assert len(placed(driver)) == 2
+
+
+def test_a_group_is_tried_again_once_pods_of_a_smaller_rack_keep_it_out_no_more(driver: Driver) -> None:
+    """The larger rack, which alone is tried for the message, lacks room."""
+    racks(driver, "a", r1=2, r2=3)
+    none = [container(requests={"cpu": "0"})]
+    for index in (1, 2):
+        driver.pod(f"other-{index}", node=f"r2-{index}", containers=none, labels={"app": "other"})
+    apart = affinity(anti_required=[term(HOSTNAME, selector("app=other"))])
+    members(driver, 3, required=RACK, affinity=apart)
+    assert not placed(driver)
+    driver.pass_time(60)
+    for index in (1, 2):
+        driver.pod(f"other-{index}", node=f"r2-{index}", containers=none)
+    assert by_rack(placed(driver)) == {"r2": 3}
 
 
 def test_a_rack_is_tried_where_a_member_meets_the_affinity_that_a_pod_meets_elsewhere_alone(

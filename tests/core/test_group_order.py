@@ -82,6 +82,10 @@ def test_without_levels_no_distance_is_told(driver: Driver) -> None:
     assert distance_note([(pod, nodes[pod.name]) for pod in pods], Topology(), driver.state.nodes) == ""
 
 
+def test_racks_of_one_name_in_two_blocks_are_not_near() -> None:
+    assert mean_distance([((0,), ("a", "r1", "n0")), ((1,), ("b", "r1", "n1"))]) == 3.0
+
+
 def test_the_mean_distance_is_told(driver: Driver) -> None:
     _racks(driver, 1, 1, 1)
     pods = _ranked(driver, [0, 1, 2], 3)

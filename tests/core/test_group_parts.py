@@ -23,7 +23,7 @@ from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PodGone, PodSeen
 from tests.core.test_group_levels import BLOCK, LEVELS, RACK, by_rack, message, placed, racks, rooms
 from tests.reference.machine_room import Hosts, Part, most_in_parts, within_one
-from tests.support.build import container
+from tests.support.build import HOSTNAME, container, selector, spread
 from tests.support.driving import Driver
 
 
@@ -35,9 +35,11 @@ def driver() -> Iterator[Driver]:
 
 
 def part(
-    driver: Driver, name: str, n: int, n_group: int, n_needed: int = 0, size: int = 1, **asked: str
+    driver: Driver, name: str, n: int, n_group: int, n_needed: int = 0, size: int = 1, **asked: Any
 ) -> list[Pod]:
     """Create the members of a part; `asked`: group and part, required and preferred, which is racks by default."""
+    spread_by = asked.pop("spread", ())
+    labels = {GROUP: "g", MIN_COUNT: str(n_group), **asked.pop("labels", {})}
     levels = {
         REQUIRED_TOPOLOGY: asked.get("within", ""),
         PREFERRED_TOPOLOGY: asked.get("near", ""),
@@ -49,9 +51,10 @@ def part(
     return [
         driver.pod(
             f"{name}-{index}",
-            labels={GROUP: "g", MIN_COUNT: str(n_group)},
+            labels=labels,
             annotations={key: text for key, text in levels.items() if text},
             containers=[container(requests={"cpu": str(size)})],
+            spread=spread_by,
         )
         for index in range(n)
     ]
@@ -100,6 +103,15 @@ def test_parts_are_in_one_rack_each_and_all_in_one_block(driver: Driver) -> None
     for name in ("x", "y"):
         part(driver, name, 3, 6, within=BLOCK)
     assert by_rack(placed(driver)) == {"r6": 3, "r7": 3}
+
+
+def test_parts_that_are_spread_by_host_are_placed_where_not_every_order_succeeds(driver: Driver) -> None:
+    """Each takes what others would have needed: being alike does not make every way to place them as good."""
+    for name, rack, n_cpus in (("h0", "r1", 1), ("h1", "r1", 2), ("h2", "r1", 1), ("h3", "r2", 2)):
+        driver.node(name, labels={RACK: rack}, allocatable={"cpu": str(n_cpus), "pods": "20"})
+    for name in "xyz":
+        part(driver, name, 2, 6, labels={"app": "g"}, spread=[spread(HOSTNAME, selector("app=g"))])
+    assert len(placed(driver)) == 6
 
 
 def test_the_message_counts_the_racks_with_room_for_a_part(driver: Driver) -> None:

@@ -349,6 +349,17 @@ def test_no_victim_is_deleted_once_the_group_fits_or_lost_a_member(cluster: Driv
     assert not cluster.state.preempting
 
 
+def test_no_victim_is_deleted_once_members_disagree(cluster: Driver) -> None:
+    cluster.node("n0", allocatable={"cpu": "2"})
+    low = _running(cluster, "low", "n0", cpu="2")
+    first, _ = _members(cluster, 2)
+    (order,) = _evicted(cluster.cycle())
+    assert cluster.needs_eviction(order.preemptor.uid, low.uid)
+    labels = {**first.labels, MIN_COUNT: "1"}
+    cluster.pod(first.name, labels=labels, priority=PRIORITY, containers=[container(requests={"cpu": "1"})])
+    assert not cluster.needs_eviction(order.preemptor.uid, low.uid)
+
+
 def test_running_members_are_no_victims_of_their_own_group(cluster: Driver) -> None:
     cluster.node("n0", allocatable={"cpu": "2"})
     labels = {"app": "train", GROUP: "train", MIN_COUNT: "2"}
@@ -396,3 +407,17 @@ def test_for_a_large_group_pods_stay_beside_which_members_keep_their_nodes(clust
     victims, places = _settle(cluster, cluster.cycle())
     assert len(victims) == 100
     assert len(places) == 100
+
+
+def test_for_a_large_group_a_pod_leaves_that_keeps_a_member_off_another_node(
+    cluster: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.core.group_preemption._MOST_DECISIONS", 0)
+    for index, app in enumerate(("other", "")):
+        cluster.node(f"n{index}", labels={"rack": "r"}, allocatable={"cpu": "1"})
+        _running(cluster, f"low-{index}", f"n{index}", labels={"app": app})
+    apart = affinity(anti_required=[term("rack", selector("app=other"))])
+    _members(cluster, 1, affinity=apart)
+    victims, places = _settle(cluster, cluster.cycle())
+    assert sorted(victims) == ["low-0", "low-1"]
+    assert len(places) == 1

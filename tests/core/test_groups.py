@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.group_nominations import HOLD_FOR_S
 from scheduler.model.instructions import (
     Bind,
     EmitEvent,
@@ -38,6 +39,7 @@ from tests.support.driving import NAME, Driver, attempt_of
 RACK = "rack"
 HOSTNAME = "kubernetes.io/hostname"
 OTHER = GroupKey(GroupKind.OWN, "default", "other")
+OTHER_PODGROUP = GroupKey(GroupKind.COSCHEDULING, "default", "other")
 
 
 @pytest.fixture
@@ -178,14 +180,22 @@ def test_a_group_far_larger_than_its_minimum_is_placed_in_several_cycles(
     assert not cluster.machine.has_work()
 
 
-def test_a_podgroup_that_needs_more_members_than_any_may_is_told(cluster: Driver) -> None:
+@pytest.mark.parametrize(
+    ("min_member", "text"),
+    [
+        (5_001, "pod group default/mpi needs 5001 members, expected 1 to 5000"),
+        (5_000, "pod group default/mpi waits until 5000 of its pods exist that may be placed (minMember)"),
+    ],
+)
+def test_a_podgroup_that_needs_more_members_than_any_may_is_told(
+    cluster: Driver, min_member: int, text: str
+) -> None:
     racks(cluster, a=3)
     key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
     cluster.handle(PodGroupSeen(PodGroup(key, 2)))
     for index in range(2):
         cluster.pod(f"rank-{index}", labels={COSCHEDULING_GROUP: "mpi"})
-    cluster.handle(PodGroupSeen(PodGroup(key, 20_000)))
-    text = "pod group default/mpi needs 20000 members, expected 1 to 5000"
+    cluster.handle(PodGroupSeen(PodGroup(key, min_member)))
     assert set(conditions(run(cluster)).values()) == {text}
 
 
@@ -257,6 +267,14 @@ def test_a_group_that_stays_incomplete_is_told_once(cluster: Driver) -> None:
     assert len(binds(run(cluster))) == 3
 
 
+def test_a_member_without_a_podgroup_is_told_which_one_it_waits_for(cluster: Driver) -> None:
+    cluster.handle(PodGroupSeen(PodGroup(OTHER_PODGROUP, 2)))
+    cluster.pod("rank-0", labels={COSCHEDULING_GROUP: "mpi"})
+    cluster.now_s += 6
+    text = "pod group default/mpi waits: there is no PodGroup mpi of scheduling.x-k8s.io"
+    assert conditions(cluster.handle(TimePassed())) == {"rank-0": text}
+
+
 def test_a_member_deleted_while_the_group_is_tried_makes_the_others_wait(cluster: Driver) -> None:
     racks(cluster, a=3)
     pods = workers(cluster, 3)
@@ -287,6 +305,25 @@ def test_a_member_that_leaves_its_group_is_placed_on_its_own(cluster: Driver) ->
     assert binds(run(cluster)) == {}
     member(cluster, "w-3", n=3)
     assert set(binds(run(cluster))) == {"w-1", "w-2", "w-3"}
+
+
+def test_a_member_that_leaves_its_group_has_its_turn_by_its_own_priority(cluster: Driver) -> None:
+    racks(cluster, a=1)
+    first = member(cluster, "w-0", n=2, priority=5)
+    member(cluster, "w-1", n=2, priority=0)
+    cluster.pod("other", priority=3, containers=[container(requests={"cpu": "1"})])
+    left = replace(first, labels={}, group=None, resource_version=cluster.next_version())
+    cluster.handle(PodSeen(left))
+    assert list(binds(cluster.cycle())) == ["w-0"]
+
+
+def test_a_member_that_waits_is_not_tried_because_its_status_changes(cluster: Driver) -> None:
+    racks(cluster, a=1)
+    first, _ = workers(cluster, 2)
+    run(cluster)
+    cluster.pass_time(60.0)
+    cluster.handle(PodSeen(replace(first, resource_version=cluster.next_version())))
+    assert not cluster.machine.has_work()
 
 
 def test_a_member_that_joins_another_group_completes_it(cluster: Driver) -> None:
@@ -585,6 +622,25 @@ def test_room_is_held_for_a_bounded_time_and_for_one_group_only(cluster: Driver)
     run(cluster)
     assert not cluster.state.nominated
     assert len(cluster.state.placed) == 3 + 3
+
+
+@pytest.mark.parametrize(("priority", "n_held"), [(0, 2), (1, 0)])
+def test_no_room_is_held_where_a_pod_of_a_higher_priority_is(
+    cluster: Driver, priority: int, n_held: int
+) -> None:
+    """It may never leave for the group."""
+    racks(cluster, a=2)
+    for index in range(2):
+        one_cpu = [container(requests={"cpu": "1"})]
+        cluster.pod(f"long-{index}", node=f"a-{index}", containers=one_cpu, priority=priority * index)
+    workers(cluster, 2)
+    run(cluster)
+    cluster.pass_time(125.0)
+    cluster.queue.activate("uid-default-w-0", cluster.now_s)
+    run(cluster)
+    assert sum(len(pods) for _, pods in cluster.state.nominated.by_node()) == n_held
+    cluster.pass_time(HOLD_FOR_S)
+    assert not cluster.state.nominated
 
 
 def _placed(cluster: Driver, n_pods: int, **more: Any) -> list[Pod]:

@@ -129,6 +129,19 @@ def test_a_group_does_not_count_as_placed_before_its_binds_are_shown(driver: Dri
     assert driver.state.groups.is_whole(KEY)
 
 
+@pytest.mark.parametrize("apart_s", [0.0, 10.0])
+def test_each_group_that_has_lost_a_member_is_told_once(driver: Driver, apart_s: float) -> None:
+    for group in "gh":
+        rack(driver, group, 3)
+        for index in range(3):
+            member(driver, f"{group}{index}", f"{group}-{index}", group=group)
+    driver.lose(driver.state.placed["uid-default-g0"].pod)
+    driver.live(apart_s)
+    driver.lose(driver.state.placed["uid-default-h0"].pod)
+    told = driver.live(2 * REPORT_AFTER_S)
+    assert [each.pod.name[0] for each in told if isinstance(each, EmitEvent)] == ["g", "h"]
+
+
 # Places that are held for a move.
 
 
@@ -172,6 +185,23 @@ def test_of_two_groups_that_lose_a_member_one_takes_the_free_rack_and_the_other_
     nominated = (pod for _, pods in driver.state.nominated.by_node() for pod in pods)
     assert moves not in {pod.group.key.name for pod in nominated if pod.group is not None}
     assert not evictions(driver.live(400.0))
+
+
+def test_a_group_that_has_moved_stays_for_a_while_although_another_moves_after_it(driver: Driver) -> None:
+    two_groups(driver)
+    moved: list[Pod] = []
+    for free in ("r4", "r5"):
+        (first,) = evictions(driver.live(130.0))
+        group = first.preemptor.name[0]
+        evict(driver, first)
+        for index in (1, 2):
+            member(driver, f"{group}{index}-new", group=group)
+        binds = [each for each in driver.live(20.0) if isinstance(each, Bind)]
+        moved += [driver.confirm(each.pod, each.node_name) for each in binds]
+        rack(driver, free, 3)
+    assert sorted(pod.name[0] for pod in moved) == [*"ggghhh"]
+    lose(driver, moved[0])
+    assert not evictions(driver.live(200.0))
 
 
 def moving(driver: Driver) -> EvictVictim:

@@ -348,6 +348,29 @@ def test_nobody_is_evicted_for_a_pod_that_ends_or_fits_by_now(cluster: Driver):
     assert cluster.machine.preemptions.wasted == {}
 
 
+def test_a_pod_that_is_gone_is_not_held_for_its_victims(cluster: Driver):
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
+    cluster.cycle()
+    assert cluster.state.preempting == {high.uid}
+    cluster.lose(high)
+    assert not cluster.state.preempting
+    end_eviction(cluster, high, low, VictimFate.SPARED)
+
+
+def test_nobody_is_evicted_where_another_pod_took_the_room_beside_the_victim(cluster: Driver):
+    """Also if it is of lower priority: no eviction of it was decided."""
+    low = sized_pod(cluster, "low", 0, node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
+    cluster.cycle()
+    assert cluster.needs_eviction(high.uid, low.uid)
+    other = sized_pod(cluster, "other", 0, node="n")
+    assert not cluster.needs_eviction(high.uid, low.uid)
+    show(cluster, other, terminating=True)
+    assert cluster.needs_eviction(high.uid, low.uid)
+    end_eviction(cluster, high, low)
+
+
 def test_evictions_in_vain_are_counted_by_cause(cluster: Driver):
     def evicted(name: str, room: Driver) -> Pod:
         low = sized_pod(room, f"low-{name}", 0, cpu="2", node="n")

@@ -97,9 +97,8 @@ async def test_the_condition_is_true_again_once_as_many_members_are_bound_as_it_
     (instruction,) = _lost_one(groups, lost)
     (before,) = [one for one in await _written(instruction) if one["type"] == WHOLE]
     group = _group(SCHEDULED, before)
-    assert lost.on_bound(KEY, group, 1) == []
-    (told,) = lost.on_bound(KEY, group, 2)
+    (told,) = lost.on_whole(KEY, group)
     assert isinstance(told, PatchPodGroup)
     scheduled, whole = await _written(told)
     assert (scheduled, whole["status"], whole["reason"]) == (SCHEDULED, "True", "Whole")
-    assert lost.on_bound(KEY, group, 2) == []
+    assert lost.on_whole(KEY, group) == []
