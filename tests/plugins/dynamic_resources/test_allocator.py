@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -136,6 +137,24 @@ def test_a_device_is_given_without_a_step() -> None:
     """A node whose first devices do serves the claim even if the steps are spent."""
     pool = slices("a.example.com", [{"name": "d0"}, {"name": "d1"}])
     assert devices_of(allocate(pool, claim([request("r", 2)]), n_steps=0)) == ["d0", "d1"]
+
+
+def test_each_share_of_a_device_has_its_own_uuid() -> None:
+    """As the API server asks of a shareID, and drivers count by it."""
+    shared = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "4Gi"}}}
+    pool = slices("a.example.com", [{"name": "d0", **shared}])
+    answer = allocate(pool, claim([_part("r"), _part("s")]))
+    assert not isinstance(answer, Refusal)
+    ids = [result.share_id for result in answer[0].devices.results]
+    assert [str(UUID(each)) for each in ids if each] == ids
+    assert len(set(ids)) == 2
+
+
+def _part(name: str) -> Json:
+    """Return a request for a part of a device."""
+    made = request(name)
+    made["exactly"]["capacity"] = {"requests": {"memory": "1Gi"}}
+    return made
 
 
 def test_evaluations_of_a_pod_are_bounded_and_go_on() -> None:
