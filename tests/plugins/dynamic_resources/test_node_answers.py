@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model.device_requests import ResourceClaim
-from scheduler.plugins.dynamic_resources.allocator import Allocator
+from scheduler.plugins.dynamic_resources.allocator import DEFAULT_STEPS, Allocator
 from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
 from scheduler.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
@@ -65,10 +65,17 @@ class _Life:
         if not isinstance(allocated, Refusal):
             self.devices.upsert(replace(claim, allocation=allocated[0]))
 
-    def allocator(self, index: PoolIndex) -> Allocator:
+    def allocator(self, index: PoolIndex, n_steps: int = DEFAULT_STEPS) -> Allocator:
         """Return the allocator of a cycle."""
         inputs = Inputs(self.devices.allocated, self.devices.classes)
-        return Allocator(index, inputs, self.results, seed="seed")
+        return Allocator(index, inputs, self.results, seed="seed", n_steps=n_steps)
+
+    def ask(self) -> bool:
+        """Ask for what is kept in a cycle of one step. Return whether a search has to go on."""
+        self.index.refresh()
+        view, allocator = self.cluster.view(), self.allocator(self.index, n_steps=1)
+        self.answers.ask(view.alive, Cycle(allocator, [self.asked], self.index, view))
+        return Answer.POSTPONED in self.answers.answers
 
     def check(self) -> None:
         """Compare what is kept with a look at everything."""
@@ -145,6 +152,31 @@ def test_devices_behind_the_first_ones_are_found_where_a_constraint_keeps_these_
     devices = [{"name": f"d{each}", "attributes": {"numa": {"int": min(each, 1)}}} for each in range(3)]
     life = _life(devices, 2, constraints=[{"matchAttribute": "a.example.com/numa"}])
     life.check()
+    assert Answer.DEVICES in life.answers.answers
+
+
+def test_a_search_that_goes_on_begins_anew_where_a_device_was_taken_in_between() -> None:
+    """The last two devices are the only ones of one NUMA node; one of them is taken after any number of cycles."""
+    devices = [{"name": f"d{each}", "attributes": {"numa": {"int": min(each, 4)}}} for each in range(6)]
+    constraints = [{"matchAttribute": "a.example.com/numa"}]
+    query = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}
+    query["selectors"] = [{"cel": {"expression": 'device.attributes["a.example.com"].numa == 4'}}]
+    taker = {
+        "metadata": {"name": "taker", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": query}]}},
+    }
+    n_cycles = 1
+    while True:
+        life = _life(devices, 2, constraints=constraints)
+        if not [life.ask() for _ in range(n_cycles)][-1]:
+            break
+        life.allocate(taker, "node-0")
+        while life.ask():
+            pass
+        assert Answer.DEVICES not in life.answers.answers
+        life.check()
+        n_cycles += 1
+    assert n_cycles > 5
     assert Answer.DEVICES in life.answers.answers
 
 
