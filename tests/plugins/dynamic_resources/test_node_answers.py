@@ -6,16 +6,21 @@ import json
 from dataclasses import replace
 from typing import Any, NoReturn
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.model.device_decoder import DeviceDecoder
 from scheduler.model.device_requests import ResourceClaim
+from scheduler.model.devices import DeviceKind, ResourceSlice
 from scheduler.plugins.dynamic_resources.allocator import DEFAULT_STEPS, Allocator
 from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
 from scheduler.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers
-from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.plugins.dynamic_resources.pool_index import AuditWindow, PoolIndex
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
+from scheduler.state.device_changes import DeviceChanges
 from tests.conformance.product import LiveCluster
+from tests.plugins.dynamic_resources.clusters import PlainSlices
 from tests.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
 
 Json = dict[str, Any]
@@ -203,6 +208,64 @@ def test_a_pod_on_a_node_changes_no_answer() -> None:
     allocator = _NoSearch(life.index, inputs, life.results, seed="seed")
     life.answers.ask(view.alive, Cycle(allocator, [life.asked], life.index, view))
     life.check()
+
+
+def test_an_audit_comes_to_every_value_again_and_again() -> None:
+    window, values = AuditWindow(), range(150)
+    for _ in range(3):
+        seen = [value for _ in range(3) for value in window.of(values)]
+        assert seen == list(values)
+    assert list(window.of(values[:5])) == list(window.of(values[:5])) == [0, 1, 2, 3, 4]
+
+
+_COUNTERS = [{"name": "s", "counters": {"c": {"value": "1"}}}]
+_POOL = {"name": "pool", "generation": 1, "resourceSliceCount": 1}
+
+
+def _slice(name: str, **spec: Any) -> ResourceSlice:
+    raw = {"metadata": {"name": name}, "spec": {"driver": "a.example.com", "pool": _POOL} | spec}
+    made = DeviceDecoder().decode(DeviceKind.SLICE, json.dumps(raw).encode())
+    assert isinstance(made, ResourceSlice)
+    return made
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(_slice("other", nodeName="node-1", devices=[{"name": "e"}]), id="on another node"),
+        pytest.param(_slice("own", nodeName="node-0", devices=[{"name": "e"}]), id="with another device"),
+        pytest.param(
+            _slice("other", allNodes=True, sharedCounters=_COUNTERS, pool={**_POOL, "resourceSliceCount": 3}),
+            id="that makes the pool incomplete on other nodes",
+        ),
+    ],
+)
+def test_an_audit_finds_a_slice_that_came_without_a_note(changed: ResourceSlice) -> None:
+    slices = PlainSlices([_slice("own", nodeName="node-0", devices=[{"name": "d"}])])
+    index = PoolIndex(slices, DeviceChanges())
+    index.refresh()
+    index.pools(TargetNode("node-0", {}))
+    assert index.same_as(index)
+    slices.put(changed)
+    assert not index.same_as(index)
+
+
+def test_pools_take_more_bytes_with_each_node_and_each_device() -> None:
+    """By their own count, which says when what is known is forgotten."""
+
+    def nbytes(n_own: int, n_shared: int, n_nodes: int = 2) -> int:
+        own, shared = ([{"name": f"d{each}"} for each in range(n)] for n in (n_own, n_shared))
+        life = _life(own, 1)
+        spec = {"driver": "a.example.com", "allNodes": True, "devices": shared}
+        spec["pool"] = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
+        life.apply("ResourceSlice", {"metadata": {"name": "shared"}, "spec": spec})
+        for each in range(2, n_nodes):
+            life.label(f"node-{each}", "z")
+        life.check()
+        return life.index.nbytes
+
+    few = nbytes(1, 1)
+    assert few < nbytes(1, 9) < nbytes(9, 1) < nbytes(9, 1, n_nodes=9)
 
 
 class _NoSearch(Allocator):
