@@ -230,21 +230,27 @@ def _slice(name: str, **spec: Any) -> ResourceSlice:
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("asked", "changed"),
     [
-        pytest.param(_slice("other", nodeName="node-1", devices=[{"name": "e"}]), id="on another node"),
-        pytest.param(_slice("own", nodeName="node-0", devices=[{"name": "e"}]), id="with another device"),
+        pytest.param([], _slice("other", nodeName="node-1", devices=[{"name": "e"}]), id="on another node"),
         pytest.param(
+            ["node-0"],
+            _slice("own", nodeName="node-0", devices=[{"name": "e"}]),
+            id="with another device on a node that was asked about",
+        ),
+        pytest.param(
+            [],
             _slice("other", allNodes=True, sharedCounters=_COUNTERS, pool={**_POOL, "resourceSliceCount": 3}),
-            id="that makes the pool incomplete on other nodes",
+            id="that makes the pool incomplete elsewhere",
         ),
     ],
 )
-def test_an_audit_finds_a_slice_that_came_without_a_note(changed: ResourceSlice) -> None:
+def test_an_audit_finds_a_slice_that_came_without_a_note(asked: list[str], changed: ResourceSlice) -> None:
     slices = PlainSlices([_slice("own", nodeName="node-0", devices=[{"name": "d"}])])
     index = PoolIndex(slices, DeviceChanges())
     index.refresh()
-    index.pools(TargetNode("node-0", {}))
+    for name in asked:
+        index.pools(TargetNode(name, {}))
     assert index.same_as(index)
     slices.put(changed)
     assert not index.same_as(index)
