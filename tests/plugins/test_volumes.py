@@ -220,6 +220,17 @@ def test_the_share_of_a_pool_that_a_volume_takes_scores_a_node_from_1_37(
     assert decision["score"].get("VolumeBinding") == scores
 
 
+def test_a_class_that_does_not_say_when_to_bind_is_named():
+    """VolumeBinding makes an error of it, and VolumeZone, which is asked without it, a refusal."""
+    objects = storage_class("s", mode=None), claim("c", "s")
+    says = 'VolumeBindingMode not set for StorageClass "s"'
+    assert _evaluated(36, *objects) == {"error": f'running PreFilter plugin "VolumeBinding": {says}'}
+    config = build.configuration()
+    config["profiles"][0]["plugins"] = {"multiPoint": {"disabled": [{"name": "VolumeBinding"}]}}
+    refused = {"code": "UnschedulableAndUnresolvable", "reasons": [says]}
+    assert _evaluated(36, *objects, config=config)["prefilter"]["VolumeZone"] == refused
+
+
 def test_an_existing_volume_that_fits_well_scores_by_its_size():
     decision = _evaluated(
         37,

@@ -20,6 +20,7 @@ from scheduler.model.devices import DeviceClass, DeviceKind
 from scheduler.model.nodes import Node, decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import Version, semantics_of
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind, StorageObject
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
@@ -27,6 +28,8 @@ from scheduler.queueing.unschedulable_pods import UnschedulablePods
 from tests.support.build import Json
 from tests.support.plugins import plugin_named
 
+#: With all gates of storage.
+_LATEST = semantics_of(Version(1, 37))
 _STORAGE_KINDS = frozenset(StorageKind)
 
 
@@ -59,7 +62,7 @@ def _decoded(decoder: PodDecoder, obj: Json | None) -> Pod | Node | StorageObjec
         assert isinstance(decoded, DeviceClass)
         return decoded
     if obj["kind"] in _STORAGE_KINDS:
-        return StorageDecoder().decode(StorageKind(obj["kind"]), _bytes(obj))
+        return StorageDecoder(_LATEST).decode(StorageKind(obj["kind"]), _bytes(obj))
     return decode_node(_bytes(obj)) if obj["kind"] == "Node" else decoder.decode(_bytes(obj))
 
 
