@@ -62,10 +62,13 @@ def request(name: str, count: int = 1, expression: str | None = None) -> Json:
 
 
 def allocate(
-    on_node: list[ResourceSlice], wanted: ResourceClaim, n_steps: int = MAX_STEPS
+    on_node: list[ResourceSlice],
+    wanted: ResourceClaim,
+    n_steps: int = MAX_STEPS,
+    class_selectors: tuple[str | None, ...] = (),
 ) -> tuple[Allocation, ...] | Refusal:
     """Return what the claim gets on the node."""
-    classes = {"any": DeviceClass("any", "", "", (), (), "", "")}
+    classes = {"any": DeviceClass("any", "", "", class_selectors, (), "", "")}
     inputs = Inputs(PlainAllocated([]), classes)
     allocator = Allocator(indexed(on_node), inputs, SelectorResults(), seed="seed", n_steps=n_steps)
     return allocator.allocate(_NODE, [wanted])
@@ -117,6 +120,38 @@ def test_equal_devices_are_tried_once() -> None:
     answer = allocate(pool, wanted)
     assert isinstance(answer, Refusal)
     assert answer.kind is RefusalKind.NO_DEVICES
+
+
+_EXACTLY = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "problem"),
+    [
+        ({}, "unknown request type"),
+        (
+            {"exactly": {**_EXACTLY, "deviceClassName": ""}},
+            "missing device class name (unsupported request type?)",
+        ),
+        (
+            {"exactly": {**_EXACTLY, "deviceClassName": "none"}},
+            'could not retrieve device class none: deviceclass.resource.k8s.io "none" not found',
+        ),
+        ({"exactly": {**_EXACTLY, "allocationMode": "Some"}}, "unsupported count mode Some"),
+    ],
+    ids=["of neither kind", "without a class", "of a class that is gone", "of another mode"],
+)
+def test_a_request_that_cannot_be_searched_for_is_an_error(wanted: Json, problem: str) -> None:
+    """Source: allocator_incubating.go, validateDeviceRequest (kubernetes 1.36)."""
+    answer = allocate(slices("a.example.com", [{"name": "d"}]), claim([{"name": "r", **wanted}]))
+    assert answer == Refusal(RefusalKind.ERROR, f"claim default/c, request r: {problem}")
+
+
+def test_a_class_that_selects_by_something_unknown_is_an_error_of_each_device() -> None:
+    wanted = claim([request("r")])
+    answer = allocate(slices("a.example.com", [{"name": "d"}]), wanted, class_selectors=("true", None))
+    says = "class any: selector #1: CEL expression empty (unsupported selector type?)"
+    assert answer == Refusal(RefusalKind.ERROR, says)
 
 
 def test_a_search_without_end_is_ended() -> None:
