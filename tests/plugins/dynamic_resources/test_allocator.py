@@ -174,6 +174,23 @@ def test_a_device_is_given_without_a_step() -> None:
     assert devices_of(allocate(pool, claim([request("r", 2)]), n_steps=0)) == ["d0", "d1"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "consumed"),
+    [
+        ({}, "4Gi"),
+        ({"default": "1Gi", "validValues": ["2Gi"]}, "1Gi"),
+    ],
+    ids=["that says nothing", "whose default is none of its values"],
+)
+def test_a_request_without_an_amount_takes_what_the_policy_says(policy: Json, consumed: str) -> None:
+    """All of the capacity without a default. Source: consumable_capacity.go (kubernetes 1.36)."""
+    memory = {"memory": {"value": "4Gi", "requestPolicy": policy}}
+    pool = slices("a.example.com", [{"name": "d", "allowMultipleAllocations": True, "capacity": memory}])
+    answer = allocate(pool, claim([request("r")]))
+    assert not isinstance(answer, Refusal)
+    assert [each.consumed_capacity for each in answer[0].devices.results] == [{"memory": consumed}]
+
+
 def test_each_share_of_a_device_has_its_own_uuid() -> None:
     """As the API server asks of a shareID, and drivers count by it."""
     shared = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "4Gi"}}}
@@ -192,15 +209,19 @@ def _part(name: str) -> Json:
     return made
 
 
-def test_evaluations_of_a_pod_are_bounded_and_go_on() -> None:
-    """Selectors that cost too much for one pod are evaluated over several decisions: their results are kept."""
+def expensive() -> str:
+    """Return an expression whose evaluation costs most of what a pod may spend in a cycle."""
     numbers = ", ".join(map(str, range(10)))
-    # An evaluation costs most of what a pod may spend in a cycle.
     expression = "a + b + c + d >= 0"
     for variable in "dcba":
         expression = f"[{numbers}].all({variable}, {expression})"
+    return expression
+
+
+def test_evaluations_of_a_pod_are_bounded_and_go_on() -> None:
+    """Selectors that cost too much for one pod are evaluated over several decisions: their results are kept."""
     pool = slices("a.example.com", [{"name": f"d{each}"} for each in range(20)])
-    wanted = claim([request("r", 20, expression)])
+    wanted = claim([request("r", 20, expensive())])
     inputs = Inputs(PlainAllocated([]), {"any": DeviceClass("any", "", "", (), (), "", "")})
     index, results = indexed(pool), SelectorResults()
     n_decisions = 1
