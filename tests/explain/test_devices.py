@@ -504,3 +504,10 @@ def test_a_constraint_that_is_not_in_the_way_is_not_named(requests: list[Json], 
     devices = [attribute("fabric", value) for value in "xy"]
     answer = cluster(with_devices("a", *devices), claim(*requests, constraints=[constraint])).explain(pod())
     assert where(answer) == ["devices for each request alone, not for all together"]
+
+
+def test_of_many_pools_that_cannot_be_used_neither_name_nor_problem_is_left() -> None:
+    names = [f"n{number}" for number in range(9)]
+    objects = [with_devices(name, consuming(1)) for name in names]
+    answer = cluster(*objects, claim(request()), nodes=" ".join(names)).explain(pod())
+    assert where(answer) == [f"{WANTED}, the node has no device; a pool is invalid"]

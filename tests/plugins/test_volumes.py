@@ -15,7 +15,7 @@ from tests.plugins.volume_lives import BEGINNINGS, CHANGES, pods
 from tests.reference.cluster import Cluster
 from tests.support import build
 from tests.support.build import Json
-from tests.support.cases.volume_rows import using
+from tests.support.cases.volume_rows import disk, using, with_volumes
 from tests.support.storage_objects import (
     attachment,
     capacity,
@@ -180,6 +180,19 @@ def test_a_volume_of_an_in_tree_plugin_asks_only_nodes_where_it_was_migrated(
         csi_node("a", migrated=migrated),
     )
     assert list(decision["filter"].get("NodeVolumeLimits", {})) == refused
+
+
+def test_a_disk_that_a_pod_names_itself_asks_the_node_for_its_driver_too():
+    subject = ProductSubject(None, semantics_of(Version(1, 37)))
+    for obj in (
+        build.node("a"),
+        csi_driver("pd.csi.storage.gke.io", required=True),
+        csi_node("a", migrated=["kubernetes.io/gce-pd"]),
+    ):
+        subject.apply(obj)
+    refused = subject.evaluate(with_volumes(disk("gcePersistentDisk", pdName="x")))["filter"]
+    reason = "pd.csi.storage.gke.io CSI driver is not installed on the node"
+    assert refused["NodeVolumeLimits"]["a"]["reasons"] == [reason]
 
 
 _FULL_FIRST = {

@@ -21,6 +21,7 @@ from tests.support.build import (
     Json,
     affinity,
     container,
+    namespace,
     node,
     node_affinity,
     node_term,
@@ -278,6 +279,8 @@ def _annotated(text: str) -> Json:
 
 OTHER_LABEL = node("a", labels={"x": "y"})
 
+_TEAM_A, _BLUE = (namespace(name, labels={"team": "a"}) for name in ("default", "blue"))
+
 INTER_POD_AFFINITY: Final = [
     Change("1.9 a pod to be near to comes", None, _web(), True),
     Change("1.9 it is not on a node yet", None, _web(on=None), False),
@@ -340,6 +343,15 @@ INTER_POD_AFFINITY: Final = [
         None,
         True,
         pending=pod(affinity=affinity(anti_required=[NOT_IN_TEAM_A]), namespace="blue"),
+    ),
+    Change("1.9 its own namespace is relabelled", namespace("default"), _TEAM_A, True, pending=pod()),
+    Change("1.9 another namespace is relabelled", namespace("blue"), _BLUE, False),
+    Change(
+        "1.9 a namespace is relabelled, and a term selects namespaces by labels",
+        namespace("blue"),
+        _BLUE,
+        True,
+        pending=pod(affinity=affinity(anti_required=[NOT_IN_TEAM_A])),
     ),
     Change("1.9 the pod itself is relabelled", pod(), pod(labels={"x": "y"}), True),
     Change("1.9 the pod itself tolerates", pod(), pod(tolerations=[toleration("k")]), False),
