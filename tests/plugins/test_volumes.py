@@ -255,6 +255,22 @@ def test_an_existing_volume_that_fits_well_scores_by_its_size():
     assert decision["score"]["VolumeBinding"] == {"a": 50, "b": 90}
 
 
+def test_a_claim_takes_a_volume_of_more_access_modes_than_it_asks_for_but_none_of_fewer():
+    found = _evaluated(
+        36,
+        storage_class("static", "kubernetes.io/no-provisioner"),
+        claim("c", "static", modes=["ReadWriteOnce", "ReadOnlyMany"]),
+        *(
+            volume(zone, "static", modes=modes, terms=[build.node_term(f"{build.ZONE} in {zone}")])
+            for zone, modes in (
+                ("a", ["ReadWriteOnce"]),
+                ("b", ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"]),
+            )
+        ),
+    )
+    assert found["feasible"] == ["b"]
+
+
 def test_a_claim_takes_volumes_that_its_selector_selects_alone():
     found = _evaluated(
         36,
