@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from scheduler.core.decide import decide
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.interface import FilterPlugin, NodeFilter, PodContext, PreFilterResult
+from scheduler.framework.interface import NodeFilter, PodContext, PreFilterResult
 from scheduler.framework.node_trial import FilterTrials
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.profile import Profile
-from scheduler.framework.status import Skip, Status, unschedulable
+from scheduler.framework.status import Skip, Status
 from scheduler.model.pods import Pod
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.default_preemption.candidates import Candidate as Sacrifice
@@ -262,40 +262,6 @@ def test_a_pod_that_ends_counts_less_than_none_once_it_is_counted_out():
     assert product.evaluate(incoming)["preemption"]["candidates"] == {
         "n": {"victims": ["default/low"], "pdbViolations": 0}
     }
-
-
-class _Closed(FilterPlugin):
-    """Refuses every pod, as if evictions helped."""
-
-    name = "Closed"
-
-    def prefilter(self, context: PodContext, view: ClusterView) -> Status:
-        del context, view
-        return unschedulable("closed")
-
-
-@pytest.mark.parametrize(
-    ("nodes", "text"),
-    [
-        ("a", 'expected at least one victim pod on node "a"'),
-        (
-            "ab",
-            '[expected at least one victim pod on node "a", expected at least one victim pod on node "b"]',
-        ),
-    ],
-)
-def test_that_nobody_has_to_leave_for_a_refused_pod_is_an_error_of_each_node(nodes: str, text: str):
-    """Source: default_preemption.go, SelectVictimsOnNode; errors.NewAggregate (kubernetes 1.36)."""
-    product = ProductSubject(None)
-    for name in nodes:
-        product.apply(build.node(name))
-        product.apply(_sized(f"low-{name}", 0, node=name))
-    profile = replace(product.profile, filters=(_Closed(), *product.profile.filters))
-    pod = product.cluster.pod(_sized("incoming", 5, node=None))
-    refused = decide(pod, product.cluster.view(), profile, Random(1), Unobserved())
-    assert isinstance(refused, FitError)
-    assert refused.postfilter is not None
-    assert refused.postfilter.status.message == f"preemption: {text}"
 
 
 def test_a_budget_that_is_gone_protects_no_more():
