@@ -420,5 +420,5 @@ def _copies(
         if name in COUNTED:
             room = np.array(np.broadcast_to(nodes.left(name, every), view.n_rows))
             room += taken[1 + COUNTED.index(name)]
-        np.minimum(most, room // amount, out=most)
+        np.minimum(most, np.maximum(room, 0) // amount, out=most)
     return most

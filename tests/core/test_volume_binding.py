@@ -262,6 +262,13 @@ def _reset(cluster: Cluster) -> list[Instruction]:
     return cluster.watch()
 
 
+def _bind_elsewhere(cluster: Cluster) -> list[Instruction]:
+    found = cluster.server.claim("default/c")
+    assert found is not None
+    cluster.server.touch(replace(found, volume_name="w"))
+    return cluster.watch()
+
+
 def _delete_volume(cluster: Cluster) -> list[Instruction]:
     cluster.server.delete(StorageKind.VOLUME, "v")
     return cluster.watch()
@@ -287,6 +294,11 @@ def _relabel(cluster: Cluster) -> list[Instruction]:
             id="volume deleted",
         ),
         pytest.param(_reset, 'ClaimRef got reset for pv "v"', id="promise withdrawn"),
+        pytest.param(
+            _bind_elsewhere,
+            'persistentvolumeclaim "c" is bound to persistentvolume "w"',
+            id="claim bound to another volume",
+        ),
         pytest.param(
             _relabel,
             'pv "v" node affinity doesn\'t match node "a": no matching NodeSelectorTerms',

@@ -103,8 +103,8 @@ def test_a_claim_of_no_pod_is_named_and_nothing_proposed() -> None:
 COUNTERS = {"sharedCounters": [{"name": "s", "counters": {"slots": {"value": "3"}}}]}
 
 
-def consuming(n: int) -> Json:
-    return {"consumesCounters": [{"counterSet": "s", "counters": {"slots": {"value": str(n)}}}]}
+def consuming(n: int, counter: str = "slots") -> Json:
+    return {"consumesCounters": [{"counterSet": "s", "counters": {counter: {"value": str(n)}}}]}
 
 
 def of_pool(name: str, **spec: object) -> Json:
@@ -159,6 +159,11 @@ BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(
             f"{WANTED}, 0 of 1 device free: 1 short of capacity (memory by 40Gi)",
         ),
         (
+            [with_devices("a", {"capacity": {"memory": {"value": "40Gi"}, "cores": {"value": "4"}}})],
+            request(capacity={"requests": {"memory": "80Gi", "cores": "4"}}),
+            f"{WANTED}, 0 of 1 device free: 1 short of capacity (memory by 40Gi)",
+        ),
+        (
             [with_devices("a", SHARED)],
             request(capacity={"requests": {"cores": "1"}}),
             f"{WANTED}, 0 of 1 device free: 1 without the requested capacity (no cores)",
@@ -178,6 +183,22 @@ BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(
             request(),
             f"{WANTED}, the node has no device; pool {DRIVER}/a is invalid: counter set s not found",
         ),
+        (
+            [of_pool("counters", **COUNTERS), of_pool("d", devices=[{"name": "gpu-0", **consuming(1, "x")}])],
+            request(),
+            f"{WANTED}, the node has no device; "
+            f"pool {DRIVER}/a is invalid: counter x not found in counter set s",
+        ),
+        (
+            [with_devices("a", {"name": "twice"}, {"name": "twice"})],
+            request(),
+            f"{WANTED}, the node has no device; pool {DRIVER}/a is invalid: duplicate device name twice",
+        ),
+        (
+            [of_pool("s", **COUNTERS), of_pool("t", **COUNTERS)],
+            request(),
+            f"{WANTED}, the node has no device; pool {DRIVER}/a is invalid: duplicate counter set name s",
+        ),
         ([device_slice("a", 1)], request(count=2), "request r: 2 of class gpu wanted, 1 of 1 device free"),
         (
             [device_slice("a", 1)],
@@ -190,8 +211,19 @@ BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(
         ),
     ],
     ids=[
-        *("no device", "class", "request", "value", "no value", "capacity read", "capacity", "no capacity"),
-        *("counters", "incomplete", "invalid", "too few", "alternatives"),
+        *(
+            "no device",
+            "class",
+            "request",
+            "value",
+            "no value",
+            "capacity read",
+            "capacity",
+            "of two capacities",
+            "no capacity",
+        ),
+        *("counters", "incomplete", "no counter set", "no counter", "device twice", "set twice"),
+        *("too few", "alternatives"),
     ],
 )
 def test_the_reason_against_each_device_is_counted(objects: list[Any], wanted: Json, reason: str) -> None:

@@ -39,7 +39,10 @@ class Record(msgspec.Struct):
         """Return the tests that run the code, or anything of a module whose import runs it, the quickest first."""
         by_line = self.tests.get(mutant.path, {})
         if self.is_imported(mutant):
-            indexes = {index for tests in by_line.values() for index in tests}
+            # Of a module of constants alone no test runs a line, and any may read it.
+            indexes = {index for tests in by_line.values() for index in tests} or set(
+                range(len(self.seconds))
+            )
         else:
             indexes = set(by_line.get(mutant.code_line, ()))
         names = list(self.seconds)

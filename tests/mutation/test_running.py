@@ -80,4 +80,6 @@ def test_the_tests_of_a_mutant_are_the_ones_that_run_its_code(tmp_path: Path) ->
     # What the import runs may change any answer.
     assert record.tests_of(mutants["5 -> 6"]) == ["quick"]
     assert record.tests_of(mutants["9 -> 10"]) == ["quick", "slow"]
+    of_constants = Record(record.seconds, {}, record.imported)
+    assert of_constants.tests_of(mutants["9 -> 10"]) == ["quick", "slow"]
     assert (record.is_imported(mutants["9 -> 10"]), record.is_imported(mutants["5 -> 6"])) == (True, False)

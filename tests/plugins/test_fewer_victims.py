@@ -91,6 +91,14 @@ def _victims_for(request: Json, product: ProductSubject) -> list[str]:
             id="of pods that each would do, the smallest",
         ),
         pytest.param(
+            {"cpu": "8", "example.com/gpu": "3"},
+            [_running("exact", "1", 1, gpus="1"), _running("larger", "1", 2, gpus="2")],
+            {"cpu": "1", "example.com/gpu": "1"},
+            ["larger"],
+            ["exact"],
+            id="of pods whose devices would do, the one with the fewest, though one alone is missing",
+        ),
+        pytest.param(
             {"cpu": "4"},
             [_running("web", "2", 1), _running("agent", "2", 2, daemon=True)],
             {"cpu": "2"},

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.plugins.scheduling_gates import SchedulingGates
 from tests.conformance.product import LiveCluster, ProductSubject
-from tests.support.build import Json, affinity, configuration, node, node_term, pod
+from tests.support.build import Json, affinity, configuration, node, node_term, pod, toleration
 from tests.support.cases.row import UR
 from tests.support.messages import not_helpful
 
@@ -36,6 +36,15 @@ def test_an_unsupported_feature_is_named_in_the_message(claims: tuple[str, ...],
     reason = f"pod needs {needs}, {NOT_READ}"
     assert decision["prefilter"]["Unsupported"] == {"code": UR, "reasons": [reason]}
     assert decision["message"] == f"0/1 nodes are available: {reason}. {not_helpful(1)}"
+
+
+def test_a_pod_beyond_a_limit_is_refused_with_the_limit():
+    subject = ProductSubject(None)
+    subject.apply(node("a"))
+    decision = subject.evaluate(pod(tolerations=[toleration(f"k{each}") for each in range(1025)]))
+    (reason,) = decision["prefilter"]["Unsupported"]["reasons"]
+    what = "1025 tolerations (1024 at most)"
+    assert reason == f"pod has {what}, which is more than affinity-scheduler decides on"
 
 
 @pytest.mark.parametrize(

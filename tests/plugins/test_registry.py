@@ -5,7 +5,14 @@ import pytest
 from scheduler.errors import InvariantViolation
 from scheduler.framework.interface import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.plugin_context import PluginContext
+from scheduler.plugins.dynamic_resources.args import DynamicResourcesArgs
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
+from scheduler.plugins.node_resources.args import (
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    ResourceWeight,
+    ScoringStrategy,
+)
 from scheduler.plugins.registry import (
     ALWAYS_FIRST,
     ALWAYS_LAST,
@@ -13,6 +20,7 @@ from scheduler.plugins.registry import (
     IN_TREE,
     build_profile,
 )
+from scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.settings.plugin_table import DEFAULT_PLUGINS
 from tests.support.plugins import plugin_named
 
@@ -114,6 +122,31 @@ def test_a_plugin_without_the_extension_point_is_an_error(
         build_profile(
             "mine", filters=filters, scorers=scorers, pre_enqueue=pre_enqueue, context=PluginContext()
         )
+
+
+@pytest.mark.parametrize(
+    ("plugin", "defaults"),
+    [
+        ("InterPodAffinity", InterPodAffinityArgs(1, ignore_preferred_terms_of_existing_pods=False)),
+        ("VolumeBinding", VolumeBindingArgs(600)),
+        ("DynamicResources", DynamicResourcesArgs(10.0, 600.0, preempt_for_devices=True)),
+        (
+            "NodeResourcesFit",
+            NodeResourcesFitArgs(
+                scoring_strategy=ScoringStrategy(
+                    "LeastAllocated", (ResourceWeight("cpu", 1), ResourceWeight("memory", 1))
+                )
+            ),
+        ),
+        (
+            "NodeResourcesBalancedAllocation",
+            NodeResourcesBalancedAllocationArgs((ResourceWeight("cpu", 1), ResourceWeight("memory", 1))),
+        ),
+    ],
+)
+def test_a_plugin_without_arguments_has_upstream_s_defaults(plugin: str, defaults: object):
+    """Source: pkg/scheduler/apis/config/v1/defaults.go (kubernetes 1.36); preemptForDevices is ours."""
+    assert IN_TREE[plugin].args_type() == defaults
 
 
 def test_arguments_of_another_plugin_are_an_error():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.model.instructions import Bind
 from scheduler.model.stimuli import PodSeen
+from tests.conformance.product import ProductSubject
 from tests.plugins.test_annotations import anti
 from tests.support import build
 from tests.support.build import ZONE, Json, selector
@@ -142,6 +143,19 @@ def test_a_running_pods_share_limits_others_and_a_placed_pod_wakes_them(cluster:
     cluster.handle(PodSeen(cluster.decoded(build.pod("r", labels={"app": "db"}, node="elsewhere"))))
     cluster.pass_time(20.0)
     assert placed(cluster, []) == ["a"]
+
+
+def test_a_victim_takes_its_part_of_the_share_along():
+    """Of five pods, a zone may have three. Without one it may have two, and two are left; so another one goes."""
+    product = ProductSubject(None)
+    for name, zone, priority in (("a0", "a", 0), ("a1", "a", 0), ("a2", "a", 0), ("b0", "b", 9)):
+        product.apply(build.node(zone, labels={ZONE: zone}))
+        product.apply(build.pod(name, labels={"app": "db"}, node=zone, spec={"priority": priority}))
+    asked = {"priority": 5, "nodeSelector": {ZONE: "a"}}
+    found = product.evaluate(pod("p", {"maxPodsPerDomain": "50%"}, spec=asked))
+    assert found["preemption"]["candidates"] == {
+        "a": {"victims": ["default/a0", "default/a1"], "pdbViolations": 0}
+    }
 
 
 def test_weights_divide_the_minimum_of_a_group(cluster: Driver):

@@ -15,7 +15,7 @@ from tests.plugins.volume_lives import BEGINNINGS, CHANGES, pods
 from tests.reference.cluster import Cluster
 from tests.support import build
 from tests.support.build import Json
-from tests.support.cases.volume_rows import using
+from tests.support.cases.volume_rows import disk, using, with_volumes
 from tests.support.storage_objects import (
     attachment,
     capacity,
@@ -182,6 +182,19 @@ def test_a_volume_of_an_in_tree_plugin_asks_only_nodes_where_it_was_migrated(
     assert list(decision["filter"].get("NodeVolumeLimits", {})) == refused
 
 
+def test_a_disk_that_a_pod_names_itself_asks_the_node_for_its_driver_too():
+    subject = ProductSubject(None, semantics_of(Version(1, 37)))
+    for obj in (
+        build.node("a"),
+        csi_driver("pd.csi.storage.gke.io", required=True),
+        csi_node("a", migrated=["kubernetes.io/gce-pd"]),
+    ):
+        subject.apply(obj)
+    refused = subject.evaluate(with_volumes(disk("gcePersistentDisk", pdName="x")))["filter"]
+    reason = "pd.csi.storage.gke.io CSI driver is not installed on the node"
+    assert refused["NodeVolumeLimits"]["a"]["reasons"] == [reason]
+
+
 _FULL_FIRST = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
@@ -220,6 +233,17 @@ def test_the_share_of_a_pool_that_a_volume_takes_scores_a_node_from_1_37(
     assert decision["score"].get("VolumeBinding") == scores
 
 
+def test_a_class_that_does_not_say_when_to_bind_is_named():
+    """VolumeBinding makes an error of it, and VolumeZone, which is asked without it, a refusal."""
+    objects = storage_class("s", mode=None), claim("c", "s")
+    says = 'VolumeBindingMode not set for StorageClass "s"'
+    assert _evaluated(36, *objects) == {"error": f'running PreFilter plugin "VolumeBinding": {says}'}
+    config = build.configuration()
+    config["profiles"][0]["plugins"] = {"multiPoint": {"disabled": [{"name": "VolumeBinding"}]}}
+    refused = {"code": "UnschedulableAndUnresolvable", "reasons": [says]}
+    assert _evaluated(36, *objects, config=config)["prefilter"]["VolumeZone"] == refused
+
+
 def test_an_existing_volume_that_fits_well_scores_by_its_size():
     decision = _evaluated(
         37,
@@ -229,6 +253,22 @@ def test_an_existing_volume_that_fits_well_scores_by_its_size():
         volume("large", "wait", capacity="10Gi", terms=[build.node_term(f"{build.ZONE} in b")]),
     )
     assert decision["score"]["VolumeBinding"] == {"a": 50, "b": 90}
+
+
+def test_a_claim_takes_a_volume_of_more_access_modes_than_it_asks_for_but_none_of_fewer():
+    found = _evaluated(
+        36,
+        storage_class("static", "kubernetes.io/no-provisioner"),
+        claim("c", "static", modes=["ReadWriteOnce", "ReadOnlyMany"]),
+        *(
+            volume(zone, "static", modes=modes, terms=[build.node_term(f"{build.ZONE} in {zone}")])
+            for zone, modes in (
+                ("a", ["ReadWriteOnce"]),
+                ("b", ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"]),
+            )
+        ),
+    )
+    assert found["feasible"] == ["b"]
 
 
 def test_a_claim_takes_volumes_that_its_selector_selects_alone():

@@ -21,6 +21,7 @@ from tests.support.build import (
     Json,
     affinity,
     container,
+    namespace,
     node,
     node_affinity,
     node_term,
@@ -134,6 +135,10 @@ ADDED: Mapping[str, object] = {
 }
 
 
+def _asking(name: str, *requirements: str) -> Json:
+    return pod(name, affinity=affinity(node_required=[node_term(*requirements)] if requirements else None))
+
+
 NODE_AFFINITY: Final = [
     Change("11 a node that matches comes", None, WEB_NODE, True),
     Change("11 a node that does not comes", None, PLAIN, False),
@@ -145,6 +150,9 @@ NODE_AFFINITY: Final = [
         False,
     ),
     Change("11 a node stops to match", WEB_NODE, PLAIN, False),
+    Change("11 the pod asks for less", _asking("p", "app in web"), _asking("p"), True),
+    Change("11 another pod asks for less", _asking("q", "app in web"), _asking("q"), False),
+    Change("11 the pod is relabelled", pod("p"), pod("p", labels={"x": "y"}), False),
 ]
 
 
@@ -271,6 +279,8 @@ def _annotated(text: str) -> Json:
 
 OTHER_LABEL = node("a", labels={"x": "y"})
 
+_TEAM_A, _BLUE = (namespace(name, labels={"team": "a"}) for name in ("default", "blue"))
+
 INTER_POD_AFFINITY: Final = [
     Change("1.9 a pod to be near to comes", None, _web(), True),
     Change("1.9 it is not on a node yet", None, _web(on=None), False),
@@ -333,6 +343,15 @@ INTER_POD_AFFINITY: Final = [
         None,
         True,
         pending=pod(affinity=affinity(anti_required=[NOT_IN_TEAM_A]), namespace="blue"),
+    ),
+    Change("1.9 its own namespace is relabelled", namespace("default"), _TEAM_A, True, pending=pod()),
+    Change("1.9 another namespace is relabelled", namespace("blue"), _BLUE, False),
+    Change(
+        "1.9 a namespace is relabelled, and a term selects namespaces by labels",
+        namespace("blue"),
+        _BLUE,
+        True,
+        pending=pod(affinity=affinity(anti_required=[NOT_IN_TEAM_A])),
     ),
     Change("1.9 the pod itself is relabelled", pod(), pod(labels={"x": "y"}), True),
     Change("1.9 the pod itself tolerates", pod(), pod(tolerations=[toleration("k")]), False),
@@ -464,6 +483,14 @@ NODE_VOLUME_LIMITS: Final = [
     Change("3 a limit shrinks", csi_node("a", d=2), csi_node("a", d=1), False),
     Change("3 a limit comes where none was", csi_node("a"), csi_node("a", d=1), True),
     Change("3 a driver without a limit is installed", csi_node("a"), csi_node("a", d=None), True),
+    Change("3 nodes need a driver no more", csi_driver("d", required=True), csi_driver("d"), True),
+    Change("3 nodes need it from now on", csi_driver("d"), csi_driver("d", required=True), False),
+    Change(
+        "3 they need it as before",
+        csi_driver("d", required=True),
+        csi_driver("d", required=True, tracks_capacity=True),
+        False,
+    ),
     Change("3 a pod with a claim goes", using("x", name="e", on="a"), None, True),
     Change("3 a pod without volumes goes", pod("e", node="a"), None, False),
     Change("3 a pod with a claim goes that was nowhere", using("x", name="e"), None, False),

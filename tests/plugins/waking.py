@@ -17,9 +17,10 @@ from scheduler.framework.events import (
 from scheduler.framework.kinds import KINDS
 from scheduler.model.device_decoder import DeviceDecoder
 from scheduler.model.devices import DeviceClass, DeviceKind
-from scheduler.model.nodes import Node, decode_node
+from scheduler.model.nodes import Namespace, Node, decode_namespace, decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import Version, semantics_of
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind, StorageObject
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
@@ -27,6 +28,8 @@ from scheduler.queueing.unschedulable_pods import UnschedulablePods
 from tests.support.build import Json
 from tests.support.plugins import plugin_named
 
+#: With all gates of storage.
+_LATEST = semantics_of(Version(1, 37))
 _STORAGE_KINDS = frozenset(StorageKind)
 
 
@@ -51,15 +54,19 @@ def wakes(
     )
 
 
-def _decoded(decoder: PodDecoder, obj: Json | None) -> Pod | Node | StorageObject | DeviceClass | None:
+def _decoded(
+    decoder: PodDecoder, obj: Json | None
+) -> Pod | Node | Namespace | StorageObject | DeviceClass | None:
     if obj is None:
         return None
     if obj["kind"] == DeviceKind.CLASS:
         decoded = DeviceDecoder().decode(DeviceKind.CLASS, _bytes(obj))
         assert isinstance(decoded, DeviceClass)
         return decoded
+    if obj["kind"] == "Namespace":
+        return decode_namespace(_bytes(obj))
     if obj["kind"] in _STORAGE_KINDS:
-        return StorageDecoder().decode(StorageKind(obj["kind"]), _bytes(obj))
+        return StorageDecoder(_LATEST).decode(StorageKind(obj["kind"]), _bytes(obj))
     return decode_node(_bytes(obj)) if obj["kind"] == "Node" else decoder.decode(_bytes(obj))
 
 
@@ -74,6 +81,8 @@ def _events(old: Any, new: Any) -> list[ClusterEvent]:
         assert resource is not None
     elif isinstance(changed, Node):
         resource = Resource.NODE
+    elif isinstance(changed, Namespace):
+        resource = Resource.NAMESPACE
     elif isinstance(changed, DeviceClass):
         resource = Resource.DEVICE_CLASS
     else:
@@ -86,7 +95,7 @@ def _actions(old: Any, new: Any) -> list[Action]:
         return [Action.ADD]
     if new is None:
         return [Action.DELETE]
-    if isinstance(new, StorageObject | DeviceClass):
+    if isinstance(new, Namespace | StorageObject | DeviceClass):
         return [Action.UPDATE]
     return node_update_actions(old, new) if isinstance(new, Node) else pod_update_actions(old, new)
 

@@ -92,7 +92,7 @@ class PoolIndex:
     def _is_current(self, name: str) -> bool:
         labels, pools = self._by_node[name]
         relevant = self._relevant(TargetNode(name, labels))
-        if isinstance(pools, SearchError) or isinstance(relevant, SearchError):
+        if isinstance(relevant, SearchError):
             return pools == relevant
         return _content(pools) == _content(node_pools(relevant, self._slices, self._elsewhere, {}))
 

@@ -30,7 +30,7 @@ def post_filtered(device_filter: DeviceFilter | None, rng: Rng) -> PostFiltered:
         if claim is not special and all(each.uid == uid for each in claim.reserved_for)
     ]
     if freeable:
-        claim = freeable[0 if len(freeable) == 1 else rng.randrange(len(freeable))]
+        claim = freeable[rng.randrange(len(freeable))]
         status = unschedulable("deallocation of ResourceClaim completed")
         return PostFiltered(status, writes=(ClaimDeallocation(claim),))
     if special is not None and special.resource_version:

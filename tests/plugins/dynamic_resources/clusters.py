@@ -17,6 +17,10 @@ class PlainSlices:
     def __init__(self, slices: Iterable[ResourceSlice]) -> None:
         self._slices = list(slices)
 
+    def put(self, added: ResourceSlice) -> None:
+        """Add a slice, or replace the one of its name."""
+        self._slices = [*(each for each in self._slices if each.key != added.key), added]
+
     def slices(self) -> list[ResourceSlice]:
         """Return all slices."""
         return self._slices

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -61,10 +62,13 @@ def request(name: str, count: int = 1, expression: str | None = None) -> Json:
 
 
 def allocate(
-    on_node: list[ResourceSlice], wanted: ResourceClaim, n_steps: int = MAX_STEPS
+    on_node: list[ResourceSlice],
+    wanted: ResourceClaim,
+    n_steps: int = MAX_STEPS,
+    class_selectors: tuple[str | None, ...] = (),
 ) -> tuple[Allocation, ...] | Refusal:
     """Return what the claim gets on the node."""
-    classes = {"any": DeviceClass("any", "", "", (), (), "", "")}
+    classes = {"any": DeviceClass("any", "", "", class_selectors, (), "", "")}
     inputs = Inputs(PlainAllocated([]), classes)
     allocator = Allocator(indexed(on_node), inputs, SelectorResults(), seed="seed", n_steps=n_steps)
     return allocator.allocate(_NODE, [wanted])
@@ -118,6 +122,38 @@ def test_equal_devices_are_tried_once() -> None:
     assert answer.kind is RefusalKind.NO_DEVICES
 
 
+_EXACTLY = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "problem"),
+    [
+        ({}, "unknown request type"),
+        (
+            {"exactly": {**_EXACTLY, "deviceClassName": ""}},
+            "missing device class name (unsupported request type?)",
+        ),
+        (
+            {"exactly": {**_EXACTLY, "deviceClassName": "none"}},
+            'could not retrieve device class none: deviceclass.resource.k8s.io "none" not found',
+        ),
+        ({"exactly": {**_EXACTLY, "allocationMode": "Some"}}, "unsupported count mode Some"),
+    ],
+    ids=["of neither kind", "without a class", "of a class that is gone", "of another mode"],
+)
+def test_a_request_that_cannot_be_searched_for_is_an_error(wanted: Json, problem: str) -> None:
+    """Source: allocator_incubating.go, validateDeviceRequest (kubernetes 1.36)."""
+    answer = allocate(slices("a.example.com", [{"name": "d"}]), claim([{"name": "r", **wanted}]))
+    assert answer == Refusal(RefusalKind.ERROR, f"claim default/c, request r: {problem}")
+
+
+def test_a_class_that_selects_by_something_unknown_is_an_error_of_each_device() -> None:
+    wanted = claim([request("r")])
+    answer = allocate(slices("a.example.com", [{"name": "d"}]), wanted, class_selectors=("true", None))
+    says = "class any: selector #1: CEL expression empty (unsupported selector type?)"
+    assert answer == Refusal(RefusalKind.ERROR, says)
+
+
 def test_a_search_without_end_is_ended() -> None:
     """A search over devices that all differ ends at its limit, and says so."""
     devices = [{"name": f"d{each}", "attributes": {"i": {"int": each}}} for each in range(40)]
@@ -138,15 +174,54 @@ def test_a_device_is_given_without_a_step() -> None:
     assert devices_of(allocate(pool, claim([request("r", 2)]), n_steps=0)) == ["d0", "d1"]
 
 
-def test_evaluations_of_a_pod_are_bounded_and_go_on() -> None:
-    """Selectors that cost too much for one pod are evaluated over several decisions: their results are kept."""
+@pytest.mark.parametrize(
+    ("policy", "consumed"),
+    [
+        ({}, "4Gi"),
+        ({"default": "1Gi", "validValues": ["2Gi"]}, "1Gi"),
+    ],
+    ids=["that says nothing", "whose default is none of its values"],
+)
+def test_a_request_without_an_amount_takes_what_the_policy_says(policy: Json, consumed: str) -> None:
+    """All of the capacity without a default. Source: consumable_capacity.go (kubernetes 1.36)."""
+    memory = {"memory": {"value": "4Gi", "requestPolicy": policy}}
+    pool = slices("a.example.com", [{"name": "d", "allowMultipleAllocations": True, "capacity": memory}])
+    answer = allocate(pool, claim([request("r")]))
+    assert not isinstance(answer, Refusal)
+    assert [each.consumed_capacity for each in answer[0].devices.results] == [{"memory": consumed}]
+
+
+def test_each_share_of_a_device_has_its_own_uuid() -> None:
+    """As the API server asks of a shareID, and drivers count by it."""
+    shared = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "4Gi"}}}
+    pool = slices("a.example.com", [{"name": "d0", **shared}])
+    answer = allocate(pool, claim([_part("r"), _part("s")]))
+    assert not isinstance(answer, Refusal)
+    ids = [result.share_id for result in answer[0].devices.results]
+    assert [str(UUID(each)) for each in ids if each] == ids
+    assert len(set(ids)) == 2
+
+
+def _part(name: str) -> Json:
+    """Return a request for a part of a device."""
+    made = request(name)
+    made["exactly"]["capacity"] = {"requests": {"memory": "1Gi"}}
+    return made
+
+
+def expensive() -> str:
+    """Return an expression whose evaluation costs most of what a pod may spend in a cycle."""
     numbers = ", ".join(map(str, range(10)))
-    # An evaluation costs most of what a pod may spend in a cycle.
     expression = "a + b + c + d >= 0"
     for variable in "dcba":
         expression = f"[{numbers}].all({variable}, {expression})"
+    return expression
+
+
+def test_evaluations_of_a_pod_are_bounded_and_go_on() -> None:
+    """Selectors that cost too much for one pod are evaluated over several decisions: their results are kept."""
     pool = slices("a.example.com", [{"name": f"d{each}"} for each in range(20)])
-    wanted = claim([request("r", 20, expression)])
+    wanted = claim([request("r", 20, expensive())])
     inputs = Inputs(PlainAllocated([]), {"any": DeviceClass("any", "", "", (), (), "", "")})
     index, results = indexed(pool), SelectorResults()
     n_decisions = 1

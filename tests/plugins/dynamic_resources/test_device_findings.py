@@ -11,13 +11,15 @@ from hypothesis import given
 from scheduler.model.allocations import Allocation
 from scheduler.model.device_decoder import DeviceDecoder
 from scheduler.model.device_requests import DeviceRequest, ResourceClaim
-from scheduler.model.devices import DeviceKind
+from scheduler.model.devices import DeviceClass, DeviceKind
 from scheduler.plugins.dynamic_resources.allocator import Allocator
 from scheduler.plugins.dynamic_resources.device_findings import DeviceInspection
 from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, RefusalKind, TargetNode
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
 from tests.plugins.dynamic_resources.clusters import PlainAllocated, indexed
 from tests.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
+from tests.plugins.dynamic_resources.test_allocator import claim as decoded_claim
+from tests.plugins.dynamic_resources.test_allocator import expensive, request, slices
 
 NODE_LABELS = {"node-0": {"zone": "z"}, "node-1": {}}
 
@@ -38,6 +40,18 @@ def of_one_device(claim: ResourceClaim) -> list[ResourceClaim]:
         replace(claim, requests=(DeviceRequest("r", replace(query, name="r", count=1)),), constraints=())
         for query in queries
     ]
+
+
+def test_devices_for_which_nothing_may_be_evaluated_any_more_are_told() -> None:
+    """An evaluation takes most of a budget: one budget is there at first, and two more may be begun."""
+    pool = slices("a.example.com", [{"name": f"d{each}"} for each in range(9)])
+    inputs = Inputs(PlainAllocated([]), {"any": DeviceClass("any", "", "", (), (), "", "")})
+    inspection = DeviceInspection(indexed(pool), inputs, SelectorResults(), n_budgets=2)
+    found = inspection.look(TargetNode("node-0", {}), [decoded_claim([request("r", 9, expensive())])])
+    ((_, ((finding,),)),) = found.requests
+    whys = [obstacle.why for _, obstacle in finding.refused]
+    assert len(finding.free) == 3
+    assert whys == ["not looked at: the limit of evaluations was reached"] * 6
 
 
 @given(CLUSTERS)

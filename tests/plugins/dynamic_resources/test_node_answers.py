@@ -6,17 +6,23 @@ import json
 from dataclasses import replace
 from typing import Any, NoReturn
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.model.device_decoder import DeviceDecoder
 from scheduler.model.device_requests import ResourceClaim
-from scheduler.plugins.dynamic_resources.allocator import Allocator
+from scheduler.model.devices import DeviceKind, ResourceSlice
+from scheduler.plugins.dynamic_resources.allocator import DEFAULT_STEPS, Allocator
+from scheduler.plugins.dynamic_resources.audit_window import AuditWindow
 from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
 from scheduler.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.state.batches import finished
+from scheduler.state.device_changes import DeviceChanges
 from tests.conformance.product import LiveCluster
+from tests.plugins.dynamic_resources.clusters import PlainSlices
 from tests.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
 
 Json = dict[str, Any]
@@ -66,10 +72,17 @@ class _Life:
         if not isinstance(allocated, Refusal):
             self.devices.upsert(replace(claim, allocation=allocated[0]))
 
-    def allocator(self, index: PoolIndex) -> Allocator:
+    def allocator(self, index: PoolIndex, n_steps: int = DEFAULT_STEPS) -> Allocator:
         """Return the allocator of a cycle."""
         inputs = Inputs(self.devices.allocated, self.devices.classes)
-        return Allocator(index, inputs, self.results, seed="seed")
+        return Allocator(index, inputs, self.results, seed="seed", n_steps=n_steps)
+
+    def ask(self) -> bool:
+        """Ask for what is kept in a cycle of one step. Return whether a search has to go on."""
+        self.index.refresh()
+        view, allocator = self.cluster.view(), self.allocator(self.index, n_steps=1)
+        finished(self.answers.ask(view.alive, Cycle(allocator, [self.asked], self.index, view)))
+        return Answer.POSTPONED in self.answers.answers
 
     def check(self) -> None:
         """Compare what is kept with a look at everything."""
@@ -149,6 +162,31 @@ def test_devices_behind_the_first_ones_are_found_where_a_constraint_keeps_these_
     assert Answer.DEVICES in life.answers.answers
 
 
+def test_a_search_that_goes_on_begins_anew_where_a_device_was_taken_in_between() -> None:
+    """The last two devices are the only ones of one NUMA node; one of them is taken after any number of cycles."""
+    devices = [{"name": f"d{each}", "attributes": {"numa": {"int": min(each, 4)}}} for each in range(6)]
+    constraints = [{"matchAttribute": "a.example.com/numa"}]
+    query = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}
+    query["selectors"] = [{"cel": {"expression": 'device.attributes["a.example.com"].numa == 4'}}]
+    taker = {
+        "metadata": {"name": "taker", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": query}]}},
+    }
+    n_cycles = 1
+    while True:
+        life = _life(devices, 2, constraints=constraints)
+        if not [life.ask() for _ in range(n_cycles)][-1]:
+            break
+        life.allocate(taker, "node-0")
+        while life.ask():
+            pass
+        assert Answer.DEVICES not in life.answers.answers
+        life.check()
+        n_cycles += 1
+    assert n_cycles > 5
+    assert Answer.DEVICES in life.answers.answers
+
+
 def test_a_selector_of_an_unknown_kind_is_an_error_where_no_device_is_selected_anyway() -> None:
     """The search looks at the request before it looks at devices."""
     exactly = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1, "selectors": [{}]}
@@ -172,6 +210,70 @@ def test_a_pod_on_a_node_changes_no_answer() -> None:
     allocator = _NoSearch(life.index, inputs, life.results, seed="seed")
     life.answers.ask(view.alive, Cycle(allocator, [life.asked], life.index, view))
     life.check()
+
+
+def test_an_audit_comes_to_every_value_again_and_again() -> None:
+    window, values = AuditWindow(), range(150)
+    for _ in range(3):
+        seen = [value for _ in range(3) for value in window.of(values)]
+        assert seen == list(values)
+    assert list(window.of(values[:5])) == list(window.of(values[:5])) == [0, 1, 2, 3, 4]
+
+
+_COUNTERS = [{"name": "s", "counters": {"c": {"value": "1"}}}]
+_POOL = {"name": "pool", "generation": 1, "resourceSliceCount": 1}
+
+
+def _slice(name: str, **spec: Any) -> ResourceSlice:
+    raw = {"metadata": {"name": name}, "spec": {"driver": "a.example.com", "pool": _POOL} | spec}
+    made = DeviceDecoder().decode(DeviceKind.SLICE, json.dumps(raw).encode())
+    assert isinstance(made, ResourceSlice)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("asked", "changed"),
+    [
+        pytest.param([], _slice("other", nodeName="node-1", devices=[{"name": "e"}]), id="on another node"),
+        pytest.param(
+            ["node-0"],
+            _slice("own", nodeName="node-0", devices=[{"name": "e"}]),
+            id="with another device on a node that was asked about",
+        ),
+        pytest.param(
+            [],
+            _slice("other", allNodes=True, sharedCounters=_COUNTERS, pool={**_POOL, "resourceSliceCount": 3}),
+            id="that makes the pool incomplete elsewhere",
+        ),
+    ],
+)
+def test_an_audit_finds_a_slice_that_came_without_a_note(asked: list[str], changed: ResourceSlice) -> None:
+    slices = PlainSlices([_slice("own", nodeName="node-0", devices=[{"name": "d"}])])
+    index = PoolIndex(slices, DeviceChanges())
+    index.refresh()
+    for name in asked:
+        index.pools(TargetNode(name, {}))
+    assert index.same_as(index)
+    slices.put(changed)
+    assert not index.same_as(index)
+
+
+def test_pools_take_more_bytes_with_each_node_and_each_device() -> None:
+    """By their own count, which says when what is known is forgotten."""
+
+    def nbytes(n_own: int, n_shared: int, n_nodes: int = 2) -> int:
+        own, shared = ([{"name": f"d{each}"} for each in range(n)] for n in (n_own, n_shared))
+        life = _life(own, 1)
+        spec = {"driver": "a.example.com", "allNodes": True, "devices": shared}
+        spec["pool"] = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
+        life.apply("ResourceSlice", {"metadata": {"name": "shared"}, "spec": spec})
+        for each in range(2, n_nodes):
+            life.label(f"node-{each}", "z")
+        life.check()
+        return life.index.nbytes
+
+    few = nbytes(1, 1)
+    assert few < nbytes(1, 9) < nbytes(9, 1) < nbytes(9, 1, n_nodes=9)
 
 
 class _NoSearch(Allocator):

@@ -196,6 +196,21 @@ BALANCED_ROWS: Final = [
         room={**HUNDRED, EXT_A: "8"},
         config=WITH_GPU,
     ),
+    _balance(
+        "14 a resource of which the node has none is left out",
+        75,
+        used={"cpu": "50"},
+        asked={"cpu": "25"},
+        room={"cpu": "100", "memory": "0"},
+    ),
+    _balance(
+        "14 a third resource of which the node has one: 0, 0, 0 % -> 50, 50, 100 %",
+        63,
+        used=_use(0, 0),
+        asked={**_use(50, 50), EXT_A: "1"},
+        room={**HUNDRED, EXT_A: "1"},
+        config=WITH_GPU,
+    ),
     Row("14 a pod that asks for nothing", BALANCED, [node("n")], pod(), scores="skipped"),
 ]
 
