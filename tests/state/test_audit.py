@@ -92,6 +92,19 @@ def test_a_piece_looks_at_few_nodes_without_pods() -> None:
     assert n_pieces >= 20
 
 
+def test_a_piece_looks_at_few_members_of_groups() -> None:
+    driver = Driver()
+    for number in range(200):
+        driver.pod(f"p{number}", labels={**MEMBER, GROUP: f"group-{number % 20}"})
+    audit = Audit(driver.state, pods_per_piece=20)
+    audit.step()
+    this_round, n_pieces = audit._round, 0
+    while audit._round is this_round:
+        assert audit.step() == []
+        n_pieces += 1
+    assert n_pieces >= 10
+
+
 def test_a_piece_tries_few_label_sets_and_terms_however_many_there_are() -> None:
     """Three thousand label sets and a selector of no value; pods of a hundred terms each."""
     driver = driven()
