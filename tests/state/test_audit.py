@@ -241,6 +241,11 @@ def _a_sum_of_terms_that_missed_a_pod(state: ClusterState) -> None:
     state.counts.term_sums("test", label_set, lambda _: 1).by_key[build.HOSTNAME].add(0, 1)
 
 
+def _a_sum_of_terms_lost(state: ClusterState) -> None:
+    label_set = state.label_sets.of("default", {"app": "a"})
+    state.counts.term_sums("test", label_set, lambda _: 1).by_key.clear()
+
+
 def _a_count_of_declaring_pods_that_missed_one(state: ClusterState) -> None:
     state.counts.declaring(next(iter(state.terms)))[0] += 1
 
@@ -280,6 +285,7 @@ DAMAGES: list[Callable[[ClusterState], None]] = [
     _a_label_set_lost,
     _a_declared_term_twice,
     _a_sum_of_terms_that_missed_a_pod,
+    _a_sum_of_terms_lost,
     _a_count_of_declaring_pods_that_missed_one,
     _a_pod_that_forgot_its_terms,
     _a_member_on_a_node_lost,
