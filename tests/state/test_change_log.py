@@ -37,7 +37,7 @@ def test_changes_that_are_not_all_remembered_are_none() -> None:
 
 
 def test_changes_of_pools_come_oldest_first_or_are_none() -> None:
-    log, told = DeviceChanges(), []
+    log, told = DeviceChanges(), list[DeviceChange]()
     for number in range(3000):
         told.append(DeviceChange(PoolId("driver", f"{number}"), of_slices=number % 2 == 0))
         log.append(told[-1].pool, of_slices=told[-1].of_slices)
