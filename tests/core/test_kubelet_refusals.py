@@ -105,7 +105,10 @@ def test_after_some_time_without_refusals_everything_is_forgotten(cluster: Drive
     cluster.node("only")
     refused_on(cluster, "first")
     cluster.pass_time(FIRST_S)
-    assert len(cluster.state.kubelet_refusals) == 1
+    refusals = cluster.state.kubelet_refusals
+    assert len(refusals) == 1
+    assert refusals.next_s is not None
+    assert not refusals.copy().expire(refusals.next_s), "it ended before, and no pod waits for it"
     cluster.pass_time(LONGEST_S)
     assert len(cluster.state.kubelet_refusals) == 0
     assert cluster.state.kubelet_refusals.next_s is None

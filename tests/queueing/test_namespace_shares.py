@@ -110,6 +110,11 @@ def test_a_share_of_nothing_lets_every_namespace_use_all():
     shares = NamespaceShares(0)
     shares.charge("a", 1000.0, 0.0)
     assert not shares.is_over("a", 0.0)
+    queue = PodQueue({PROFILE: {}})
+    queue.add(pod("p"), 0.0)
+    assert queue.pop(0.0) is not None
+    queue.charge(1000.0, 0.0)
+    assert queue.n_namespaces_deprioritized == 0, "unless it is set, as upstream"
 
 
 @pytest.mark.parametrize(("used_s", "is_over"), [(SHARE * BURST_S, False), (SHARE * BURST_S + 0.125, True)])

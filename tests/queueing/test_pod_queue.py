@@ -283,6 +283,14 @@ def test_one_helpful_change_among_several_is_enough():
     assert queue.incoming["backoff", "UnschedulablePodUpdatePodToleration"] == 1
 
 
+def test_a_pod_that_is_popped_early_counts_as_one_that_became_active():
+    queue = queue_of(pod("p"))
+    queued = reject(queue, "NodeName")
+    queue.on_event(NODE_ADD, None, None, 0.5)
+    assert (queued.sub_queue, popped(queue, 0.5)) == (SubQueue.BACKOFF, queued)
+    assert queue.incoming["active", "PopFromBackoffQ"] == 1
+
+
 def test_an_update_of_an_unknown_pod_adds_it():
     queue = queue_of()
     queue.update(pod("p"), pod("p"), 1.0)

@@ -176,6 +176,15 @@ def test_a_namespace_is_asked_about_once_for_all_of_its_pods() -> None:
     assert clocks.give_up("3", now_s)
     assert clocks.due("3") == (RULES["c"],)
     assert clocks.due("4") is None
+    lived(clocks, now_s, now_s + QUESTION_STEP_S)
+    assert not clocks.take_question("3"), "it was answered"
+    assert clocks.take_question("4")
+    for number in range(9):
+        clocks.forget(str(number))
+    assert not clocks.take_question("9"), "it was asked just now"
+    clocks.forget("9")
+    clocks.run(POD, [(RULES["c"],)], now_s + QUESTION_STEP_S)
+    assert clocks.take_question(POD.uid), "nothing is remembered of a namespace without pods that wait"
 
 
 def test_the_heap_of_wakes_is_bounded() -> None:

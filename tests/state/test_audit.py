@@ -92,6 +92,19 @@ def test_a_piece_looks_at_few_nodes_without_pods() -> None:
     assert n_pieces >= 20
 
 
+def test_a_piece_looks_at_few_members_of_groups() -> None:
+    driver = Driver()
+    for number in range(200):
+        driver.pod(f"p{number}", labels={**MEMBER, GROUP: f"group-{number % 20}"})
+    audit = Audit(driver.state, pods_per_piece=20)
+    audit.step()
+    this_round, n_pieces = audit._round, 0
+    while audit._round is this_round:
+        assert audit.step() == []
+        n_pieces += 1
+    assert n_pieces >= 10
+
+
 def test_a_piece_tries_few_label_sets_and_terms_however_many_there_are() -> None:
     """Three thousand label sets and a selector of no value; pods of a hundred terms each."""
     driver = driven()
@@ -228,6 +241,11 @@ def _a_sum_of_terms_that_missed_a_pod(state: ClusterState) -> None:
     state.counts.term_sums("test", label_set, lambda _: 1).by_key[build.HOSTNAME].add(0, 1)
 
 
+def _a_sum_of_terms_lost(state: ClusterState) -> None:
+    label_set = state.label_sets.of("default", {"app": "a"})
+    state.counts.term_sums("test", label_set, lambda _: 1).by_key.clear()
+
+
 def _a_count_of_declaring_pods_that_missed_one(state: ClusterState) -> None:
     state.counts.declaring(next(iter(state.terms)))[0] += 1
 
@@ -267,6 +285,7 @@ DAMAGES: list[Callable[[ClusterState], None]] = [
     _a_label_set_lost,
     _a_declared_term_twice,
     _a_sum_of_terms_that_missed_a_pod,
+    _a_sum_of_terms_lost,
     _a_count_of_declaring_pods_that_missed_one,
     _a_pod_that_forgot_its_terms,
     _a_member_on_a_node_lost,

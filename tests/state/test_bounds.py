@@ -17,14 +17,19 @@ from scheduler.framework.observer import Unobserved
 from scheduler.model.annotations import LIMIT_BYTES, MODE, SHOWN_OF_MODE
 from scheduler.model.fallback import FALLBACK, LIMIT_CHARACTERS
 from scheduler.model.pods import Pod
+from scheduler.model.terms import NodeRequirement, NodeTerm
+from scheduler.model.volumes import VolumeTopology
 from scheduler.state.audit import differences
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.counts import PodCounts, TermSums
+from scheduler.state.matching import NamespaceRule, PodMatcher
+from scheduler.syntax.selectors import EVERYTHING, Requirement, Selector
 from tests.support import build
 from tests.support.driving import NAME, Driver, bind_of
 
 T = TypeVar("T")
 
+APP_A = PodMatcher(((NamespaceRule(frozenset(), EVERYTHING), Selector((Requirement("app", "In", ("a",)),))),))
 ANNOTATION = "affinity-scheduler.io/affinity"
 #: At most two pods of an app in a zone.
 LIMITED = {
@@ -134,6 +139,21 @@ def test_small_values_count_with_what_it_takes_to_keep_them() -> None:
 
     scheduled_in_turn(driver, 100, made)
     assert len(derived) < 50
+
+
+def test_counts_and_rows_of_volumes_grow_with_what_they_remember() -> None:
+    """By their size the least used are evicted."""
+    driver = town(18)
+    before = driver.state.counts.selected(APP_A).nbytes
+    for number in range(20):
+        driver.pod(f"p{number}", labels={"job": f"{number}"}, node="n0")
+    assert driver.state.counts.selected(APP_A).nbytes > before + 1000
+    rows = ClusterView(driver.state).topology_rows()
+    sizes = [rows.nbytes]
+    for zone in ("of no node", "z0"):
+        rows.rows(VolumeTopology((NodeTerm((NodeRequirement(build.ZONE, "In", (zone,)),), ()),)))
+        sizes.append(rows.nbytes)
+    assert 0 < sizes[1] - sizes[0] < sizes[2] - sizes[1]
 
 
 def test_a_sweep_drops_what_is_not_asked_for_in_pieces() -> None:

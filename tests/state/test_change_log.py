@@ -6,7 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.model.devices import PoolId
 from scheduler.state.change_log import Change, ChangeLog
+from scheduler.state.device_changes import DeviceChange, DeviceChanges
 
 
 def _appended(log: ChangeLog, rows: range) -> None:
@@ -32,6 +34,18 @@ def test_changes_that_are_not_all_remembered_are_none() -> None:
     last = log.since(5000 - 1024)
     assert last is not None
     assert [change.row for change in last] == list(range(5000 - 1024, 5000))
+
+
+def test_changes_of_pools_come_oldest_first_or_are_none() -> None:
+    log, told = DeviceChanges(), list[DeviceChange]()
+    for number in range(3000):
+        told.append(DeviceChange(PoolId("driver", f"{number}"), of_slices=number % 2 == 0))
+        log.append(told[-1].pool, of_slices=told[-1].of_slices)
+        if number < 1024:
+            assert log.since(0) == told
+    assert log.since(0) is None
+    assert log.since(3000 - 1024) == told[-1024:]
+    assert log.since(3000) == []
 
 
 def test_nothing_is_patched_across_a_restart() -> None:

@@ -80,6 +80,30 @@ def test_what_was_derived_before_follows(changed: dict[str, Any]) -> None:
     assert decided(driver)[1] == before
 
 
+def test_cpu_and_memory_alone_count_a_default_where_a_pod_requests_none() -> None:
+    driver = Driver()
+    driver.node("n1")
+    driver.pod("asks", node="n1", containers=[build.container(requests={"ephemeral-storage": "5"})])
+    amounts = {}
+    for resource in ("cpu", "memory", "ephemeral-storage"):
+        used = driver.state.nodes.use(resource, 0, with_defaults=True)
+        amounts[resource] = used and used[0]
+    assert amounts == {"cpu": 100, "memory": 200 * MB, "ephemeral-storage": 5}
+
+
+def test_anti_affinity_by_annotation_is_told_while_a_pod_that_declares_it_is_placed() -> None:
+    driver = Driver()
+    driver.namespace("default")
+    driver.node("n1")
+    view = ClusterView(driver.state)
+    asked = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
+    told = [view.has_anti_affinity_by_annotation]
+    pod = driver.pod("apart", node="n1", annotations={"affinity-scheduler.io/affinity": json.dumps(asked)})
+    told.append(view.has_anti_affinity_by_annotation)
+    driver.lose(pod)
+    assert [*told, view.has_anti_affinity_by_annotation] == [False, True, False]
+
+
 def test_only_an_assumed_pod_is_updated_as_one() -> None:
     driver = Driver()
     driver.node("n1")
