@@ -113,6 +113,26 @@ def test_another_node_comes_before_the_last_resort(driver: Driver) -> None:
     assert placed(driver) == {"new": "r1-2"}
 
 
+def test_members_beyond_the_minimum_take_the_last_resort_too(driver: Driver) -> None:
+    """Also where the group was placed without them, since another one of them had a better node."""
+    for name in ("r1-0", "r1-1", "r1-2"):
+        host(driver, name)
+    elastic = {"labels": {GROUP: "g", MIN_COUNT: "1"}, "containers": ONE_CPU}
+    pods = [driver.pod(f"m{index}", **elastic) for index in range(3)]
+    nodes = placed(driver)
+    by_node = {nodes[pod.name]: driver.confirm(pod, nodes[pod.name]) for pod in pods}
+    host(driver, "r1-1", *UNREACHABLE)
+    for name in ("r1-1", "r1-2"):
+        driver.lose(by_node[name])
+    host(driver, "r1-1")
+    driver.pass_time(READY_S + 1.0)
+    for index in range(3):
+        driver.pod(f"new-{index}", **elastic)
+    told = driver.live(READY_S)
+    nodes = {each.pod.name: each.node_name for each in told if isinstance(each, Bind)}
+    assert nodes == {"new-0": "r1-2", "new-1": "r1-1"}
+
+
 def test_the_new_member_is_woken_once_the_time_is_over(driver: Driver) -> None:
     """`FAILED_S` after the failure, also if the node flaps so that it is no last resort."""
     host(driver, "r1-0")
