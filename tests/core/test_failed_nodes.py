@@ -204,12 +204,12 @@ def test_where_more_nodes_fail_a_search_in_vain_is_not_repeated(driver: Driver) 
         driver.lose(pods[name])
         host(driver, name)
     driver.pass_time(READY_S + 1.0)
-    pods = [member(driver, f"new-{index}", len(names) + 1) for index in range(len(names) + 1)]
+    waiting = [member(driver, f"new-{index}", len(names) + 1) for index in range(len(names) + 1)]
     key, state, profile = GroupKey(GroupKind.OWN, "default", "g"), driver.state, driver.profiles[NAME]
     assert state.kubelet_refusals.last_resorts(key)
     group = state.groups.get(key)
     assert group is not None
-    request = search_request(state, key, group, pods, profile)
+    request = search_request(state, key, group, waiting, profile)
     n_steps = [
         sum(1 for _ in searching(detached_trial(state, profile, "g", 1_000)))
         for searching in (partial(search, request), partial(search_twice, key, request))
