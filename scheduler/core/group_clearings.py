@@ -1,6 +1,6 @@
 """
-Which pods leave on trial, so that a group may find room: all of lower priority, or of a large cluster those that cost
-least, in as few nodes as would do by resources.
+Which pods leave on trial, so that a group may find room: all of lower priority, or in a large cluster those of the
+nodes where that costs least.
 """
 
 from __future__ import annotations
