@@ -246,6 +246,9 @@ class GreedySearch:
             yield from self._place_best(
                 [self._attempt.fill(component.kinds, rows, is_partial=True) for rows in options]
             )
+            if domains and self._attempt.n_placed < self._request.n_needed:
+                # Running pods may meet its affinity in several domains.
+                yield from self._attempt.fill(component.kinds, scope, is_partial=True)
 
     def _place_best(self, options: Sequence[Pieces[object]]) -> Pieces[None]:
         """Place what the first option places that places most."""
