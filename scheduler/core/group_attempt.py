@@ -148,6 +148,7 @@ class Attempt:
         domain: the domain that is tried, for the message.
         liftable: the plugins whose refusal a sibling may lift.
         is_proven_infeasible: whether a kind has no place even on the untouched state, whatever its siblings do.
+        liftable_rows: the rows without room that may get some once siblings are placed, bool array of shape (n_rows,).
     """
 
     def __init__(self, request: SearchRequest, trial: GroupTrial, kinds: Sequence[Kind]) -> None:
@@ -157,6 +158,7 @@ class Attempt:
         self.liftable = {plugin.name for plugin in trial.profile.filters if plugin.lifted_by_siblings}
         self.domain = ""
         self.is_proven_infeasible = False
+        self.liftable_rows: Mask = np.zeros_like(request.rows)
         #: The domains of `outcome.key`, and the plugins that refused a node of others.
         self._shared = Domains.none()
         self._refusing: set[str] = set()
@@ -306,11 +308,16 @@ class Attempt:
             decision = yield from self.trial.deciding(kind.left[0], scope, siblings, is_scored=False)
         if isinstance(decision, FitError):
             self.note(kind, decision, scope)
+            if not decision.rejecting.isdisjoint(self.liftable):
+                self.liftable_rows |= scope
             yield
             return None
         filtered, feasible = decision.scores.filtered, decision.scores.feasible.mask
         copies = np.clip(most_copies(filtered.filters, self.view.n_rows), 1, n_most or len(kind.left))
         self._refusing |= {refusal.plugin for refusal in filtered.refusals}
+        for refusal in filtered.refusals:
+            if refusal.plugin in self.liftable:
+                self.liftable_rows |= refusal.rows & scope
         yield
         return np.where(feasible, copies, 0)
 

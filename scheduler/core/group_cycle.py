@@ -178,7 +178,9 @@ class GroupCycles:
             for _, place in few:
                 self._nominator.take_node(place.pod, place.node_name, now_s)
             yield
-        yield from self._give_back(entries, now_s)
+        # The group's own search alone takes a last resort, and this one had no need of it.
+        has_last_resorts = bool(self._state.kubelet_refusals.last_resorts(key))
+        yield from self._give_back(entries, now_s, are_surplus=not has_last_resorts)
         return GroupResult([attempt], placed)
 
     def _on_unplaced(
@@ -264,11 +266,14 @@ class GroupCycles:
             self._nominator.nominate(unnominated(queued.pod), nominations.nodes.get(uid, ""), now_s)
             yield
 
-    def _give_back(self, entries: Mapping[str, QueuedPod], now_s: float) -> Pieces[None]:
-        """Let members without which the group is placed be tried on their own."""
+    def _give_back(
+        self, entries: Mapping[str, QueuedPod], now_s: float, *, are_surplus: bool = True
+    ) -> Pieces[None]:
+        """Let members without which the group is placed be tried on their own; as a group if not `are_surplus`."""
         yield from self._nominate(entries, _NO_NOMINATIONS, now_s)
         for queued in entries.values():
             self._queue.give_back(queued)
+            queued.is_surplus = are_surplus
             yield
 
     def is_alone(self, queued: QueuedPod, key: GroupKey) -> bool:

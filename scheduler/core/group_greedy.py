@@ -55,7 +55,7 @@ class GreedySearch:
             yield from attempt.take_back(0)
         if (yield from is_proven(attempt)):
             return False
-        for scope in self._lifted(scopes).with_room(1):
+        for scope in self._lifted(scopes, room).with_room(1):
             if (yield from exhaust(attempt, scope.rows)):
                 return True
         return False
@@ -91,14 +91,18 @@ class GreedySearch:
             return Domains.none()
         return self._attempt.domains_of(request.topology.required, room, request.rows)
 
-    def _lifted(self, scopes: Domains) -> Domains:
-        """Return all domains instead where siblings may meet a member's affinity that pods meet elsewhere alone."""
+    def _lifted(self, scopes: Domains, room: Amounts | None) -> Domains:
+        """
+        Return also the domains that have room only once siblings of another kind are placed.
+
+        Such a sibling meets a member's affinity, or adds to the pods of which a rule allows a share or a skew.
+        """
         attempt, request = self._attempt, self._request
-        helps = len(self._kinds) > 1 and any(attempt.siblings(kind) for kind in self._kinds)
-        if not (helps and request.topology.required):
+        if len(self._kinds) == 1 or not request.topology.required or not attempt.liftable_rows.any():
             return scopes
+        possible = attempt.liftable_rows if room is None else attempt.liftable_rows | (room > 0)
         ids = domain_ids(request.topology.required, attempt.view.nodes)
-        return Domains(ids, ids.per_domain(request.rows.astype(np.int64)), request.rows)
+        return Domains(ids, ids.per_domain((possible & request.rows).astype(np.int64)), request.rows)
 
     def _in_order(
         self, domains: Domains, room: Amounts | None, n_wanted: int, levels: Sequence[Rows], held: Amounts
@@ -242,6 +246,9 @@ class GreedySearch:
             yield from self._place_best(
                 [self._attempt.fill(component.kinds, rows, is_partial=True) for rows in options]
             )
+            if domains and self._attempt.n_placed < self._request.n_needed:
+                # Running pods may meet its affinity in several domains.
+                yield from self._attempt.fill(component.kinds, scope, is_partial=True)
 
     def _place_best(self, options: Sequence[Pieces[object]]) -> Pieces[None]:
         """Place what the first option places that places most."""

@@ -24,7 +24,7 @@ from scheduler.core.group_members import components_of, kinds_of
 from scheduler.core.group_order import lay_out_ranks
 from scheduler.core.group_parts import PartSearch
 from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError
-from scheduler.model.pod_groups import GroupKey
+from scheduler.model.pod_groups import MOST_FAILED_NODES, GroupKey
 from scheduler.state.batches import Pieces
 
 
@@ -62,12 +62,15 @@ def search_twice(
     """
     Search; if that is in vain, once more with the nodes that are the group's last resort (`KubeletRefusals`).
 
-    Return the outcome and its trial; if neither has places, those of the first search.
+    Return the outcome and its trial; if neither has places, those of the first search. A group under which so many
+    nodes failed that it avoids none had all of them in its first search.
     """
     outcome = yield from search(request, trial)
     refusals = trial.state.kubelet_refusals
-    last_resorts = [] if outcome.is_placed or outcome.error is not None else refusals.last_resorts(key)
-    if last_resorts:
+    if outcome.is_placed or outcome.error is not None:
+        return outcome, trial
+    avoids_none = len(refusals.excluded_nodes(key)) > MOST_FAILED_NODES
+    if not avoids_none and (last_resorts := refusals.last_resorts(key)):
         second = replace(trial)
         with refusals.without(key, last_resorts):
             again = yield from search(request, second)

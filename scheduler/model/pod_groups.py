@@ -63,6 +63,10 @@ _GROUP_KEYS: Final = _PART_KEYS | {
 
 #: Most members that a group may ask for.
 LIMIT_MEMBERS: Final = 5_000
+#: Most nodes that failed under its members that a group avoids. Of more that failed in the same ten minutes, the fault
+#: is elsewhere, such as in their rack's switch, and the group would find nearly all of its nodes closed once they are
+#: back.
+MOST_FAILED_NODES: Final = 3
 #: A week.
 _LIMIT_AFTER_S: Final = 604_800
 

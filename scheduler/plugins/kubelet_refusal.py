@@ -21,6 +21,7 @@ import numpy as np
 from scheduler.framework.events import Action, ClusterEventWithHint, Resource
 from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, Status, unresolvable
+from scheduler.model.pod_groups import MOST_FAILED_NODES
 from scheduler.state.arrays import Mask
 from scheduler.state.cluster_view import ClusterView
 
@@ -28,9 +29,6 @@ _REFUSED: Final = "node(s) refused such a pod shortly before ({reason})"
 #: Begins the reason for nodes that failed; how and which of them follow in parentheses.
 FAILED: Final = "node(s) failed under the pod's group shortly before"
 _FAILED_TEXT: Final = f"{FAILED} ({{reason}}: {{names}})"
-#: Nodes that a group avoids. Of more that failed in the same ten minutes, the fault is elsewhere, such as in their
-#: rack's switch, and the group would find nearly all of its nodes closed once they are back.
-MOST_FAILED: Final = 3
 
 
 class KubeletRefusal(FilterPlugin):
@@ -48,7 +46,7 @@ class KubeletRefusal(FilterPlugin):
         group = context.pod.group
         rules = _rules(view.kubelet_refusals(context.pod.spec), _REFUSED, view)
         failed = {} if group is None else view.kubelet_refusals(group.key)
-        if len(failed) <= MOST_FAILED:
+        if len(failed) <= MOST_FAILED_NODES:
             rules += _rules(failed, _FAILED_TEXT, view)
         return RuleFilter(view.n_rows, *rules) if rules else SKIP
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.core.group_requests import search_request
+from scheduler.core.group_search import search, search_twice
+from scheduler.core.group_trial import detached_trial
 from scheduler.model.group_topology import REQUIRED_TOPOLOGY
 from scheduler.model.instructions import Bind, EvictVictim, PatchCondition
-from scheduler.model.pod_groups import GROUP, MIN_COUNT, MOVE_AFTER, GroupKey, GroupKind
+from scheduler.model.pod_groups import GROUP, MIN_COUNT, MOST_FAILED_NODES, MOVE_AFTER, GroupKey, GroupKind
 from scheduler.model.pods import Pod
-from scheduler.plugins.kubelet_refusal import FAILED, MOST_FAILED
+from scheduler.plugins.kubelet_refusal import FAILED
 from scheduler.state.kubelet_refusals import CAPACITY, FAILED_S, READY_S
 from tests.core.test_group_levels import RACK, placed
 from tests.support import build
 from tests.support.build import container
-from tests.support.driving import Driver
+from tests.support.driving import NAME, Driver
 
 NOT_READY: Final = ("node.kubernetes.io/not-ready:NoSchedule", "node.kubernetes.io/not-ready:NoExecute")
 UNREACHABLE: Final = ("node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute")
@@ -113,6 +117,26 @@ def test_another_node_comes_before_the_last_resort(driver: Driver) -> None:
     assert placed(driver) == {"new": "r1-2"}
 
 
+def test_members_beyond_the_minimum_take_the_last_resort_too(driver: Driver) -> None:
+    """Also where the group was placed without them, since another one of them had a better node."""
+    for name in ("r1-0", "r1-1", "r1-2"):
+        host(driver, name)
+    elastic = {"labels": {GROUP: "g", MIN_COUNT: "1"}, "containers": ONE_CPU}
+    pods = [driver.pod(f"m{index}", **elastic) for index in range(3)]
+    nodes = placed(driver)
+    by_node = {nodes[pod.name]: driver.confirm(pod, nodes[pod.name]) for pod in pods}
+    host(driver, "r1-1", *UNREACHABLE)
+    for name in ("r1-1", "r1-2"):
+        driver.lose(by_node[name])
+    host(driver, "r1-1")
+    driver.pass_time(READY_S + 1.0)
+    for index in range(3):
+        driver.pod(f"new-{index}", **elastic)
+    told = driver.live(READY_S)
+    nodes = {each.pod.name: each.node_name for each in told if isinstance(each, Bind)}
+    assert nodes == {"new-0": "r1-2", "new-1": "r1-1"}
+
+
 def test_the_new_member_is_woken_once_the_time_is_over(driver: Driver) -> None:
     """`FAILED_S` after the failure, also if the node flaps so that it is no last resort."""
     host(driver, "r1-0")
@@ -151,7 +175,7 @@ def test_the_move_of_the_whole_group_avoids_the_node(driver: Driver) -> None:
     assert victims == ["m0"]
 
 
-@pytest.mark.parametrize("n_failed", [MOST_FAILED, MOST_FAILED + 1])
+@pytest.mark.parametrize("n_failed", [MOST_FAILED_NODES, MOST_FAILED_NODES + 1])
 def test_where_more_nodes_fail_none_is_avoided(driver: Driver, n_failed: int) -> None:
     """The switch of a rack, say, was away for a minute, and all members ended."""
     names = [f"r1-{index}" for index in range(n_failed)]
@@ -166,7 +190,31 @@ def test_where_more_nodes_fail_none_is_avoided(driver: Driver, n_failed: int) ->
         driver.lose(pods[name])
     for index in range(n_failed):
         member(driver, f"new-{index}", n_failed)
-    assert set(placed(driver).values()) == (set(names) if n_failed > MOST_FAILED else set())
+    assert set(placed(driver).values()) == (set(names) if n_failed > MOST_FAILED_NODES else set())
+
+
+def test_where_more_nodes_fail_a_search_in_vain_is_not_repeated(driver: Driver) -> None:
+    """None of them is avoided, so that the last resorts among them are nodes like others."""
+    names = [f"r1-{index}" for index in range(MOST_FAILED_NODES + 1)]
+    for name in names:
+        host(driver, name)
+    pods = running(driver, *names)
+    for name in names:
+        host(driver, name, *UNREACHABLE)
+        driver.lose(pods[name])
+        host(driver, name)
+    driver.pass_time(READY_S + 1.0)
+    waiting = [member(driver, f"new-{index}", len(names) + 1) for index in range(len(names) + 1)]
+    key, state, profile = GroupKey(GroupKind.OWN, "default", "g"), driver.state, driver.profiles[NAME]
+    assert state.kubelet_refusals.last_resorts(key)
+    group = state.groups.get(key)
+    assert group is not None
+    request = search_request(state, key, group, waiting, profile)
+    n_steps = [
+        sum(1 for _ in searching(detached_trial(state, profile, "g", 1_000)))
+        for searching in (partial(search, request), partial(search_twice, key, request))
+    ]
+    assert n_steps[0] == n_steps[1] > 0
 
 
 _NODES: Final = ("r1-0", "r1-1", "r1-2", "r1-3")
@@ -213,7 +261,7 @@ def test_a_node_that_failed_under_a_group_is_at_most_its_last_resort(data: st.Da
                 if isinstance(each, Bind) and each.pod.group is not None:
                     group = each.pod.group.key.name
                     ends_s = [end_s for (of, _), end_s in avoided.items() if of == group]
-                    if sum(end_s > driver.now_s for end_s in ends_s) <= MOST_FAILED:
+                    if sum(end_s > driver.now_s for end_s in ends_s) <= MOST_FAILED_NODES:
                         taken = {node for _, _, node in where.values()} | {each.node_name}
                         others = [node for node in _NODES if not down[node] and node not in taken]
                         is_avoided = avoided.get((group, each.node_name), 0.0) > driver.now_s

@@ -6,6 +6,7 @@ A group is placed if and only if a placement exists, in as few domains of the pr
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.settings.loading import load_settings
 from tests.reference.machine_room import Hosts, fewest, paths, within_one
-from tests.support.build import HOSTNAME, affinity, container, selector, term
+from tests.support.build import HOSTNAME, affinity, container, selector, spread, term
 from tests.support.daemon import plugin_config, profiles
 from tests.support.driving import NAME, Driver
 
@@ -350,3 +351,24 @@ def test_a_rack_is_tried_where_a_member_meets_the_affinity_that_a_pod_meets_else
     driver.pod("a", labels=labels, annotations=annotations, containers=one_cpu, affinity=beside)
     driver.pod("b", labels={**labels, "app": "web"}, annotations=annotations, containers=one_cpu)
     assert placed(driver) == {"a": "r2-0", "b": "r2-0"}
+
+
+@pytest.mark.parametrize("rule", ["share", "spread"])
+def test_a_rack_is_tried_where_a_member_has_room_only_beside_the_other_one(driver: Driver, rule: str) -> None:
+    """The large member adds a second pod to the first host, which a second pod elsewhere allows."""
+    web, hosts = selector("app=web"), {"r1-0": 3, "r1-1": 1, **({"r2-0": 2} if rule == "share" else {})}
+    for name, n_free in hosts.items():
+        labels = {RACK: name.partition("-")[0], HOSTNAME: name}
+        driver.node(name, labels=labels, allocatable={"cpu": str(n_free), "pods": "10"})
+    half = affinity(anti_required=[{**term(HOSTNAME, web), "maxPodsPerDomain": "50%"}])
+    shares = {"affinity-scheduler.io/affinity": json.dumps(half)} if rule == "share" else {}
+    sizes = {n: [container(requests={"cpu": str(n)})] for n in (1, 2)}
+    driver.pod("running", labels={"app": "web"}, annotations=shares, node="r1-0", containers=sizes[1])
+    group: Any = {
+        "labels": {GROUP: "g", MIN_COUNT: "2", "app": "web"},
+        "annotations": {REQUIRED_TOPOLOGY: RACK},
+    }
+    evenly = [spread(HOSTNAME, web)] if rule == "spread" else []
+    driver.pod("large", containers=sizes[2], spread=evenly, **group)
+    driver.pod("small", containers=sizes[1], **group)
+    assert placed(driver) == {"large": "r1-0", "small": "r1-1"}

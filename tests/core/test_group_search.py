@@ -118,3 +118,8 @@ def check(seed: int) -> None:
 def test_a_group_is_placed_if_and_only_if_brute_force_places_it(block: int) -> None:
     for seed in range(40 * block, 40 * (block + 1)):
         check(seed)
+
+
+def test_members_that_running_pods_draw_to_several_racks_are_enough_together() -> None:
+    """Two racks, each with a running pod and room for one of three members, of which two are needed."""
+    check(611195)
