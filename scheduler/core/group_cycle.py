@@ -198,7 +198,7 @@ class GroupCycles:
             and has_minimum(self._groups, key)
             and not (request.topology or request.parts)
         ):
-            yield from self._give_back(entries, now_s)
+            yield from self._give_back(entries, now_s, are_surplus=True)
             attempt = GroupAttempted(
                 trial.profile.scheduler_name, "unschedulable", now_s, outcome.n_decisions
             )
@@ -267,13 +267,12 @@ class GroupCycles:
             yield
 
     def _give_back(
-        self, entries: Mapping[str, QueuedPod], now_s: float, *, are_surplus: bool = True
+        self, entries: Mapping[str, QueuedPod], now_s: float, *, are_surplus: bool
     ) -> Pieces[None]:
         """Let members without which the group is placed be tried on their own; as a group if not `are_surplus`."""
         yield from self._nominate(entries, _NO_NOMINATIONS, now_s)
         for queued in entries.values():
-            self._queue.give_back(queued)
-            queued.is_surplus = are_surplus
+            self._queue.give_back(queued, is_surplus=are_surplus)
             yield
 
     def is_alone(self, queued: QueuedPod, key: GroupKey) -> bool:

@@ -313,9 +313,13 @@ class PodQueue:
         to = SubQueue.UNSCHEDULABLE if unschedulable_plugins else SubQueue.BACKOFF
         self._move(queued, to, SCHEDULE_ATTEMPT_FAILURE, now_s)
 
-    def give_back(self, queued: QueuedPod) -> None:
-        """Take back a popped member of a group that was placed without it; it is tried on its own, at its old place."""
-        queued.is_surplus = True
+    def give_back(self, queued: QueuedPod, *, is_surplus: bool) -> None:
+        """
+        Take back, at its old place, a popped member of a group that was placed without it.
+
+        `is_surplus`: it is tried on its own; else with the group's other members.
+        """
+        queued.is_surplus = is_surplus
         self._return(queued)
 
     def line_up(self, queued: QueuedPod, now_s: float) -> None:
