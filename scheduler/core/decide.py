@@ -34,7 +34,8 @@ from scheduler.state.cluster_view import ClusterView
 
 NO_NODES: Final = "no nodes available to schedule pods"
 
-#: Decisions that one attempt may take while each gets further: selectors of 200,000 devices, which take a second.
+#: Decisions that one attempt may take while each gets further: the longest search for devices on a node, or selectors
+#: of 200,000 devices, which take a second.
 MAX_TURNS: Final = 16
 #: Fewest nodes that sampling may look for, as upstream's minFeasibleNodesToFind.
 _FEWEST_FEASIBLE: Final = 100

@@ -51,8 +51,6 @@ from scheduler.syntax.plurals import counted
 #: Rules and scored nodes in an explanation.
 _SHOWN_RULES: Final = 10
 _SHOWN_SCORES: Final = 5
-#: Decisions more where one fails: the longest search for devices on a node goes on in so many.
-_MORE_TRIES: Final = 3
 
 #: Parts of an explanation that is not about a refusal.
 _NOTHING_REFUSED: Final = {
@@ -154,9 +152,6 @@ def _next_decision(request: ExplainRequest) -> tuple[Decision, tuple[str, ...]]:
     # A nomination of which no watch has told yet counts too.
     pod = nominated.applied_to(request.pod) if nominated.node_of(request.pod.uid) else request.pod
     decision = finished(deciding_in_turns(pod, view, profile, request.rng, Unobserved()))
-    for _ in range(_MORE_TRIES):
-        if isinstance(decision, CycleError):
-            decision = finished(deciding_in_turns(pod, view, profile, request.rng, Unobserved()))
     if isinstance(decision, FitError) and request.state.groups.key_of(pod) is None:
         fallbacks = Fallbacks(request.state, view, PodRecords(request.state), RuleClocks())
         relaxation = fallbacks.consider(pod, decision, profile, request.now_s)

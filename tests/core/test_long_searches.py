@@ -1,4 +1,4 @@
-"""Searches for devices that take more steps than one cycle may: they go on in the next one."""
+"""Searches for devices that take more steps than one turn may: they go on in the next one."""
 
 from __future__ import annotations
 
@@ -56,9 +56,11 @@ def _ask(cluster: ClaimCluster, claim: Json) -> None:
     cluster.using(name, name=name)
 
 
-def _next_cycle(cluster: ClaimCluster) -> list[Instruction]:
-    """Run a cycle, later than any backoff."""
+def _next_attempt(cluster: ClaimCluster) -> list[Instruction]:
+    """Run the turns of an attempt, later than any backoff."""
     instructions = cluster.cycle()
+    while not instructions and cluster.machine.has_work():
+        instructions = cluster.cycle()
     cluster.now_s += 60.0
     cluster.pass_time(0.0)
     return instructions
@@ -79,14 +81,14 @@ def _devices(write: ClaimReservation | None) -> list[str]:
     return [each.device for each in write.allocation.devices.results]
 
 
-@pytest.mark.parametrize(("n_devices", "n_cycles"), [(12, 3), (13, 4)])
-def test_a_search_goes_on_in_the_next_cycle(n_devices: int, n_cycles: int) -> None:
+@pytest.mark.parametrize(("n_devices", "n_turns"), [(12, 9), (13, 15)])
+def test_a_search_goes_on_in_the_next_turn(n_devices: int, n_turns: int) -> None:
     """The pair is the first device and the last: found once every choice of others with the first has failed."""
     cluster = _cluster(_slice("n", [*range(n_devices - 1), 0]))
     _ask(cluster, _claim("c", 5))
-    for _ in range(n_cycles - 1):
-        assert _reservation(_next_cycle(cluster)) is None
-    assert _devices(_reservation(_next_cycle(cluster))) == [
+    for _ in range(n_turns - 1):
+        assert cluster.cycle() == []
+    assert _devices(_reservation(cluster.cycle())) == [
         *(f"gpu-{each}" for each in range(1, 6)),
         "gpu-0",
         f"gpu-{n_devices - 1}",
@@ -101,7 +103,7 @@ def test_each_pod_gets_what_is_its_own_from_a_search_of_its_form() -> None:
         _ask(cluster, _claim(f"c{number}", 5, config=[{"opaque": opaque}]))
     writes = []
     for _ in range(20):
-        write = _reservation(_next_cycle(cluster))
+        write = _reservation(_next_attempt(cluster))
         if write is not None:
             writes.append(write)
     assert sorted(each.obj.key for each in writes) == ["default/c0", "default/c1"]
@@ -116,21 +118,22 @@ def test_a_search_begins_again_once_the_devices_have_changed() -> None:
     """The node has a second pair now."""
     cluster = _cluster(_slice("n", [*range(11), 0]))
     _ask(cluster, _claim("c", 5))
-    assert _reservation(_next_cycle(cluster)) is None
+    assert cluster.cycle() == []
     cluster.show(_slice("n", [*range(11), 0, 99, 99]))
-    assert _devices(_reservation(_next_cycle(cluster))) == [
+    assert _devices(_reservation(_next_attempt(cluster))) == [
         *(f"gpu-{each}" for each in range(5)),
         "gpu-12",
         "gpu-13",
     ]
 
 
-def test_a_search_ends_after_its_steps_in_all_cycles() -> None:
+def test_a_search_ends_after_its_steps_in_all_turns() -> None:
     """There is no pair: the node is asked no more, until its devices change."""
     cluster = _cluster(_slice("n", [*range(24)]))
     _ask(cluster, _claim("c", 8))
-    for _ in range(MAX_STEPS // DEFAULT_STEPS):
-        assert _next_cycle(cluster)
+    for _ in range(MAX_STEPS // DEFAULT_STEPS - 1):
+        assert cluster.cycle() == []
+    assert cluster.cycle()
     assert cluster.cycle() == []
     cluster.show(_slice("n", [*range(24), 0, 0]))
     cluster.now_s += 60.0

@@ -134,8 +134,7 @@ class DeviceFilter(NodeFilter):
         """
         Return the same of these rows alone.
 
-        Raises PluginFailed if the search for devices fails at one of them, or takes more steps than one decision may,
-        and SearchUnfinished if selectors of many devices are still to be evaluated.
+        Raises PluginFailed if the search for devices fails at one of them, SearchUnfinished if it takes another turn.
         """
         self._asked |= rows
         accepted = self._accepted(rows, until_error=True)
@@ -146,7 +145,7 @@ class DeviceFilter(NodeFilter):
         if not accepted.any() and (rows & (self._has_devices == Answer.POSTPONED)).any():
             if self._allocator.goes_on:
                 raise SearchUnfinished(ENDED_AT_LIMIT)
-            # An error, so that the pod is tried again soon: the next decision gets further.
+            # An error, so that the pod is tried again soon: the next attempt gets further.
             raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {ENDED_AT_LIMIT}')
         return accepted
 

@@ -29,7 +29,7 @@ MAX_COST: Final = COST_LIMIT // 8
 #: To see a device as expressions do, in the same units. It takes 13 µs, but a first decision over 5,000 nodes, with a
 #: selector of the class and one of the claim, is not to be cut short.
 _COST_OF_DEVICE: Final = 5
-#: Cost of an evaluation, with that of its device, up to which a search goes on at once where the devices are many.
+#: Cost of an evaluation, with that of its device, up to which a search goes on at once.
 _CHEAP: Final = 64
 #: The most results that are kept of one expression: 2,000 slices with the most devices.
 _MAX_RESULTS: Final = 262_144
@@ -81,9 +81,9 @@ class SelectorResults:
         self._opened: dict[str, ExpressionResults] = {}
 
     @property
-    def goes_on(self) -> bool:
-        """Whether the pod has evaluated as much as it may for the number of devices, not for a costly expression."""
-        return self._cost_left <= 0 and self._n_evaluated * _CHEAP >= MAX_COST
+    def is_spent_on_few(self) -> bool:
+        """Whether the pod has evaluated as much as it may, for the cost of an expression, not the number of devices."""
+        return self._cost_left <= 0 and self._n_evaluated * _CHEAP < MAX_COST
 
     def renew(self) -> None:
         """Let the pod evaluate as much as at first."""
