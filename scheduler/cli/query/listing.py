@@ -29,6 +29,8 @@ from scheduler.kube.responses import decode_version
 from scheduler.model.semantics import Version
 
 _TIMEOUT_S: Final = 60.0
+#: How long a request may take before the user is told what is waited for.
+_QUIET_S: Final = 3.0
 #: How often to start a list again whose continue token expired (410 Gone).
 _RESTARTS: Final = 3
 
@@ -102,13 +104,35 @@ async def _read(client: KubeClient, request: Request) -> bytes | None:
         return None
 
 
+class _TellingClient(KubeClient):
+    """A client that says once on standard error that an answer takes long."""
+
+    _has_told = False
+
+    async def request(
+        self, request: Request, *, timeout_s: float, may_send: Callable[[], bool] = lambda: True
+    ) -> bytes:
+        """Return the answer, as `KubeClient.request` does."""
+        timer = asyncio.get_running_loop().call_later(_QUIET_S, self._tell, request, timeout_s)
+        try:
+            return await super().request(request, timeout_s=timeout_s, may_send=may_send)
+        finally:
+            timer.cancel()
+
+    def _tell(self, request: Request, timeout_s: float) -> None:
+        if not self._has_told:
+            self._has_told = True
+            asked = f"{request.verb} {request.path}"
+            print(f"Waiting for the API server: {asked}, for {timeout_s:.0f} s at most.", file=sys.stderr)
+
+
 @asynccontextmanager
 async def connect(
     kubeconfig: str | None, context: str | None, environ: Mapping[str, str]
 ) -> AsyncIterator[KubeClient]:
     """Connect to the cluster. An ApiError inside the context becomes a SettingsError."""
     credentials = await load_credentials(kubeconfig=kubeconfig, master=None, environ=environ, context=context)
-    async with KubeClient(credentials) as client:
+    async with _TellingClient(credentials) as client:
         try:
             yield client
         except ApiError as error:
@@ -122,12 +146,16 @@ async def list_kind(
     """
     Return all objects of a kind, decoded page by page; None if the server does not have the kind. Raises ApiError.
 
-    `decode` must not keep the raw bytes, which are a view of the whole page.
+    None too, with a line on standard error, if the user may not list a kind that roles may leave out. `decode` must not
+    keep the raw bytes, which are a view of the whole page.
     """
     try:
         return await list_all(client, resource_of(watched), decode, partial(progress.update, watched.kind))
     except (NotFound, Forbidden) as error:
         if watched.may_lack(error):
+            if isinstance(error, Forbidden):
+                progress.clear()
+                print(f"Without {watched.kind} objects: {error}", file=sys.stderr)
             return None
         raise
 
