@@ -33,14 +33,19 @@ async def test_a_server_that_does_not_answer_is_named_while_it_is_waited_for(
     monkeypatch.setattr(listing, "_QUIET_S", 0.05)
     monkeypatch.setattr(listing, "_TIMEOUT_S", 0.5)
 
+    has_ended = asyncio.Event()
+
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
+        await writer.wait_closed()
+        has_ended.set()
 
     async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         (tmp_path / "k").write_text(kubeconfig_text(url))
         code, out, err = await called(*command, "--kubeconfig", str(tmp_path / "k"))
+        await has_ended.wait()
     waits, end = err.splitlines()
     assert (code, out) == (2, "")
     assert re.fullmatch(r"Waiting for the API server: (get|list) /\S+, for 0 s at most\.", waits)
