@@ -92,7 +92,8 @@ class LeadershipLost(SchedulerError):
 
 class PluginFailed(SchedulerError):
     """
-    An out-of-tree plugin raised, or returned something that the contract does not allow. Caught by `core.decide`.
+    A plugin has no answer: an out-of-tree one raised, or returned something that the contract does not allow. Caught by
+    `core.decide`.
 
     `point`: the extension point, as metrics name it.
     """
@@ -102,8 +103,8 @@ class PluginFailed(SchedulerError):
         super().__init__(message)
 
 
-class SearchUnfinished(SchedulerError):
-    """A plugin's search takes more than one turn: what it has found is kept. Caught by `core.decide`."""
+class SearchUnfinished(PluginFailed):
+    """A plugin's search takes more than one turn. It keeps what it has found, so that the next turn gets further."""
 
 
 class InvariantViolation(SchedulerError):

@@ -115,11 +115,11 @@ def deciding(
         if isinstance(decided, UnfitPod):
             decided = yield from _post_filtered(decided, view, profile, rng, observer)
         decision: Decision = decided
+    except SearchUnfinished as unfinished:
+        decision = CycleError(str(unfinished), goes_on=True)
     except PluginFailed as failure:
         observer.leave(failure.point, Code.ERROR)
         decision = CycleError(str(failure))
-    except SearchUnfinished as unfinished:
-        decision = CycleError(str(unfinished), goes_on=True)
     observer.end()
     return decision
 

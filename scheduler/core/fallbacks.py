@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
 
-from scheduler.core.decide import fits
+from scheduler.core.decide import MAX_TURNS, fits
 from scheduler.core.pod_records import PodRecords, Relaxation
-from scheduler.errors import PluginFailed
+from scheduler.errors import PluginFailed, SearchUnfinished
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.profile import Profile
 from scheduler.model.fallback import Fallback, RelaxedRule
@@ -126,12 +126,16 @@ class Fallbacks:
 
 
 def would_fit(pod: Pod, view: ClusterView, profile: Profile) -> bool:
-    """Return whether a node takes the pod; False if a plugin of the user's fails to say so."""
-    try:
-        return fits(pod, view, profile)
-    except PluginFailed:
-        # Its failures are counted where pods are decided.
-        return False
+    """Return whether a node takes the pod; False if a plugin fails to say so, or not within the turns of an attempt."""
+    for _ in range(MAX_TURNS):
+        try:
+            return fits(pod, view, profile)
+        except SearchUnfinished:
+            continue  # It has kept what it found, and gets further.
+        except PluginFailed:
+            # Its failures are counted where pods are decided.
+            return False
+    return False
 
 
 def keeping_rules(rules: RuleSet, fits_without: Callable[[RuleSet], bool]) -> list[RuleSet]:

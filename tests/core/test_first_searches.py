@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from scheduler.core.decide import MAX_TURNS
 from scheduler.model.claim_writes import ClaimReservation
+from scheduler.model.fallback import FALLBACK
 from scheduler.model.instructions import Instruction, WriteReservation
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
-from scheduler.model.stimuli import CycleDue
+from scheduler.model.stimuli import CycleDue, PodSeen
 from scheduler.queueing.queued_pod import SubQueue
 from tests.core.claim_cluster import ClaimCluster
 from tests.hostile.claims import N_DEVICES, costly, distinct_devices
-from tests.support.build import Json
-from tests.support.device_documents import DRIVER, selecting_claim
-from tests.support.driving import condition_of
+from tests.support import build
+from tests.support.build import ZONE, Json, affinity, selector, term
+from tests.support.device_documents import DRIVER, selecting_claim, using_claims
+from tests.support.driving import NAME, condition_of
 
 _N_NODES = 100
 
@@ -129,3 +133,28 @@ def test_a_group_takes_all_turns_in_its_cycle(cluster: ClaimCluster, monkeypatch
         cluster.using(f"c{number}", name=f"member-{number}", labels={GROUP: "g", MIN_COUNT: "2"})
     reserved = [each for each in cluster.cycle() if isinstance(each, WriteReservation)]
     assert [each.node_name for each in reserved] == [f"n{_N_NODES - 1:03}"] * 2
+
+
+def test_a_rule_is_relaxed_for_a_pod_whose_search_takes_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether the pod fits without the rule takes a search too, which may be unfinished: it ends no process."""
+    monkeypatch.setattr("scheduler.plugins.dynamic_resources.selection.MAX_COST", 3000)
+    cluster = ClaimCluster(nodes=())
+    for number in range(_N_NODES):
+        cluster.node(f"n{number:03}", labels={ZONE: "z"})
+        cluster.show(distinct_devices(f"n{number:03}", number))
+    cluster.pod("first", labels={"app": "web"}, node="n000")
+    cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].index == {_N_NODES * N_DEVICES - 1}'))
+    cluster.watch()
+    rule = {"rule": "podAntiAffinity", "topologyKey": ZONE, "afterSeconds": 60}
+    document = build.pod(
+        "p",
+        labels={"app": "web"},
+        affinity=affinity(anti_required=[term(ZONE, selector("app=web"))]),
+        annotations={FALLBACK: json.dumps([rule])},
+        spec={"schedulerName": NAME, **using_claims("c")},
+    )
+    cluster.handle(PodSeen(cluster.decoded(document)))
+    told = cluster.live(61)
+    assert [each.node_name for each in told if isinstance(each, WriteReservation)] == [f"n{_N_NODES - 1:03}"]

@@ -143,10 +143,9 @@ class DeviceFilter(NodeFilter):
             if isinstance(answer, Status) and answer.code is Code.ERROR:
                 raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {answer.message}')
         if not accepted.any() and (rows & (self._has_devices == Answer.POSTPONED)).any():
-            if self._allocator.goes_on:
-                raise SearchUnfinished(ENDED_AT_LIMIT)
-            # An error, so that the pod is tried again soon: the next attempt gets further.
-            raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {ENDED_AT_LIMIT}')
+            # Else an error, so that the pod is tried again soon: the next attempt gets further.
+            failure = SearchUnfinished if self._allocator.goes_on else PluginFailed
+            raise failure(NAME, "Filter", f'running "{NAME}" filter plugin: {ENDED_AT_LIMIT}')
         return accepted
 
     def statuses(self) -> NodeStatuses:
