@@ -19,7 +19,7 @@ from functools import partial
 from random import Random
 from typing import Final, Generic, TypeVar
 
-from scheduler.errors import PluginFailed
+from scheduler.errors import PluginFailed, SearchUnfinished
 from scheduler.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
@@ -213,7 +213,8 @@ class _PluginTimer:
         try:
             result = call()
         except PluginFailed as failure:
-            self.observe(plugin, point, self.now_s() - started_s, Code.ERROR.value, str(failure))
+            code = Code.SUCCESS if isinstance(failure, SearchUnfinished) else Code.ERROR
+            self.observe(plugin, point, self.now_s() - started_s, code.value, str(failure))
             raise
         self.observe(plugin, point, self.now_s() - started_s, status_of(result))
         return result
