@@ -23,7 +23,8 @@ the pod becomes GATED.
 Rules:
  1. A pod is in one sub-queue; `_move` puts it there.
  2. Fields that sort or index a pod change only while no sub-queue holds it.
- 3. `pop` increments attempts; `put_back` increments one failure count and starts a new timestamp.
+ 3. `pop` increments attempts, which `give_back` and `line_up` undo; `put_back` increments one failure count. `put_back`
+    and `line_up` start a new timestamp.
  4. What may move thousands of pods moves at most 100 at once; while `has_backlog`, `step` moves the next. Every
     method that changes the queue joins the backlog or first finishes it, so the result does not depend on when `step`
     is called.

@@ -35,8 +35,8 @@ class QueuedPod:
 
     Attributes:
         pod: the newest copy that the queue was given.
-        timestamp_s: when the pod was added or last put back; the second sort key of active pods.
-        arrival: grows with every add and put-back; orders pods of equal timestamps.
+        timestamp_s: when the pod was added, last put back or lined up; the second sort key of active pods.
+        arrival: grows with each of these; orders pods of equal timestamps.
         sub_queue: the sub-queue that holds the pod.
         attempts: how often the pod was popped.
         initial_attempt_s: when it first became active; None while it has always been gated.

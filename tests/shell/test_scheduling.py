@@ -194,9 +194,7 @@ async def test_a_turn_that_orders_nothing_counts_as_well(monkeypatch: pytest.Mon
     async with bench.running():
         cluster.using("c")
         bench.inbox.nudge()
-        async with asyncio.timeout(10.0):
-            while not bench.kept.ordered:  # noqa: ASYNC110 - stops at the first turn at which it holds
-                await asyncio.sleep(0)
+        await until(lambda: _has_ordered(bench), what="the end of the attempt")
     assert len(used_s) > 10
 
 
@@ -473,6 +471,10 @@ async def test_retried_pods_leave_few_objects_for_one_collection() -> None:
         assert bench.driver.machine.n_binding == 1
         assert max(young) < 2_500
         assert max(middle) < 5_000
+
+
+async def _has_ordered(bench: Bench) -> bool:
+    return bool(bench.kept.ordered)
 
 
 async def _is_idle(bench: Bench) -> bool:

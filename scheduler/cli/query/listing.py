@@ -29,7 +29,7 @@ from scheduler.kube.responses import decode_version
 from scheduler.model.semantics import Version
 
 _TIMEOUT_S: Final = 60.0
-#: How long a request may take before the user is told what is waited for.
+#: A request that takes longer is named on standard error.
 _QUIET_S: Final = 3.0
 #: How often to start a list again whose continue token expired (410 Gone).
 _RESTARTS: Final = 3
@@ -105,7 +105,7 @@ async def _read(client: KubeClient, request: Request) -> bytes | None:
 
 
 class _TellingClient(KubeClient):
-    """A client that says once on standard error that an answer takes long."""
+    """A client that says once on standard error for which answer it waits."""
 
     _has_told = False
 
