@@ -77,13 +77,10 @@ def test_a_mutant_is_the_module_with_that_change_alone(tmp_path: Path) -> None:
 
 
 def test_each_explanation_is_of_a_mutant_that_exists() -> None:
-    rows = explained()
-    by_path: dict[str, set[str]] = {}
-    for row in rows:
-        if row.path not in by_path:
-            by_path[row.path] = {change_of(mutant) for mutant in mutants_of(_ROOT, row.path)}
-        assert row.change in by_path[row.path], row
-        assert row.why.endswith("."), row
+    for path, reasons in explained().items():
+        unknown = reasons.keys() - {change_of(mutant) for mutant in mutants_of(_ROOT, path)}
+        assert not unknown, path
+        assert all(why.endswith(".") for why in reasons.values()), path
 
 
 def test_every_room_has_mutants() -> None:
