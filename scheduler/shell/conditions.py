@@ -21,8 +21,11 @@ from scheduler.model.instructions import ClearNomination, PatchCondition, SaveWa
 from scheduler.observe.logs import Logger
 from scheduler.shell.binder import requested_pause_s
 
-#: Conditions written at a time; fewer than binds, which matter more on a busy server.
-_WRITERS: Final = 8
+#: Conditions written at a time, and where many wait. On a busy server each that is in flight delays binds, which matter
+#: more: beside 100 conditions and events a second, two at a time instead of eight halve p99 of binds.
+_WRITERS: Final = 2
+_MOST_WRITERS: Final = 8
+_MANY: Final = 1000
 _TIMEOUT_S: Final = 10.0
 #: client-go util/retry, DefaultBackoff (1.36), used by PatchPodStatus.
 _MAX_ATTEMPTS: Final = 4
@@ -87,12 +90,14 @@ class ConditionWriter:
     async def run(self) -> None:
         """Write conditions until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for number in range(_WRITERS):
-                group.create_task(self._work(), name=f"condition writer {number}")
+            for number in range(_MOST_WRITERS):
+                least = 0 if number < _WRITERS else _MANY
+                group.create_task(self._work(least), name=f"condition writer {number}")
 
-    async def _work(self) -> None:
+    async def _work(self, least: int) -> None:
+        """Write conditions while more than `least` wait."""
         while True:
-            instruction = self._pop_next()
+            instruction = self._pop_next() if len(self._waiting) + len(self._waiting_saves) > least else None
             if instruction is None:
                 self._arrived.clear()
                 await self._arrived.wait()

@@ -12,7 +12,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import chain
 from typing import Final
 
@@ -37,8 +37,10 @@ DEFER_LIMIT: Final = QUEUE_LIMIT // 2
 #: Longest wait of an event for binds, and after the last bind was sent, whose answer may never come.
 DEFER_S: Final = 2.0
 DEFER_AFTER_BIND_S: Final = 0.25
-#: Writes at a time. All events of one object go through the same worker, hence in order.
+#: Workers. All events of one object go through the same one, hence in order.
 WORKERS: Final = 8
+#: Writes at a time, unless more than `DEFER_LIMIT` are queued: each that is in flight on a busy server delays binds.
+_WRITES: Final = 2
 #: Attempts at an unreachable server, and the pause between them, plus up to a quarter of jitter.
 MAX_TRIES: Final = 12
 RETRY_S: Final = 10.0
@@ -92,6 +94,7 @@ class EventRecorder:
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._may_write_from_s = 0.0
+        self._few = asyncio.Semaphore(_WRITES)
 
     def record(self, key: EventKey, note: str) -> None:
         """Queue the event, count it in its series, or drop it. Never waits, never raises."""
@@ -147,7 +150,8 @@ class EventRecorder:
             write, deadline_s = await queue.get()
             try:
                 await self._wait_for_binds(deadline_s)
-                await self._write(write)
+                async with nullcontext() if self._pending > DEFER_LIMIT else self._few:
+                    await self._write(write)
             finally:
                 self._pending -= 1
                 if self._pending == 0:

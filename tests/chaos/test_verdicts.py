@@ -201,7 +201,7 @@ def test_a_long_script_is_shrunk_to_what_it_takes() -> None:
     """Of two hundred happenings two nodes and two pods with anti-affinity suffice if nothing is assumed."""
     sabotage = next(one for one in SABOTAGES if one.name == "nothing is assumed")
     with sabotage.committed():
-        outcome = run(5, sabotage.shape)
+        outcome = run(1, sabotage.shape)
         short = shortest(outcome, within_s=240.0)
     assert outcome.wrongs[0].verdict is Verdict.RULE
     assert short.wrongs[0].verdict is Verdict.RULE

@@ -13,7 +13,9 @@ import contextvars
 import heapq
 import itertools
 import selectors
+import socket
 import time
+from asyncio.trsock import TransportSocket
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -24,6 +26,7 @@ Ts = TypeVarTuple("Ts")
 #: Slept, since epoll waits whole milliseconds.
 _REAL_WAIT_S = 0.00005
 _START_S = 10_000.0
+_BUFFER_BYTES = 1 << 20
 #: Turns of the loop at one moment, many times those of the busiest moment of a run (184), and the time of each further
 #: turn. Without this a client that repeats its request at every answer would stop the clock, and with it the
 #: timeouts that end such a loop in real time.
@@ -58,6 +61,23 @@ class _Timer(asyncio.TimerHandle):
         return (self.when(), self.number) < (other.when(), other.number)
 
 
+def _widen(sock: socket.socket | TransportSocket) -> None:
+    """Let the buffers hold any message: the kernel grows small ones by its own clock, and each piece is a turn."""
+    for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        sock.setsockopt(socket.SOL_SOCKET, buffer, _BUFFER_BYTES)
+
+
+class _Task(asyncio.Task[T]):
+    """A task with its number as hash, so that the sets in which task groups keep their tasks have one order."""
+
+    def __init__(self, number: int, *args: Any, **settings: Any) -> None:
+        self._number = number
+        super().__init__(*args, **settings)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop with a virtual clock for every sleep and timeout."""
 
@@ -71,9 +91,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         selector = _Selector()
         selector.leap = self._leap
         super().__init__(selector)
+        self.set_task_factory(
+            lambda loop, work, **settings: _Task(next(self._numbers), work, loop=loop, **settings)
+        )
 
     def time(self) -> float:
         return self._virtual_s
+
+    async def create_server(self, *args: Any, **settings: Any) -> asyncio.Server:
+        """Listen; accepted sockets get the buffers of the listening one."""
+        server = await super().create_server(*args, **settings)
+        for listener in server.sockets:
+            _widen(listener)
+        return server
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        """Connect."""
+        _widen(sock)
+        await super().sock_connect(sock, address)
 
     def call_at(
         self,

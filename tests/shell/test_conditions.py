@@ -14,6 +14,7 @@ import pytest
 from scheduler.model.instructions import PatchCondition
 from scheduler.model.pods import Pod, PodCondition
 from scheduler.observe.logs import configure
+from scheduler.shell import conditions
 from scheduler.shell.conditions import ConditionWriter
 from tests.support.api_bodies import body
 from tests.support.driving import Driver
@@ -87,6 +88,25 @@ async def test_conditions_of_one_pod_are_written_one_after_the_other() -> None:
             release.set()
             await script.until_received(3)
     assert sent(script)[2] == ("p", "second")
+
+
+@pytest.mark.parametrize(("many", "n_sent"), [(1000, 2), (0, 3)])
+async def test_two_conditions_are_written_at_a_time_unless_many_wait(
+    many: int, n_sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conditions, "_MANY", many)
+    driver, release = Driver(), asyncio.Event()
+    answers = [held(release, reply()) for _ in range(3)]
+    async with scripted(*answers) as script, writing(script) as writer:
+        for number in range(3):
+            writer.write(unschedulable(driver.pod(f"p{number}"), "no room"))
+        async with asyncio.timeout(5.0):
+            await script.until_received(n_sent)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert len(script.received) == n_sent
+            release.set()
+            await script.until_received(3)
 
 
 async def test_cancel_drops_the_waiting_condition_and_waits_for_the_one_in_flight() -> None:

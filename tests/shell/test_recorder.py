@@ -14,9 +14,16 @@ from scheduler.kube.event_series import (
     bounded_text,
 )
 from scheduler.kube.requests import micro_time
-from scheduler.shell.recorder import DEFER_AFTER_BIND_S, DEFER_S, MAX_TRIES, QUEUE_LIMIT, EventRecorder
+from scheduler.shell.recorder import (
+    DEFER_AFTER_BIND_S,
+    DEFER_S,
+    MAX_TRIES,
+    QUEUE_LIMIT,
+    WORKERS,
+    EventRecorder,
+)
 from tests.support.api_bodies import body
-from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted
+from tests.support.scripted_server import FakeSleep, client_of, held, lost, reply, scripted
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
@@ -397,6 +404,24 @@ async def test_many_queued_events_are_written_during_binds(monkeypatch):
             recording.recorder.defer_to_binds()
         await script.until_received(1)
         recording.recorder.resume()
+        await recording.recorder.drain(5.0)
+        assert len(script.received) == 3
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("many", "n_sent"), [(1000, 2), (0, 3)])
+async def test_two_events_are_written_at_a_time_unless_many_are_queued(many, n_sent, monkeypatch):
+    monkeypatch.setattr("scheduler.shell.recorder.DEFER_LIMIT", many)
+    uid_by_worker = {hash(f"u{number}") % WORKERS: f"u{number}" for number in range(100)}
+    release = asyncio.Event()
+    answers = [held(release, reply()) for _ in range(3)]
+    async with scripted(*answers) as script, Recording(script) as recording:
+        for uid in list(uid_by_worker.values())[:3]:
+            recording.recorder.record(key_of(uid, uid=uid), "note")
+        await script.until_received(n_sent)
+        await turns(100)
+        assert len(script.received) == n_sent
+        release.set()
         await recording.recorder.drain(5.0)
         assert len(script.received) == 3
 
