@@ -30,7 +30,7 @@ import msgspec
 from tests.mutation.explained import explanation_of
 from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.recording import Record
-from tests.mutation.rooms import BESIDE, ROOMS, TESTS, modules_of, room_of
+from tests.mutation.rooms import BESIDE, OF_OTHER_PROCESSES, ROOMS, TESTS, modules_of, room_of
 from tests.mutation.running import SAME_EXAMPLES, CollectedRoom, End, run
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -180,7 +180,7 @@ def _record(room: str) -> Record:
         ]
         environment = {**os.environ, "MUTATION_RECORD": str(path)}
         done = subprocess.run(
-            [*command, *SAME_EXAMPLES, *TESTS[room]],
+            [*command, *SAME_EXAMPLES, "--ignore", OF_OTHER_PROCESSES, *TESTS[room]],
             cwd=_ROOT, env=environment, capture_output=True, text=True,
         )  # fmt: skip
         if done.returncode:

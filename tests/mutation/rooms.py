@@ -17,6 +17,8 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     # Plugins of others read the state through its read-only views.
     "state": ("tests/state", "tests/plugin"),
 }
+#: Tests of the product in processes of its own, which have no mutant.
+OF_OTHER_PROCESSES: Final = "tests/explain/test_on_workloads.py"
 #: Tests that play the room as well. They are asked about a mutant that its own tests do not notice.
 BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
     "core": ("conformance", "plugins"),

@@ -44,7 +44,9 @@ _BROKEN: Final = 70
 #: Of wall time for each second of CPU, on a machine that has other work too.
 _WALL: Final = 5.0
 #: Options of pytest: properties draw the same examples for every mutant, and the limits here are of CPU.
-SAME_EXAMPLES: Final = ("--hypothesis-profile", "mutant", "--hypothesis-seed", "0", "--timeout", "0")
+SAME_EXAMPLES: Final = (
+    "--hypothesis-profile", "mutant", "--hypothesis-seed", "0", "--timeout", "0", "-o", "faulthandler_timeout=0",
+)  # fmt: skip
 #: Nothing reads why a test fails, and pytest warns of modules that were loaded before it rewrites asserts.
 _OPTIONS: Final = ("-x", "-q", "-p", "no:cacheprovider", "--assert", "plain", *SAME_EXAMPLES)
 
