@@ -16,7 +16,6 @@ from scheduler.framework.status import Code
 from scheduler.model.instructions import Instruction, WriteReservation
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PodSeen
-from scheduler.plugins.default_preemption.eligibility import DEVICES_ARE_RELEASED
 from scheduler.plugins.dynamic_resources.trial import DeviceTrials
 from scheduler.settings.loading import parse_settings
 from scheduler.settings.resolved import Settings
@@ -28,6 +27,7 @@ from tests.support.daemon import plugin_config
 from tests.support.device_documents import device_class, resource_claim
 from tests.support.driving import NAME, attempt_of, bind_of, condition_of, kinds
 
+_RELEASED = "preemption: not eligible due to devices that are being released on the nominated node."
 _NO_DEVICES = "0/1 nodes are available: 1 cannot allocate all claims."
 
 
@@ -95,7 +95,7 @@ def test_a_pod_is_evicted_for_its_device_and_the_other_waits_until_its_claim_is_
     _end(cluster, high, low)
     instructions = cluster.cycle()
     assert evictions(instructions) == []
-    assert attempt_of(instructions).message.endswith(f"preemption: {DEVICES_ARE_RELEASED}")
+    assert attempt_of(instructions).message.endswith(_RELEASED)
     assert cluster.state.nominated
     assert _attempts(cluster) == [], "nothing but the claim wakes it"
     _release(cluster, "c")
@@ -210,7 +210,7 @@ def test_a_pod_that_waits_for_a_device_evicts_no_other_after_a_restart() -> None
     cluster.handle(PodSeen(pod))
     instructions = cluster.cycle()
     assert evictions(instructions) == []
-    assert attempt_of(instructions).message.endswith(f"preemption: {DEVICES_ARE_RELEASED}")
+    assert attempt_of(instructions).message.endswith(_RELEASED)
     _release(cluster, "c")
     cluster.pass_time(20)
     assert _bound(cluster, "high") == node

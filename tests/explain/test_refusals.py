@@ -168,7 +168,7 @@ CASES = [
         id="two resources",
     ),
     pytest.param(
-        Cluster([build.node("a", allocatable={"cpu": "4", "memory": "8Gi"})]),
+        Cluster([build.node("a", allocatable={"cpu": "4", "memory": "8Gi"})], [holds("small", "a", "0")]),
         build.pod(
             "p",
             containers=[build.container(requests={"cpu": "5", "memory": "8Gi", "a.example.com/x": "1"})],

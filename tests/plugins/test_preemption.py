@@ -325,6 +325,28 @@ def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
     event(f"{len(victims)} candidates, {n_at_once} of {len(answers)} nodes at once")
 
 
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_a_pod_breaks_a_budget_if_one_before_it_used_it_up(allowed: int, names: tuple[str, str]):
+    """Two pods are equally important, one of them has a budget more, and the name decides which leaves first."""
+    product = _full_node(
+        _sized("d", 1, labels={"tier": "front"}),
+        _sized(names[0], 0, labels={"app": "web"}),
+        _sized(names[1], 0, labels={"app": "web", "tier": "front"}),
+    )
+    product.apply(build.node("n", allocatable={"cpu": "3"}))
+    product.apply(build.disruption_budget("web", build.selector("app=web"), 1))
+    product.apply(build.disruption_budget("front", build.selector("tier=front"), allowed))
+    unfit = unfit_pod(product.cluster.pod(_sized("incoming", 5, cpu="3", node=None)), product)
+    assert unfit is not None
+    view = product.cluster.view()
+    alone = candidate_at(0, unfit, view)
+    assert isinstance(alone, Sacrifice)
+    assert alone.n_violations == 3 - allowed - (names == ("b", "a"))
+    found = finished(find_candidates(unfit, view, DefaultPreemptionArgs(), Random(1)))
+    assert found.candidates == [Found(alone.harm, 0)]
+
+
 @settings(max_examples=100, deadline=None)
 @given(objects=OBJECTS)
 def test_budgets_by_label_set_are_those_of_each_pod(objects: list[Applied]):

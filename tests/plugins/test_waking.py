@@ -139,6 +139,7 @@ def _asking(name: str, *requirements: str) -> Json:
     return pod(name, affinity=affinity(node_required=[node_term(*requirements)] if requirements else None))
 
 
+NO_NODE: Final = pod(affinity=affinity(node_required=[node_term()]))
 NODE_AFFINITY: Final = [
     Change("11 a node that matches comes", None, WEB_NODE, True),
     Change("11 a node that does not comes", None, PLAIN, False),
@@ -150,6 +151,7 @@ NODE_AFFINITY: Final = [
         False,
     ),
     Change("11 a node stops to match", WEB_NODE, PLAIN, False),
+    Change("11 a node comes, and the pod's term is empty", None, WEB_NODE, False, NO_NODE),
     Change("11 the pod asks for less", _asking("p", "app in web"), _asking("p"), True),
     Change("11 another pod asks for less", _asking("q", "app in web"), _asking("q"), False),
     Change("11 the pod is relabelled", pod("p"), pod("p", labels={"x": "y"}), False),
@@ -187,6 +189,7 @@ NODE_RESOURCES_FIT: Final = [
     Change("13 a pod goes from a node, however small", _sized(), None, True),
     Change("13 a pod that ran nowhere goes", _sized(on=None, cpu="9"), None, False),
     Change("13 a pod shrinks in what is asked", _sized(cpu="2"), _sized(cpu="1"), True),
+    Change("13 a pod gives up the last of what is asked", _sized(cpu="1m"), _sized(), True),
     Change("13 a pod shrinks in something else", _sized(memory="2"), _sized(memory="1"), False),
     Change("13 a pod that runs nowhere shrinks", _sized(on=None, cpu="2"), _sized(on=None, cpu="1"), False),
     Change("13 the pod itself shrinks", _needs(cpu="9", memory="2"), _needs(cpu="9"), True),
@@ -565,6 +568,7 @@ VOLUME_BINDING: Final = [
 _IMPLICIT: Final = _needs(**{f"{CLASS_RESOURCE_PREFIX}gpu": "1"})
 #: Source: fit.go, isSchedulableAfterDeviceClassEvent (kubernetes 1.36).
 EXTENDED_RESOURCES: Final = [
+    Change("a node comes to have one", PLAIN, node("a", allocatable={GPU: "1"}), True),
     Change("a class that provides it comes", None, device_class("gpu", GPU), True),
     Change("a class that provides another one comes", None, device_class("gpu", "example.com/nic"), False),
     Change("a class that provides none comes", None, device_class("gpu"), False),
