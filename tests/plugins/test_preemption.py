@@ -286,6 +286,20 @@ def test_the_search_ends_at_enough_candidates_if_one_breaks_no_budget():
     assert len(search.candidates) == 150
 
 
+def test_the_search_goes_on_until_a_candidate_breaks_no_budget():
+    product = ProductSubject(None)
+    for index in range(20):
+        product.apply(build.node(f"n{index}", allocatable={"cpu": "1"}))
+        app = "free" if index == 9 else "web"
+        product.apply(_sized(f"low-{index}", 0, node=f"n{index}", labels={"app": app}))
+    product.apply(build.disruption_budget("web", build.selector("app=web"), 0))
+    unfit = unfit_pod(product.cluster.pod(_sized("incoming", 5, node=None)), product)
+    assert unfit is not None
+    view = product.cluster.view()
+    search = finished(find_candidates(unfit, view, DefaultPreemptionArgs(1, 1), Random(1)))
+    assert [(found.harm[0], found.row == 9) for found in search.candidates] == [(0, True), (1, False)]
+
+
 @settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
