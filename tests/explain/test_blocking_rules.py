@@ -130,7 +130,9 @@ def test_required_affinity_names_running_and_pending_matches() -> None:
 
 def test_a_pod_that_matches_all_required_terms_is_one_rule_by_topology_key() -> None:
     """A pod that one of the terms selects does not do."""
-    near = [build.term(key, build.selector(label)) for key in (build.ZONE, "rack") for label in ("app=a", "b")]
+    near = [
+        build.term(key, build.selector(label)) for key in (build.ZONE, "rack") for label in ("app=a", "b")
+    ]
     cluster = Cluster(zoned("a1"), [build.pod("half", labels={"app": "a"}, node="a1")])
     found = rules(cluster, build.pod(affinity=build.affinity(required=near)))
     assert [(rule.kind, rule.topology_key, rule.n_nodes) for rule in found] == [

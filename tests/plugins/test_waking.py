@@ -290,7 +290,9 @@ INTER_POD_AFFINITY: Final = [
     Change("1.9 it is nominated to one", None, _nominated(_web(on=None)), True),
     Change("1.9 another pod comes", None, _web(app="db"), False),
     Change("1.9 a pod becomes one to be near to", _web(app="db"), _web(), True),
-    Change("1.9 a pod is bound, and becomes one by a label of its node", _web(on=None, app="db"), _web(), True),
+    Change(
+        "1.9 a pod is bound, and becomes one by a label of its node", _web(on=None, app="db"), _web(), True
+    ),
     Change("1.9 a pod is no longer one", _web(), _web(app="db"), False),
     Change("1.9 a pod to be near to goes", _web(), None, False),
     Change("1.9 a pod to be far from goes", _web(), None, True, pending=FAR_FROM_WEB),
