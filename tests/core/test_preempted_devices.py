@@ -250,6 +250,25 @@ def test_an_extended_resource_is_taken_from_a_pod_of_lower_priority() -> None:
     assert _bound(cluster, "high") == "a"
 
 
+def test_a_resource_that_a_node_offers_itself_is_taken_there_though_a_class_provides_it() -> None:
+    cluster = ClaimCluster(1, ("a",))
+    cluster.show(device_class(extended_resource="example.com/gpu"))
+    cluster.node("a", allocatable={"example.com/gpu": "1"})
+    container = build.container(requests={"example.com/gpu": "1"})
+    cluster.pod("low", node="a", containers=[container])
+    cluster.pod("high", containers=[container], priority=9)
+    assert evictions(cluster.cycle()) == ["low"]
+
+
+def test_a_node_that_offers_none_of_a_resource_any_more_has_its_devices() -> None:
+    """A kubelet whose device plugin is gone says 0."""
+    cluster = ClaimCluster(1, ("a",))
+    cluster.show(device_class(extended_resource="example.com/gpu"))
+    cluster.node("a", allocatable={"example.com/gpu": "0"})
+    cluster.pod("p", containers=[build.container(requests={"example.com/gpu": "1"})])
+    assert _bound(cluster, "p") == "a"
+
+
 def test_a_node_whose_pods_have_no_devices_loses_none_of_them() -> None:
     cluster = ClaimCluster(1, ("a",))
     _claim(cluster, "d", count=2)

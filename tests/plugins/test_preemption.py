@@ -264,6 +264,15 @@ def test_a_pod_that_ends_counts_less_than_none_once_it_is_counted_out():
     }
 
 
+def test_a_pod_that_is_near_to_its_like_may_evict_the_last_of_them():
+    """Then it is the first."""
+    near = build.affinity(required=[build.term(build.ZONE, _WEB)])
+    product = _full_node(_sized("low", 0, cpu="2", labels={"app": "web"}))
+    incoming = _sized("incoming", 5, node=None, labels={"app": "web"}, affinity=near)
+    found = product.evaluate(incoming)["preemption"]["candidates"]
+    assert found["n"]["victims"] == ["default/low"]
+
+
 def test_a_budget_that_is_gone_protects_no_more():
     product = _full_node(_sized("a", 0, labels={"app": "web"}), _sized("b", 1))
     product.apply(build.disruption_budget("web", build.selector("app=web"), 0))
