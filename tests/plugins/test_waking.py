@@ -284,6 +284,13 @@ OTHER_LABEL = node("a", labels={"x": "y"})
 
 _TEAM_A, _BLUE = (namespace(name, labels={"team": "a"}) for name in ("default", "blue"))
 
+GANG_SCHEDULING: Final = [
+    Change("a node comes, into a domain that the group may take", None, _zoned("z"), True),
+    Change("a node moves into one", _zoned("y"), _zoned("z"), True),
+    Change("a node gets more room", PLAIN, node("a", allocatable={"cpu": "33"}), False),
+]
+
+
 INTER_POD_AFFINITY: Final = [
     Change("1.9 a pod to be near to comes", None, _web(), True),
     Change("1.9 it is not on a node yet", None, _web(on=None), False),
@@ -604,6 +611,7 @@ TABLES: Final = [
     ("VolumeBinding", using("c"), VOLUME_BINDING),
     ("SchedulingGates", pod(), SCHEDULING_GATES),
     ("NodeDeclaredFeatures", pod(), NODE_DECLARED_FEATURES),
+    ("GangScheduling", pod(), GANG_SCHEDULING),
     ("InterPodAffinity", NEAR_WEB, INTER_POD_AFFINITY),
     ("PodTopologySpread", EVEN, POD_TOPOLOGY_SPREAD),
 ]
