@@ -14,7 +14,7 @@ of an exclusion wakes waiting pods.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 
@@ -35,7 +35,6 @@ class KubeletRefusal(FilterPlugin):
     """Excludes nodes whose kubelet has just refused a pod of the same spec, or that failed under its group."""
 
     name = "KubeletRefusal"
-    extension_points: ClassVar = ("preFilter", "filter")
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return the end of a node's exclusion (`framework.events.KUBELET_REFUSAL_OVER`), and new nodes."""

@@ -16,7 +16,6 @@ from scheduler.framework.status import Code
 from scheduler.model.instructions import Instruction, WriteReservation
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PodSeen
-from scheduler.plugins.default_preemption.eligibility import DEVICES_ARE_RELEASED
 from scheduler.plugins.dynamic_resources.trial import DeviceTrials
 from scheduler.settings.loading import parse_settings
 from scheduler.settings.resolved import Settings
@@ -28,6 +27,7 @@ from tests.support.daemon import plugin_config
 from tests.support.device_documents import device_class, resource_claim
 from tests.support.driving import NAME, attempt_of, bind_of, condition_of, kinds
 
+_RELEASED = "preemption: not eligible due to devices that are being released on the nominated node."
 _NO_DEVICES = "0/1 nodes are available: 1 cannot allocate all claims."
 
 
@@ -95,7 +95,7 @@ def test_a_pod_is_evicted_for_its_device_and_the_other_waits_until_its_claim_is_
     _end(cluster, high, low)
     instructions = cluster.cycle()
     assert evictions(instructions) == []
-    assert attempt_of(instructions).message.endswith(f"preemption: {DEVICES_ARE_RELEASED}")
+    assert attempt_of(instructions).message.endswith(_RELEASED)
     assert cluster.state.nominated
     assert _attempts(cluster) == [], "nothing but the claim wakes it"
     _release(cluster, "c")
@@ -210,7 +210,7 @@ def test_a_pod_that_waits_for_a_device_evicts_no_other_after_a_restart() -> None
     cluster.handle(PodSeen(pod))
     instructions = cluster.cycle()
     assert evictions(instructions) == []
-    assert attempt_of(instructions).message.endswith(f"preemption: {DEVICES_ARE_RELEASED}")
+    assert attempt_of(instructions).message.endswith(_RELEASED)
     _release(cluster, "c")
     cluster.pass_time(20)
     assert _bound(cluster, "high") == node
@@ -248,6 +248,25 @@ def test_an_extended_resource_is_taken_from_a_pod_of_lower_priority() -> None:
     _release(cluster, key.partition("/")[2])
     cluster.pass_time(20)
     assert _bound(cluster, "high") == "a"
+
+
+def test_a_resource_that_a_node_offers_itself_is_taken_there_though_a_class_provides_it() -> None:
+    cluster = ClaimCluster(1, ("a",))
+    cluster.show(device_class(extended_resource="example.com/gpu"))
+    cluster.node("a", allocatable={"example.com/gpu": "1"})
+    container = build.container(requests={"example.com/gpu": "1"})
+    cluster.pod("low", node="a", containers=[container])
+    cluster.pod("high", containers=[container], priority=9)
+    assert evictions(cluster.cycle()) == ["low"]
+
+
+def test_a_node_that_offers_none_of_a_resource_any_more_has_its_devices() -> None:
+    """A kubelet whose device plugin is gone says 0."""
+    cluster = ClaimCluster(1, ("a",))
+    cluster.show(device_class(extended_resource="example.com/gpu"))
+    cluster.node("a", allocatable={"example.com/gpu": "0"})
+    cluster.pod("p", containers=[build.container(requests={"example.com/gpu": "1"})])
+    assert _bound(cluster, "p") == "a"
 
 
 def test_a_node_whose_pods_have_no_devices_loses_none_of_them() -> None:

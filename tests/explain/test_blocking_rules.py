@@ -128,6 +128,22 @@ def test_required_affinity_names_running_and_pending_matches() -> None:
     assert rule.domains == (Domain("a", 1, 1, None, True), Domain("b", 1, 0, None, False))
 
 
+def test_a_pod_that_matches_all_required_terms_is_one_rule_by_topology_key() -> None:
+    """A pod that one of the terms selects does not do."""
+    near = [
+        build.term(key, build.selector(label)) for key in (build.ZONE, "rack") for label in ("app=a", "b")
+    ]
+    cluster = Cluster(zoned("a1"), [build.pod("half", labels={"app": "a"}, node="a1")])
+    found = rules(cluster, build.pod(affinity=build.affinity(required=near)))
+    assert [(rule.kind, rule.topology_key, rule.n_nodes) for rule in found] == [
+        ("requiredAffinity", build.ZONE, 1),
+        ("requiredAffinity", "rack", 1),
+    ]
+    assert {(rule.selects, rule.namespaces, rule.pods.n_total) for rule in found} == {
+        ("app=a; and b", "namespace default", 0)
+    }
+
+
 @pytest.mark.parametrize(("running", "open_again"), [(1, True), (2, False), (3, False)])
 def test_max_pods_per_domain_says_how_many_pods_have_to_leave(running: int, open_again: bool) -> None:
     """At most two per zone: enough pods have to leave that one more fits."""

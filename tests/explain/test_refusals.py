@@ -79,11 +79,18 @@ CASES = [
         id="a label that nodeSelector asks for",
     ),
     pytest.param(
-        Cluster([build.node("a", labels={"gen": "3", "old": "yes"})]),
-        build.pod(affinity=build.affinity(node_required=[build.node_term("gen gt 4", "!old")])),
-        [(1, "NodeAffinity", "needs gen>4, !old")],
-        [(LabelNode("a", "gen", "5"), LabelNode("a", "old", None))],
+        Cluster([build.node("a", labels={"gen": "3", "load": "7", "old": "yes"})]),
+        build.pod(affinity=build.affinity(node_required=[build.node_term("gen gt 4", "load lt 5", "!old")])),
+        [(1, "NodeAffinity", "needs gen>4, load<5, !old")],
+        [(LabelNode("a", "gen", "5"), LabelNode("a", "load", "4"), LabelNode("a", "old", None))],
         id="labels that node affinity compares",
+    ),
+    pytest.param(
+        Cluster([build.node("a")]),
+        build.pod(affinity=build.affinity(node_required=[build.node_term()])),
+        [(1, "NodeAffinity", "")],
+        [],
+        id="an empty term, which no label satisfies",
     ),
     pytest.param(
         Cluster(
@@ -161,6 +168,23 @@ CASES = [
         id="two resources",
     ),
     pytest.param(
+        Cluster([build.node("a", allocatable={"cpu": "4", "memory": "8Gi"})], [holds("small", "a", "0")]),
+        build.pod(
+            "p",
+            containers=[build.container(requests={"cpu": "5", "memory": "8Gi", "a.example.com/x": "1"})],
+        ),
+        [(1, "NodeResourcesFit", "needs 5 cpu, at most 4 free")],
+        [(AddRoom("a", "cpu", 1000), AddRoom("a", "a.example.com/x", 1))],
+        id="a resource that no node has, and one that just suffices",
+    ),
+    pytest.param(
+        Cluster([build.node(f"n{cpu}", allocatable={"cpu": f"{cpu}"}) for cpu in (1, 3, 2)]),
+        asks("4"),
+        [(3, "NodeResourcesFit", "needs 4 cpu, at most 3 free")],
+        [(AddRoom("n2", "cpu", 2000),), (AddRoom("n3", "cpu", 1000),)],
+        id="room, on the nodes that are short of the least",
+    ),
+    pytest.param(
         Cluster(zoned("a1 a2 b1"), [web("one", "a1", affinity=alone_per_zone()), web("two", "b1")]),
         web("p", affinity=alone_per_zone()),
         [(2, "InterPodAffinity", f"{build.ZONE}=a"), (1, "InterPodAffinity", f"{build.ZONE}=b")],
@@ -204,6 +228,23 @@ CASES = [
         [(1, "InterPodAffinity", f"{build.ZONE}=a")],
         [(LabelNamespace("shared", "team", "core"),)],
         id="affinity into a namespace that lacks the label",
+    ),
+    pytest.param(
+        Cluster(zoned("a1"), [], [build.namespace("shared", labels={"team": "core"})]),
+        build.pod(
+            affinity=build.affinity(
+                required=[
+                    build.term(
+                        build.ZONE,
+                        build.selector("app=cache"),
+                        namespace_selector=build.selector("team=core"),
+                    )
+                ]
+            )
+        ),
+        [(1, "InterPodAffinity", f"{build.ZONE}=a")],
+        [(RunPod("shared", {"app": "cache"}, "a1"),)],
+        id="affinity to pods of another namespace that do not run",
     ),
     pytest.param(
         Cluster([*zoned("a1"), build.node("bare")], [web("one", "a1")]),
@@ -444,17 +485,24 @@ def test_a_prefilter_refusal_is_one_group() -> None:
     assert answer.suggestions == ()
 
 
-@pytest.mark.parametrize("key", [build.HOSTNAME, build.ZONE])
-def test_no_suggestion_changes_a_nodes_name_or_zone(key: str) -> None:
-    """A node without a zone may get one."""
-    cluster = Cluster(
-        [build.node("a", labels={build.ZONE: "za"}), build.node("b", labels={build.ZONE: "zb"})]
-    )
-    assert cluster.explain(build.pod(node_selector={key: "nowhere"})).suggestions == ()
-    (suggestion,) = (
-        Cluster([build.node("bare")]).explain(build.pod(node_selector={build.ZONE: "za"})).suggestions
-    )
-    assert suggestion.changes == (LabelNode("bare", build.ZONE, "za"),)
+@pytest.mark.parametrize(
+    "key",
+    [
+        build.HOSTNAME,
+        build.ZONE,
+        "topology.kubernetes.io/region",
+        "kubernetes.io/os",
+        "kubernetes.io/arch",
+        "node.kubernetes.io/instance-type",
+    ],
+)
+def test_no_suggestion_changes_what_a_kubelet_or_cloud_says_of_a_node(key: str) -> None:
+    """A node without the label may get one."""
+    cluster = Cluster([build.node("a", labels={key: "x"}), build.node("b", labels={key: "y"})])
+    asked = build.pod(node_selector={key: "nowhere"})
+    assert cluster.explain(asked).suggestions == ()
+    (suggestion,) = Cluster([build.node("bare", hostname=None)]).explain(asked).suggestions
+    assert suggestion.changes == (LabelNode("bare", key, "nowhere"),)
 
 
 @pytest.mark.parametrize(

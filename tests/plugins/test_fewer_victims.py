@@ -99,6 +99,14 @@ def _victims_for(request: Json, product: ProductSubject) -> list[str]:
             id="of pods whose devices would do, the one with the fewest, though one alone is missing",
         ),
         pytest.param(
+            {"cpu": "4", "example.com/gpu": "9"},
+            [_running("early", "2", 1, gpus="4"), _running("late", "2", 2)],
+            {"cpu": "2", "example.com/gpu": "1"},
+            ["late"],
+            ["late"],
+            id="devices of which enough are left are of no use",
+        ),
+        pytest.param(
             {"cpu": "4"},
             [_running("web", "2", 1), _running("agent", "2", 2, daemon=True)],
             {"cpu": "2"},

@@ -145,6 +145,8 @@ SHARES = st.lists(
 )
 
 
+#: Equal shares, whose sum is rounded.
+@example(shares=[[(4, 5)] * 3, [(4, 5)] * 3, [(8, 10)] * 3])
 @given(shares=SHARES)
 def test_balance_is_the_reference_s_to_the_last_bit(shares: list[list[tuple[int, int]]]):
     """`shares`: per resource (used, allocatable) on three nodes; an allocatable of 0 leaves the resource out."""

@@ -264,6 +264,15 @@ def test_a_pod_that_ends_counts_less_than_none_once_it_is_counted_out():
     }
 
 
+def test_a_pod_that_is_near_to_its_like_may_evict_the_last_of_them():
+    """Then it is the first."""
+    near = build.affinity(required=[build.term(build.ZONE, _WEB)])
+    product = _full_node(_sized("low", 0, cpu="2", labels={"app": "web"}))
+    incoming = _sized("incoming", 5, node=None, labels={"app": "web"}, affinity=near)
+    found = product.evaluate(incoming)["preemption"]["candidates"]
+    assert found["n"]["victims"] == ["default/low"]
+
+
 def test_a_budget_that_is_gone_protects_no_more():
     product = _full_node(_sized("a", 0, labels={"app": "web"}), _sized("b", 1))
     product.apply(build.disruption_budget("web", build.selector("app=web"), 0))
@@ -284,6 +293,20 @@ def test_the_search_ends_at_enough_candidates_if_one_breaks_no_budget():
     assert len(search.candidates) == 100
     search = finished(find_candidates(unfit, view, DefaultPreemptionArgs(50, 1), Random(1)))
     assert len(search.candidates) == 150
+
+
+def test_the_search_goes_on_until_a_candidate_breaks_no_budget():
+    product = ProductSubject(None)
+    for index in range(20):
+        product.apply(build.node(f"n{index}", allocatable={"cpu": "1"}))
+        app = "free" if index == 9 else "web"
+        product.apply(_sized(f"low-{index}", 0, node=f"n{index}", labels={"app": app}))
+    product.apply(build.disruption_budget("web", build.selector("app=web"), 0))
+    unfit = unfit_pod(product.cluster.pod(_sized("incoming", 5, node=None)), product)
+    assert unfit is not None
+    view = product.cluster.view()
+    search = finished(find_candidates(unfit, view, DefaultPreemptionArgs(1, 1), Random(1)))
+    assert [(found.harm[0], found.row == 9) for found in search.candidates] == [(0, True), (1, False)]
 
 
 @settings(max_examples=100, deadline=None)
@@ -323,6 +346,28 @@ def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
     room = room_only(unfit, view)
     n_at_once = 0 if room is None else int(np.count_nonzero(room.rows[rows]))
     event(f"{len(victims)} candidates, {n_at_once} of {len(answers)} nodes at once")
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_a_pod_breaks_a_budget_if_one_before_it_used_it_up(allowed: int, names: tuple[str, str]):
+    """Two pods are equally important, one of them has a budget more, and the name decides which leaves first."""
+    product = _full_node(
+        _sized("d", 1, labels={"tier": "front"}),
+        _sized(names[0], 0, labels={"app": "web"}),
+        _sized(names[1], 0, labels={"app": "web", "tier": "front"}),
+    )
+    product.apply(build.node("n", allocatable={"cpu": "3"}))
+    product.apply(build.disruption_budget("web", build.selector("app=web"), 1))
+    product.apply(build.disruption_budget("front", build.selector("tier=front"), allowed))
+    unfit = unfit_pod(product.cluster.pod(_sized("incoming", 5, cpu="3", node=None)), product)
+    assert unfit is not None
+    view = product.cluster.view()
+    alone = candidate_at(0, unfit, view)
+    assert isinstance(alone, Sacrifice)
+    assert alone.n_violations == 3 - allowed - (names == ("b", "a"))
+    found = finished(find_candidates(unfit, view, DefaultPreemptionArgs(), Random(1)))
+    assert found.candidates == [Found(alone.harm, 0)]
 
 
 @settings(max_examples=100, deadline=None)

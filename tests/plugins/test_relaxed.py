@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.model.pods import Pod
@@ -151,7 +151,12 @@ def _replica(
     )
 
 
+def _limited(number: int) -> Json:
+    return _replica(number, "n0", has_entry=True, is_relaxed=False, limit=2, in_spec=False)
+
+
 @settings(max_examples=80, deadline=None)
+@example(replicas=[_limited(0), _limited(1)], incoming=_limited(2), is_relaxed=True)
 @given(
     replicas=st.lists(REPLICAS, max_size=7),
     incoming=REPLICAS,

@@ -139,6 +139,7 @@ def _asking(name: str, *requirements: str) -> Json:
     return pod(name, affinity=affinity(node_required=[node_term(*requirements)] if requirements else None))
 
 
+NO_NODE: Final = pod(affinity=affinity(node_required=[node_term()]))
 NODE_AFFINITY: Final = [
     Change("11 a node that matches comes", None, WEB_NODE, True),
     Change("11 a node that does not comes", None, PLAIN, False),
@@ -150,6 +151,7 @@ NODE_AFFINITY: Final = [
         False,
     ),
     Change("11 a node stops to match", WEB_NODE, PLAIN, False),
+    Change("11 a node comes, and the pod's term is empty", None, WEB_NODE, False, NO_NODE),
     Change("11 the pod asks for less", _asking("p", "app in web"), _asking("p"), True),
     Change("11 another pod asks for less", _asking("q", "app in web"), _asking("q"), False),
     Change("11 the pod is relabelled", pod("p"), pod("p", labels={"x": "y"}), False),
@@ -187,6 +189,7 @@ NODE_RESOURCES_FIT: Final = [
     Change("13 a pod goes from a node, however small", _sized(), None, True),
     Change("13 a pod that ran nowhere goes", _sized(on=None, cpu="9"), None, False),
     Change("13 a pod shrinks in what is asked", _sized(cpu="2"), _sized(cpu="1"), True),
+    Change("13 a pod gives up the last of what is asked", _sized(cpu="1m"), _sized(), True),
     Change("13 a pod shrinks in something else", _sized(memory="2"), _sized(memory="1"), False),
     Change("13 a pod that runs nowhere shrinks", _sized(on=None, cpu="2"), _sized(on=None, cpu="1"), False),
     Change("13 the pod itself shrinks", _needs(cpu="9", memory="2"), _needs(cpu="9"), True),
@@ -281,12 +284,22 @@ OTHER_LABEL = node("a", labels={"x": "y"})
 
 _TEAM_A, _BLUE = (namespace(name, labels={"team": "a"}) for name in ("default", "blue"))
 
+GANG_SCHEDULING: Final = [
+    Change("a node comes, into a domain that the group may take", None, _zoned("z"), True),
+    Change("a node moves into one", _zoned("y"), _zoned("z"), True),
+    Change("a node gets more room", PLAIN, node("a", allocatable={"cpu": "33"}), False),
+]
+
+
 INTER_POD_AFFINITY: Final = [
     Change("1.9 a pod to be near to comes", None, _web(), True),
     Change("1.9 it is not on a node yet", None, _web(on=None), False),
     Change("1.9 it is nominated to one", None, _nominated(_web(on=None)), True),
     Change("1.9 another pod comes", None, _web(app="db"), False),
     Change("1.9 a pod becomes one to be near to", _web(app="db"), _web(), True),
+    Change(
+        "1.9 a pod is bound, and becomes one by a label of its node", _web(on=None, app="db"), _web(), True
+    ),
     Change("1.9 a pod is no longer one", _web(), _web(app="db"), False),
     Change("1.9 a pod to be near to goes", _web(), None, False),
     Change("1.9 a pod to be far from goes", _web(), None, True, pending=FAR_FROM_WEB),
@@ -565,6 +578,7 @@ VOLUME_BINDING: Final = [
 _IMPLICIT: Final = _needs(**{f"{CLASS_RESOURCE_PREFIX}gpu": "1"})
 #: Source: fit.go, isSchedulableAfterDeviceClassEvent (kubernetes 1.36).
 EXTENDED_RESOURCES: Final = [
+    Change("a node comes to have one", PLAIN, node("a", allocatable={GPU: "1"}), True),
     Change("a class that provides it comes", None, device_class("gpu", GPU), True),
     Change("a class that provides another one comes", None, device_class("gpu", "example.com/nic"), False),
     Change("a class that provides none comes", None, device_class("gpu"), False),
@@ -597,6 +611,7 @@ TABLES: Final = [
     ("VolumeBinding", using("c"), VOLUME_BINDING),
     ("SchedulingGates", pod(), SCHEDULING_GATES),
     ("NodeDeclaredFeatures", pod(), NODE_DECLARED_FEATURES),
+    ("GangScheduling", pod(), GANG_SCHEDULING),
     ("InterPodAffinity", NEAR_WEB, INTER_POD_AFFINITY),
     ("PodTopologySpread", EVEN, POD_TOPOLOGY_SPREAD),
 ]

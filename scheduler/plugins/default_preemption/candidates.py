@@ -195,7 +195,7 @@ def _reprieve(units: Iterable[Unit], trial: NodeUnderTrial, row: int) -> list[Un
     """Reprieve each unit beside which the incoming pod still fits. Return the others."""
     evicted = []
     for unit in units:
-        on_row = unit if len(unit) == 1 else [placed for placed in unit if placed.row == row]
+        on_row = [placed for placed in unit if placed.row == row]
         for placed in on_row:
             trial.add_pod(placed.pod)
         if trial.refusal() is not None:

@@ -169,7 +169,7 @@ class AffinityTrial(CountingExtensions):
 
     def _n_selected(self, matcher: PodMatcher | None, key: str) -> int:
         """Return the number of placed pods in the node's domain that the matcher selects; 0 without the label."""
-        if matcher is None or not self._has(key):
+        if matcher is None:
             return 0
         return self._view.pods_by_domain(matcher, key).amounts.item(self._domain(key))
 
