@@ -147,7 +147,7 @@ def test_the_set_that_lets_most_members_have_places_is_tried_with_more_pods(driv
 
 
 def test_a_pod_moves_before_the_group_takes_the_place_that_it_needs(driver: Driver) -> None:
-    """One member alone may be in rack b, where x is the node for it and the only other one for the pod in its way."""
+    """One member alone may be in rack b, where it would take x, the only other node of the pod in the way."""
     for name, rack, cpu, disk in (("a", "a", "2", "ssd"), ("x", "b", "2", "ssd"), ("y", "b", "2", "hdd")):
         labels = {RACK: rack, HOSTNAME: name, "disk": disk}
         driver.node(name, labels=labels, allocatable={"cpu": cpu, "pods": "10"})
@@ -157,6 +157,7 @@ def test_a_pod_moves_before_the_group_takes_the_place_that_it_needs(driver: Driv
         "kept",
         node="z",
         owner=OWNER,
+        phase="Running",
         labels={"app": "kept"},
         containers=[container(requests={"cpu": "500m"})],
     )
