@@ -528,6 +528,24 @@ def test_members_spread_over_zones(cluster: Driver) -> None:
     assert sorted(node.partition("-")[0] for node in nodes.values()) == ["a", "a", "b"]
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["spread", "apart"])
+def test_members_are_spread_over_racks_and_zones_where_not_every_first_node_leaves_room_for_the_next(
+    cluster: Driver, *, apart: bool
+) -> None:
+    """On node c-x, which has a domain in common with each other node, one member keeps out all others."""
+    for rack, zone in ("cy", "cx", "ax"):
+        labels = {RACK: rack, "zone": zone}
+        cluster.node(f"{rack}-{zone}", labels=labels, allocatable={"cpu": "2" if rack == "c" else "1"})
+    train = selector("app=train")
+    rules: Json = {"spread": [spread(RACK, train)]}
+    if apart:
+        rules["affinity"] = affinity(anti_required=[term("zone", train)])
+    else:
+        rules["spread"].append(spread("zone", train))
+    workers(cluster, 2, **rules)
+    assert set(binds(cluster.cycle()).values()) == {"c-y", "a-x"}
+
+
 def test_a_bound_member_is_confirmed_and_counts(cluster: Driver) -> None:
     racks(cluster, a=2)
     pods = workers(cluster, 2)
