@@ -546,6 +546,49 @@ def test_members_are_spread_over_racks_and_zones_where_not_every_first_node_leav
     assert set(binds(cluster.cycle()).values()) == {"c-y", "a-x"}
 
 
+def test_the_message_says_how_many_places_were_found(cluster: Driver) -> None:
+    racks(cluster, a=2)
+    workers(cluster, 3)
+    assert conditions(cluster.cycle())["w-0"] == (
+        "pod group default/train needs 3 places: 2 found; the next, w-2: 0/2 nodes are available: 2 Insufficient cpu."
+    )
+
+
+def test_a_limit_of_another_pod_and_a_spread_leave_places_that_not_every_first_node_does(
+    cluster: Driver,
+) -> None:
+    for rack, zone in ("cy", "cx", "ax"):
+        cluster.node(
+            f"{rack}-{zone}",
+            labels={RACK: rack, "zone": zone},
+            allocatable={"cpu": "2" if rack == "c" else "1"},
+        )
+    nothing = [container(requests={"cpu": "0"})]
+    cluster.pod("o", node="c-y", **{**limited("train", 1), "labels": {}}, containers=nothing)
+    workers(cluster, 2, spread=[spread("zone", selector("app=train"))])
+    assert set(binds(cluster.cycle()).values()) == {"c-y", "a-x"}
+
+
+def test_members_that_need_each_other_in_one_rack_and_one_zone(cluster: Driver) -> None:
+    """The emptiest node has room for one too few, and is alone in its zone."""
+    for name, zone, n_cpus in (("a-0", "x", 3), ("a-1", "y", 2), ("a-2", "y", 2)):
+        cluster.node(name, labels={RACK: "a", "zone": zone}, allocatable={"cpu": str(n_cpus)})
+    train = selector("app=train")
+    workers(cluster, 4, affinity=affinity(required=[term(RACK, train), term("zone", train)]))
+    assert sorted(binds(cluster.cycle()).values()) == ["a-1", "a-1", "a-2", "a-2"]
+
+
+def test_a_member_is_placed_although_another_label_keeps_one_like_it_out(cluster: Driver) -> None:
+    """Rack b, which is full, has no red pod: rack a gets no second one."""
+    cluster.node("a-0", labels={RACK: "a"}, allocatable={"cpu": "4"})
+    cluster.node("b-0", labels={RACK: "b"}, allocatable={"cpu": "0"})
+    cluster.pod("running", node="a-0", labels={"color": "red"}, containers=[container(requests={"cpu": "1"})])
+    evenly = [spread(RACK, selector("color=red"))]
+    for color in ("red", "blue"):
+        member(cluster, color, n=1, labels={"color": color}, spread=evenly)
+    assert binds(cluster.cycle()) == {"blue": "a-0"}
+
+
 def test_a_bound_member_is_confirmed_and_counts(cluster: Driver) -> None:
     racks(cluster, a=2)
     pods = workers(cluster, 2)

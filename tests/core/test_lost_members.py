@@ -160,6 +160,11 @@ def test_a_group_of_another_namespace_for_which_places_are_held_is_not_named() -
     for namespace, name in (("a", "pod group a/h"), ("b", "a pod group of another namespace")):
         text = stays_message(key, "no.", [GroupKey(GroupKind.OWN, namespace, "h")])
         assert text == f"The group does not move: no. Places are held for {name}, which moves."
+    both = [GroupKey(GroupKind.OWN, "a", name) for name in ("i", "h")]
+    assert stays_message(key, "no.", both) == (
+        "The group does not move: no. Places are held for pod group a/h, which moves."
+        " Places are held for pod group a/i, which moves."
+    )
 
 
 def test_of_two_groups_that_lose_a_member_one_takes_the_free_rack_and_the_other_stays(driver: Driver) -> None:
