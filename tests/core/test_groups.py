@@ -564,7 +564,7 @@ def test_a_limit_of_another_pod_and_a_spread_leave_places_that_not_every_first_n
             allocatable={"cpu": "2" if rack == "c" else "1"},
         )
     nothing = [container(requests={"cpu": "0"})]
-    cluster.pod("o", node="c-y", **{**limited("train", 1), "labels": {}}, containers=nothing)
+    cluster.pod("o", node="c-y", **{**limited("train", 2), "labels": {}}, containers=nothing)
     workers(cluster, 2, spread=[spread("zone", selector("app=train"))])
     assert set(binds(cluster.cycle()).values()) == {"c-y", "a-x"}
 
