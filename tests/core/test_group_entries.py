@@ -190,6 +190,11 @@ def test_a_group_whose_object_comes_last_gets_its_turn_by_its_own_priority(clust
     members(cluster, 2, priority=5)
     cluster.handle(group_seen("g", 2, priority=10, version="v1beta1"))
     assert {queued(cluster, f"m{index}").priority for index in range(2)} == {10}
+    cluster.handle(group_seen("g", 2, version="v1beta1"))
+    assert {queued(cluster, f"m{index}").priority for index in range(2)} == {5}, (
+        "without one, by its members'"
+    )
+    cluster.handle(group_seen("g", 2, priority=10, version="v1beta1"))
     end(cluster, "m0")
     show(cluster, "m1", group="", priority=5)
     assert queued(cluster, "m1").priority == 5

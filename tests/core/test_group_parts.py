@@ -207,6 +207,20 @@ def test_a_lost_member_comes_back_to_the_rack_of_its_part(driver: Driver) -> Non
     assert by_rack(_late(driver)) == {"r1": 1}
 
 
+def test_as_many_members_as_a_part_lacks_are_placed_where_not_all_new_ones_fit(driver: Driver) -> None:
+    racks(driver, "a", r1=2)
+    annotations = {PART: "x", PART_MIN_COUNT: "2", PART_REQUIRED_TOPOLOGY: RACK}
+    for index, node in enumerate(("r1-0", None, None)):
+        driver.pod(
+            f"x-{index}",
+            labels={GROUP: "g", MIN_COUNT: "2"},
+            annotations=annotations,
+            containers=[container(requests={"cpu": "1"})],
+            node=node,
+        )
+    assert list(placed(driver).values()) == ["r1-1"]
+
+
 def _running(driver: Driver) -> list[Pod]:
     """Return three members of part x and one of part y that run on two racks."""
     racks(driver, "a", r1=3, r2=1)

@@ -374,9 +374,11 @@ def test_a_group_without_places_is_tried_again_once_its_podgroup_asks_for_fewer(
     assert len(binds(run(cluster))) == 1
 
 
-def test_a_group_that_needs_fewer_is_placed(cluster: Driver) -> None:
+@pytest.mark.parametrize("waits_s", [0, 6], ids=["at once", "after it was told"])
+def test_a_group_that_needs_fewer_is_placed(cluster: Driver, waits_s: int) -> None:
     racks(cluster, a=4)
     pods = [member(cluster, f"w-{index}", n=3) for index in range(2)]
+    cluster.pass_time(waits_s)
     for pod in pods:
         relabelled(cluster, pod, **{GROUP: "train", MIN_COUNT: "2"})
     assert set(binds(run(cluster))) == {"w-0", "w-1"}
@@ -685,16 +687,20 @@ def test_room_is_held_for_a_bounded_time_and_for_one_group_only(cluster: Driver)
     assert len(cluster.state.placed) == 3 + 3
 
 
+@pytest.mark.parametrize("may_preempt", [True, False])
 @pytest.mark.parametrize(("priority", "n_held"), [(0, 2), (1, 0)])
 def test_no_room_is_held_where_a_pod_of_a_higher_priority_is(
-    cluster: Driver, priority: int, n_held: int
+    cluster: Driver, priority: int, n_held: int, *, may_preempt: bool
 ) -> None:
-    """It may never leave for the group."""
+    """It may never leave for the group. To hold room evicts no pod, so that a group that may not preempt has it too."""
     racks(cluster, a=2)
     for index in range(2):
         one_cpu = [container(requests={"cpu": "1"})]
         cluster.pod(f"long-{index}", node=f"a-{index}", containers=one_cpu, priority=priority * index)
-    workers(cluster, 2)
+    for pod in workers(cluster, 2):
+        cluster.handle(
+            PodSeen(replace(pod, may_preempt=may_preempt, resource_version=cluster.next_version()))
+        )
     run(cluster)
     cluster.pass_time(125.0)
     cluster.queue.activate("uid-default-w-0", cluster.now_s)
