@@ -375,10 +375,20 @@ def test_a_group_without_places_is_tried_again_once_its_podgroup_asks_for_fewer(
 
 
 @pytest.mark.parametrize("waits_s", [0, 6], ids=["at once", "after it was told"])
-def test_a_group_that_needs_fewer_is_placed(cluster: Driver, waits_s: int) -> None:
+def test_a_group_is_placed_whose_podgroup_asks_for_no_more_than_exist(cluster: Driver, waits_s: int) -> None:
+    racks(cluster, a=2)
+    key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
+    cluster.handle(PodGroupSeen(PodGroup(key, 3)))
+    for index in range(2):
+        cluster.pod(f"rank-{index}", labels={COSCHEDULING_GROUP: "mpi"})
+    cluster.pass_time(waits_s)
+    cluster.handle(PodGroupSeen(PodGroup(key, 2)))
+    assert binds(run(cluster)).keys() == {"rank-0", "rank-1"}
+
+
+def test_a_group_that_needs_fewer_is_placed(cluster: Driver) -> None:
     racks(cluster, a=4)
     pods = [member(cluster, f"w-{index}", n=3) for index in range(2)]
-    cluster.pass_time(waits_s)
     for pod in pods:
         relabelled(cluster, pod, **{GROUP: "train", MIN_COUNT: "2"})
     assert set(binds(run(cluster))) == {"w-0", "w-1"}
