@@ -233,7 +233,8 @@ def test_a_member_with_gates_holds_the_whole_group(cluster: Driver, version: str
     assert len(bound(cluster.cycle())) == 3 - n_bound
 
 
-def test_a_member_with_gates_holds_a_group_whose_turn_has_come(cluster: Driver) -> None:
+@pytest.mark.parametrize("waits_s", [0.0, 6.0], ids=["", "until it is told"])
+def test_a_member_with_gates_holds_a_group_whose_turn_has_come(cluster: Driver, waits_s: float) -> None:
     cluster.node("n", allocatable={"cpu": "4"})
     cluster.handle(group_seen("g", 2, version="v1beta1"))
     members(cluster, 2)
@@ -241,6 +242,7 @@ def test_a_member_with_gates_holds_a_group_whose_turn_has_come(cluster: Driver) 
     told = cluster.cycle()
     assert not bound(told)
     assert texts(told) == {"the pod group waits until none of its pods has scheduling gates"}
+    cluster.pass_time(waits_s)
     end(cluster, "m2")
     cluster.pass_time(2.0)
     assert bound(cluster.cycle()) == {"m0", "m1"}
