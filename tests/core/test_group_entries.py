@@ -198,7 +198,7 @@ def test_a_group_whose_object_comes_last_gets_its_turn_by_its_own_priority(clust
 def test_a_member_that_comes_moves_no_other_in_the_queue(
     cluster: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once its group has a priority of its own, which a member's priority does not change; without, the lowest counts."""
+    """Once its group has a priority of its own, which no member's changes. Without, the lowest counts."""
     cluster.handle(group_seen("g", 3, priority=10, version="v1beta1"))
     members(cluster, 3, priority=5)
     ranked: list[str] = []
