@@ -111,7 +111,7 @@ def unplaced_message(
     stuck = outcome.stuck
     if stuck is not None:
         where = f" in {stuck.domain}" if stuck.domain else ""
-        if not outcome.key and stuck.n_placed:
+        if not (outcome.key or outcome.part_room) and stuck.n_placed:
             text += f": {stuck.n_placed} found"
         reason = stuck.error.message()
         if outcome.lacks_domain:

@@ -236,6 +236,7 @@ def _of_pairs(n_nodes: int, n_workers: int) -> _UnlikeCluster:
 
 def test_eight_workers_with_two_unlike_requests_each_get_devices_of_one_fabric_each() -> None:
     cluster = _of_pairs(2, 8)
+    cluster.node("closed", unschedulable=True)
     assert len(cluster.places()) == 8
     assert len(cluster.state.devices.allocated.dedicated) == 16
 

@@ -198,7 +198,7 @@ def test_a_group_whose_object_comes_last_gets_its_turn_by_its_own_priority(clust
 def test_a_member_that_comes_moves_no_other_in_the_queue(
     cluster: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once its group has a priority of its own, which a member's priority does not change."""
+    """Once its group has a priority of its own, which no member's changes. Without, the lowest counts."""
     cluster.handle(group_seen("g", 3, priority=10, version="v1beta1"))
     members(cluster, 3, priority=5)
     ranked: list[str] = []
@@ -214,6 +214,8 @@ def test_a_member_that_comes_moves_no_other_in_the_queue(
     assert queued(cluster, "late").priority == 10
     cluster.handle(group_seen("g", 3, priority=20, version="v1beta1"))
     assert {queued(cluster, name).priority for name in ("m0", "m1", "m2", "late")} == {20}
+    cluster.handle(group_seen("g", 3, version="v1beta1"))
+    assert {queued(cluster, name).priority for name in ("m0", "m1", "m2", "late")} == {4}
 
 
 @pytest.mark.parametrize(("version", "n_bound"), [("v1alpha2", 2), ("v1beta1", 0)])
@@ -231,7 +233,8 @@ def test_a_member_with_gates_holds_the_whole_group(cluster: Driver, version: str
     assert len(bound(cluster.cycle())) == 3 - n_bound
 
 
-def test_a_member_with_gates_holds_a_group_whose_turn_has_come(cluster: Driver) -> None:
+@pytest.mark.parametrize("waits_s", [0.0, 6.0], ids=["", "until it is told"])
+def test_a_member_with_gates_holds_a_group_whose_turn_has_come(cluster: Driver, waits_s: float) -> None:
     cluster.node("n", allocatable={"cpu": "4"})
     cluster.handle(group_seen("g", 2, version="v1beta1"))
     members(cluster, 2)
@@ -239,6 +242,7 @@ def test_a_member_with_gates_holds_a_group_whose_turn_has_come(cluster: Driver) 
     told = cluster.cycle()
     assert not bound(told)
     assert texts(told) == {"the pod group waits until none of its pods has scheduling gates"}
+    cluster.pass_time(waits_s)
     end(cluster, "m2")
     cluster.pass_time(2.0)
     assert bound(cluster.cycle()) == {"m0", "m1"}
@@ -270,8 +274,9 @@ def test_members_that_differ_are_an_error_from_1_37(
     """Members on nodes count."""
     cluster.node("n", allocatable={"cpu": "4"})
     cluster.handle(group_seen("g", 3, priority=0, version="v1beta1"))
-    members(cluster, 2)
+    members(cluster, 1)
     show(cluster, "other", node=node, **differs)
+    members(cluster, 2, first=1)
     told = cluster.cycle()
     assert not bound(told)
     assert texts(told) == {f"all pods in a single pod group should have the same {text}"}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.group_holes import HoleSearch, PodMove
+from scheduler.core.group_holes import HoleSearch, PodMove, moves_text
 from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.group_topology import REQUIRED_TOPOLOGY
 from scheduler.model.instructions import Bind
@@ -48,13 +48,14 @@ def small(driver: Driver, name: str, on: str, cpu: int = 1, **more: Any) -> Pod:
     return driver.pod(name, node=on, containers=[container(requests={"cpu": str(cpu)})], **more)
 
 
-def group(driver: Driver, n: int, cpu: int, required: str = RACK) -> list[Pod]:
+def group(driver: Driver, n: int, cpu: int, required: str = RACK, **more: Any) -> list[Pod]:
     return [
         driver.pod(
             f"m{index}",
             labels={GROUP: "g", MIN_COUNT: str(n)},
             annotations={REQUIRED_TOPOLOGY: required} if required else {},
             containers=[container(requests={"cpu": str(cpu)})],
+            **more,
         )
         for index in range(n)
     ]
@@ -102,6 +103,21 @@ def test_some_pods_stay(driver: Driver, more: dict[str, Any]) -> None:
     assert moves(driver, group(driver, 2, 2)) == ()
 
 
+def test_no_pod_moves_for_members_that_disagree(driver: Driver) -> None:
+    for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        node(driver, name, rack, 2)
+    small(driver, "s", "a1")
+    first, second = group(driver, 2, 2)
+    annotations = {REQUIRED_TOPOLOGY: HOSTNAME}
+    second = driver.pod(
+        second.name,
+        labels=second.labels,
+        annotations=annotations,
+        containers=[container(requests={"cpu": "2"})],
+    )
+    assert moves(driver, [first, second]) == ()
+
+
 def test_no_more_pods_move_than_may(driver: Driver) -> None:
     for index in range(3):
         node(driver, f"a{index}", "a", 2)
@@ -109,7 +125,47 @@ def test_no_more_pods_move_than_may(driver: Driver) -> None:
         small(driver, f"s{index}", f"a{index}")
     members = group(driver, 3, 2)
     assert moves(driver, members) == ()
-    assert len(moves(driver, members, 3)) == 3
+    found = moves(driver, members, 3)
+    assert sorted(move.pod.name for move in found) == ["s0", "s1", "s2"]
+    first, second, third = (move.text for move in found)
+    assert moves_text(found) == f"The group would fit after: {first}; {second}; {third}."
+    assert moves_text(()) == ""
+
+
+def test_the_set_that_lets_most_members_have_places_is_tried_with_more_pods(driver: Driver) -> None:
+    """A pair makes room for one of the two members. The first of all pods makes room for none: its node is closed."""
+    for name in ("a0", "a1"):
+        node(driver, name, "a", 2)
+        small(driver, f"s-{name}-0", name)
+        small(driver, f"s-{name}-1", name)
+    driver.node("a2", labels={RACK: "a"}, allocatable={"cpu": "2", "pods": "10"}, unschedulable=True)
+    small(driver, "first", "a2")
+    for index in range(5):
+        node(driver, f"b{index}", "b", 1)
+    found = moves(driver, group(driver, 2, 2), 4)
+    assert sorted(move.pod.name for move in found) == ["s-a0-0", "s-a0-1", "s-a1-0", "s-a1-1"]
+
+
+def test_a_pod_moves_before_the_group_takes_the_place_that_it_needs(driver: Driver) -> None:
+    """One member alone may be in rack b, where it would take x, the only other node of the pod in the way."""
+    for name, rack, cpu, disk in (("a", "a", "2", "ssd"), ("x", "b", "2", "ssd"), ("y", "b", "2", "hdd")):
+        labels = {RACK: rack, HOSTNAME: name, "disk": disk}
+        driver.node(name, labels=labels, allocatable={"cpu": cpu, "pods": "10"})
+    small(driver, "s", "a", node_selector={"disk": "ssd"})
+    node(driver, "z", "b", 2)
+    driver.pod(
+        "kept",
+        node="z",
+        owner=OWNER,
+        phase="Running",
+        labels={"app": "kept"},
+        containers=[container(requests={"cpu": "500m"})],
+    )
+    budget = build.disruption_budget("kept", build.selector("app=kept"), 0)
+    driver.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
+    apart = build.affinity(anti_required=[build.term(RACK, build.selector(f"{GROUP}=g"))])
+    (move,) = moves(driver, group(driver, 2, 2, "", affinity=apart))
+    assert move.text == "move default/s from a to x"
 
 
 def test_a_search_ends_after_so_many_decisions(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,20 @@ def test_the_lowest_ranks_come_first_if_not_all_fit(driver: Driver) -> None:
     assert sorted(placed(driver)) == ["m0", "m1"]
 
 
+def test_members_of_unlike_size_keep_their_places(driver: Driver) -> None:
+    """By rank alone the small one would be on the first host, and the large one on the other."""
+    for index, n in enumerate((2, 1)):
+        driver.node(f"h{index}", labels={BLOCK: "b"}, allocatable={"cpu": str(n), "pods": "10"})
+    for rank, n in enumerate((1, 2)):
+        driver.pod(
+            f"m{rank}",
+            labels={GROUP: "g", MIN_COUNT: "2", INDEX: str(rank)},
+            annotations={REQUIRED_TOPOLOGY: BLOCK},
+            containers=[container(requests={"cpu": str(n)})],
+        )
+    assert placed(driver) == {"m0": "h1", "m1": "h0"}
+
+
 def test_without_levels_no_distance_is_told(driver: Driver) -> None:
     _racks(driver, 2, 2)
     pods = _ranked(driver, [0, 1], 2)

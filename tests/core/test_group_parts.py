@@ -125,6 +125,16 @@ def test_the_message_counts_the_racks_with_room_for_a_part(driver: Driver) -> No
     )
 
 
+def test_the_message_counts_the_parts_where_a_rack_has_room_for_several(driver: Driver) -> None:
+    racks(driver, "a", r1=4, r2=2)
+    for name in "wxyz":
+        part(driver, name, 2, 8)
+    assert message(driver) == (
+        f"pod group default/g needs 8 places: the cluster has room for 3 parts of 2 in 2 {RACK}, the group needs 4;"
+        " the next, z-0: 0/6 nodes are available: 6 Insufficient cpu."
+    )
+
+
 def test_the_message_names_no_rack_for_a_part_that_runs_in_none(driver: Driver) -> None:
     racks(driver, "a", r1=2, r2=2)
     part(driver, "x", 2, 4)
@@ -171,6 +181,15 @@ def test_a_part_with_too_few_members_waits_for_the_others(driver: Driver) -> Non
     assert set(_late(driver)) == {"x-0", "x-1"}
 
 
+def test_the_message_names_the_part_that_is_too_small_whichever_comes_first(driver: Driver) -> None:
+    racks(driver, "a", r1=3, r2=3)
+    part(driver, "y", 2, 3)
+    part(driver, "x", 1, 3, n_needed=2)
+    assert message(driver) == (
+        f"pod group default/g waits until 2 pods of its part x exist that may be placed ({PART_MIN_COUNT})"
+    )
+
+
 def test_a_lost_member_comes_back_to_the_rack_of_its_part(driver: Driver) -> None:
     racks(driver, "a", r1=3, r2=5)
     pods = part(driver, "x", 3, 3)
@@ -186,6 +205,20 @@ def test_a_lost_member_comes_back_to_the_rack_of_its_part(driver: Driver) -> Non
         containers=[container(requests={"cpu": "1"})],
     )
     assert by_rack(_late(driver)) == {"r1": 1}
+
+
+def test_as_many_members_as_a_part_lacks_are_placed_where_not_all_new_ones_fit(driver: Driver) -> None:
+    racks(driver, "a", r1=2)
+    annotations = {PART: "x", PART_MIN_COUNT: "2", PART_REQUIRED_TOPOLOGY: RACK}
+    for index, node in enumerate(("r1-0", None, None)):
+        driver.pod(
+            f"x-{index}",
+            labels={GROUP: "g", MIN_COUNT: "2"},
+            annotations=annotations,
+            containers=[container(requests={"cpu": "1"})],
+            node=node,
+        )
+    assert list(placed(driver).values()) == ["r1-1"]
 
 
 def _running(driver: Driver) -> list[Pod]:

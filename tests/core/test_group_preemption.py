@@ -369,6 +369,33 @@ def test_running_members_are_no_victims_of_their_own_group(cluster: Driver) -> N
     assert _victims(cluster.cycle()) == []
 
 
+def test_running_members_are_no_victims_of_a_group_that_lacks_one(cluster: Driver) -> None:
+    cluster.node("n0", allocatable={"cpu": "2"})
+    labels = {"app": "train", GROUP: "train", MIN_COUNT: "3"}
+    for index in range(2):
+        _running(cluster, f"old-{index}", "n0", 0, labels=labels)
+    _members(cluster, 1, n_needed=3)
+    assert _victims(cluster.cycle()) == []
+
+
+def test_a_group_for_which_pods_left_in_vain_is_nominated_no_more(cluster: Driver) -> None:
+    cluster.node("n0", allocatable={"cpu": "2"})
+    low = _running(cluster, "low", "n0", cpu="2")
+    _members(cluster, 2)
+    (order,) = _evicted(cluster.cycle())
+    assert cluster.state.nominated
+    cluster.node("n0", allocatable={"cpu": "2"}, unschedulable=True)
+    cluster.handle(EvictionEnded(order.preemptor.uid, low.uid, VictimFate.SPARED))
+    cluster.pass_time(20)
+    cluster.queue.activate("uid-default-w-0", cluster.now_s)
+    texts = {one.message for one in cluster.cycle() if isinstance(one, PatchCondition)}
+    assert len(texts) == 1
+    assert texts.pop().endswith(
+        " preemption: no pods of lower priority were found whose eviction makes room for all members."
+    )
+    assert not cluster.state.nominated
+
+
 def test_a_group_that_was_placed_once_stays_so_when_it_is_removed_on_trial(cluster: Driver) -> None:
     cluster.node("n0", allocatable={"cpu": "2"})
     other = {GROUP: "other", MIN_COUNT: "2"}
@@ -421,3 +448,17 @@ def test_for_a_large_group_a_pod_leaves_that_keeps_a_member_off_another_node(
     victims, places = _settle(cluster, cluster.cycle())
     assert sorted(victims) == ["low-0", "low-1"]
     assert len(places) == 1
+
+
+def test_for_a_large_group_a_pod_leaves_whose_rule_keeps_a_member_off_another_node(
+    cluster: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.core.group_preemption._MOST_DECISIONS", 0)
+    apart = affinity(anti_required=[term("rack", selector("app=train"))])
+    for index, rules in enumerate((apart, None)):
+        closed = index == 0
+        cluster.node(f"n{index}", labels={"rack": "r"}, allocatable={"cpu": "1"}, unschedulable=closed)
+        _running(cluster, f"low-{index}", f"n{index}", affinity=rules)
+    _members(cluster, 1)
+    victims, places = _settle(cluster, cluster.cycle())
+    assert (sorted(victims), list(places.values())) == (["low-0", "low-1"], ["n1"])

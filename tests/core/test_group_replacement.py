@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.lost_members import MOVE_AGAIN_AFTER_S, MOVED
+from scheduler.core.lost_members import MOVE_AGAIN_AFTER_S
 from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.group_topology import (
     PART,
@@ -158,6 +158,18 @@ def test_a_single_new_member_is_in_the_rack_of_a_neighbour_in_rank_if_that_has_r
     driver.audit()
 
 
+def test_a_new_member_goes_beside_its_neighbours_in_rank_although_another_rack_is_tighter(
+    driver: Driver,
+) -> None:
+    rack(driver, "r0", 2)
+    rack(driver, "r1", 4)
+    levels = {REQUIRED_TOPOLOGY: BLOCK, PREFERRED_TOPOLOGY: RACK}
+    for index, node in ((0, "r0-0"), (1, "r1-0"), (3, "r1-1")):
+        member(driver, index, 4, levels, node=node)
+    member(driver, 2, 4, levels)
+    assert rack_of(placed(driver)["m2"]) == "r1"
+
+
 MOVES = {REQUIRED_TOPOLOGY: RACK, MOVE_AFTER: "60"}
 OWNER = build.owned_by("StatefulSet", "g")
 
@@ -216,7 +228,11 @@ def test_by_choice_a_group_moves_as_a_whole_once_it_has_places_elsewhere(driver:
 def test_the_event_says_that_the_group_moves(driver: Driver) -> None:
     _broken(driver)
     driver.pass_time(61.0)
-    assert any(each.note.endswith(MOVED) for each in run(driver) if isinstance(each, EmitEvent))
+    moved = (
+        " The whole group has places elsewhere."
+        " The members on nodes are evicted, to be placed anew with the others."
+    )
+    assert any(each.note.endswith(moved) for each in run(driver) if isinstance(each, EmitEvent))
 
 
 @pytest.mark.parametrize("other_room", [0, 2])

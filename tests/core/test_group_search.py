@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.decide import ScheduleResult
+from scheduler.core.group_trial import OutOfDecisionsError, detached_trial
 from scheduler.model.instructions import Bind, Instruction
 from scheduler.model.nodes import decode_node
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
@@ -123,3 +125,21 @@ def test_a_group_is_placed_if_and_only_if_brute_force_places_it(block: int) -> N
 def test_members_that_running_pods_draw_to_several_racks_are_enough_together() -> None:
     """Two racks, each with a running pod and room for one of three members, of which two are needed."""
     check(611195)
+
+
+def test_a_trial_takes_as_many_decisions_as_it_may() -> None:
+    """The first one on a member counts once; a later one on a member with many terms counts more."""
+    driver = Driver()
+    driver.node("n")
+    preferred = [(1, build.term(RACK, build.selector(f"n={one}"))) for one in range(64)]
+    plain, costly = driver.pod("plain"), driver.pod("costly", affinity=build.affinity(preferred=preferred))
+    trial = detached_trial(driver.state, driver.profiles[NAME], "p", 3)
+    for n_left, pod in ((2, plain), (1, costly), (0, plain)):
+        assert isinstance(trial.decide(pod, trial.view.alive), ScheduleResult)
+        assert trial.n_left == n_left
+    with pytest.raises(OutOfDecisionsError):
+        trial.decide(plain, trial.view.alive)
+    trial = detached_trial(driver.state, driver.profiles[NAME], "p", 100)
+    for _ in range(2):
+        trial.decide(costly, trial.view.alive)
+    assert trial.n_left < 98

@@ -374,6 +374,18 @@ def test_a_group_without_places_is_tried_again_once_its_podgroup_asks_for_fewer(
     assert len(binds(run(cluster))) == 1
 
 
+@pytest.mark.parametrize("waits_s", [0, 6], ids=["at once", "after it was told"])
+def test_a_group_is_placed_whose_podgroup_asks_for_no_more_than_exist(cluster: Driver, waits_s: int) -> None:
+    racks(cluster, a=2)
+    key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
+    cluster.handle(PodGroupSeen(PodGroup(key, 3)))
+    for index in range(2):
+        cluster.pod(f"rank-{index}", labels={COSCHEDULING_GROUP: "mpi"})
+    cluster.pass_time(waits_s)
+    cluster.handle(PodGroupSeen(PodGroup(key, 2)))
+    assert binds(run(cluster)).keys() == {"rank-0", "rank-1"}
+
+
 def test_a_group_that_needs_fewer_is_placed(cluster: Driver) -> None:
     racks(cluster, a=4)
     pods = [member(cluster, f"w-{index}", n=3) for index in range(2)]
@@ -534,6 +546,67 @@ def test_members_spread_over_zones(cluster: Driver) -> None:
     assert sorted(node.partition("-")[0] for node in nodes.values()) == ["a", "a", "b"]
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["spread", "apart"])
+def test_members_are_spread_over_racks_and_zones_where_not_every_first_node_leaves_room_for_the_next(
+    cluster: Driver, *, apart: bool
+) -> None:
+    """On node c-x, which has a domain in common with each other node, one member keeps out all others."""
+    for rack, zone in ("cy", "cx", "ax"):
+        labels = {RACK: rack, "zone": zone}
+        cluster.node(f"{rack}-{zone}", labels=labels, allocatable={"cpu": "2" if rack == "c" else "1"})
+    train = selector("app=train")
+    rules: Json = {"spread": [spread(RACK, train)]}
+    if apart:
+        rules["affinity"] = affinity(anti_required=[term("zone", train)])
+    else:
+        rules["spread"].append(spread("zone", train))
+    workers(cluster, 2, **rules)
+    assert set(binds(cluster.cycle()).values()) == {"c-y", "a-x"}
+
+
+def test_the_message_says_how_many_places_were_found(cluster: Driver) -> None:
+    racks(cluster, a=2)
+    workers(cluster, 3)
+    assert conditions(cluster.cycle())["w-0"] == (
+        "pod group default/train needs 3 places: 2 found; the next, w-2: 0/2 nodes are available: 2 Insufficient cpu."
+    )
+
+
+def test_a_limit_of_another_pod_and_a_spread_leave_places_that_not_every_first_node_does(
+    cluster: Driver,
+) -> None:
+    for rack, zone in ("cy", "cx", "ax"):
+        cluster.node(
+            f"{rack}-{zone}",
+            labels={RACK: rack, "zone": zone},
+            allocatable={"cpu": "2" if rack == "c" else "1"},
+        )
+    nothing = [container(requests={"cpu": "0"})]
+    cluster.pod("o", node="c-y", **{**limited("train", 2), "labels": {}}, containers=nothing)
+    workers(cluster, 2, spread=[spread("zone", selector("app=train"))])
+    assert set(binds(cluster.cycle()).values()) == {"c-y", "a-x"}
+
+
+def test_members_that_need_each_other_in_one_rack_and_one_zone(cluster: Driver) -> None:
+    """The emptiest node has room for one too few, and is alone in its zone."""
+    for name, zone, n_cpus in (("a-0", "x", 3), ("a-1", "y", 2), ("a-2", "y", 2)):
+        cluster.node(name, labels={RACK: "a", "zone": zone}, allocatable={"cpu": str(n_cpus)})
+    train = selector("app=train")
+    workers(cluster, 4, affinity=affinity(required=[term(RACK, train), term("zone", train)]))
+    assert sorted(binds(cluster.cycle()).values()) == ["a-1", "a-1", "a-2", "a-2"]
+
+
+def test_a_member_is_placed_although_another_label_keeps_one_like_it_out(cluster: Driver) -> None:
+    """Rack b, which is full, has no red pod: rack a gets no second one."""
+    cluster.node("a-0", labels={RACK: "a"}, allocatable={"cpu": "4"})
+    cluster.node("b-0", labels={RACK: "b"}, allocatable={"cpu": "0"})
+    cluster.pod("running", node="a-0", labels={"color": "red"}, containers=[container(requests={"cpu": "1"})])
+    evenly = [spread(RACK, selector("color=red"))]
+    for color in ("red", "blue"):
+        member(cluster, color, n=1, labels={"color": color}, spread=evenly)
+    assert binds(cluster.cycle()) == {"blue": "a-0"}
+
+
 def test_a_bound_member_is_confirmed_and_counts(cluster: Driver) -> None:
     racks(cluster, a=2)
     pods = workers(cluster, 2)
@@ -630,16 +703,20 @@ def test_room_is_held_for_a_bounded_time_and_for_one_group_only(cluster: Driver)
     assert len(cluster.state.placed) == 3 + 3
 
 
+@pytest.mark.parametrize("may_preempt", [True, False])
 @pytest.mark.parametrize(("priority", "n_held"), [(0, 2), (1, 0)])
 def test_no_room_is_held_where_a_pod_of_a_higher_priority_is(
-    cluster: Driver, priority: int, n_held: int
+    cluster: Driver, priority: int, n_held: int, *, may_preempt: bool
 ) -> None:
-    """It may never leave for the group."""
+    """It may never leave for the group. To hold room evicts no pod, so that a group that may not preempt has it too."""
     racks(cluster, a=2)
     for index in range(2):
         one_cpu = [container(requests={"cpu": "1"})]
         cluster.pod(f"long-{index}", node=f"a-{index}", containers=one_cpu, priority=priority * index)
-    workers(cluster, 2)
+    for pod in workers(cluster, 2):
+        cluster.handle(
+            PodSeen(replace(pod, may_preempt=may_preempt, resource_version=cluster.next_version()))
+        )
     run(cluster)
     cluster.pass_time(125.0)
     cluster.queue.activate("uid-default-w-0", cluster.now_s)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,7 @@ from scheduler.model.instructions import (
 )
 from scheduler.model.pod_groups import GROUP, MIN_COUNT, MOVE_AFTER, RELEASE_AFTER, GroupKey, GroupKind
 from scheduler.model.pods import Pod
+from scheduler.model.stimuli import PodSeen
 from tests.core.test_group_levels import RACK
 from tests.core.test_group_replacement import OWNER, fill, rack, rack_of, run
 from tests.support.build import container
@@ -160,6 +163,36 @@ def test_a_group_of_another_namespace_for_which_places_are_held_is_not_named() -
     for namespace, name in (("a", "pod group a/h"), ("b", "a pod group of another namespace")):
         text = stays_message(key, "no.", [GroupKey(GroupKind.OWN, namespace, "h")])
         assert text == f"The group does not move: no. Places are held for {name}, which moves."
+    both = [GroupKey(GroupKind.OWN, "a", name) for name in ("i", "h")]
+    assert stays_message(key, "no.", both) == (
+        "The group does not move: no. Places are held for pod group a/h, which moves."
+        " Places are held for pod group a/i, which moves."
+    )
+
+
+@pytest.mark.parametrize(
+    ("lost", "changes", "why"),
+    [
+        (2, {}, "2 of 3 members exist."),
+        (1, {"owner": None}, "default/g1 has no controller, which would create it again."),
+        (1, {"scheduler_name": "other"}, "members on nodes are of another scheduler."),
+    ],
+)
+def test_the_message_says_why_a_group_does_not_move(
+    driver: Driver, lost: int, changes: dict[str, Any], why: str
+) -> None:
+    for name in ("r1", "r2"):
+        rack(driver, name, 3)
+    pods = [member(driver, f"g{index}", f"r1-{index}") for index in range(3)]
+    for pod in pods:
+        driver.handle(PodSeen(replace(pod, resource_version=driver.next_version(), **changes)))
+    for index in (0, 2)[:lost]:
+        driver.lose(pods[index])
+    for index in (0, 2)[:lost]:
+        fill(driver, f"r1-{index}")
+    member(driver, "new")
+    told = [each for each in driver.live(70.0) if isinstance(each, PatchCondition)]
+    assert told[-1].message.endswith(f" The group does not move: {why}")
 
 
 def test_of_two_groups_that_lose_a_member_one_takes_the_free_rack_and_the_other_stays(driver: Driver) -> None:
