@@ -298,6 +298,41 @@ def test_a_large_group_is_in_few_racks_too(driver: Driver) -> None:
     assert by_rack(placed(driver)) == {"r0": 350, "r1": 350}
 
 
+def _with_decisions(n_most: int, folder: Path) -> Driver:
+    file = folder / "config.yaml"
+    args = plugin_config("GangScheduling", maxSearchDecisions=n_most)
+    file.write_text(profiles({"schedulerName": NAME, "pluginConfig": args}))
+    return Driver(settings=load_settings(str(file)))
+
+
+def test_a_level_is_preferred_without_any_decision_more_than_one_per_member(tmp_path: Path) -> None:
+    driver = _with_decisions(0, tmp_path)
+    racks(driver, "a", r1=4, r2=3, r3=2)
+    members(driver, 6, preferred=RACK)
+    assert by_rack(placed(driver)) == {"r1": 4, "r3": 2}
+
+
+@pytest.mark.parametrize("n_most", [0, 5, 11])
+def test_a_preferred_level_leaves_the_decisions_that_the_members_need_without_it(
+    n_most: int, tmp_path: Path
+) -> None:
+    """Each rack takes one of the members, which are unlike, and refuses the others."""
+    driver = _with_decisions(n_most, tmp_path)
+    for index in range(6):
+        driver.node(f"r{index}-0", labels={RACK: f"r{index}"}, allocatable={"cpu": "9", "pods": "9"})
+    apart = affinity(anti_required=[term(HOSTNAME, selector(f"{GROUP}=g"))])
+    for index in range(6):
+        driver.pod(
+            f"m{index}",
+            labels={GROUP: "g", MIN_COUNT: "6"},
+            annotations={PREFERRED_TOPOLOGY: RACK},
+            affinity=apart,
+            containers=[container(requests={"cpu": f"{1 + index % 3}"})],
+        )
+    assert by_rack(placed(driver)) == {f"r{index}": 1 for index in range(6)}
+    driver.audit()
+
+
 @pytest.mark.parametrize("is_new", [False, True], ids=["a node gets labels", "nodes come"])
 def test_a_group_whose_level_no_node_has_waits_for_nodes_alone(driver: Driver, *, is_new: bool) -> None:
     driver.node("h0", allocatable={"cpu": "2", "pods": "10"})
