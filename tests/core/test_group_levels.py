@@ -24,7 +24,7 @@ from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.settings.loading import load_settings
 from tests.reference.machine_room import Hosts, fewest, paths, within_one
-from tests.support.build import HOSTNAME, affinity, container, selector, spread, term
+from tests.support.build import HOSTNAME, affinity, container, node_term, selector, spread, term
 from tests.support.daemon import plugin_config, profiles
 from tests.support.driving import NAME, Driver
 
@@ -371,6 +371,25 @@ def test_a_group_is_tried_again_once_pods_of_a_smaller_rack_keep_it_out_no_more(
     for index in (1, 2):
         driver.pod(f"other-{index}", node=f"r2-{index}", containers=none)
     assert by_rack(placed(driver)) == {"r2": 3}
+
+
+def test_every_way_is_tried_in_a_rack_after_one_that_a_member_may_not_take(driver: Driver) -> None:
+    """A member at a time in the order of their number, or of who failed, the last one has no host."""
+    for rack, n_hosts in (("r1", 1), ("r2", 3)):
+        racks(driver, "a", **{rack: n_hosts})
+    hosts = {"a": ("r1-0", "r2-1", "r2-2"), "b": ("r2-0", "r2-1"), "c": ("r2-0",)}
+    for name, allowed in hosts.items():
+        driver.pod(
+            name,
+            labels={GROUP: "g", MIN_COUNT: "3"},
+            annotations={REQUIRED_TOPOLOGY: RACK},
+            containers=[container(requests={"cpu": "1"})],
+            affinity=affinity(
+                node_required=[node_term(named=[f"in {host}"]) for host in allowed],
+                node_preferred=[(100, node_term(named=["in r2-1"]))],
+            ),
+        )
+    assert placed(driver) == {"a": "r2-2", "b": "r2-1", "c": "r2-0"}
 
 
 def test_a_rack_is_tried_where_a_member_meets_the_affinity_that_a_pod_meets_elsewhere_alone(
