@@ -312,6 +312,18 @@ def test_a_level_is_preferred_without_any_decision_more_than_one_per_member(tmp_
     assert by_rack(placed(driver)) == {"r1": 4, "r3": 2}
 
 
+def test_a_group_whose_search_ended_before_any_refusal_is_tried_again_by_backoff(tmp_path: Path) -> None:
+    """The room of the racks takes a decision, so that there is one too few for the members."""
+    driver = _with_decisions(0, tmp_path)
+    racks(driver, "a", r1=2)
+    members(driver, 2, required=RACK)
+    assert message(driver) == (
+        f"pod group default/g needs 2 places in one {RACK}: r1 has room for 2. The search ended after 0 decisions"
+        " (maxSearchDecisions); there may be places."
+    )
+    assert driver.queue.depths() == {"active": 0, "backoff": 2, "unschedulable": 0, "gated": 0}
+
+
 @pytest.mark.parametrize("n_most", [0, 5, 11])
 def test_a_preferred_level_leaves_the_decisions_that_the_members_need_without_it(
     n_most: int, tmp_path: Path
