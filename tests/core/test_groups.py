@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.group_nominations import HOLD_FOR_S
+from scheduler.model.group_topology import REQUIRED_TOPOLOGY
 from scheduler.model.instructions import (
     Bind,
     EmitEvent,
@@ -115,6 +116,7 @@ def test_no_member_is_placed_if_no_rack_has_room_for_all(cluster: Driver) -> Non
         " most 2; the next, w-6 in b: 0/6 nodes are available: 6 Insufficient cpu."
     )
     assert conditions(told) == {f"w-{index}": text for index in range(8)}
+    assert attempt_of(told).n_victims == 0
     assert len(cluster.state.placed) == 0
     assert not cluster.queue.depths()["active"]
 
@@ -178,6 +180,20 @@ def test_a_group_far_larger_than_its_minimum_is_placed_in_several_cycles(
     assert [len(binds(cluster.cycle())) for _ in range(3)] == [3, 3, 1]
     assert attempt_of(cluster.cycle()).message.startswith("0/7 nodes are available: 7 Insufficient cpu.")
     assert not cluster.machine.has_work()
+
+
+def test_members_of_a_large_group_that_wait_for_no_event_go_first(
+    cluster: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.core.group_cycle.MOST_AT_ONCE", 3)
+    racks(cluster, a=4)
+    in_one_rack = {"annotations": {REQUIRED_TOPOLOGY: RACK}}
+    for index in range(3):
+        member(cluster, f"large-{index}", n=1, cpu="2", **in_one_rack)
+    assert binds(run(cluster)) == {}
+    for index in range(4):
+        member(cluster, f"small-{index}", n=1, **in_one_rack)
+    assert set(binds(cluster.cycle())) == {"small-0", "small-1", "small-2"}
 
 
 @pytest.mark.parametrize(
