@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 
 from scheduler.core.group_layouts import layout_of
 from scheduler.errors import SettingsError
-from scheduler.model.group_topology import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY, Topology, parse_topology
+from scheduler.model.group_topology import (
+    PART,
+    PART_MIN_COUNT,
+    PART_REQUIRED_TOPOLOGY,
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
+    Topology,
+    parse_topology,
+)
 from scheduler.model.instructions import Bind, PatchCondition
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
@@ -172,6 +180,18 @@ def test_a_preferred_level_keeps_no_group_out(driver: Driver) -> None:
     driver.node("bare-0", allocatable={"cpu": "2", "pods": "10"})
     members(driver, 4, preferred=RACK)
     assert by_rack(placed(driver)) == {"bare": 2, "r1": 2}
+
+
+def test_no_member_stays_where_a_preferred_level_has_too_little_room(driver: Driver) -> None:
+    """Members are apart by host, and a rack's room is counted by resources."""
+    driver.node("r1-0", labels={RACK: "r1"}, allocatable={"cpu": "9", "pods": "9"})
+    for index in range(3):
+        driver.node(f"bare-{index}", labels={"bare": "yes"}, allocatable={"cpu": "1", "pods": "9"})
+    apart = affinity(
+        anti_required=[term(HOSTNAME, selector(f"{GROUP}=g"))], node_preferred=[(100, node_term("bare"))]
+    )
+    members(driver, 3, preferred=RACK, affinity=apart)
+    assert by_rack(placed(driver)) == {"bare": 3}
 
 
 def test_a_member_that_comes_late_joins_its_rack(driver: Driver) -> None:
@@ -385,23 +405,37 @@ def test_a_group_is_tried_again_once_pods_of_a_smaller_rack_keep_it_out_no_more(
     assert by_rack(placed(driver)) == {"r2": 3}
 
 
-def test_every_way_is_tried_in_a_rack_after_one_that_a_member_may_not_take(driver: Driver) -> None:
-    """A member at a time in the order of their number, or of who failed, the last one has no host."""
-    for rack, n_hosts in (("r1", 1), ("r2", 3)):
-        racks(driver, "a", **{rack: n_hosts})
+@pytest.mark.parametrize(
+    "rule", ["one rack", "more members than are needed", "parts of one member", "a part of two members"]
+)
+def test_every_way_is_tried_where_the_order_of_members_leaves_one_without_a_host(
+    driver: Driver, rule: str
+) -> None:
+    """In the order of their names, or of who failed, the last one has none, as `a` takes the host that it prefers."""
+    racks(driver, "a", r1=1, r2=3)
     hosts = {"a": ("r1-0", "r2-1", "r2-2"), "b": ("r2-0", "r2-1"), "c": ("r2-0",)}
+    if rule == "more members than are needed":
+        hosts["no-place"] = ("nowhere",)
     for name, allowed in hosts.items():
+        own = {PART: name, PART_MIN_COUNT: "1"}
+        asked = {"one rack": {REQUIRED_TOPOLOGY: RACK}, "parts of one member": own}
+        if rule == "a part of two members":
+            asked[rule] = (
+                {PART: "p", PART_MIN_COUNT: "2", PART_REQUIRED_TOPOLOGY: RACK} if name != "c" else own
+            )
         driver.pod(
             name,
             labels={GROUP: "g", MIN_COUNT: "3"},
-            annotations={REQUIRED_TOPOLOGY: RACK},
+            annotations=asked.get(rule, {}),
             containers=[container(requests={"cpu": "1"})],
             affinity=affinity(
                 node_required=[node_term(named=[f"in {host}"]) for host in allowed],
                 node_preferred=[(100, node_term(named=["in r2-1"]))],
             ),
         )
-    assert placed(driver) == {"a": "r2-2", "b": "r2-1", "c": "r2-0"}
+    nodes, is_in_one_rack = placed(driver), rule in ("one rack", "a part of two members")
+    assert {"b": "r2-1", "c": "r2-0"}.items() < nodes.items()
+    assert nodes["a"] in ({"r2-2"} if is_in_one_rack else {"r2-2", "r1-0"})
 
 
 def test_a_rack_is_tried_where_a_member_meets_the_affinity_that_a_pod_meets_elsewhere_alone(

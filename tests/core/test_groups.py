@@ -228,6 +228,31 @@ def test_a_hopeless_search_of_members_with_many_terms_ends_sooner(cluster: Drive
     assert 0 < attempts[0].n_decisions < 100
 
 
+@pytest.mark.parametrize("is_required", [True, False], ids=["a level", "affinity"])
+def test_a_group_with_more_members_than_a_rack_has_room_for_is_not_searched_on(
+    cluster: Driver, is_required: bool
+) -> None:
+    """Each way to place members of several kinds would be tried, and the search end early."""
+    racks(cluster, a=10, b=10)
+    more: Any = {"annotations": {REQUIRED_TOPOLOGY: RACK}} if is_required else {"affinity": together()}
+    for index in range(12):
+        member(cluster, f"w-{index}", n=13, **more)
+    member(cluster, "small", n=13, cpu="900m", **more)
+    told = cluster.cycle()
+    assert binds(told) == {}
+    assert [one.n_decisions < 100 for one in told if isinstance(one, GroupAttempted)] == [True]
+
+
+def test_a_member_beyond_the_minimum_without_a_place_ends_the_attempt_of_its_group(cluster: Driver) -> None:
+    racks(cluster, a=2)
+    for pod, node in zip(workers(cluster, 2), binds(cluster.cycle()).values(), strict=True):
+        cluster.confirm(pod, node)
+    member(cluster, "w-2", n=2)
+    told = cluster.cycle()
+    assert [one.result for one in told if isinstance(one, GroupAttempted)] == ["unschedulable"]
+    assert [one for one in told if isinstance(one, PatchCondition)] == []
+
+
 def test_a_restart_between_two_binds_places_the_rest_beside_the_first(cluster: Driver) -> None:
     racks(cluster, a=3, b=4)
     member(cluster, "w-0", n=3, affinity=together(), node="a-0")
@@ -509,6 +534,8 @@ def test_limits_that_leave_room_for_too_few_are_said(
     for rack, block, n_nodes in (("a", "x", 6), ("b", "x", 1), ("c", "y", 6)):
         for index in range(n_nodes):
             cluster.node(f"{rack}-{index}", labels={RACK: rack, "block": block}, allocatable={"cpu": "1"})
+    # No member may be in this rack.
+    cluster.node("d-0", labels={RACK: "d", "block": "x"}, taints=["k=v:NoSchedule"])
     cluster.pod("o", node="c-0", **limited("other", 5), containers=[container(requests={"cpu": "0"})])
     more = limited("train", limit)
     if level:
