@@ -415,7 +415,7 @@ def test_every_way_is_tried_where_the_order_of_members_leaves_one_without_a_host
     racks(driver, "a", r1=1, r2=3)
     hosts = {"a": ("r1-0", "r2-1", "r2-2"), "b": ("r2-0", "r2-1"), "c": ("r2-0",)}
     if rule == "more members than are needed":
-        hosts["no-place"] = ("nowhere",)
+        hosts = {"no-place": ("nowhere",), **hosts}
     for name, allowed in hosts.items():
         own = {PART: name, PART_MIN_COUNT: "1"}
         asked = {"one rack": {REQUIRED_TOPOLOGY: RACK}, "parts of one member": own}
