@@ -187,7 +187,7 @@ def test_members_of_a_large_group_that_wait_for_no_event_go_first(
 ) -> None:
     monkeypatch.setattr("scheduler.core.group_cycle.MOST_AT_ONCE", 3)
     racks(cluster, a=4)
-    in_one_rack = {"annotations": {REQUIRED_TOPOLOGY: RACK}}
+    in_one_rack: Any = {"annotations": {REQUIRED_TOPOLOGY: RACK}}
     for index in range(3):
         member(cluster, f"large-{index}", n=1, cpu="2", **in_one_rack)
     assert binds(run(cluster)) == {}
