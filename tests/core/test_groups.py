@@ -513,8 +513,11 @@ def test_the_search_says_that_it_ended_early(tmp_path: Path) -> None:
     for index in range(4):
         member(cluster, f"l-{index}", n=8, cpu="2")
         member(cluster, f"m-{index}", n=8, cpu="1500m")
-    text = conditions(cluster.cycle())["l-0"]
-    assert text.endswith(" The search ended after 3 decisions (maxSearchDecisions); there may be places.")
+    text, ended = (
+        conditions(cluster.cycle())["l-0"],
+        "The search ended after 3 decisions (maxSearchDecisions)",
+    )
+    assert text.endswith(f"Insufficient cpu. {ended}; there may be places.")
     cluster.audit()
 
 
