@@ -143,7 +143,7 @@ def keeping_rules(rules: RuleSet, fits_without: Callable[[RuleSet], bool]) -> li
     Return the sets of rules that keep a pod pending; none if it does not fit without all of them either.
 
     Each rule without which it fits is one. If there is none, one smallest set is returned: from the last rule to the
-    first, each is left out that the others do not need. Asks 2 * len(rules) questions at most.
+    first, each is left out that the others do not need. Asks 2 * len(rules) + 1 questions at most.
     """
     if not fits_without(rules):
         return []

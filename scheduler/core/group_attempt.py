@@ -59,8 +59,9 @@ class SearchRequest:
         One for each member, as many as preferred levels and parts take before, and `n_more` in whole domains.
         """
         prefers = self.topology.preferred or any(part.topology.preferred for part in self.parts.values())
-        # The room for each part is looked at before its members are placed.
-        return (2 if prefers else 1) * len(self.members) + 2 * len(self.parts) + n_more
+        # Room is looked at before members are placed: of all for preferred levels, and of each part.
+        n_for_levels = 1 + len(self.members) if prefers else 0
+        return len(self.members) + n_for_levels + 2 * len(self.parts) + n_more
 
 
 class Stuck(NamedTuple):

@@ -71,7 +71,7 @@ def rows_for(state: ClusterState, held: Mask, required: Sequence[str]) -> Mask:
     rows = state.nodes.alive.copy()
     if required:
         ids = domain_ids(required, state.nodes).ids
-        running = np.flatnonzero(np.bincount(ids[held], minlength=1)[1:]) + 1
+        running = np.flatnonzero(np.bincount(ids[held])[1:]) + 1
         rows &= np.isin(ids, running) if len(running) else ids != ABSENT
     return rows
 

@@ -196,25 +196,23 @@ class GreedySearch:
         """
         attempt, stuck = self._attempt, self._attempt.outcome.stuck
         rows, held = scope.copy(), held.copy()
-        while waiting := [kind for kind in kinds if kind.left]:
-            room = yield from self._room(waiting, rows)
-            n_wanted = len(largest_of(waiting).left)
-            if room is not None and is_partial:
-                n_wanted = min(n_wanted, int(room.sum()))
-            if room is None:
-                break
-            layout = layout_of(np.flatnonzero(rows), room, levels, n_wanted, held)
-            if layout is None:
-                break
-            for domain in layout.domains:
-                if self._trial.n_left < len(self._request.members):
-                    rows[:] = False
+        with self._trial.sparing(len(self._request.members)):
+            while waiting := [kind for kind in kinds if kind.left]:
+                room = yield from self._room(waiting, rows)
+                n_wanted = len(largest_of(waiting).left)
+                if room is not None and is_partial:
+                    n_wanted = min(n_wanted, int(room.sum()))
+                if room is None:
                     break
-                n_before, within = attempt.n_placed, np.zeros_like(rows)
-                within[domain] = True
-                yield from self._fill_domain(waiting, within, int(room[domain].sum()))
-                rows[domain] = False
-                held[domain] = np.maximum(held[domain], attempt.n_placed > n_before)
+                layout = layout_of(np.flatnonzero(rows), room, levels, n_wanted, held)
+                if layout is None:
+                    break
+                for domain in layout.domains:
+                    n_before, within = attempt.n_placed, np.zeros_like(rows)
+                    within[domain] = True
+                    yield from self._fill_domain(waiting, within, int(room[domain].sum()))
+                    rows[domain] = False
+                    held[domain] = np.maximum(held[domain], attempt.n_placed > n_before)
         attempt.outcome.stuck = stuck
         return not waiting
 

@@ -122,6 +122,7 @@ def unplaced_message(
     if outcome.limit is not None:
         text += _limit_text(outcome.limit)
     if outcome.is_cut_short:
+        text += "" if text.endswith(".") else "."
         text += (
             f" The search ended after {max_decisions} decisions (maxSearchDecisions); there may be places."
         )

@@ -21,9 +21,9 @@ from scheduler.core.decision_annotation import (
 )
 from scheduler.core.machine import Machine
 from scheduler.core.node_scores import FilterResult, Refusal
-from scheduler.framework.interface import RuleFilter
+from scheduler.framework.interface import FilterPlugin, PodContext, RuleFilter
 from scheduler.framework.observer import Unobserved
-from scheduler.framework.status import Code, unschedulable
+from scheduler.framework.status import Code, Status, failed, unschedulable
 from scheduler.model.nodes import decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
@@ -89,11 +89,12 @@ def test_a_record_names_the_first_ten_evicted_pods() -> None:
 
 
 class _Points(Unobserved):
-    """Notes the points that are entered, and the ones that are left."""
+    """Notes the points that are entered, the ones that are left, and the filters that are asked."""
 
     def __init__(self) -> None:
         self.entered: list[str] = []
         self.left: list[tuple[str, Code]] = []
+        self.filters: list[str] = []
 
     def enter(self, point: str) -> None:
         self.entered.append(point)
@@ -101,14 +102,63 @@ class _Points(Unobserved):
     def leave(self, point: str, code: Code) -> None:
         self.left.append((point, code))
 
+    def evaluated(self, plugin: str, point: str) -> None:
+        if point == "Filter":
+            self.filters.append(plugin)
 
-def test_a_decision_enters_and_leaves_the_points_of_upstream() -> None:
+
+class _Failing(FilterPlugin):
+    """A plugin that cannot do its work."""
+
+    name = "Failing"
+
+    def prefilter(self, _context: PodContext, _view: ClusterView) -> Status:
+        return failed("no answer")
+
+
+@pytest.mark.parametrize(
+    ("n_cpus", "fails", "left"),
+    [
+        pytest.param(
+            "1",
+            False,
+            [(point, Code.SUCCESS) for point in ("PreFilter", "Filter", "PreScore", "Score")],
+            id="it fits",
+        ),
+        pytest.param(
+            "99",
+            False,
+            [
+                ("PreFilter", Code.SUCCESS),
+                ("Filter", Code.SUCCESS),
+                ("PostFilter", Code.UNSCHEDULABLE),
+            ],
+            id="it fits nowhere",
+        ),
+        pytest.param("1", True, [("PreFilter", Code.ERROR)], id="a plugin fails"),
+    ],
+)
+def test_a_decision_enters_and_leaves_the_points_of_upstream(
+    n_cpus: str, fails: bool, left: list[tuple[str, Code]]
+) -> None:
     _, state = placed([build.node("a"), build.node("b")], build.pod())
     profile = build_profiles(default_settings(), ClusterView(state))[NAME]
+    if fails:
+        profile = replace(profile, filters=(*profile.filters, _Failing()))
     points = _Points()
-    decide(decoded(build.pod()), ClusterView(state), profile, random.Random(1), points)
-    assert points.entered == ["PreFilter", "Filter", "PreScore", "Score"]
-    assert points.left == [(point, Code.SUCCESS) for point in points.entered]
+    pod = decoded(build.pod(containers=[build.container(requests={"cpu": n_cpus})]))
+    decide(pod, ClusterView(state), profile, random.Random(1), points)
+    assert points.entered == [point for point, _ in left]
+    assert points.left == left
+
+
+def test_no_filter_is_asked_of_nodes_that_are_all_refused() -> None:
+    _, state = placed([build.node("a")], build.pod())
+    state.upsert_node(decode_node(msgspec.json.encode(build.node("a", unschedulable=True))))
+    profile, points = build_profiles(default_settings(), ClusterView(state))[NAME], _Points()
+    pod = decoded(build.pod(containers=[build.container(requests={"cpu": "1"})]))
+    decide(pod, ClusterView(state), profile, random.Random(1), points)
+    assert points.filters == ["NodeUnschedulable"]
 
 
 def test_a_record_names_no_refused_node() -> None:

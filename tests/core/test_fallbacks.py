@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.fallbacks import keeping_rules
 from scheduler.model.annotations import AFFINITY
-from scheduler.model.fallback import FALLBACK, RELAXED
+from scheduler.model.fallback import FALLBACK, RELAXED, Fallback
 from scheduler.model.instructions import Bind, EmitEvent, FindScaleUpEvents, Instruction, SaveWaits
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod, relaxed_spec
@@ -348,3 +349,29 @@ def test_a_member_without_which_its_group_is_placed_is_relaxed_as_any_pod(cluste
         cluster.confirm(bind.pod, bind.node_name)
     relaxed = bind_of(cluster.live(20))
     assert RELAXED in relaxed.annotations
+
+
+@pytest.mark.parametrize(
+    ("enough", "kept_by"),
+    [
+        pytest.param([], [], id="nothing helps"),
+        pytest.param(["a"], ["a"], id="one rule"),
+        pytest.param(["a", "c"], ["a", "c"], id="each of two rules"),
+        pytest.param(["a", "bc"], ["a"], id="a rule, and others together"),
+        pytest.param(["ab"], ["ab"], id="two rules together"),
+        pytest.param(["ab", "bc"], ["ab"], id="rules together in two ways"),
+        pytest.param(["abc"], ["abc"], id="all rules together"),
+    ],
+)
+def test_each_rule_without_which_a_pod_fits_keeps_it(enough: list[str], kept_by: list[str]) -> None:
+    """A set of rules is enough if the pod fits without them."""
+    rules = {key: Fallback("podAntiAffinity", key, (), 60, False, 100) for key in "abc"}
+    asked: list[str] = []
+
+    def fits_without(left_out: tuple[Fallback, ...]) -> bool:
+        asked.append("".join(rule.topology_key for rule in left_out))
+        return any(set(each) <= set(asked[-1]) for each in enough)
+
+    sets = keeping_rules(tuple(rules.values()), fits_without)
+    assert ["".join(rule.topology_key for rule in each) for each in sets] == kept_by
+    assert len(asked) <= 2 * len(rules) + 1

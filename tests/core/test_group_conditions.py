@@ -12,6 +12,7 @@ from scheduler.model.instructions import Instruction, PatchPodGroup
 from scheduler.model.pod_groups import COSCHEDULING_GROUP, WHOLE, GroupKey, GroupKind, PodGroup
 from scheduler.model.stimuli import BindDone, PodGroupSeen
 from scheduler.model.wire import GroupCondition
+from tests.support.build import container
 from tests.support.driving import Driver, bind_of
 
 OURS = PodGroup(GroupKey(GroupKind.KUBERNETES, "default", "gang"), 2, api_version="v1beta1")
@@ -47,6 +48,32 @@ def test_the_condition_of_a_group_is_written_where_it_changes(
 
 def patches(told: list[Instruction]) -> list[PatchPodGroup]:
     return [each for each in told if isinstance(each, PatchPodGroup)]
+
+
+@pytest.mark.parametrize(
+    ("n_nodes", "text"),
+    [
+        (1, "pod group default/mpi needs 2 places: 1 found; the next, m1: "),
+        (0, "pod group default/mpi: no nodes available to schedule pods"),
+    ],
+)
+def test_the_condition_of_a_group_without_places_says_why(n_nodes: int, text: str) -> None:
+    driver = Driver()
+    if n_nodes:
+        driver.node("n", allocatable={"cpu": "1"})
+    key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
+    group = PodGroup(key, 2, api_version="v1alpha1")
+    driver.handle(PodGroupSeen(group))
+    for index in range(2):
+        driver.pod(
+            f"m{index}",
+            labels={COSCHEDULING_GROUP: "mpi"},
+            containers=[container(requests={"cpu": "1"})],
+        )
+    (patch,) = patches(driver.cycle())
+    assert (patch.group, patch.is_true, patch.reason) == (group, False, "Unschedulable")
+    assert patch.message.startswith(text)
+    driver.audit()
 
 
 def test_a_group_is_whole_again_once_a_member_that_was_lost_is_replaced() -> None:

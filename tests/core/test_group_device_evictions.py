@@ -206,6 +206,24 @@ def test_a_group_waits_for_devices_that_are_being_released() -> None:
     assert cluster.evict(instructions) == []
 
 
+def test_the_devices_of_a_members_own_claim_are_not_awaited() -> None:
+    """It was reserved for the member on a node that was cordoned since, and is not released while that waits."""
+    cluster = _Full({"a": [0], "b": [0]})
+    cluster.use("m0", "b", [0], PRIORITY)
+    allocated = cluster.server.claims["default/of-m0"]["status"]
+    cluster.lose(cluster.running["m0"])
+    cluster.node("b", labels={"rack": "r"}, unschedulable=True)
+    cluster.group([(1, False)])
+    claim = cluster.server.claims["default/of-m0"]
+    consumer = {"resource": "pods", "name": "m0", "uid": "uid-m0"}
+    of_node = {"nodeSelectorTerms": [build.node_term(named=["in b"])]}
+    allocation = {**allocated["allocation"], "nodeSelector": of_node}
+    cluster.store({**claim, "status": {"allocation": allocation, "reservedFor": [consumer]}})
+    cluster.watch()
+    attempt = next(each for each in cluster.cycles() if isinstance(each, Attempted))
+    assert "being released" not in attempt.message
+
+
 def test_a_setting_lets_no_pod_leave_for_devices() -> None:
     profile = {
         "schedulerName": NAME,

@@ -18,13 +18,21 @@ from hypothesis import strategies as st
 
 from scheduler.core.group_layouts import layout_of
 from scheduler.errors import SettingsError
-from scheduler.model.group_topology import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY, Topology, parse_topology
-from scheduler.model.instructions import Bind, PatchCondition
+from scheduler.model.group_topology import (
+    PART,
+    PART_MIN_COUNT,
+    PART_REQUIRED_TOPOLOGY,
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
+    Topology,
+    parse_topology,
+)
+from scheduler.model.instructions import Bind, GroupAttempted, PatchCondition
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.settings.loading import load_settings
 from tests.reference.machine_room import Hosts, fewest, paths, within_one
-from tests.support.build import HOSTNAME, affinity, container, selector, spread, term
+from tests.support.build import HOSTNAME, affinity, container, node_term, selector, spread, term
 from tests.support.daemon import plugin_config, profiles
 from tests.support.driving import NAME, Driver
 
@@ -174,6 +182,18 @@ def test_a_preferred_level_keeps_no_group_out(driver: Driver) -> None:
     assert by_rack(placed(driver)) == {"bare": 2, "r1": 2}
 
 
+def test_no_member_stays_where_a_preferred_level_has_too_little_room(driver: Driver) -> None:
+    """Members are apart by host, and a rack's room is counted by resources."""
+    driver.node("r1-0", labels={RACK: "r1"}, allocatable={"cpu": "9", "pods": "9"})
+    for index in range(3):
+        driver.node(f"bare-{index}", labels={"bare": "yes"}, allocatable={"cpu": "1", "pods": "9"})
+    apart = affinity(
+        anti_required=[term(HOSTNAME, selector(f"{GROUP}=g"))], node_preferred=[(100, node_term("bare"))]
+    )
+    members(driver, 3, preferred=RACK, affinity=apart)
+    assert by_rack(placed(driver)) == {"bare": 3}
+
+
 def test_a_member_that_comes_late_joins_its_rack(driver: Driver) -> None:
     racks(driver, "a", r1=3, r2=2)
     for pod, node in zip(members(driver, 3, preferred=RACK), placed(driver).values(), strict=True):
@@ -298,6 +318,58 @@ def test_a_large_group_is_in_few_racks_too(driver: Driver) -> None:
     assert by_rack(placed(driver)) == {"r0": 350, "r1": 350}
 
 
+def _with_decisions(n_most: int, folder: Path) -> Driver:
+    file = folder / "config.yaml"
+    args = plugin_config("GangScheduling", maxSearchDecisions=n_most)
+    file.write_text(profiles({"schedulerName": NAME, "pluginConfig": args}))
+    return Driver(settings=load_settings(str(file)))
+
+
+def test_a_level_is_preferred_without_any_decision_more_than_one_per_member(tmp_path: Path) -> None:
+    driver = _with_decisions(0, tmp_path)
+    racks(driver, "a", r1=4, r2=3, r3=2)
+    members(driver, 6, preferred=RACK)
+    assert by_rack(placed(driver)) == {"r1": 4, "r3": 2}
+
+
+def test_a_group_whose_search_ended_before_any_refusal_is_tried_again_by_backoff(tmp_path: Path) -> None:
+    """The room of the racks takes a decision, so that there is one too few for the members."""
+    driver = _with_decisions(0, tmp_path)
+    racks(driver, "a", r1=2)
+    members(driver, 2, required=RACK)
+    assert message(driver) == (
+        f"pod group default/g needs 2 places in one {RACK}: r1 has room for 2. The search ended after 0 decisions"
+        " (maxSearchDecisions); there may be places."
+    )
+    assert driver.queue.depths() == {"active": 0, "backoff": 2, "unschedulable": 0, "gated": 0}
+
+
+@pytest.mark.parametrize("n_most", [0, 5, 11])
+def test_a_preferred_level_leaves_the_decisions_that_the_members_need_without_it(
+    n_most: int, tmp_path: Path
+) -> None:
+    """Each rack takes one of the members, which are unlike, and refuses the others."""
+    driver = _with_decisions(n_most, tmp_path)
+    for index in range(6):
+        driver.node(f"r{index}-0", labels={RACK: f"r{index}"}, allocatable={"cpu": "9", "pods": "9"})
+    apart = affinity(anti_required=[term(HOSTNAME, selector(f"{GROUP}=g"))])
+    for index in range(6):
+        driver.pod(
+            f"m{index}",
+            labels={GROUP: "g", MIN_COUNT: "6"},
+            annotations={PREFERRED_TOPOLOGY: RACK},
+            affinity=apart,
+            containers=[container(requests={"cpu": f"{1 + index % 3}"})],
+        )
+    told = driver.cycle()
+    assert by_rack({each.pod.name: each.node_name for each in told if isinstance(each, Bind)}) == {
+        f"r{index}": 1 for index in range(6)
+    }
+    (attempt,) = [each for each in told if isinstance(each, GroupAttempted)]
+    assert attempt.n_decisions <= 13 + n_most
+    driver.audit()
+
+
 @pytest.mark.parametrize("is_new", [False, True], ids=["a node gets labels", "nodes come"])
 def test_a_group_whose_level_no_node_has_waits_for_nodes_alone(driver: Driver, *, is_new: bool) -> None:
     driver.node("h0", allocatable={"cpu": "2", "pods": "10"})
@@ -336,6 +408,39 @@ def test_a_group_is_tried_again_once_pods_of_a_smaller_rack_keep_it_out_no_more(
     for index in (1, 2):
         driver.pod(f"other-{index}", node=f"r2-{index}", containers=none)
     assert by_rack(placed(driver)) == {"r2": 3}
+
+
+@pytest.mark.parametrize(
+    "rule", ["one rack", "more members than are needed", "parts of one member", "a part of two members"]
+)
+def test_every_way_is_tried_where_the_order_of_members_leaves_one_without_a_host(
+    driver: Driver, rule: str
+) -> None:
+    """In the order of their names, or of who failed, the last one has none, as `a` takes the host that it prefers."""
+    racks(driver, "a", r1=1, r2=3)
+    hosts = {"a": ("r1-0", "r2-1", "r2-2"), "b": ("r2-0", "r2-1"), "c": ("r2-0",)}
+    if rule == "more members than are needed":
+        hosts = {"no-place": ("nowhere",), **hosts}
+    for name, allowed in hosts.items():
+        own = {PART: name, PART_MIN_COUNT: "1"}
+        asked = {"one rack": {REQUIRED_TOPOLOGY: RACK}, "parts of one member": own}
+        if rule == "a part of two members":
+            asked[rule] = (
+                {PART: "p", PART_MIN_COUNT: "2", PART_REQUIRED_TOPOLOGY: RACK} if name != "c" else own
+            )
+        driver.pod(
+            name,
+            labels={GROUP: "g", MIN_COUNT: "3"},
+            annotations=asked.get(rule, {}),
+            containers=[container(requests={"cpu": "1"})],
+            affinity=affinity(
+                node_required=[node_term(named=[f"in {host}"]) for host in allowed],
+                node_preferred=[(100, node_term(named=["in r2-1"]))],
+            ),
+        )
+    nodes, is_in_one_rack = placed(driver), rule in ("one rack", "a part of two members")
+    assert {"b": "r2-1", "c": "r2-0"}.items() < nodes.items()
+    assert nodes["a"] in ({"r2-2"} if is_in_one_rack else {"r2-2", "r1-0"})
 
 
 def test_a_rack_is_tried_where_a_member_meets_the_affinity_that_a_pod_meets_elsewhere_alone(

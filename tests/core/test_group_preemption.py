@@ -416,6 +416,10 @@ def test_in_a_large_cluster_the_pods_of_some_nodes_are_asked(cluster: Driver) ->
         cluster.node(f"n{index}", labels={"rack": f"r{index // 12}"}, allocatable={"cpu": "10", "pods": "20"})
         for number in range(10):
             _running(cluster, f"p-{index}-{number}", f"n{index}", 1 if index // 12 == 4 else 5)
+    for index in range(16):
+        # They have the fewest pods, and take no member.
+        cluster.node(f"t{index}", labels={"rack": "r4"}, taints=["k=v:NoSchedule"])
+        _running(cluster, f"t-{index}", f"t{index}", 1)
     near = affinity(required=[term("rack", selector("app=train"))])
     _members(cluster, 8, affinity=near)
     victims, places = _settle(cluster, cluster.cycle())

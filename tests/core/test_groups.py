@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.group_nominations import HOLD_FOR_S
+from scheduler.model.group_topology import REQUIRED_TOPOLOGY
 from scheduler.model.instructions import (
     Bind,
     EmitEvent,
@@ -115,6 +116,7 @@ def test_no_member_is_placed_if_no_rack_has_room_for_all(cluster: Driver) -> Non
         " most 2; the next, w-6 in b: 0/6 nodes are available: 6 Insufficient cpu."
     )
     assert conditions(told) == {f"w-{index}": text for index in range(8)}
+    assert attempt_of(told).n_victims == 0
     assert len(cluster.state.placed) == 0
     assert not cluster.queue.depths()["active"]
 
@@ -180,6 +182,20 @@ def test_a_group_far_larger_than_its_minimum_is_placed_in_several_cycles(
     assert not cluster.machine.has_work()
 
 
+def test_members_of_a_large_group_that_wait_for_no_event_go_first(
+    cluster: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.core.group_cycle.MOST_AT_ONCE", 3)
+    racks(cluster, a=4)
+    in_one_rack: Any = {"annotations": {REQUIRED_TOPOLOGY: RACK}}
+    for index in range(3):
+        member(cluster, f"large-{index}", n=1, cpu="2", **in_one_rack)
+    assert binds(run(cluster)) == {}
+    for index in range(4):
+        member(cluster, f"small-{index}", n=1, **in_one_rack)
+    assert set(binds(cluster.cycle())) == {"small-0", "small-1", "small-2"}
+
+
 @pytest.mark.parametrize(
     ("min_member", "text"),
     [
@@ -210,6 +226,31 @@ def test_a_hopeless_search_of_members_with_many_terms_ends_sooner(cluster: Drive
         )
     attempts = [one for one in cluster.cycle() if isinstance(one, GroupAttempted)]
     assert 0 < attempts[0].n_decisions < 100
+
+
+@pytest.mark.parametrize("is_required", [True, False], ids=["a level", "affinity"])
+def test_a_group_with_more_members_than_a_rack_has_room_for_is_not_searched_on(
+    cluster: Driver, is_required: bool
+) -> None:
+    """Each way to place members of several kinds would be tried, and the search end early."""
+    racks(cluster, a=10, b=10)
+    more: Any = {"annotations": {REQUIRED_TOPOLOGY: RACK}} if is_required else {"affinity": together()}
+    for index in range(12):
+        member(cluster, f"w-{index}", n=13, **more)
+    member(cluster, "small", n=13, cpu="900m", **more)
+    told = cluster.cycle()
+    assert binds(told) == {}
+    assert [one.n_decisions < 100 for one in told if isinstance(one, GroupAttempted)] == [True]
+
+
+def test_a_member_beyond_the_minimum_without_a_place_ends_the_attempt_of_its_group(cluster: Driver) -> None:
+    racks(cluster, a=2)
+    for pod, node in zip(workers(cluster, 2), binds(cluster.cycle()).values(), strict=True):
+        cluster.confirm(pod, node)
+    member(cluster, "w-2", n=2)
+    told = cluster.cycle()
+    assert [one.result for one in told if isinstance(one, GroupAttempted)] == ["unschedulable"]
+    assert [one for one in told if isinstance(one, PatchCondition)] == []
 
 
 def test_a_restart_between_two_binds_places_the_rest_beside_the_first(cluster: Driver) -> None:
@@ -484,8 +525,11 @@ def test_the_search_says_that_it_ended_early(tmp_path: Path) -> None:
     for index in range(4):
         member(cluster, f"l-{index}", n=8, cpu="2")
         member(cluster, f"m-{index}", n=8, cpu="1500m")
-    text = conditions(cluster.cycle())["l-0"]
-    assert text.endswith(" The search ended after 3 decisions (maxSearchDecisions); there may be places.")
+    text, ended = (
+        conditions(cluster.cycle())["l-0"],
+        "The search ended after 3 decisions (maxSearchDecisions)",
+    )
+    assert text.endswith(f"Insufficient cpu. {ended}; there may be places.")
     cluster.audit()
 
 
@@ -507,6 +551,8 @@ def test_limits_that_leave_room_for_too_few_are_said(
     for rack, block, n_nodes in (("a", "x", 6), ("b", "x", 1), ("c", "y", 6)):
         for index in range(n_nodes):
             cluster.node(f"{rack}-{index}", labels={RACK: rack, "block": block}, allocatable={"cpu": "1"})
+    # No member may be in this rack.
+    cluster.node("d-0", labels={RACK: "d", "block": "x"}, taints=["k=v:NoSchedule"])
     cluster.pod("o", node="c-0", **limited("other", 5), containers=[container(requests={"cpu": "0"})])
     cluster.node("elsewhere", allocatable={"cpu": "0"})
     for index in range(2):

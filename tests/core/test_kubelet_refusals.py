@@ -84,6 +84,7 @@ def test_where_no_other_node_fits_the_pod_waits_says_why_and_is_woken(cluster: D
     wake_s = cluster.machine.next_wake_s(cluster.now_s)
     assert wake_s == cluster.now_s + FIRST_S
     cluster.pass_time(FIRST_S)
+    assert cluster.machine.has_work()
     assert bind_of(cluster.cycle()).node_name == "only"
 
 

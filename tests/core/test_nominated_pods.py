@@ -46,6 +46,17 @@ def test_a_nomination_counts_for_pods_of_its_priority_or_lower(
     assert product.evaluate(_pod("incoming", incoming))["decided"] == ("n" if fits else None)
 
 
+@pytest.mark.parametrize(("nominated", "decided"), [("", "empty"), ("n", "n"), ("gone", "empty")])
+def test_a_pod_goes_to_its_nominated_node_if_that_takes_it(
+    product: ProductSubject, nominated: str, decided: str
+):
+    """Also if another node has more room."""
+    product.apply(build.node("empty", allocatable=ROOM_FOR_TWO))
+    waiting = _pod("waiting", 5)
+    waiting["status"]["nominatedNodeName"] = nominated
+    assert product.evaluate(waiting)["decided"] == decided
+
+
 def test_a_pod_does_not_keep_its_own_room_from_itself(product: ProductSubject):
     waiting = _pod("waiting", 5)
     _nominate(product, waiting)

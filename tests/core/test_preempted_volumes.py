@@ -130,6 +130,18 @@ def test_the_nomination_of_a_preemptor_ends_while_its_volumes_are_made() -> None
     cluster.audit()
 
 
+def test_nobody_is_evicted_for_a_pod_whose_claim_is_gone_by_now() -> None:
+    cluster = _cluster()
+    cluster.apply(claim("c", "made"))
+    low = _pod(cluster, "low", 0, node="a")
+    high = _with_claim(cluster, "high", 9)
+    assert _evicted(cluster.cycle()) == ["low"]
+    assert cluster.needs_eviction(high.uid, low.uid)
+    cluster.server.delete(StorageKind.CLAIM, "default/c")
+    cluster.watch()
+    assert not cluster.needs_eviction(high.uid, low.uid)
+
+
 def test_a_preemptor_whose_volumes_fail_is_nominated_no_more() -> None:
     cluster = _cluster()
     cluster.apply(claim("c", "made"))

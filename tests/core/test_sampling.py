@@ -18,6 +18,7 @@ from tests.support.driving import Driver, attempt_of
         (300, 0, 100, 300),
         (300, 0, 50, 150),
         (300, 0, 10, 100),  # never fewer than 100
+        (300, 0, 1, 100),
         (400, 200, 60, 120),  # of the live nodes, not of the rows that deleted ones leave
         (90, 0, 50, 90),
     ],

@@ -51,3 +51,17 @@ def test_a_claim_that_is_gone_is_not_there() -> None:
     reason = condition_of(driver.cycle()).message
     assert refusals(reason) == '0/1 nodes are available: persistentvolumeclaim "c" not found.'
     driver.audit()
+
+
+def test_a_pod_is_tried_once_its_claim_is_created() -> None:
+    driver = Driver()
+    driver.node("a")
+    _see(driver, volume("v", claimed_by="default/c"))
+    _see_pod(driver, using("c"))
+    condition_of(driver.cycle())
+    driver.now_s += 60
+    _see(driver, claim("other"))
+    assert not driver.machine.has_work()
+    _see(driver, claim("c", volume="v"))
+    assert bind_of(driver.cycle()).node_name == "a"
+    driver.audit()
