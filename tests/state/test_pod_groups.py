@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scheduler.model.pod_groups import COSCHEDULING_GROUP, GROUP, MIN_COUNT, PodGroup
+from scheduler.state.audit import differences
 from scheduler.state.pod_groups import PodGroups
 from tests.support import build
 from tests.support.driving import Driver
@@ -27,3 +30,25 @@ def test_members_say_what_a_group_without_an_object_needs() -> None:
     assert groups.get(key) is None
     groups.add_pending(pod)
     assert groups.get(key) == groups.known_by(pod, key) == PodGroup(key, 3)
+
+
+def test_a_status_of_the_last_member_keeps_what_is_noted_of_its_group() -> None:
+    """And a member that changes its group is one of the other from then on."""
+    driver = Driver()
+    driver.node("n1")
+    pod, other = (
+        driver.decoded(build.pod("p", node="n1", labels={GROUP: name}, annotations={MIN_COUNT: "1"}))
+        for name in ("gang", "other")
+    )
+    assert pod.group is not None
+    assert other.group is not None
+    state, groups = driver.state, driver.state.groups
+    state.upsert_pod(pod)
+    groups.note_whole(pod.group.key)
+    started = replace(pod, started="2026-01-01T00:00:00Z")
+    state.upsert_pod(started)
+    assert differences(state) == []
+    assert groups.is_whole(pod.group.key)
+    state.upsert_pod(replace(started, group=other.group))
+    assert differences(state) == []
+    assert [groups.n_placed(key) for key in (pod.group.key, other.group.key)] == [0, 1]
