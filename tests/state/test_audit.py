@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind
@@ -14,6 +15,7 @@ from scheduler.state.audit import Audit, differences
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import NamespaceRule, PodMatcher
+from scheduler.state.read_only import OutOfTreeKey
 from scheduler.syntax.selectors import EVERYTHING, Requirement, Selector
 from tests.conformance.product import ProductSubject
 from tests.support import build, storage_objects
@@ -246,6 +248,11 @@ def _a_count_that_missed_a_live_pod(state: ClusterState) -> None:
     state.counts.selected(APP_A, live_only=True).by_row[0] += 1
 
 
+def _a_count_that_missed_a_pod_after_a_value_that_is_not_ours(state: ClusterState) -> None:
+    state.derived.get(OutOfTreeKey("plugin", "key"), lambda: np.zeros(2))
+    state.counts.selected(APP_A).by_row[0] += 1
+
+
 def _a_label_set_lost(state: ClusterState) -> None:
     state.counts.selected(APP_A)
     state.label_sets._by_pair.clear()
@@ -307,6 +314,7 @@ DAMAGES: list[Callable[[ClusterState], None]] = [
     _a_live_pod_that_is_taken_for_terminating,
     _a_count_that_missed_a_pod,
     _a_count_that_missed_a_live_pod,
+    _a_count_that_missed_a_pod_after_a_value_that_is_not_ours,
     _a_label_set_lost,
     _a_declared_term_that_lost_its_pod,
     _a_declared_term_twice,

@@ -32,6 +32,28 @@ def test_members_say_what_a_group_without_an_object_needs() -> None:
     assert groups.get(key) == groups.known_by(pod, key) == PodGroup(key, 3)
 
 
+def test_members_that_have_a_node_or_end_need_not_agree_with_those_that_wait() -> None:
+    groups, driver = PodGroups(), Driver()
+    made = {
+        name: driver.decoded(
+            build.pod(name, labels={GROUP: "gang"}, annotations={MIN_COUNT: n}, terminating=name == "ends")
+        )
+        for name, n in (("waits", "3"), ("assumed", "2"), ("ends", "4"), ("another", "5"))
+    }
+    group = made["waits"].group
+    assert group is not None
+    for name in ("waits", "assumed", "ends"):
+        groups.add_pending(made[name])
+    groups.place(made["assumed"])
+    assert groups.disagreement(group.key) == ""
+    groups.add_pending(made["another"])
+    assert groups.disagreement(group.key).startswith("pod group ")
+
+
+def test_a_pod_without_a_group_waits_for_no_member() -> None:
+    assert PodGroups().is_complete(Driver().decoded(build.pod()))
+
+
 def test_a_status_of_the_last_member_keeps_what_is_noted_of_its_group() -> None:
     """And a member that changes its group is one of the other from then on."""
     driver = Driver()
