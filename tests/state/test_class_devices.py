@@ -41,9 +41,11 @@ def claim(*devices: str) -> Json:
     }
 
 
-def cluster(*slices: Json, held: tuple[str, ...] = ()) -> ClusterView:
-    """Return nodes a and b with these slices, and a class of the devices of the new model."""
-    expression = f'device.attributes["{DRIVER}"].model == "new"'
+_IS_NEW = f'device.attributes["{DRIVER}"].model == "new"'
+
+
+def cluster(*slices: Json, held: tuple[str, ...] = (), expression: str = _IS_NEW) -> ClusterView:
+    """Return nodes a and b with these slices, and a class of the devices that the expression selects."""
     made: list[Json] = [
         {
             "kind": "DeviceClass",
@@ -131,3 +133,15 @@ def test_allocated_devices_are_counted_where_they_are_reached() -> None:
     assert found is not None
     assert [amounts.tolist() for amounts in found] == [[2, 0], [1, 0]]
     assert view.class_devices("example.com/other") is None
+
+
+def test_an_expression_is_told_of_no_device_that_claims_may_share_it() -> None:
+    """As upstream, where this number is counted for scores."""
+    shared = of_slice(device("d", allowMultipleAllocations=True), nodeName="a")
+    for expression, total in (
+        ("device.allowMultipleAllocations", [0, 0]),
+        ("!device.allowMultipleAllocations", [1, 0]),
+    ):
+        found = cluster(shared, expression=expression).class_devices(RESOURCE)
+        assert found is not None
+        assert found[0].tolist() == total

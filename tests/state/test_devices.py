@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from scheduler.model.device_decoder import DeviceDecoder
 from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import DeviceId, DeviceKind
@@ -30,6 +32,32 @@ def test_each_change_of_a_class_is_told() -> None:
     devices.remove(DeviceKind.CLASS, "gpu")
     versions.append(devices.classes_version)
     assert len(set(versions)) == 4
+
+
+@pytest.mark.parametrize(
+    ("classes", "provider"),
+    [
+        ((("a", 1), ("b", 2)), "b"),
+        ((("b", 2), ("a", 1)), "b"),
+        ((("a", 1), ("b", 1)), "a"),
+        ((("b", 1), ("a", 1)), "a"),
+    ],
+)
+def test_of_classes_that_name_one_resource_the_newest_provides_it(
+    classes: tuple[tuple[str, int], ...], provider: str
+) -> None:
+    """Of equally old ones the first by name."""
+    devices = Devices()
+    devices.upsert(decoded(device_class("other")))
+    for name, day in classes:
+        document = device_class(name, "example.com/gpu")
+        document["metadata"]["creationTimestamp"] = f"2026-01-0{day}T00:00:00Z"
+        devices.upsert(decoded(document))
+    chosen = devices.extended_resources.class_of("example.com/gpu")
+    assert chosen is not None
+    assert chosen.key == provider
+    provided = [each.key for each in devices.extended_resources.classes()]
+    assert sorted(provided)[-1] == "other"
 
 
 def claim(name: str, *devices: str, driver: str = DRIVER, **more: object) -> ResourceClaim:

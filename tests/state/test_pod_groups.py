@@ -51,7 +51,9 @@ def test_members_that_have_a_node_or_end_need_not_agree_with_those_that_wait() -
 
 
 def test_a_pod_without_a_group_waits_for_no_member() -> None:
-    assert PodGroups().is_complete(Driver().decoded(build.pod()))
+    """Nor does one with the label of a kind of groups that the cluster does not have."""
+    for labels in ({}, {COSCHEDULING_GROUP: "gang"}):
+        assert PodGroups().is_complete(Driver().decoded(build.pod(labels=labels)))
 
 
 def test_a_status_of_the_last_member_keeps_what_is_noted_of_its_group() -> None:

@@ -130,10 +130,12 @@ def test_a_namespace_is_known_with_its_labels_while_it_is_there() -> None:
     asked = build.affinity(anti_required=[across, build.term(build.ZONE, build.selector("app=web"))])
     document = build.pod("p", node="n1", annotations={"affinity-scheduler.io/affinity": json.dumps(asked)})
     state.upsert_pod(Driver().decoded(document))
-    for labels, n_terms in (({}, 1), ({"affinity-scheduler.io/annotation-reach": "cluster"}, 2), ({}, 1)):
+    marked = {"affinity-scheduler.io/annotation-reach": "cluster"}
+    for labels, reached in (({}, ["default"]), (marked, ["default", "other"]), ({}, ["default"])):
         state.upsert_namespace(Namespace("default", "", labels))
         assert state.namespace("default") == Namespace("default", "", labels)
-        assert len(list(state.terms)) == n_terms
+        named = [term.key.matcher.named_namespaces() for term in state.terms]
+        assert sorted(name for names in named for name in names or ()) == reached
         assert differences(state) == []
     state.remove_namespace("default")
     assert state.namespace("default") is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.model.disks import Disk
@@ -27,7 +29,7 @@ def subject() -> ProductSubject:
 def room(subject: ProductSubject, driver: str = "d") -> list[int]:
     """Return how many volumes nodes n and m can attach."""
     assert subject.differences() == []
-    return subject.cluster.view().volume_room(driver).tolist()
+    return [int(n) for n in subject.cluster.view().volume_room(driver)]
 
 
 def test_what_is_attached_takes_room_until_it_is_gone(subject: ProductSubject) -> None:
@@ -55,12 +57,16 @@ def test_a_claim_without_a_volume_takes_room_of_its_class_s_driver(subject: Prod
         assert room(subject) == [2, 3]
     subject.apply(storage_objects.csi_node("n", d=9))
     assert room(subject) == [8, 3], "the limit of a node changes"
+    subject.apply(storage_objects.volume("v", source={"nfs": {"server": "s", "path": "/"}}))
+    subject.apply(storage_objects.claim("waits", "late", volume="v"))
+    assert room(subject) == [9, 3], "the volume that it got is not of a driver"
 
 
 def test_a_disk_that_a_pod_names_itself_takes_room_of_the_driver_that_it_was_migrated_to(
     subject: ProductSubject,
 ) -> None:
-    subject.apply(storage_objects.csi_node("n", **{EBS: 2}))
+    limits: dict[str, Any] = {EBS: 2}
+    subject.apply(storage_objects.csi_node("n", **limits))
     pod = with_volumes(disk("awsElasticBlockStore", volumeID="vol-1"), disk("nfs", path="/"), on="n")
     subject.apply(pod)
     assert room(subject, EBS)[0] == 1
