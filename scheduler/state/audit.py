@@ -233,8 +233,8 @@ def _term(state: ClusterState, term: ExistingPodTerm, row: int) -> Iterator[str]
     if state.terms.get(term.key) is not term:
         return  # its last pod has left since the round began
     recounted = sum(placed.terms.count(term) for placed in state.placed_on(row))
-    if term.pods_by_row.get(row, 0) != recounted:
-        kept = term.pods_by_row.get(row, 0)
+    kept = term.pods_by_row.get(row, 0)
+    if kept != recounted:
         yield f"{term.key} on {state.nodes.name_of(row)}: declared {kept} times kept, {recounted} recounted"
 
 

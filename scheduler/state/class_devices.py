@@ -38,7 +38,7 @@ def class_devices(
     for each in devices.slices():
         rows = None if each.per_device_node_selection else _rows_of_slice(each, nodes, masks)
         for device in each.devices:
-            reached = _rows_of_device(device, nodes, masks) if rows is None else rows
+            reached = _rows_of_device(device, nodes, masks) if each.per_device_node_selection else rows
             if reached is None:
                 fails[:] = True
                 continue

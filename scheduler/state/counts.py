@@ -239,12 +239,13 @@ class PodCounter:
 
         def patch(term_sums: TermSums, changes: Sequence[Change]) -> None:
             weights = term_sums.weights
-            if not limiting and sum(len(change.terms) for change in changes) > _MANY_TERMS:
-                fresh = compute()
-                term_sums.by_key, term_sums.weights = fresh.by_key, fresh.weights
-                return
-            if not limiting and len(weights) > _MANY_TERMS:
-                weights.clear()
+            if not limiting:
+                if sum(len(change.terms) for change in changes) > _MANY_TERMS:
+                    fresh = compute()
+                    term_sums.by_key, term_sums.weights = fresh.by_key, fresh.weights
+                    return
+                if len(weights) > _MANY_TERMS:
+                    weights.clear()
             for row, delta, _, _, changed in changes:
                 for term in changed:
                     if term.is_limiting is not limiting or not (weight := weight_of(term)):

@@ -98,7 +98,7 @@ class ExistingTerms:
         exempt_namespaces: frozenset[str],
         annotating: NamespaceRule,
         *,
-        is_read: bool = True,
+        is_read: bool,
     ) -> None:
         """`annotating`: the namespaces whose annotations may be about other namespaces. `is_read`: keep any terms."""
         self._is_read = is_read

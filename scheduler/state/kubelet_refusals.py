@@ -69,8 +69,6 @@ class KubeletRefusals:
     def __init__(self) -> None:
         #: Refusals so far.
         self.n_refused = 0
-        #: Changes whenever an exclusion begins or ends.
-        self.version = 0
         #: In the order of their last refusal or failure.
         self._exclusions: dict[tuple[Subject, str], _Exclusion] = {}
         #: Subject -> name of each excluded node -> the reason; no subject without a node.
@@ -80,7 +78,7 @@ class KubeletRefusals:
     def copy(self) -> KubeletRefusals:
         """Return a copy that changes on its own. O(exclusions)."""
         copy = KubeletRefusals()
-        copy.n_refused, copy.version, copy._next_s = self.n_refused, self.version, self._next_s
+        copy.n_refused, copy._next_s = self.n_refused, self._next_s
         copy._exclusions = {key: replace(exclusion) for key, exclusion in self._exclusions.items()}
         copy._excluded = {subject: dict(nodes) for subject, nodes in self._excluded.items()}
         return copy
@@ -143,7 +141,6 @@ class KubeletRefusals:
             self._forget(next(iter(self._exclusions)))
         self._exclusions[subject, node_name] = exclusion
         self._excluded.setdefault(subject, {})[node_name] = exclusion.reason
-        self.version += 1
         self._set_next()
 
     def forget(self, spec: PodSpec, node_name: str) -> bool:
@@ -173,7 +170,7 @@ class KubeletRefusals:
                 exclusion.is_last_resort = any_ended = True
             else:
                 exclusion.has_ended = any_ended = True
-                self._end(*key)
+                discard_entry(self._excluded, *key)
         self._set_next()
         return any_ended
 
@@ -188,12 +185,8 @@ class KubeletRefusals:
         """Drop the exclusion. Return whether it had not ended."""
         exclusion = self._exclusions.pop(key)
         if not exclusion.has_ended:
-            self._end(*key)
+            discard_entry(self._excluded, *key)
         return not exclusion.has_ended
-
-    def _end(self, subject: Subject, node_name: str) -> None:
-        self.version += 1
-        discard_entry(self._excluded, subject, node_name)
 
     def _set_next(self) -> None:
         self._next_s = min((exclusion.next_s for exclusion in self._exclusions.values()), default=None)

@@ -396,8 +396,8 @@ class NodeTable:
 
     def _grow(self, capacity: int) -> None:
         self._capacity = capacity
-        self._alive = grown(self._alive, capacity, fill=False)
-        self._unschedulable = grown(self._unschedulable, capacity, fill=False)
+        self._alive = grown(self._alive, capacity)
+        self._unschedulable = grown(self._unschedulable, capacity)
         self._taint_set = grown(self._taint_set, capacity)
         self._pod_count = grown(self._pod_count, capacity)
         self._non_zero = grown(self._non_zero, capacity)

@@ -155,10 +155,8 @@ class PodColumns:
         return self._row[slots], self._taken[:, slots]
 
     def n_by_label_set(self, n_numbers: int) -> Counts:
-        """Return the number of pods of each label set, by number; for the audit. O(pods)."""
-        counts = np.bincount(self._label_set[: self._n_slots], minlength=n_numbers).astype(np.int32)
-        counts[_FREE] = 0
-        return counts
+        """Return the number of pods of each label set, by number, and of free slots; for the audit. O(pods)."""
+        return np.bincount(self._label_set[: self._n_slots], minlength=n_numbers).astype(np.int32)
 
     def per_row(self, selected: Mask, n_rows: int, *, live_only: bool) -> Counts:
         """

@@ -104,6 +104,23 @@ def test_a_node_that_stays_ready_is_taken_before_a_group_waits_on(driver: Driver
     assert placed(driver) == {"new": "r1-1"}
 
 
+def test_no_other_node_becomes_a_last_resort(driver: Driver) -> None:
+    """Nor does its readiness change anything for the pods that its kubelet refused."""
+    refusals, group = driver.state.kubelet_refusals, GroupKey(GroupKind.OWN, "default", "g")
+    spec = driver.pod("refused").spec
+    assert not refusals.expire(0.0)
+    for name in ("n1", "n2"):
+        refusals.record_failure(group, name, "deleted", 0.0)
+    for _ in range(6):
+        refusals.record(spec, "n1", "OutOfcpu", 0.0)
+    refusals.note_health("n1", 0.0, is_ready=True)
+    assert refusals.next_s == READY_S
+    assert not refusals.expire(READY_S - 1.0)
+    assert refusals.expire(READY_S)
+    assert refusals.last_resorts(group) == ["n1"]
+    assert refusals.next_s == 160.0
+
+
 def test_another_node_comes_before_the_last_resort(driver: Driver) -> None:
     for name in ("r1-0", "r1-1"):
         host(driver, name)

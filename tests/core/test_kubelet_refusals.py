@@ -99,6 +99,7 @@ def test_each_refusal_doubles_the_time_up_to_a_bound(cluster: Driver) -> None:
         waits.append(ends_s - cluster.now_s)
         cluster.pass_time(waits[-1])
     assert waits == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0, 300.0]
+    assert cluster.state.kubelet_refusals.n_refused == 9
 
 
 def test_after_some_time_without_refusals_everything_is_forgotten(cluster: Driver) -> None:

@@ -67,6 +67,7 @@ def placed(cluster: Driver, documents: Sequence[Json]) -> list[str]:
         pytest.param("30%", 3, 10, [3, 3, 3], id="the tenth finds no zone with less than three"),
         pytest.param("1%", 3, 3, [1, 1, 1], id="one at least"),
         pytest.param("1%", 3, 5, [1, 1, 1], id="1 % of five is one"),
+        pytest.param("67%", 1, 3, [3], id="67 % of three are more than two"),
         pytest.param("100%", 1, 4, [4], id="all"),
     ],
 )
@@ -118,6 +119,11 @@ def test_soft_weights_go_on_where_a_domain_is_full(cluster: Driver):
         "a": 1,
         "b": 3,
     }
+
+
+def test_all_pods_prefer_the_only_domain_with_a_weight(cluster: Driver):
+    zones(cluster, "a", "b")
+    assert placed(cluster, [preferring(f"p{n}", {"a": 1}) for n in range(4)]) == ["a"] * 4
 
 
 def test_a_pod_that_is_placed_by_others_wakes_one_whose_share_it_raises(cluster: Driver):

@@ -229,8 +229,9 @@ def test_the_next_look_is_at_the_second_at_which_a_rule_is_due() -> None:
 
 
 def test_an_autoscaler_s_word_is_news_only_where_it_makes_rules_due() -> None:
-    """Not for a rule that does not accept it, nor for one whose time is over, nor twice."""
+    """Not for a rule that does not accept it, for one whose time is over, for an unknown pod, nor twice."""
     clocks = RuleClocks()
+    assert not clocks.give_up("unknown", 0.0)
     for name in "ac":
         clocks.run(replace(POD, uid=name), [(RULES[name],)], 0.0)
     assert not clocks.give_up("a", 0.0)

@@ -261,6 +261,20 @@ def test_an_index_of_which_few_terms_are_left_is_made_anew() -> None:
     assert differences(driver.state) == []
 
 
+def test_all_limiting_terms_are_known_however_many_came_and_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is asked about its own domains; sums of other terms do not have to know them."""
+    monkeypatch.setattr("scheduler.state.counts._MANY_TERMS", 2)
+    driver = town()
+    view = ClusterView(driver.state)
+    label_set = view.label_set(driver.decoded(build.pod("asks", labels={"app": "a"})))
+    for number in range(6):
+        limited = {**build.term(build.ZONE, build.selector("app=a", f"!x{number}")), "maxPodsPerDomain": 2}
+        asked = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [limited]}}
+        driver.pod(f"p{number}", node="n0", annotations={ANNOTATION: json.dumps(asked)})
+        sums = view.term_sums("limits", label_set, lambda _: 1, limiting=True)
+        assert len(sums.weights) == number + 1
+
+
 def test_terms_of_one_pod_each_share_where_they_are_declared() -> None:
     """And no longer once another pod declares one of them."""
     driver = town()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model.devices import PoolId
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.device_changes import DeviceChange, DeviceChanges
+from scheduler.state.existing_terms import ExistingPodTerm, TermKey, TermKind
+from scheduler.state.matching import PodMatcher
+
+_TERM = ExistingPodTerm(TermKey(TermKind.REQUIRED, PodMatcher(()), "zone"))
 
 
 def _appended(log: ChangeLog, rows: range) -> None:
@@ -34,6 +39,19 @@ def test_changes_that_are_not_all_remembered_are_none() -> None:
     last = log.since(5000 - 1024)
     assert last is not None
     assert [change.row for change in last] == list(range(5000 - 1024, 5000))
+
+
+@pytest.mark.parametrize("n_terms", [0, 100])
+def test_changes_of_pods_that_are_gone_take_bounded_memory(n_terms: int) -> None:
+    """However many terms each of the pods declared."""
+    log, change = ChangeLog(), Change(0, terms=(_TERM,) * n_terms)
+    for _ in range(5000):
+        log.append(change)
+        assert len(log._changes) <= 2048
+        assert len(log._changes) * n_terms <= 8192
+    remembered = log.since(log.version - 40)
+    assert remembered is not None
+    assert len(remembered) == 40
 
 
 def test_changes_of_pools_come_oldest_first_or_are_none() -> None:

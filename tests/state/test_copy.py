@@ -126,6 +126,8 @@ def test_a_copy_changes_on_its_own(full: Driver) -> None:
         copy.remove_pod(uid)
     for node in ("a", "b", "c"):
         copy.remove_node(node)
+    left = (*copy.budgets, *copy.placed, *copy.preempting)
+    assert (left, len(copy.kubelet_refusals), copy.workloads.get("Service", "default/web")) == ((), 0, None)
     after = contents(vars(full.state.copy()))
     for name in _TAKEN_OVER:
         assert before[name] == after[name], name

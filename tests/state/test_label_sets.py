@@ -51,6 +51,7 @@ REQUIREMENTS = (
     (Requirement("app", "NotIn", ("a1", "a2")), Requirement("tier", "Exists")),
     (Requirement("tier", "DoesNotExist"),),
     (Requirement("tier", "In", ("0",)), Requirement("app", "NotIn", ("a3",))),
+    (Requirement("tier", "In", ("0",)), Requirement("app", "In", ("a2", "a3"))),
     (Requirement("nobody", "Exists"),),
     (Requirement("nobody", "In", ("x",)),),
     (Requirement("nobody", "NotIn", ("x",)), Requirement("nobody", "DoesNotExist")),

@@ -12,6 +12,9 @@ from scheduler.core.decide import Decision, ScheduleResult, decide
 from scheduler.errors import InvariantViolation
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.observer import Unobserved
+from scheduler.model.nodes import Namespace
+from scheduler.state.audit import differences
+from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 from tests.support.driving import NAME, Driver
@@ -102,6 +105,40 @@ def test_anti_affinity_by_annotation_is_told_while_a_pod_that_declares_it_is_pla
     told.append(view.has_anti_affinity_by_annotation)
     driver.lose(pod)
     assert [*told, view.has_anti_affinity_by_annotation] == [False, True, False]
+
+
+def test_a_resource_that_no_node_has_any_more_loses_its_column() -> None:
+    """What pods request of it is known still."""
+    driver = Driver()
+    driver.node("n1", allocatable={"cpu": "2", "example.com/gpu": "4"})
+    driver.pod("p", node="n1", containers=[build.container(requests={"example.com/gpu": "3"})])
+    nodes = driver.state.nodes
+    known = [nodes.resource_names()]
+    for room in ({"cpu": "2"}, {"cpu": "2", "example.com/gpu": "4"}):
+        driver.node("n1", allocatable=room)
+        driver.state.sweep()
+        known.append(nodes.resource_names())
+        assert nodes.requested_at("example.com/gpu", 0) == 3
+        assert differences(driver.state) == []
+    assert [set(each) - set(known[1]) for each in known] == [{"example.com/gpu"}, set(), {"example.com/gpu"}]
+
+
+def test_a_namespace_is_known_with_its_labels_while_it_is_there() -> None:
+    """Whether a term by annotation counts in other namespaces follows from them."""
+    state = ClusterState()
+    across = build.term(build.ZONE, build.selector("app=web"), namespaces=["other"])
+    asked = build.affinity(anti_required=[across, build.term(build.ZONE, build.selector("app=web"))])
+    document = build.pod("p", node="n1", annotations={"affinity-scheduler.io/affinity": json.dumps(asked)})
+    state.upsert_pod(Driver().decoded(document))
+    marked = {"affinity-scheduler.io/annotation-reach": "cluster"}
+    for labels, reached in (({}, ["default"]), (marked, ["default", "other"]), ({}, ["default"])):
+        state.upsert_namespace(Namespace("default", "", labels))
+        assert state.namespace("default") == Namespace("default", "", labels)
+        named = [term.key.matcher.named_namespaces() for term in state.terms]
+        assert sorted(name for names in named for name in names or ()) == reached
+        assert differences(state) == []
+    state.remove_namespace("default")
+    assert state.namespace("default") is None
 
 
 def test_only_an_assumed_pod_is_updated_as_one() -> None:
