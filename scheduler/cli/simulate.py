@@ -22,7 +22,7 @@ from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.assembly.worlds import new_world
 from scheduler.cli.explain import explain_pod
 from scheduler.cli.query.drain import drain_lines, simulate_drain
-from scheduler.cli.query.more_groups import count_more
+from scheduler.cli.query.more_groups import beside_running, count_more, create_group, running_note
 from scheduler.cli.query.priority_class import PriorityClass, add_priorities, read_priority_class
 from scheduler.cli.query.report import print_answer, report_lines
 from scheduler.cli.query.sources import add_source_arguments, read_cluster, read_manifest_file, settings_of
@@ -132,23 +132,29 @@ def simulate_manifests(
     Place the manifests' replicas in the cluster, one manifest after the other, but all of a group at once.
 
     Of a manifest replicas are placed until one does not fit, and all of a DaemonSet. They evict pods of lower priority,
-    replicas of earlier manifests among them, by `priority_class` if one is given. Raises SettingsError.
+    replicas of earlier manifests among them, by `priority_class` if one is given. Beside a group that runs, the
+    manifests' own numbers of replicas are another group like it. Raises SettingsError.
     """
+    groups = cluster.state.groups
+    asked = beside_running(groups, manifests) if n_replicas is None else manifests
     names = {str(manifest.spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME) for manifest in manifests}
     world = new_world(cluster.settings, cluster.state, rng, sorted(names))
     n_running = [len(cluster.running_pods(manifest)) for manifest in manifests]
     simulations: dict[int, Simulation] = {}
     placed_by: dict[int, PlacedReplicas] = {}
     complete_groups: dict[GroupKey, Mapping[int, list[Pod]]] = {}
-    for index, manifest in enumerate(manifests):
+    for index, manifest in enumerate(asked):
         if index in simulations:
             continue
         pods = _new_pods(cluster, manifest, n_replicas, priority_class)
-        key = cluster.state.groups.key_of(pods[0]) if pods else None
+        if pods:
+            create_group(world, manifests[index].group, pods[0])
+        key = groups.key_of(pods[0]) if pods else None
+        running = running_note(groups, manifests[index].group, key)
         together = {index: pods}
-        for later in range(index + 1, len(manifests)) if key is not None else ():
-            if manifests[later].group == key:
-                together[later] = _new_pods(cluster, manifests[later], n_replicas, priority_class)
+        for later in range(index + 1, len(asked)) if key is not None else ():
+            if asked[later].group == key:
+                together[later] = _new_pods(cluster, asked[later], n_replicas, priority_class)
         everything = [pod for of_manifest in together.values() for pod in of_manifest]
         placed = place_replicas(everything, world, go_on=manifest.is_daemon_set)
         for number, of_manifest in together.items():
@@ -156,16 +162,18 @@ def simulate_manifests(
             simulations[number] = _simulation(
                 cluster, manifests[number], of_manifest, placed_by[number], n_running[number], key, everything
             )
+        notes = (*running, *simulations[index].notes)
         if key is not None and len(placed.pods) == len(everything):
             complete_groups[key] = together
         elif key is not None and not manifest.is_daemon_set:
-            notes = (*simulations[index].notes, *move_notes(key, world))
-            simulations[index] = structs.replace(simulations[index], notes=notes)
+            notes = (*notes, *move_notes(key, world))
+        simulations[index] = structs.replace(simulations[index], notes=notes)
     for key, of_group in complete_groups.items():
-        members = [(manifests[index], len(pods)) for index, pods in of_group.items()]
-        more, first = count_more(cluster, key, members, rng, priority_class), min(of_group)
+        members, first = [(manifests[index], len(pods)) for index, pods in of_group.items()], min(of_group)
+        like = manifests[first].group or key
+        more = count_more(cluster, like, members, rng, priority_class)
         ranks = rank_notes([placed for index in of_group for placed in placed_by[index].pods], world)
-        notes = (*simulations[first].notes, *ranks, more.text(key))
+        notes = (*simulations[first].notes, *ranks, more.text(like))
         simulations[first] = structs.replace(simulations[first], n_more_groups=more.n_groups, notes=notes)
     return [
         _without_evicted(cluster, simulations[index], placed_by[index].pods)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, Final
+
+import pytest
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.cli.explain import explain_pod
@@ -20,6 +22,11 @@ from tests.support.build import Json, container
 from tests.support.custom_kinds import KUBERNETES, group
 from tests.support.driving import NAME, Driver
 from tests.support.json_cluster import decoded, encoded
+
+ANOTHER: Final = (
+    "pod group default/train runs already, with 3 members: the answer is about another group like it, "
+    "default/train-3"
+)
 
 
 def node(name: str, cpu: str) -> NodeSeen:
@@ -142,3 +149,60 @@ def test_further_groups_are_those_that_fit_without_evictions() -> None:
         "1 more group like default/train fits; the next does not: 1 pod of lower priority would be evicted for it"
     )
     assert len(cluster.state.placed) == 5
+
+
+def other_group(*, is_own: bool) -> Pod:
+    """Return the one member of a group train-2, on the node that it fills."""
+    if is_own:
+        return pod("other", node="far", labels={GROUP: "train-2", MIN_COUNT: "1"})
+    return pod("other", node="far", spec={"schedulingGroup": {"podGroupName": "train-2"}})
+
+
+def gang_job() -> Json:
+    """Return a StatefulSet whose three pods are in a PodGroup."""
+    document = job(0)
+    template = document["spec"]["template"]
+    template["metadata"]["labels"] = {"app": "train"}
+    template["spec"]["schedulingGroup"] = {"podGroupName": "train"}
+    return document
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["annotations", "PodGroup"])
+@pytest.mark.parametrize(
+    ("cpu", "n_replicas", "n_placed", "notes"),
+    [
+        pytest.param(
+            "5", None, 0, (ANOTHER, "pod group default/train-3 needs 3 places: 2 found"), id="too few"
+        ),
+        pytest.param(
+            "9", None, 3, (ANOTHER, "1 more group like default/train fits; the next does not"), id="room"
+        ),
+        pytest.param(
+            "4",
+            1,
+            1,
+            ("pod group default/train runs already, with 3 members: the replicas join it",),
+            id="--replicas",
+        ),
+    ],
+)
+def test_beside_a_group_that_runs_another_one_is_simulated(
+    cpu: str, n_replicas: int | None, n_placed: int, notes: tuple[str, ...], *, is_own: bool
+) -> None:
+    """Its pods would join the group that runs, which needs no further members. A group train-2 runs elsewhere."""
+    labels = {"app": "train", **({GROUP: "train", MIN_COUNT: "3"} if is_own else {})}
+    new_pod = pod if is_own else of_train
+    settings = default_settings()
+    cluster = loaded(
+        node("n", cpu),
+        node("far", "1"),
+        *(() if is_own else (placed_once(3),)),
+        *(PodSeen(new_pod(f"train-{n}", node="n", labels=labels)) for n in range(3)),
+        PodSeen(other_group(is_own=is_own)),
+    )
+    document = job(0) if is_own else gang_job()
+    manifest = parse_manifest(document, namespace="default", semantics=settings.semantics)
+    (simulation,) = simulate_manifests(cluster, [manifest], n_replicas, random.Random(1))
+    assert (simulation.name, simulation.n_running, simulation.n_placed) == ("train", 3, n_placed)
+    assert len(simulation.notes) >= len(notes)
+    assert all(map(str.startswith, simulation.notes, notes))

@@ -1,9 +1,10 @@
-"""How many more groups like one of the manifests' the cluster holds."""
+"""Other groups like those of the manifests: one beside a group that runs, and how many more the cluster holds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Final, NamedTuple
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
@@ -16,6 +17,7 @@ from scheduler.model.pods import DEFAULT_SCHEDULER_NAME, Pod
 from scheduler.simulation.groups import copy_of
 from scheduler.simulation.replicas import place_replicas
 from scheduler.simulation.world import World
+from scheduler.state.pod_groups import PodGroups
 from scheduler.syntax.plurals import counted
 
 #: Pods that are placed at most, 2 to 4 s at 5,000 nodes.
@@ -37,6 +39,43 @@ class MoreGroups(NamedTuple):
         return f"{groups} like {key.text} {verb}; the next does not: {self.why}"
 
 
+def beside_running(groups: PodGroups, manifests: Sequence[Manifest]) -> list[Manifest]:
+    """Return the manifests, those of groups that run as the manifests of other groups like these."""
+    found: list[Manifest] = []
+    numbers: dict[GroupKey, int] = {}
+    for manifest in manifests:
+        key = manifest.group
+        if key is None or manifest.is_daemon_set or not _runs(groups, key):
+            found.append(manifest)
+            continue
+        if key not in numbers:
+            numbers[key] = next(_free_numbers(groups, key))
+        found.append(copy_of(manifest, key, numbers[key]))
+    return found
+
+
+def running_note(groups: PodGroups, key: GroupKey | None, simulated: GroupKey | None) -> tuple[str, ...]:
+    """Return a sentence on the group that the pods are in if the manifests' runs, before the pods have places."""
+    if key is None or simulated is None or not _runs(groups, key):
+        return ()
+    runs = f"pod group {key.text} runs already, with {counted(groups.n_placed(key), 'member')}"
+    if simulated == key:
+        return (f"{runs}: the replicas join it",)
+    return (f"{runs}: the answer is about another group like it, {simulated.text}",)
+
+
+def _runs(groups: PodGroups, key: GroupKey) -> bool:
+    return any(groups.key_of(member) == key for member in groups.placed(key))
+
+
+def _free_numbers(groups: PodGroups, key: GroupKey) -> Iterator[int]:
+    """Yield the numbers, from 2 on, of copies whose names no group has that is known or runs."""
+    for number in count(2):
+        copied = key._replace(name=f"{key.name}-{number}")
+        if groups.get(copied) is None and not groups.n_placed(copied):
+            yield number
+
+
 def count_more(
     cluster: LoadedCluster,
     key: GroupKey,
@@ -52,13 +91,15 @@ def count_more(
     n_groups, n_pods, why = 0, 0, ""
     names = {str(manifest.spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME) for manifest, _ in members}
     world = new_world(cluster.settings, cluster.state, rng, sorted(names))
+    numbers = _free_numbers(cluster.state.groups, key)
     while n_pods < _MOST_PODS and not why:
         pods: list[Pod] = []
+        number = next(numbers)
         for manifest, n_replicas in members:
-            pods += cluster.create_pods(copy_of(manifest, key, n_groups + 2), n_replicas)
+            pods += cluster.create_pods(copy_of(manifest, key, number), n_replicas)
         if priority_class is not None:
             pods = [priority_class.applied_to(pod) for pod in pods]
-        _create_group(world, key, pods[0])
+        create_group(world, key, pods[0])
         placed = place_replicas(pods, world)
         if placed.victims:
             why = f"{counted(len(placed.victims), 'pod')} of lower priority would be evicted for it"
@@ -70,9 +111,10 @@ def count_more(
     return MoreGroups(n_groups, why)
 
 
-def _create_group(world: World, key: GroupKey, member: Pod) -> None:
+def create_group(world: World, key: GroupKey | None, member: Pod) -> None:
     """Add a PodGroup for the member like the one of this group, if that has one."""
-    other = key if member.group is None else member.group.key
-    group = world.state.groups.get(key)
+    if key is None or member.group is None:
+        return
+    other, group = member.group.key, world.state.groups.get(key)
     if other.kind is not GroupKind.OWN and other != key and group is not None:
         world.create_group(replace(group, key=other, conditions=()))
