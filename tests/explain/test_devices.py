@@ -101,6 +101,7 @@ def test_a_claim_of_no_pod_is_named_and_nothing_proposed() -> None:
 
 
 COUNTERS = {"sharedCounters": [{"name": "s", "counters": {"slots": {"value": "3"}}}]}
+NONE_LEFT = {"name": "t", "counters": {"others": {"value": "0"}}}
 
 
 def consuming(n: int, counter: str = "slots") -> Json:
@@ -119,6 +120,7 @@ SHARED = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "40
 MODEL = {"cel": {"expression": f'device.attributes["{DRIVER}"].model == "x"'}}
 _ATTRIBUTES = f'device.attributes["{DRIVER}"]'
 MODEL_IF_ANY = {"cel": {"expression": f'has({_ATTRIBUTES}.model) && {_ATTRIBUTES}.model == "x"'}}
+MODEL_ON_FABRIC = {"cel": {"expression": f'{_ATTRIBUTES}.model == "x" && {_ATTRIBUTES}.fabric'}}
 BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(quantity("40Gi"))'}}
 
 
@@ -149,6 +151,11 @@ BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(
             f"{WANTED}, 0 of 1 device free: 1 not selected (no model)",
         ),
         (
+            [with_devices("a", {"attributes": {"model": {"string": "x"}, "fabric": {"bool": False}}})],
+            request(selectors=[MODEL_ON_FABRIC]),
+            f"{WANTED}, 0 of 1 device free: 1 not selected (model=x, fabric=false)",
+        ),
+        (
             [with_devices("a", {"capacity": {"memory": {"value": "40Gi"}}})],
             request(selectors=[BIG]),
             f"{WANTED}, 0 of 1 device free: 1 not selected (memory=40Gi)",
@@ -172,6 +179,14 @@ BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(
             [of_pool("counters", **COUNTERS), of_pool("d", devices=[{"name": "gpu-0", **consuming(4)}])],
             request(),
             f"{WANTED}, 0 of 1 device free: 1 short of counters (s/slots by 1)",
+        ),
+        (
+            [
+                of_pool("s", sharedCounters=[COUNTERS["sharedCounters"][0], NONE_LEFT]),
+                of_pool("d", devices=[{"name": "gpu-0", **consuming(1)}]),
+            ],
+            request(count=2),
+            "request r: 2 of class gpu wanted, 1 of 1 device free",
         ),
         (
             [of_pool("d", devices=[{"name": "gpu-0"}])],
@@ -217,12 +232,13 @@ BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(
             "request",
             "value",
             "no value",
+            "two values",
             "capacity read",
             "capacity",
             "of two capacities",
             "no capacity",
         ),
-        *("counters", "incomplete", "no counter set", "no counter", "device twice", "set twice"),
+        *("counters", "counters of others", "incomplete", "no counter set", "no counter", "device twice", "set twice"),
         *("too few", "alternatives"),
     ],
 )

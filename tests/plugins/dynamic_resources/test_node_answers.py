@@ -24,6 +24,7 @@ from scheduler.state.device_changes import DeviceChanges
 from tests.conformance.product import LiveCluster
 from tests.plugins.dynamic_resources.clusters import PlainSlices
 from tests.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
+from tests.plugins.dynamic_resources.test_allocator import expensive
 
 Json = dict[str, Any]
 
@@ -195,6 +196,45 @@ def test_a_selector_of_an_unknown_kind_is_an_error_where_no_device_is_selected_a
     assert Answer.ERROR in life.answers.answers
 
 
+_TERM = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+_TWO_TERMS = {"nodeSelector": {"nodeSelectorTerms": [_TERM, _TERM]}}
+
+
+@pytest.mark.parametrize(
+    ("fabric", "answer"),
+    [
+        (_TWO_TERMS | {"devices": [{"name": "d"}]}, Answer.ERROR),
+        ({"perDeviceNodeSelection": True, "devices": [{"name": "d"} | _TWO_TERMS]}, Answer.ERROR),
+        (_TWO_TERMS | {"devices": [{"name": "d", "bindsToNode": True}]}, Answer.DEVICES),
+    ],
+    ids=["of a slice", "of a device", "of a device that binds to the node"],
+)
+def test_devices_with_two_terms_of_nodes_are_an_error_once_they_are_taken(
+    fabric: Json, answer: Answer
+) -> None:
+    """An allocation can name the nodes of a single term. Source: createNodeSelector (kubernetes 1.36)."""
+    life = _life([], 1)
+    spec = {"driver": "b.example.com", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}}
+    life.apply("ResourceSlice", {"metadata": {"name": "fabric"}, "spec": spec | fabric})
+    life.check()
+    assert life.answers.answers.tolist() == [answer] * len(NODES)
+
+
+def test_a_search_goes_on_where_all_was_spent_that_may_be_evaluated() -> None:
+    """The first device has no second one of its NUMA node, so that the search turns back before it finds two."""
+    devices = [{"name": f"d{each}", "attributes": {"numa": {"int": min(each, 1)}}} for each in range(9)]
+    exactly = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 8}
+    exactly["selectors"] = [{"cel": {"expression": expensive()}}]
+    constraints = [{"matchAttribute": "a.example.com/numa"}]
+    life = _life(devices, 1, requests=[{"name": "r", "exactly": exactly}], constraints=constraints)
+    n_cycles = 1
+    while life.ask():
+        n_cycles += 1
+        assert n_cycles < 20
+    assert Answer.DEVICES in life.answers.answers
+    assert n_cycles > 3
+
+
 def test_a_pod_on_a_node_changes_no_answer() -> None:
     """The answer of a row is kept while pods come and go there."""
     life = _life([{"name": "d"}], 1)
@@ -212,10 +252,11 @@ def test_a_pod_on_a_node_changes_no_answer() -> None:
     life.check()
 
 
-def test_an_audit_comes_to_every_value_again_and_again() -> None:
-    window, values = AuditWindow(), range(150)
+@pytest.mark.parametrize(("n_values", "n_windows"), [(150, 3), (128, 2)])
+def test_an_audit_comes_to_every_value_again_and_again(n_values: int, n_windows: int) -> None:
+    window, values = AuditWindow(), range(n_values)
     for _ in range(3):
-        seen = [value for _ in range(3) for value in window.of(values)]
+        seen = [value for _ in range(n_windows) for value in window.of(values)]
         assert seen == list(values)
     assert list(window.of(values[:5])) == list(window.of(values[:5])) == [0, 1, 2, 3, 4]
 
