@@ -24,7 +24,7 @@ from scheduler.state.device_changes import DeviceChanges
 from tests.conformance.product import LiveCluster
 from tests.plugins.dynamic_resources.clusters import PlainSlices
 from tests.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
-from tests.plugins.dynamic_resources.test_allocator import expensive
+from tests.plugins.dynamic_resources.test_allocator import expensive, request
 
 Json = dict[str, Any]
 
@@ -221,18 +221,19 @@ def test_devices_with_two_terms_of_nodes_are_an_error_once_they_are_taken(
 
 
 def test_a_search_goes_on_where_all_was_spent_that_may_be_evaluated() -> None:
-    """The first device has no second one of its NUMA node, so that the search turns back before it finds two."""
-    devices = [{"name": f"d{each}", "attributes": {"numa": {"int": min(each, 1)}}} for each in range(9)]
-    exactly = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 8}
-    exactly["selectors"] = [{"cel": {"expression": expensive()}}]
-    constraints = [{"matchAttribute": "a.example.com/numa"}]
-    life = _life(devices, 1, requests=[{"name": "r", "exactly": exactly}], constraints=constraints)
+    """It turns back before it evaluates: the second and the third device are the only pair; the others are the rest."""
+    numbers = (0, 1, 1, 2, 3, 4, 5)
+    devices = [{"name": f"d{i}", "attributes": {"numa": {"int": n}}} for i, n in enumerate(numbers)]
+    requests = [request("pair", 2), request("others", 5, expensive())]
+    constraints = [{"matchAttribute": "a.example.com/numa", "requests": ["pair"]}]
+    life = _life(devices, 1, requests=requests, constraints=constraints)
     n_cycles = 1
     while life.ask():
         n_cycles += 1
         assert n_cycles < 20
+    assert n_cycles > 5
     assert Answer.DEVICES in life.answers.answers
-    assert n_cycles > 3
+    life.check()
 
 
 def test_a_pod_on_a_node_changes_no_answer() -> None:
