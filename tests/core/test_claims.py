@@ -3,7 +3,14 @@
 import pytest
 
 from scheduler.model.devices import NEEDED_KINDS, DeviceKind
-from scheduler.model.instructions import Instruction, WriteObjects, WriteReservation
+from scheduler.model.instructions import (
+    Attempted,
+    Bind,
+    DevicesAwaited,
+    Instruction,
+    WriteObjects,
+    WriteReservation,
+)
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import Version, semantics_of
@@ -11,7 +18,13 @@ from scheduler.model.stimuli import DevicesRelisted, DevicesServed, PodSeen
 from scheduler.settings.loading import default_settings
 from tests.core.claim_cluster import ClaimCluster
 from tests.support import build
-from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim
+from tests.support.device_documents import (
+    DRIVER,
+    device_class,
+    device_slice,
+    resource_claim,
+    selecting_claim,
+)
 from tests.support.driving import attempt_of, bind_of, event_of, only
 
 
@@ -234,6 +247,7 @@ def test_binding_conditions_hold_a_pod_until_the_driver_sets_them() -> None:
     cluster.store({**claim, "status": status})
     instructions = cluster.watch()
     assert "device binding failed: claim=c" in attempt_of(instructions).message
+    assert _awaited(instructions) == ("failure", ((DRIVER, True),))
     assert cluster.write_all(_undo(instructions)) == []
     assert _reserved(cluster, "c") == []
     cluster.watch()
@@ -243,6 +257,73 @@ def test_binding_conditions_hold_a_pod_until_the_driver_sets_them() -> None:
     assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
     assert cluster.write_all(_undo(instructions)) == []
     assert "allocation" not in cluster.server.claims["default/c"]["status"]
+
+
+def _awaited(instructions: list[Instruction]) -> tuple[str, tuple[tuple[str, bool], ...]]:
+    """Return what is reported of a wait for binding conditions."""
+    report = only(instructions, DevicesAwaited)
+    assert isinstance(report, DevicesAwaited)
+    return report.status, report.devices
+
+
+def _waiting(**of_device: list[str]) -> ClaimCluster:
+    """Return a cluster with a pod whose claim is written and not shown."""
+    cluster = ClaimCluster(0, ("a",))
+    cluster.show(device_slice("a", 1, **of_device))
+    cluster.store(resource_claim("c"))
+    cluster.watch()
+    cluster.using("c")
+    cluster.write(cluster.reserve())
+    return cluster
+
+
+def test_a_pod_is_bound_once_its_devices_are_ready() -> None:
+    cluster = _waiting(bindingConditions=["ready"])
+    claim = cluster.server.claims["default/c"]
+    device = {"driver": DRIVER, "pool": "a", "device": "gpu-0"}
+    ready = {**device, "conditions": [{"type": "ready", "status": "True"}]}
+    cluster.store({**claim, "status": {**claim["status"], "devices": [ready]}})
+    instructions = [*cluster.watch(), *cluster.cycle()]
+    assert _awaited(instructions) == ("success", ((DRIVER, True),))
+    assert bind_of([each for each in instructions if isinstance(each, Bind)]).node_name == "a"
+
+
+def test_no_wait_is_reported_of_devices_without_conditions() -> None:
+    cluster = _waiting()
+    instructions = [*cluster.watch(), *cluster.cycle()]
+    assert not [each for each in instructions if isinstance(each, DevicesAwaited)]
+
+
+@pytest.mark.parametrize("of_device", [{}, {"bindingConditions": ["ready"]}], ids=["plain", "conditions"])
+def test_a_pod_whose_claim_is_deleted_while_it_waits_fails(of_device: dict[str, list[str]]) -> None:
+    cluster = _waiting(**of_device)
+    cluster.events.clear()
+    del cluster.server.claims["default/c"]
+    cluster.collect()
+    message = attempt_of(cluster.watch()).message
+    assert message == 'running PreBind plugin "DynamicResources": could not find ResourceClaim "default/c"'
+
+
+@pytest.mark.parametrize(("of_device", "is_over"), [({}, True), ({"bindingConditions": ["ready"]}, False)])
+def test_two_minutes_are_enough_for_a_watch_and_not_for_devices(
+    of_device: dict[str, list[str]], *, is_over: bool
+) -> None:
+    cluster = _waiting(**of_device)
+    failed = [each for each in cluster.live(130.0) if isinstance(each, Attempted)]
+    assert bool(failed) is is_over
+
+
+def test_a_node_that_another_rule_refuses_is_not_searched() -> None:
+    """There the selector fails with an error, which would fail the pod."""
+    cluster = ClaimCluster(0, ())
+    cluster.node("b", unschedulable=True)
+    cluster.node("a")
+    cluster.show(device_slice("b", 1))
+    cluster.show(device_slice("a", 1, attributes={"model": {"string": "x"}}))
+    cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].model == "x"'))
+    cluster.watch()
+    cluster.using("c")
+    assert cluster.reserve().node_name == "a"
 
 
 def _allocated_by_another(name: str, by: str = "other") -> build.Json:

@@ -53,7 +53,11 @@ def _status(number: int, *conditions: Json) -> Json:
         ),
         pytest.param(
             [_CONDITIONS],
-            [_status(0, _READY, {"type": "broken", "status": "True", "reason": "Off", "message": "no power"})],
+            [
+                _status(
+                    0, _READY, {"type": "broken", "status": "True", "reason": "Off", "message": "no power"}
+                )
+            ],
             'device binding failed: claim=c, reason=Off, message="no power"',
             id="failed",
         ),

@@ -18,7 +18,7 @@ from scheduler.plugins.dynamic_resources.audit_window import AuditWindow
 from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
 from scheduler.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
-from scheduler.plugins.dynamic_resources.selection import SelectorResults
+from scheduler.plugins.dynamic_resources.selection import ExpressionResults, SelectorResults
 from scheduler.state.batches import finished
 from scheduler.state.device_changes import DeviceChanges
 from tests.conformance.product import LiveCluster
@@ -260,6 +260,15 @@ def test_an_audit_comes_to_every_value_again_and_again(n_values: int, n_windows:
         seen = [value for _ in range(n_windows) for value in window.of(values)]
         assert seen == list(values)
     assert list(window.of(values[:5])) == list(window.of(values[:5])) == [0, 1, 2, 3, 4]
+
+
+def test_an_audit_finds_a_result_that_an_evaluation_does_not_give() -> None:
+    results, fresh = ExpressionResults("true"), ExpressionResults("true")
+    device = _slice("own", nodeName="node-0", devices=[{"name": "d"}]).devices[0]
+    results.by_driver["a.example.com"][device] = True
+    assert results.same_as(fresh)
+    results.by_driver["a.example.com"][device] = False
+    assert not results.same_as(fresh)
 
 
 _COUNTERS = [{"name": "s", "counters": {"c": {"value": "1"}}}]
