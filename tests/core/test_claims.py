@@ -457,3 +457,12 @@ def test_a_claim_that_is_elsewhere_is_given_up_beside_missing_devices_from_1_37(
     message = attempt_of(cluster.cycle()).message
     assert "cannot allocate all claims" in message
     assert ("deallocation of ResourceClaim completed" in message) is is_given_up
+
+
+def test_a_pod_whose_extended_resource_the_node_itself_serves_is_bound_at_once() -> None:
+    """Its device plugin does: nothing is written of claims."""
+    cluster = ClaimCluster(1, ())
+    cluster.node("a", allocatable={"pods": "10", "example.com/gpu": "1"})
+    cluster.show(device_class(extended_resource="example.com/gpu"))
+    cluster.pod("p", containers=[build.container(requests={"example.com/gpu": "1"})])
+    assert bind_of(cluster.cycle()).node_name == "a"
