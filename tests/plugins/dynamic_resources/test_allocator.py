@@ -156,6 +156,31 @@ def test_a_class_that_selects_by_something_unknown_is_an_error_of_each_device() 
     assert answer == Refusal(RefusalKind.ERROR, says)
 
 
+@pytest.mark.parametrize("is_per_device", [False, True])
+def test_a_selector_of_nodes_that_cannot_be_parsed_is_an_error(*, is_per_device: bool) -> None:
+    """Source: pools_incubating.go, GatherPools (kubernetes 1.36), which prints the whole device."""
+    spec: Json = {"driver": "a", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}}
+    device: Json = {"name": "d"}
+    spec["devices"] = [device]
+    expression = {"key": "zone", "operator": "Is", "values": ["z"]}
+    selector = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    if is_per_device:
+        spec["perDeviceNodeSelection"], device["nodeSelector"] = True, selector
+    else:
+        spec["nodeSelector"] = selector
+    raw = json.dumps({"metadata": {"name": "s"}, "spec": spec}).encode()
+    published = DeviceDecoder().decode(DeviceKind.SLICE, raw)
+    assert isinstance(published, ResourceSlice)
+    answer = allocate([published], claim([request("r")]))
+    assert isinstance(answer, Refusal)
+    assert answer.kind is RefusalKind.ERROR
+    what = "device d in slice s" if is_per_device else "slice s"
+    assert answer.text.startswith(
+        f"gather pool information: failed to perform node selection for {what}: "
+        "failed to parse node selector &NodeSelector{NodeSelectorTerms:"
+    )
+
+
 def test_a_search_without_end_is_ended() -> None:
     """A search over devices that all differ ends at its limit, and says so."""
     devices = [{"name": f"d{each}", "attributes": {"i": {"int": each}}} for each in range(40)]
