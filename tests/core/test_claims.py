@@ -313,17 +313,22 @@ def test_two_minutes_are_enough_for_a_watch_and_not_for_devices(
     assert bool(failed) is is_over
 
 
-def test_a_node_that_another_rule_refuses_is_not_searched() -> None:
-    """There the selector fails with an error, which would fail the pod."""
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_selector_that_fails_on_a_node_fails_the_pod_unless_another_rule_refuses_the_node(
+    *, is_refused: bool
+) -> None:
     cluster = ClaimCluster(0, ())
-    cluster.node("b", unschedulable=True)
+    cluster.node("b", unschedulable=is_refused)
     cluster.node("a")
     cluster.show(device_slice("b", 1))
     cluster.show(device_slice("a", 1, attributes={"model": {"string": "x"}}))
     cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].model == "x"'))
     cluster.watch()
     cluster.using("c")
-    assert cluster.reserve().node_name == "a"
+    if is_refused:
+        assert cluster.reserve().node_name == "a"
+    else:
+        assert "CEL runtime error: no such key: model" in attempt_of(cluster.cycle()).message
 
 
 def _allocated_by_another(name: str, by: str = "other") -> build.Json:

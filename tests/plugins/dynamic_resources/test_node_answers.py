@@ -16,7 +16,7 @@ from scheduler.model.devices import DeviceKind, ResourceSlice
 from scheduler.plugins.dynamic_resources.allocator import DEFAULT_STEPS, Allocator
 from scheduler.plugins.dynamic_resources.audit_window import AuditWindow
 from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
-from scheduler.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers
+from scheduler.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers, form_of
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.selection import ExpressionResults, SelectorResults
 from scheduler.state.batches import finished
@@ -260,6 +260,34 @@ def test_an_audit_comes_to_every_value_again_and_again(n_values: int, n_windows:
         seen = [value for _ in range(n_windows) for value in window.of(values)]
         assert seen == list(values)
     assert list(window.of(values[:5])) == list(window.of(values[:5])) == [0, 1, 2, 3, 4]
+
+
+def test_an_audit_finds_an_answer_that_a_search_does_not_give() -> None:
+    life = _life([{"name": "d"}], 1)
+    life.check()
+    row = life.cluster.view().nodes.row_by_name["node-0"]
+    assert life.answers.answers[row] == Answer.DEVICES
+    life.answers.answers[row] = Answer.NO_DEVICES
+    assert not life.answers.same_as(NodeAnswers())
+
+
+def test_answers_are_right_after_a_node_left() -> None:
+    life = _life([{"name": "d"}], 1)
+    life.check()
+    row = life.cluster.view().nodes.row_by_name["node-0"]
+    life.cluster.delete("Node", None, "node-0")
+    life.check()
+    assert life.answers.answers[row] == Answer.UNKNOWN
+
+
+def test_claims_of_one_form_differ_in_names_alone() -> None:
+    life = _life([], 1)
+    classes = dict(life.devices.classes)
+    form = form_of([life.asked], classes)
+    assert form == form_of([replace(life.asked, key="default/other", uid="other")], dict(classes))
+    assert form != form_of([replace(life.asked, requests=())], classes)
+    assert form != form_of([life.asked], {"any": replace(classes["any"], selectors=("false",))})
+    assert form != form_of([life.asked], {})
 
 
 def test_an_audit_finds_a_result_that_an_evaluation_does_not_give() -> None:
