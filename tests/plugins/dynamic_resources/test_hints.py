@@ -1,4 +1,4 @@
-"""Which pods with claims wait for what, and which change may help them."""
+"""Where the plugin runs, which pods with claims wait for what, and which change may help them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from scheduler.model.pods import Pod
 from scheduler.model.wire import OwnerReference
 from scheduler.plugins.dynamic_resources.args import DynamicResourcesArgs
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
+from scheduler.settings.loading import parse_settings
 from tests.conformance.product import LiveCluster
 from tests.support import build
 from tests.support.build import Json
@@ -123,3 +124,16 @@ def test_what_claims_are_made_of_is_heard(resource: Resource, action: Action, *,
     """Source: dynamicresources.go, EventsToRegister (kubernetes 1.36)."""
     event = ClusterEvent(resource, action)
     assert any(each.matches(event) for each in _PLUGIN.events_to_register()) is is_heard
+
+
+@pytest.mark.parametrize(
+    "point", ["preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"]
+)
+def test_a_configuration_may_name_it_at_each_of_upstreams_points(point: str) -> None:
+    only = {"disabled": [{"name": "*"}], "enabled": [{"name": "DynamicResources"}]}
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "s", "plugins": {point: only}}],
+    }
+    assert parse_settings(json.dumps(config), "test").profiles

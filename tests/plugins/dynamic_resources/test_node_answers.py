@@ -18,6 +18,7 @@ from scheduler.plugins.dynamic_resources.audit_window import AuditWindow
 from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
 from scheduler.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers, form_of
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.plugins.dynamic_resources.pools import NodePools
 from scheduler.plugins.dynamic_resources.selection import ExpressionResults, SelectorResults
 from scheduler.state.batches import finished
 from scheduler.state.device_changes import DeviceChanges
@@ -186,6 +187,22 @@ def test_a_search_that_goes_on_begins_anew_where_a_device_was_taken_in_between()
         n_cycles += 1
     assert n_cycles > 5
     assert Answer.DEVICES in life.answers.answers
+
+
+def test_a_long_search_is_forgotten_when_its_class_has_another_configuration() -> None:
+    """The configuration is part of what a search returns."""
+    devices = [{"name": f"d{each}", "attributes": {"numa": {"int": min(each, 4)}}} for each in range(6)]
+    life = _life(devices, 2, constraints=[{"matchAttribute": "a.example.com/numa"}])
+    while life.ask():
+        pass
+    node = TargetNode("node-0", {"zone": "z"})
+    pools = life.index.pools(node)
+    assert isinstance(pools, NodePools)
+    assert life.answers.long_search(node, pools) is not None
+    config = [{"opaque": {"driver": "a.example.com", "parameters": {}}}]
+    life.apply("DeviceClass", {"metadata": {"name": "any"}, "spec": {"config": config}})
+    life.ask()
+    assert life.answers.long_search(node, pools) is None
 
 
 def test_a_selector_of_an_unknown_kind_is_an_error_where_no_device_is_selected_anyway() -> None:
