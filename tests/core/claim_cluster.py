@@ -9,7 +9,7 @@ from scheduler.errors import Unreachable
 from scheduler.framework.kinds import kinds
 from scheduler.kube.requests import Request
 from scheduler.model.devices import DeviceKind
-from scheduler.model.instructions import Instruction, WriteObjects, WriteReservation
+from scheduler.model.instructions import DevicesAwaited, Instruction, WriteObjects, WriteReservation
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.model.stimuli import (
@@ -25,7 +25,7 @@ from scheduler.shell.reservation_writer import ReservationWriter
 from tests.support import build
 from tests.support.claim_server import ClaimServer
 from tests.support.device_documents import device_class, device_slice
-from tests.support.driving import NAME, Driver
+from tests.support.driving import NAME, Driver, only
 
 
 class LossyServer(ClaimServer):
@@ -153,6 +153,13 @@ class ClaimCluster(Driver):
         assert len(self.state.devices.assumed) == 0
         assert self.state.n_assumed == 0
         assert self.machine.n_binding == 0
+
+
+def awaited(instructions: list[Instruction]) -> tuple[str, tuple[tuple[str, bool], ...]]:
+    """Return what is reported of a wait for binding conditions."""
+    report = only(instructions, DevicesAwaited)
+    assert isinstance(report, DevicesAwaited)
+    return report.status, report.devices
 
 
 def _version(item: tuple[str, build.Json]) -> int:

@@ -9,9 +9,14 @@ from scheduler.model.pods import Pod
 from scheduler.model.semantics import Version, semantics_of
 from scheduler.model.stimuli import DevicesRelisted, DevicesServed, PodSeen
 from scheduler.settings.loading import default_settings
-from tests.core.claim_cluster import ClaimCluster
+from tests.core.claim_cluster import ClaimCluster, awaited
 from tests.support import build
-from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim
+from tests.support.device_documents import (
+    DRIVER,
+    device_class,
+    device_slice,
+    resource_claim,
+)
 from tests.support.driving import attempt_of, bind_of, event_of, only
 
 
@@ -234,6 +239,7 @@ def test_binding_conditions_hold_a_pod_until_the_driver_sets_them() -> None:
     cluster.store({**claim, "status": status})
     instructions = cluster.watch()
     assert "device binding failed: claim=c" in attempt_of(instructions).message
+    assert awaited(instructions) == ("failure", ((DRIVER, True),))
     assert cluster.write_all(_undo(instructions)) == []
     assert _reserved(cluster, "c") == []
     cluster.watch()

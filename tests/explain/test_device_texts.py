@@ -47,6 +47,10 @@ def test_four_of_many_known_classes_are_named() -> None:
     [
         ([], 'could not find ResourceClaim "default/c"'),
         ([claim({"name": "r"})], "resource claim default/c, request r: unknown request type"),
+        (
+            [claim(request(), {"name": "s"})],
+            "resource claim default/c, request s: unknown request type",
+        ),
     ],
 )
 def test_classes_are_listed_for_an_unknown_one_alone(objects: list[Json], reason: str) -> None:
@@ -76,6 +80,31 @@ def test_a_claim_whose_devices_were_not_ready_in_time_says_so() -> None:
     allocation["devices"]["results"][0]["bindingConditions"] = ["attached"]
     answer = cluster(device_slice("a", 1), late).explain(pod())
     assert where(answer) == ["claim c: its devices did not become ready in time"]
+
+
+@pytest.mark.parametrize(
+    ("allocated", "is_ready"),
+    [("1969-12-31T23:00:00Z", True), ("1970-01-01T00:00:00Z", False)],
+    ids=["ready long after", "not ready yet"],
+)
+def test_a_claim_whose_devices_are_or_may_become_ready_is_taken(allocated: str, *, is_ready: bool) -> None:
+    stored = held("c", None, "gpu-0")
+    allocation = stored["status"]["allocation"]
+    allocation["allocationTimestamp"] = allocated
+    (result,) = allocation["devices"]["results"]
+    result["bindingConditions"] = ["attached"]
+    if is_ready:
+        conditions = [{"type": "attached", "status": "True"}]
+        stored["status"]["devices"] = [{**result, "conditions": conditions}]
+    assert cluster(device_slice("a", 1), stored).explain(pod()).groups == ()
+
+
+def test_a_claim_is_available_on_the_nodes_of_each_term() -> None:
+    stored = held("c", None, "gpu-0")
+    fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in ("gone", "a")]
+    terms = [{"matchFields": [field]} for field in fields]
+    stored["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": terms}
+    assert cluster(device_slice("a", 1), stored).explain(pod()).groups == ()
 
 
 def test_four_of_many_pods_that_share_a_device_are_named() -> None:
@@ -115,8 +144,9 @@ def test_where_nodes_differ_in_all_numbers_the_reasons_are_left() -> None:
             {"matchAttribute": FABRIC, "requests": ["r/b"]},
         ),
         ([request("r", 2), request("s")], {"distinctAttribute": FABRIC, "requests": ["r"]}),
+        ([request("r"), request("s", 2)], {"matchAttribute": FABRIC, "requests": ["r"]}),
     ],
-    ids=["for another alternative", "that is met"],
+    ids=["for another alternative", "of different values that is met", "of equal values that is met"],
 )
 def test_a_constraint_that_is_not_in_the_way_is_not_named(requests: list[Json], constraint: Json) -> None:
     devices = [attribute("fabric", value) for value in "xy"]

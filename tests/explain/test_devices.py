@@ -101,6 +101,7 @@ def test_a_claim_of_no_pod_is_named_and_nothing_proposed() -> None:
 
 
 COUNTERS = {"sharedCounters": [{"name": "s", "counters": {"slots": {"value": "3"}}}]}
+NONE_LEFT = {"name": "t", "counters": {"others": {"value": "0"}}}
 
 
 def consuming(n: int, counter: str = "slots") -> Json:
@@ -119,7 +120,12 @@ SHARED = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "40
 MODEL = {"cel": {"expression": f'device.attributes["{DRIVER}"].model == "x"'}}
 _ATTRIBUTES = f'device.attributes["{DRIVER}"]'
 MODEL_IF_ANY = {"cel": {"expression": f'has({_ATTRIBUTES}.model) && {_ATTRIBUTES}.model == "x"'}}
+MODEL_ON_FABRIC = {"cel": {"expression": f'{_ATTRIBUTES}.model == "x" && {_ATTRIBUTES}.fabric'}}
 BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(quantity("40Gi"))'}}
+BIG_OF_ANOTHER_DOMAIN = {
+    "cel": {"expression": 'device.capacity["nic.example.com"].memory.isGreaterThan(quantity("40Gi"))'}
+}
+PAIR = [{"name": name, **consuming(2)} for name in ("gpu-0", "gpu-1")]
 
 
 @pytest.mark.parametrize(
@@ -149,6 +155,11 @@ BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(
             f"{WANTED}, 0 of 1 device free: 1 not selected (no model)",
         ),
         (
+            [with_devices("a", {"attributes": {"model": {"string": "x"}, "fabric": {"bool": False}}})],
+            request(selectors=[MODEL_ON_FABRIC]),
+            f"{WANTED}, 0 of 1 device free: 1 not selected (model=x, fabric=false)",
+        ),
+        (
             [with_devices("a", {"capacity": {"memory": {"value": "40Gi"}}})],
             request(selectors=[BIG]),
             f"{WANTED}, 0 of 1 device free: 1 not selected (memory=40Gi)",
@@ -157,6 +168,33 @@ BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(
             [with_devices("a", {"capacity": {"memory": {"value": "40Gi"}}})],
             request(capacity={"requests": {"memory": "80Gi"}}),
             f"{WANTED}, 0 of 1 device free: 1 short of capacity (memory by 40Gi)",
+        ),
+        (
+            [with_devices("a", {"capacity": {"memory": {"value": "40Gi"}, "cores": {"value": "2"}}}, {})],
+            request(capacity={"requests": {"memory": "80Gi", "cores": "4"}}),
+            f"{WANTED}, 0 of 2 devices free: 1 short of capacity (cores by 2, memory by 40Gi), "
+            "1 without the requested capacity (no memory, no cores)",
+        ),
+        (
+            [with_devices("a", {"capacity": {"nic.example.com/memory": {"value": "4Gi"}}})],
+            request(selectors=[BIG_OF_ANOTHER_DOMAIN]),
+            f"{WANTED}, 0 of 1 device free: 1 not selected (memory=4Gi)",
+        ),
+        (
+            [with_devices("a", {})],
+            request(selectors=[{"cel": {"expression": "device.allowMultipleAllocations"}}]),
+            f"{WANTED}, 0 of 1 device free: 1 not selected",
+        ),
+        (
+            [of_pool("counters", **COUNTERS), of_pool("d", devices=PAIR)],
+            request(count=2),
+            "",
+        ),
+        (
+            [with_devices("a", attribute("fabric", "x"), attribute("fabric", "y"))],
+            {"name": "r", "firstAvailable": [{**request(count=2)["exactly"], "name": n} for n in "st"]},
+            f"request r/s: 2 of class gpu wanted, 2 of 2 devices free; "
+            f"too few free with the same {FABRIC} (1 x, 1 y)",
         ),
         (
             [with_devices("a", {"capacity": {"memory": {"value": "40Gi"}, "cores": {"value": "4"}}})],
@@ -172,6 +210,14 @@ BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(
             [of_pool("counters", **COUNTERS), of_pool("d", devices=[{"name": "gpu-0", **consuming(4)}])],
             request(),
             f"{WANTED}, 0 of 1 device free: 1 short of counters (s/slots by 1)",
+        ),
+        (
+            [
+                of_pool("s", sharedCounters=[COUNTERS["sharedCounters"][0], NONE_LEFT]),
+                of_pool("d", devices=[{"name": "gpu-0", **consuming(1)}]),
+            ],
+            request(count=2),
+            "request r: 2 of class gpu wanted, 1 of 1 device free",
         ),
         (
             [of_pool("d", devices=[{"name": "gpu-0"}])],
@@ -217,19 +263,35 @@ BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(
             "request",
             "value",
             "no value",
+            "two values",
             "capacity read",
             "capacity",
+            "two obstacles",
+            "capacity of another domain",
+            "nothing read",
+            "counters of two devices",
+            "alternatives under a constraint",
             "of two capacities",
             "no capacity",
         ),
-        *("counters", "incomplete", "no counter set", "no counter", "device twice", "set twice"),
+        *(
+            "counters",
+            "counters of others",
+            "incomplete",
+            "no counter set",
+            "no counter",
+            "device twice",
+            "set twice",
+        ),
         *("too few", "alternatives"),
     ],
 )
 def test_the_reason_against_each_device_is_counted(objects: list[Any], wanted: Json, reason: str) -> None:
-    answer = cluster(*objects, claim(wanted)).explain(pod())
+    constraints = [{"matchAttribute": FABRIC}] if "the same" in reason else []
+    answer = cluster(*objects, claim(wanted, constraints=constraints)).explain(pod())
     assert where(answer) == [reason]
-    assert answer.suggestions == ()
+    dropped = [(f"claim c has no constraint on {FABRIC}",)] if constraints else []
+    assert [each.texts for each in answer.suggestions] == dropped
 
 
 def test_of_a_shared_device_the_missing_capacity_and_its_pods_are_named() -> None:

@@ -184,7 +184,7 @@ def reserved_claims(
     waits = any(map(has_conditions, claims.of_user)) or any(
         result.binding_conditions for each in allocated.values() for result in each.devices.results
     )
-    if not writes and not waits:
+    if not writes:
         return None
     return ReservedClaims(
         tuple(writes),

@@ -239,9 +239,12 @@ class Search:
                 self._stack.pop()
                 return outcome if outcome is Outcome.TOO_MANY else Outcome.FAILED
         taken = self._first_device(choice)
-        if not isinstance(taken, Taken):
+        if isinstance(taken, SearchError):
+            # At the limit of what may be evaluated, the next cycle makes this choice.
+            return taken
+        if taken is None:
             self._stack.pop()
-            return Outcome.FAILED if taken is None else taken
+            return Outcome.FAILED
         choice.taken = taken
         return self._descend(choice.claim, choice.request, query, choice.number + 1, choice.next_index)
 

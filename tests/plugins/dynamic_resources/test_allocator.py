@@ -6,6 +6,7 @@ import json
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from scheduler.model.allocations import Allocation
@@ -66,12 +67,13 @@ def allocate(
     wanted: ResourceClaim,
     n_steps: int = MAX_STEPS,
     class_selectors: tuple[str | None, ...] = (),
+    node: TargetNode = _NODE,
 ) -> tuple[Allocation, ...] | Refusal:
     """Return what the claim gets on the node."""
     classes = {"any": DeviceClass("any", "", "", class_selectors, (), "", "")}
     inputs = Inputs(PlainAllocated([]), classes)
     allocator = Allocator(indexed(on_node), inputs, SelectorResults(), seed="seed", n_steps=n_steps)
-    return allocator.allocate(_NODE, [wanted])
+    return allocator.allocate(node, [wanted])
 
 
 def devices_of(answer: tuple[Allocation, ...] | Refusal) -> list[str]:
@@ -154,6 +156,31 @@ def test_a_class_that_selects_by_something_unknown_is_an_error_of_each_device() 
     assert answer == Refusal(RefusalKind.ERROR, says)
 
 
+@pytest.mark.parametrize("is_per_device", [False, True])
+def test_a_selector_of_nodes_that_cannot_be_parsed_is_an_error(*, is_per_device: bool) -> None:
+    """Source: pools_incubating.go, GatherPools (kubernetes 1.36), which prints the whole device."""
+    spec: Json = {"driver": "a", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}}
+    device: Json = {"name": "d"}
+    spec["devices"] = [device]
+    expression = {"key": "zone", "operator": "Is", "values": ["z"]}
+    selector = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    if is_per_device:
+        spec["perDeviceNodeSelection"], device["nodeSelector"] = True, selector
+    else:
+        spec["nodeSelector"] = selector
+    raw = json.dumps({"metadata": {"name": "s"}, "spec": spec}).encode()
+    published = DeviceDecoder().decode(DeviceKind.SLICE, raw)
+    assert isinstance(published, ResourceSlice)
+    answer = allocate([published], claim([request("r")]))
+    assert isinstance(answer, Refusal)
+    assert answer.kind is RefusalKind.ERROR
+    what = "device d in slice s" if is_per_device else "slice s"
+    assert answer.text.startswith(
+        f"gather pool information: failed to perform node selection for {what}: "
+        "failed to parse node selector &NodeSelector{NodeSelectorTerms:"
+    )
+
+
 def test_a_search_without_end_is_ended() -> None:
     """A search over devices that all differ ends at its limit, and says so."""
     devices = [{"name": f"d{each}", "attributes": {"i": {"int": each}}} for each in range(40)]
@@ -200,6 +227,33 @@ def test_each_share_of_a_device_has_its_own_uuid() -> None:
     ids = [result.share_id for result in answer[0].devices.results]
     assert [str(UUID(each)) for each in ids if each] == ids
     assert len(set(ids)) == 2
+
+
+def test_an_allocation_has_each_requirement_of_its_devices_nodes_once() -> None:
+    """Those of one slice are part of the other's; operators and values tell requirements of a key apart."""
+    zone = {"key": "zone", "operator": "In", "values": ["z"]}
+    several = [
+        zone,
+        {"key": "zone", "operator": "NotIn", "values": ["z2"]},
+        {"key": "zone", "operator": "NotIn", "values": ["y"]},
+        {"key": "rack", "operator": "NotIn", "values": ["y"]},
+    ]
+    published: list[ResourceSlice] = []
+    for driver, expressions in (("a.example.com", [zone]), ("b.example.com", several)):
+        spec = {
+            "driver": driver,
+            "pool": {"name": "fabric", "generation": 1, "resourceSliceCount": 1},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": expressions}]},
+            "devices": [{"name": "d"}],
+        }
+        raw = json.dumps({"metadata": {"name": driver}, "spec": spec}).encode()
+        made = DeviceDecoder().decode(DeviceKind.SLICE, raw)
+        assert isinstance(made, ResourceSlice)
+        published.append(made)
+    answer = allocate(published, claim([request("r", 2)]), node=TargetNode("node-0", {"zone": "z"}))
+    assert not isinstance(answer, Refusal)
+    term = {"matchExpressions": several}
+    assert json.loads(msgspec.json.encode(answer[0].node_selector)) == {"nodeSelectorTerms": [term]}
 
 
 def _part(name: str) -> Json:

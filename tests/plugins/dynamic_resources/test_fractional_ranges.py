@@ -16,8 +16,8 @@ from scheduler.syntax.quantity_format import parse_formatted
 _HALVES = {"min": "500m", "step": "500m", "max": "4"}
 
 
-def _device(valid: dict[str, str], semantics: Semantics) -> Device:
-    capacity = {"cores": {"value": "4", "requestPolicy": {"default": "500m", "validRange": valid}}}
+def _device(valid: dict[str, str], semantics: Semantics, default: str = "500m") -> Device:
+    capacity = {"cores": {"value": "4", "requestPolicy": {"default": default, "validRange": valid}}}
     spec = {"driver": "d", "pool": {"name": "p"}, "devices": [{"name": "x", "capacity": capacity}]}
     text = json.dumps({"metadata": {"name": "x", "uid": "u"}, "spec": spec}).encode()
     of_driver = GatedDeviceDecoder(semantics).decode(DeviceKind.SLICE, text)
@@ -25,9 +25,9 @@ def _device(valid: dict[str, str], semantics: Semantics) -> Device:
     return of_driver.devices[0]
 
 
-def _taken(requested: str, valid: dict[str, str], semantics: Semantics) -> str | None:
+def _taken(requested: str, valid: dict[str, str], semantics: Semantics, default: str = "500m") -> str | None:
     query = DeviceQuery("r", "c", capacity={"cores": parse_formatted(requested)})
-    wanted = wanted_of(query, _device(valid, semantics))
+    wanted = wanted_of(query, _device(valid, semantics, default))
     return None if wanted is None else str(wanted["cores"])
 
 
@@ -67,3 +67,25 @@ def test_an_amount_is_rounded_in_thousandths(
 )
 def test_without_the_gate_halves_are_rounded_to_whole_units(semantics: Semantics) -> None:
     assert _taken("1100m", _HALVES, semantics) == "2"
+
+
+@pytest.mark.parametrize(
+    ("requested", "valid", "taken"),
+    [
+        pytest.param("2k", {"min": "2k", "step": "1"}, "2000", id="rounded to a step, in binary format"),
+        pytest.param("2048", {"min": "2Ki"}, "2048", id="without a step, as it was requested"),
+        pytest.param("2047", {"min": "2Ki"}, "2Ki", id="below the minimum, as the driver wrote that"),
+    ],
+)
+def test_an_amount_is_written_as_upstream_writes_it(
+    requested: str, valid: dict[str, str], taken: str
+) -> None:
+    """Source: consumable_capacity.go, roundUpRange (kubernetes 1.36)."""
+    assert _taken(requested, valid, semantics_of(Version(1, 36))) == taken
+
+
+def test_an_amount_that_is_rounded_to_the_default_may_break_the_range() -> None:
+    above = {**_HALVES, "max": "3"}
+    of_1_37 = semantics_of(Version(1, 37))
+    assert _taken("3600m", above, of_1_37, default="4") == "4"
+    assert _taken("3600m", above, of_1_37) is None

@@ -16,14 +16,16 @@ from scheduler.model.devices import DeviceKind, ResourceSlice
 from scheduler.plugins.dynamic_resources.allocator import DEFAULT_STEPS, Allocator
 from scheduler.plugins.dynamic_resources.audit_window import AuditWindow
 from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
-from scheduler.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers
+from scheduler.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers, form_of
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
-from scheduler.plugins.dynamic_resources.selection import SelectorResults
+from scheduler.plugins.dynamic_resources.pools import NodePools
+from scheduler.plugins.dynamic_resources.selection import ExpressionResults, SelectorResults
 from scheduler.state.batches import finished
 from scheduler.state.device_changes import DeviceChanges
 from tests.conformance.product import LiveCluster
 from tests.plugins.dynamic_resources.clusters import PlainSlices
 from tests.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
+from tests.plugins.dynamic_resources.test_allocator import expensive, request
 
 Json = dict[str, Any]
 
@@ -187,12 +189,68 @@ def test_a_search_that_goes_on_begins_anew_where_a_device_was_taken_in_between()
     assert Answer.DEVICES in life.answers.answers
 
 
+def test_a_long_search_is_forgotten_when_its_class_has_another_configuration() -> None:
+    """The configuration is part of what a search returns."""
+    devices = [{"name": f"d{each}", "attributes": {"numa": {"int": min(each, 4)}}} for each in range(6)]
+    life = _life(devices, 2, constraints=[{"matchAttribute": "a.example.com/numa"}])
+    while life.ask():
+        pass
+    node = TargetNode("node-0", {"zone": "z"})
+    pools = life.index.pools(node)
+    assert isinstance(pools, NodePools)
+    assert life.answers.long_search(node, pools) is not None
+    config = [{"opaque": {"driver": "a.example.com", "parameters": {}}}]
+    life.apply("DeviceClass", {"metadata": {"name": "any"}, "spec": {"config": config}})
+    life.ask()
+    assert life.answers.long_search(node, pools) is None
+
+
 def test_a_selector_of_an_unknown_kind_is_an_error_where_no_device_is_selected_anyway() -> None:
     """The search looks at the request before it looks at devices."""
     exactly = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1, "selectors": [{}]}
     life = _life([], 1, requests=[{"name": "r", "exactly": exactly}])
     life.check()
     assert Answer.ERROR in life.answers.answers
+
+
+_TERM = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+_TWO_TERMS = {"nodeSelector": {"nodeSelectorTerms": [_TERM, _TERM]}}
+
+
+@pytest.mark.parametrize(
+    ("fabric", "answer"),
+    [
+        (_TWO_TERMS | {"devices": [{"name": "d"}]}, Answer.ERROR),
+        ({"perDeviceNodeSelection": True, "devices": [{"name": "d"} | _TWO_TERMS]}, Answer.ERROR),
+        (_TWO_TERMS | {"devices": [{"name": "d", "bindsToNode": True}]}, Answer.DEVICES),
+    ],
+    ids=["of a slice", "of a device", "of a device that binds to the node"],
+)
+def test_devices_with_two_terms_of_nodes_are_an_error_once_they_are_taken(
+    fabric: Json, answer: Answer
+) -> None:
+    """An allocation can name the nodes of a single term. Source: createNodeSelector (kubernetes 1.36)."""
+    life = _life([], 1)
+    spec = {"driver": "b.example.com", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}}
+    life.apply("ResourceSlice", {"metadata": {"name": "fabric"}, "spec": spec | fabric})
+    life.check()
+    assert life.answers.answers.tolist() == [answer] * len(NODES)
+
+
+def test_a_search_goes_on_where_all_was_spent_that_may_be_evaluated() -> None:
+    """It turns back before it evaluates: the second and the third device are the only pair; the others are the rest."""
+    numbers = (0, 1, 1, 2, 3, 4, 5)
+    devices = [{"name": f"d{i}", "attributes": {"numa": {"int": n}}} for i, n in enumerate(numbers)]
+    requests = [request("pair", 2), request("others", 5, expensive())]
+    constraints = [{"matchAttribute": "a.example.com/numa", "requests": ["pair"]}]
+    life = _life(devices, 1, requests=requests, constraints=constraints)
+    n_cycles = 1
+    while life.ask():
+        n_cycles += 1
+        assert n_cycles < 20
+    assert n_cycles > 5
+    assert Answer.DEVICES in life.answers.answers
+    life.check()
 
 
 def test_a_pod_on_a_node_changes_no_answer() -> None:
@@ -212,12 +270,50 @@ def test_a_pod_on_a_node_changes_no_answer() -> None:
     life.check()
 
 
-def test_an_audit_comes_to_every_value_again_and_again() -> None:
-    window, values = AuditWindow(), range(150)
+@pytest.mark.parametrize(("n_values", "n_windows"), [(150, 3), (128, 2)])
+def test_an_audit_comes_to_every_value_again_and_again(n_values: int, n_windows: int) -> None:
+    window, values = AuditWindow(), range(n_values)
     for _ in range(3):
-        seen = [value for _ in range(3) for value in window.of(values)]
+        seen = [value for _ in range(n_windows) for value in window.of(values)]
         assert seen == list(values)
     assert list(window.of(values[:5])) == list(window.of(values[:5])) == [0, 1, 2, 3, 4]
+
+
+def test_an_audit_finds_an_answer_that_a_search_does_not_give() -> None:
+    life = _life([{"name": "d"}], 1)
+    life.check()
+    row = life.cluster.view().nodes.row_by_name["node-0"]
+    assert life.answers.answers[row] == Answer.DEVICES
+    life.answers.answers[row] = Answer.NO_DEVICES
+    assert not life.answers.same_as(NodeAnswers())
+
+
+def test_answers_are_right_after_a_node_left() -> None:
+    life = _life([{"name": "d"}], 1)
+    life.check()
+    row = life.cluster.view().nodes.row_by_name["node-0"]
+    life.cluster.delete("Node", None, "node-0")
+    life.check()
+    assert life.answers.answers[row] == Answer.UNKNOWN
+
+
+def test_claims_of_one_form_differ_in_names_alone() -> None:
+    life = _life([], 1)
+    classes = dict(life.devices.classes)
+    form = form_of([life.asked], classes)
+    assert form == form_of([replace(life.asked, key="default/other", uid="other")], dict(classes))
+    assert form != form_of([replace(life.asked, requests=())], classes)
+    assert form != form_of([life.asked], {"any": replace(classes["any"], selectors=("false",))})
+    assert form != form_of([life.asked], {})
+
+
+def test_an_audit_finds_a_result_that_an_evaluation_does_not_give() -> None:
+    results, fresh = ExpressionResults("true"), ExpressionResults("true")
+    device = _slice("own", nodeName="node-0", devices=[{"name": "d"}]).devices[0]
+    results.by_driver["a.example.com"][device] = True
+    assert results.same_as(fresh)
+    results.by_driver["a.example.com"][device] = False
+    assert not results.same_as(fresh)
 
 
 _COUNTERS = [{"name": "s", "counters": {"c": {"value": "1"}}}]

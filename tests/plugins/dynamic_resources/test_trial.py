@@ -155,3 +155,34 @@ def _changes(seed: int) -> int:
 def test_a_trial_equals_a_cluster_whose_claims_are_released(block: int) -> None:
     """After each pod that leaves or returns, on both nodes."""
     assert sum(_changes(seed) for seed in range(100 * block, 100 * (block + 1))) > 50
+
+
+@pytest.mark.parametrize(
+    ("offered", "refusal"),
+    [("1", ""), (None, "cannot allocate all claims")],
+    ids=["by the node itself", "by the only device"],
+)
+def test_a_nominated_pod_comes_first_where_a_device_serves_its_extended_resource(
+    offered: str | None, refusal: str
+) -> None:
+    resource, device = "example.com/gpu", {"name": "d"}
+    pool = {"name": NODES[0], "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVERS[0], "pool": pool, "nodeName": NODES[0], "devices": [device]}
+    classes = [{"metadata": {"name": "any"}, "spec": {"extendedResourceName": resource}}]
+    live = _built(([{"metadata": {"name": "s"}, "spec": spec}], classes, [_wanted("c0")]))
+    room = {"pods": "10"} if offered is None else {"pods": "10", resource: offered}
+    live.apply({**build.node(NODES[0], labels=_LABELS, allocatable=room), "kind": "Node"})
+    make = _filter(live).trial
+    assert make is not None
+    trial = make(live.view().nodes.row_by_name[NODES[0]])
+    assert trial.refusal() is None
+    trial.add_pod(live.pod(build.pod("first", containers=[build.container(requests={resource: "1"})])))
+    refused = trial.refusal()
+    assert ("" if refused is None else refused.message) == refusal
+
+
+def _wanted(name: str) -> Json:
+    """Return a claim of one device."""
+    query = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}
+    spec = {"requests": [{"name": "r", "exactly": query}]}
+    return {"metadata": {"namespace": "default", "name": name, "uid": name}, "spec": {"devices": spec}}
