@@ -38,13 +38,13 @@ def test_a_pod_that_fits_is_assumed_bound_and_announced(cluster: Driver) -> None
 
 def test_a_bound_pod_is_announced_once_with_upstreams_words(cluster: Driver) -> None:
     """The event and the attempt come when the API server has accepted the bind, not before."""
-    from scheduler.model.stimuli import BindDone
-
     cluster.node("a")
     pod = cluster.pod("p")
     cluster.cycle()
     cluster.now_s += 2.0
+    assert cluster.machine.n_unconfirmed == 0
     told = cluster.handle(BindDone(pod.uid))
+    assert cluster.machine.n_unconfirmed == 1
     event, attempt = event_of(told), attempt_of(told)
     assert (event.type, event.reason, event.action) == ("Normal", "Scheduled", "Binding")
     assert event.note == "Successfully assigned default/p to a"

@@ -303,6 +303,7 @@ def test_a_nomination_is_cleared_where_there_is_no_node_at_all():
     cluster = Driver()
     sized_pod(cluster, "high", 5, status={"nominatedNodeName": "n"})
     assert condition_of(cluster.cycle()).nominated_node_name == ""
+    assert not cluster.state.nominated
 
 
 def test_pods_of_lower_priority_lose_their_nomination_to_the_node(cluster: Driver):
