@@ -72,6 +72,8 @@ def test_a_rule_counts_as_preferred_after_its_time(cluster: Driver) -> None:
         "podAntiAffinity by topology.kubernetes.io/zone counts as preferred with weight 100: it kept the pod pending "
         "alone for 60 s"
     ]
+    (relaxed,) = [one for one in told if isinstance(one, EmitEvent) and one.reason == "RuleRelaxed"]
+    assert (relaxed.type, relaxed.action) == ("Normal", "Binding")
     # The condition says that no rule waits any more.
     assert [one.is_over for one in told if isinstance(one, SaveWaits)] == [True]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.model.instructions import Attempted, PatchCondition
+from scheduler.model.instructions import Attempted, Evicted, PatchCondition
 from scheduler.model.stimuli import BindDone, PodSeen
 from tests.support.build import affinity, container, selector, term
 from tests.support.driving import Driver, attempt_of, bind_of, condition_of, event_of, kinds
@@ -50,6 +50,7 @@ def test_a_bound_pod_is_announced_once_with_upstreams_words(cluster: Driver) -> 
     assert event.note == "Successfully assigned default/p to a"
     assert (attempt.result, attempt.attempts, attempt.started_s) == ("scheduled", 1, 1000.0)
     assert cluster.handle(BindDone(pod.uid)) == []
+    assert cluster.fail_bind(pod, "late") == []
 
 
 def test_a_pod_that_fits_nowhere_is_reported_and_waits_for_an_event(cluster: Driver) -> None:
@@ -59,7 +60,9 @@ def test_a_pod_that_fits_nowhere_is_reported_and_waits_for_an_event(cluster: Dri
     told = cluster.cycle()
     text = f"0/1 nodes are available: 1 Insufficient cpu. {not_helpful(1)}"
     assert kinds(told) == ["Attempted", "EmitEvent", "PatchCondition"]
-    assert (event_of(told).note, event_of(told).type) == (text, "Warning")
+    event = event_of(told)
+    assert (event.note, event.type) == (text, "Warning")
+    assert (event.reason, event.action) == ("FailedScheduling", "Scheduling")
     attempt = attempt_of(told)
     assert (attempt.message, attempt.record) == (text, "")
     assert (attempt.nominated_node_name, attempt.victims) == ("", ())
@@ -127,6 +130,8 @@ def test_a_failed_bind_frees_the_room_and_is_retried(cluster: Driver) -> None:
     assert not cluster.machine.has_work()
     cluster.pass_time(2.0)
     assert bind_of(cluster.cycle()).node_name == "a"
+    attempt = attempt_of(cluster.handle(BindDone(pod.uid)))
+    assert (attempt.attempts, attempt.first_active_s, attempt.started_s) == (2, 1000.0, 1002.0)
 
 
 def test_the_observed_node_is_that_of_the_watch_and_not_the_assumed_one(cluster: Driver) -> None:
@@ -326,6 +331,15 @@ def test_an_irrelevant_update_changes_no_counts(cluster: Driver) -> None:
     again = cluster.pod("p", node="a", status={"conditions": [{"type": "Ready", "status": "True"}]})
     assert cluster.state.placed[pod.uid] is placed
     assert placed.pod is again
+
+
+def test_a_running_pod_that_is_evicted_is_told_of_once(cluster: Driver) -> None:
+    cluster.node("a")
+    pod = cluster.pod("p", node="a")
+    evicted = replace(pod, disruption="EvictionByEvictionAPI", resource_version=cluster.next_version())
+    assert cluster.handle(PodSeen(evicted)) == [Evicted(evicted)]
+    ends = replace(evicted, terminating=True, resource_version=cluster.next_version())
+    assert cluster.handle(PodSeen(ends)) == []
 
 
 def test_a_pod_that_turns_terminal_is_gone(cluster: Driver) -> None:
