@@ -11,7 +11,6 @@ import pytest
 
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.core.decision_annotation import decision_record, read_record
-from scheduler.core.preemption import AGAIN, ELSEWHERE, GONE
 from scheduler.framework.observer import Unobserved
 from scheduler.model.instructions import (
     Attempted,
@@ -384,21 +383,21 @@ def test_evictions_in_vain_are_counted_by_cause(cluster: Driver):
     wasted = cluster.machine.preemptions.wasted
     gone = evicted("gone", cluster)
     cluster.lose(gone)
-    assert wasted == {GONE: 1}
+    assert wasted == {"the pod is gone": 1}
     elsewhere = evicted("elsewhere", cluster)
     cluster.node("other", allocatable={"cpu": "2"})
     show(cluster, elsewhere, node_name="other")
-    assert wasted == {GONE: 1, ELSEWHERE: 1}
+    assert wasted == {"the pod is gone": 1, "the pod runs elsewhere": 1}
     again = evicted("again", cluster)
     thief = sized_pod(cluster, "thief", 0, cpu="2", node="n")
     cluster.pass_time(20)
     assert evictions(cluster.cycle()) == ["thief"]
-    assert wasted == {GONE: 1, ELSEWHERE: 1, AGAIN: 1}
+    assert wasted == {"the pod is gone": 1, "the pod runs elsewhere": 1, "the room was taken": 1}
     end_eviction(cluster, again, thief)
     cluster.lose(thief)
     cluster.pass_time(20)
     cluster.confirm(again, bind_of(cluster.cycle()).node_name)
-    assert wasted == {GONE: 1, ELSEWHERE: 1, AGAIN: 1}
+    assert wasted == {"the pod is gone": 1, "the pod runs elsewhere": 1, "the room was taken": 1}
 
 
 def test_an_attempt_and_the_record_of_the_bind_name_the_victims(cluster: Driver):
@@ -470,3 +469,7 @@ def test_attempts_of_many_preemptors_find_each_its_own_node():
     nominated = [one.nominated_node_name for one in told if isinstance(one, PatchCondition)]
     assert sorted(map(str, nominated)) == sorted(f"n{index}" for index in range(20))
     assert sum(isinstance(one, Attempted) and one.n_victims == 1 for one in told) == 20
+    numbers = [one.number for one in told if isinstance(one, EvictVictim)]
+    assert numbers == sorted(set(numbers)), (
+        "evictions for equally important pods begin in the order of decisions"
+    )
