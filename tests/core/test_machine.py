@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.model.instructions import Attempted, Evicted, PatchCondition
-from scheduler.model.stimuli import BindDone, PodSeen
+from scheduler.model.stimuli import BindDone, PodSeen, SweepDue
 from tests.support.build import affinity, container, selector, term
 from tests.support.driving import Driver, attempt_of, bind_of, condition_of, event_of, kinds
 from tests.support.messages import not_helpful
@@ -331,6 +331,13 @@ def test_an_irrelevant_update_changes_no_counts(cluster: Driver) -> None:
     again = cluster.pod("p", node="a", status={"conditions": [{"type": "Ready", "status": "True"}]})
     assert cluster.state.placed[pod.uid] is placed
     assert placed.pod is again
+
+
+def test_a_sweep_of_a_small_cluster_is_over_at_once(cluster: Driver) -> None:
+    cluster.node("a")
+    cluster.pod("p", node="a")
+    assert cluster.handle(SweepDue()) == []
+    assert not cluster.machine.is_sweeping
 
 
 def test_a_running_pod_that_is_evicted_is_told_of_once(cluster: Driver) -> None:

@@ -185,7 +185,10 @@ def test_a_plugin_is_shut_off_once_and_only_the_one_that_fails(run: _Run):
     (mine,) = run.driver.profiles[NAME].out_of_tree
     assert run.driver.handle(PluginFailing(NAME, "Other", "it is late", pod)) == []
     assert not mine.shut_off
-    assert kinds(run.driver.handle(PluginFailing(NAME, "Mine", "it is late", pod))) == ["EmitEvent"]
+    note = f"plugin Mine of profile {NAME} is shut off, and pods with the label team wait: it is late"
+    assert run.driver.handle(PluginFailing(NAME, "Mine", "it is late", pod)) == [
+        EmitEvent(pod, "Warning", "PluginShutOff", "Scheduling", note)
+    ]
     assert run.driver.handle(PluginFailing(NAME, "Mine", "it is late", pod)) == []
 
 
