@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.core.outcomes import failed_event
 from scheduler.model.instructions import Attempted, Evicted, PatchCondition
 from scheduler.model.stimuli import BindDone, PodSeen, SweepDue
 from tests.support.build import affinity, container, selector, term
@@ -303,6 +304,20 @@ def test_a_long_message_is_cut_for_the_event_alone(cluster: Driver) -> None:
     assert len(event_of(told).note.encode()) == 1024
     assert event_of(told).note.endswith(" ...")
     assert len(condition_of(told).message) > 1024
+
+
+@pytest.mark.parametrize(
+    ("note", "shown"),
+    [
+        pytest.param("x" * 1024, "x" * 1024, id="as long as may be"),
+        pytest.param("x" * 1025, "x" * 1020 + " ...", id="too long"),
+        pytest.param("x" + "é" * 600, "x" + "é" * 509 + " ...", id="no character is split"),
+    ],
+)
+def test_the_note_of_an_event_has_as_many_bytes_as_the_api_server_takes(
+    cluster: Driver, note: str, shown: str
+) -> None:
+    assert failed_event(cluster.pod("p"), note).note == shown
 
 
 def test_the_same_stimuli_give_the_same_instructions() -> None:
