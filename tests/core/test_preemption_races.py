@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.model.instructions import Bind, ClearNomination, EvictVictim, Instruction, PatchCondition
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import EvictionEnded, EvictionStep, VictimFate
 from tests.core.preempting import end_eviction, evictions, node_for_two, show, sized_pod
@@ -93,6 +94,21 @@ def test_two_preemptors_of_the_same_victims_hear_of_each_answer(cluster: Driver)
     assert not cluster.state.preempting
     cluster.pass_time(20)
     assert [one.pod.uid for one in cluster.cycle() if isinstance(one, Bind)] == [higher.uid]
+
+
+def test_an_eviction_for_a_group_is_not_in_vain_wherever_its_members_go(cluster: Driver) -> None:
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    for name in ("one", "other"):
+        sized_pod(cluster, name, 5, labels={GROUP: "g", MIN_COUNT: "2"})
+    (eviction,) = [one for one in cluster.cycle() if isinstance(one, EvictVictim)]
+    end_eviction(cluster, eviction.preemptor, low)
+    cluster.lose(low)
+    cluster.pass_time(20)
+    binds = [one for one in cluster.cycle() if isinstance(one, Bind)]
+    for bind in binds:
+        cluster.confirm(bind.pod, bind.node_name)
+    assert len(binds) == 2
+    assert cluster.machine.preemptions.wasted == {}
 
 
 def test_a_node_that_is_cordoned_in_the_middle_costs_no_further_victim(cluster: Driver):
