@@ -50,6 +50,7 @@ def test_a_bound_pod_is_announced_once_with_upstreams_words(cluster: Driver) -> 
     assert (event.type, event.reason, event.action) == ("Normal", "Scheduled", "Binding")
     assert event.note == "Successfully assigned default/p to a"
     assert (attempt.result, attempt.attempts, attempt.started_s) == ("scheduled", 1, 1000.0)
+    assert (attempt.message, attempt.record) == ("a", "")
     assert cluster.handle(BindDone(pod.uid)) == []
     assert cluster.fail_bind(pod, "late") == []
 

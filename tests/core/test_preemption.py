@@ -11,6 +11,7 @@ import pytest
 
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.core.decision_annotation import decision_record, read_record
+from scheduler.core.preemption import preempted_event
 from scheduler.framework.observer import Unobserved
 from scheduler.model.instructions import (
     Attempted,
@@ -20,6 +21,7 @@ from scheduler.model.instructions import (
     EvictVictim,
     PatchCondition,
 )
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, PodSeen, VictimFate
 from scheduler.overview.decisions import DecisionFeed
@@ -446,6 +448,20 @@ def test_victims_that_all_end_already_cost_nobody_a_nomination(cluster: Driver):
     assert not [one for one in told if isinstance(one, ClearNomination | EvictVictim)]
     assert attempt_of(told).n_victims == 0
     assert cluster.state.nominated.node_of(middle.uid) == "n"
+
+
+@pytest.mark.parametrize(
+    ("group", "note"),
+    [
+        ("other", "Preempted by pod group default/other on node n"),
+        ("own", "Evicted from node n with its pod group default/own, which is placed anew"),
+    ],
+)
+def test_a_victim_of_a_group_hears_which(cluster: Driver, group: str, note: str) -> None:
+    victim = sized_pod(cluster, "victim", 0, node="n", labels={GROUP: "own", MIN_COUNT: "1"})
+    member = sized_pod(cluster, "member", 9, labels={GROUP: group, MIN_COUNT: "1"}, gates=["wait"])
+    event = preempted_event(victim, member, "")
+    assert (event.pod, event.note, event.reported_by) == (victim, note, member.scheduler_name)
 
 
 def test_a_pod_that_never_preempts_says_so(cluster: Driver):
