@@ -124,7 +124,8 @@ class Preemptions:
     def is_running(self, uid: str) -> bool:
         """Return whether an eviction for the pod has no answer, or is still to begin."""
         preemption = self.of(uid)
-        return preemption is not None and (preemption.left is not None or bool(preemption.unanswered))
+        # The last one begins with the answers of the others.
+        return preemption is not None and bool(preemption.unanswered)
 
     def must_follow(self, victim: Pod) -> bool:
         """Return whether other members are or will be evicted of a group that is disrupted as a whole. O(members)."""
@@ -176,9 +177,7 @@ class Preemptions:
 
     def on_placed(self, uid: str, node_name: str) -> None:
         """Note that a pod is bound to the node."""
-        record = self._records.get(uid)
-        if record is None or not record.evicted:
-            return
+        record = self._records.at(uid)
         if record.room_on in (node_name, ""):
             record.room_on, record.evicted = "", ()
             self._records.settle(record)

@@ -216,8 +216,8 @@ class UnfitPods:
             return False
         if self._preemptions.is_terminating(placed.pod) or not self._view.alive.item(placed.row):
             return False
-        node_name = "" if record.preemption is None else record.preemption.node_name
-        return node_name in ("", self._state.nodes.name_of(placed.row))
+        preemption, node_name = record.preemption, self._state.nodes.name_of(placed.row)
+        return preemption is not None and preemption.node_name in ("", node_name)
 
     def _needs_eviction(self, preemptor_uid: str, victim_uid: str) -> bool:
         """

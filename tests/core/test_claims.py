@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.model.devices import NEEDED_KINDS, DeviceKind
-from scheduler.model.instructions import Instruction, WriteObjects, WriteReservation
+from scheduler.model.instructions import DevicesAwaited, Instruction, WriteObjects, WriteReservation
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import Version, semantics_of
@@ -218,26 +218,44 @@ def test_a_restart_between_two_writes_goes_on_where_they_ended(lost: int) -> Non
     assert _reserved(after, "c") == ["p"]
 
 
-def test_binding_conditions_hold_a_pod_until_the_driver_sets_them() -> None:
+def _waiting_for_conditions() -> tuple[ClaimCluster, Pod, list[Instruction]]:
+    """Return a cluster with a pod whose device has binding conditions, and what followed its writes."""
     cluster = ClaimCluster(0, ("a",))
     conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
     cluster.show(device_slice("a", 1, **conditions))
     cluster.store(resource_claim("c"))
     cluster.watch()
-    cluster.using("c")
-    event = event_of(cluster.write(cluster.reserve()))
-    assert event.reason == "BindingConditionsPending"
-    assert event.note == "waiting for binding conditions for device on node a"
-    cluster.watch()
-    assert not cluster.machine.has_work()
+    pod = cluster.using("c")
+    told = cluster.write(cluster.reserve())
+    assert cluster.watch() == []
+    return cluster, pod, told
+
+
+def _set_condition(cluster: ClaimCluster, condition: str) -> list[Instruction]:
     claim = cluster.server.claims["default/c"]
-    device = {"driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}
-    status = {
-        **claim["status"],
-        "devices": [{**device, "conditions": [{"type": "broken", "status": "True"}]}],
-    }
-    cluster.store({**claim, "status": status})
-    instructions = cluster.watch()
+    device = {"driver": DRIVER, "pool": "a", "device": "gpu-0"}
+    devices = [{**device, "conditions": [{"type": condition, "status": "True"}]}]
+    cluster.store({**claim, "status": {**claim["status"], "devices": devices}})
+    return cluster.watch()
+
+
+@pytest.mark.parametrize(("condition", "status"), [("ready", "success"), ("broken", "failure")])
+def test_the_end_of_a_wait_for_binding_conditions_is_reported_with_its_seconds(
+    condition: str, status: str
+) -> None:
+    cluster, pod, _ = _waiting_for_conditions()
+    cluster.now_s += 3.0
+    reports = [one for one in _set_condition(cluster, condition) if isinstance(one, DevicesAwaited)]
+    assert reports == [DevicesAwaited(pod, status, 3.0, ((DRIVER, True),))]  # type: ignore[arg-type]
+
+
+def test_binding_conditions_hold_a_pod_until_the_driver_sets_them() -> None:
+    cluster, _, told = _waiting_for_conditions()
+    event = event_of(told)
+    assert (event.type, event.reason, event.action) == ("Normal", "BindingConditionsPending", "Scheduling")
+    assert event.note == "waiting for binding conditions for device on node a"
+    assert not cluster.machine.has_work()
+    instructions = _set_condition(cluster, "broken")
     assert "device binding failed: claim=c" in attempt_of(instructions).message
     assert awaited(instructions) == ("failure", ((DRIVER, True),))
     assert cluster.write_all(_undo(instructions)) == []

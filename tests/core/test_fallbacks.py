@@ -73,6 +73,8 @@ def test_a_rule_counts_as_preferred_after_its_time(cluster: Driver) -> None:
         "podAntiAffinity by topology.kubernetes.io/zone counts as preferred with weight 100: it kept the pod pending "
         "alone for 60 s"
     ]
+    (relaxed,) = [one for one in told if isinstance(one, EmitEvent) and one.reason == "RuleRelaxed"]
+    assert (relaxed.type, relaxed.action) == ("Normal", "Binding")
     # The condition says that no rule waits any more.
     assert [one.is_over for one in told if isinstance(one, SaveWaits)] == [True]
 
@@ -187,7 +189,9 @@ def test_rules_that_keep_a_pod_only_together_are_relaxed_together(cluster: Drive
     uneven = spread(HOSTNAME, selector("app=web"), min_domains=3)
     for name, node in (("first", "a"), ("second", "b")):
         cluster.pod(name, labels={"app": "web"}, affinity=APART, node=node, annotations=fallback(both[0]))
-    cluster.pod("third", labels={"app": "web"}, affinity=APART, spread=[uneven], annotations=fallback(*both))
+    third = cluster.pod(
+        "third", labels={"app": "web"}, affinity=APART, spread=[uneven], annotations=fallback(*both)
+    )
     cluster.cycle()
     assert not [one for one in cluster.live(49) if type(one).__name__ == "Bind"]
     marks = json.loads(bind_of(cluster.live(2)).annotations[RELAXED])
@@ -195,7 +199,12 @@ def test_rules_that_keep_a_pod_only_together_are_relaxed_together(cluster: Drive
         "podAntiAffinity by topology.kubernetes.io/zone",
         "topologySpreadConstraints by kubernetes.io/hostname",
     ]
-    assert marks[1]["why"] == "it kept the pod pending with the other rules for 50 s"
+    why = "it kept the pod pending with the other rules for 50 s"
+    assert marks[1]["why"] == why
+    assert events(cluster.handle(BindDone(third.uid)), "RuleRelaxed") == [
+        f"podAntiAffinity by topology.kubernetes.io/zone counts as preferred with weight 100: {why}; "
+        f"topologySpreadConstraints by kubernetes.io/hostname counts as ScheduleAnyway: {why}"
+    ]
 
 
 def test_an_update_while_the_bind_is_in_flight_keeps_the_pod_relaxed(cluster: Driver) -> None:

@@ -180,6 +180,27 @@ def test_members_follow_once_one_is_evicted_though_the_pod_has_room_or_is_gone(c
     assert not cluster.state.groups.is_being_evicted(last.victim.group.key)
 
 
+@pytest.mark.parametrize(
+    ("n_members", "mode"),
+    [
+        pytest.param(2, "PodGroup", id="none of the others leaves yet"),
+        pytest.param(3, "Pod", id="the others leave for themselves"),
+    ],
+)
+def test_no_member_is_evicted_for_a_pod_that_is_gone_where_it_follows_nobody(
+    cluster: Driver, n_members: int, mode: str
+) -> None:
+    cluster.node("n", allocatable={"cpu": str(n_members)})
+    cluster.handle(group_seen("low", n_members, priority=10, mode=mode))
+    show(cluster, *(member(f"low-{i}", "low", 10, "n") for i in range(n_members)))
+    large = [container(requests={"cpu": str(n_members)})]
+    (preemptor,) = show(cluster, pod("p", containers=large, spec={"schedulerName": NAME, "priority": 100}))
+    begun = [each.victim for each in cluster.cycle() if isinstance(each, EvictVictim)]
+    assert len(begun) == n_members - 1
+    cluster.lose(preemptor)
+    assert not any(cluster.needs_eviction(preemptor.uid, victim.uid) for victim in begun)
+
+
 def test_members_of_another_priority_than_their_group_s_are_an_error_from_1_37(cluster: Driver):
     cluster.node("n", allocatable={"cpu": "3"})
     cluster.handle(group_seen("g", 2, priority=10, version="v1beta1"))

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.model.instructions import Attempted, PatchCondition
-from scheduler.model.stimuli import BindDone, PodSeen
+from scheduler.core.outcomes import failed_event
+from scheduler.model.instructions import Attempted, Evicted, PatchCondition
+from scheduler.model.stimuli import BindDone, PodSeen, SweepDue
 from tests.support.build import affinity, container, selector, term
 from tests.support.driving import Driver, attempt_of, bind_of, condition_of, event_of, kinds
 from tests.support.messages import not_helpful
@@ -38,18 +39,20 @@ def test_a_pod_that_fits_is_assumed_bound_and_announced(cluster: Driver) -> None
 
 def test_a_bound_pod_is_announced_once_with_upstreams_words(cluster: Driver) -> None:
     """The event and the attempt come when the API server has accepted the bind, not before."""
-    from scheduler.model.stimuli import BindDone
-
     cluster.node("a")
     pod = cluster.pod("p")
     cluster.cycle()
     cluster.now_s += 2.0
+    assert cluster.machine.n_unconfirmed == 0
     told = cluster.handle(BindDone(pod.uid))
+    assert cluster.machine.n_unconfirmed == 1
     event, attempt = event_of(told), attempt_of(told)
     assert (event.type, event.reason, event.action) == ("Normal", "Scheduled", "Binding")
     assert event.note == "Successfully assigned default/p to a"
     assert (attempt.result, attempt.attempts, attempt.started_s) == ("scheduled", 1, 1000.0)
+    assert (attempt.message, attempt.record) == ("a", "")
     assert cluster.handle(BindDone(pod.uid)) == []
+    assert cluster.fail_bind(pod, "late") == []
 
 
 def test_a_pod_that_fits_nowhere_is_reported_and_waits_for_an_event(cluster: Driver) -> None:
@@ -59,7 +62,9 @@ def test_a_pod_that_fits_nowhere_is_reported_and_waits_for_an_event(cluster: Dri
     told = cluster.cycle()
     text = f"0/1 nodes are available: 1 Insufficient cpu. {not_helpful(1)}"
     assert kinds(told) == ["Attempted", "EmitEvent", "PatchCondition"]
-    assert (event_of(told).note, event_of(told).type) == (text, "Warning")
+    event = event_of(told)
+    assert (event.note, event.type) == (text, "Warning")
+    assert (event.reason, event.action) == ("FailedScheduling", "Scheduling")
     attempt = attempt_of(told)
     assert (attempt.message, attempt.record) == (text, "")
     assert (attempt.nominated_node_name, attempt.victims) == ("", ())
@@ -127,6 +132,8 @@ def test_a_failed_bind_frees_the_room_and_is_retried(cluster: Driver) -> None:
     assert not cluster.machine.has_work()
     cluster.pass_time(2.0)
     assert bind_of(cluster.cycle()).node_name == "a"
+    attempt = attempt_of(cluster.handle(BindDone(pod.uid)))
+    assert (attempt.attempts, attempt.first_active_s, attempt.started_s) == (2, 1000.0, 1002.0)
 
 
 def test_the_observed_node_is_that_of_the_watch_and_not_the_assumed_one(cluster: Driver) -> None:
@@ -300,6 +307,20 @@ def test_a_long_message_is_cut_for_the_event_alone(cluster: Driver) -> None:
     assert len(condition_of(told).message) > 1024
 
 
+@pytest.mark.parametrize(
+    ("note", "shown"),
+    [
+        pytest.param("x" * 1024, "x" * 1024, id="as long as may be"),
+        pytest.param("x" * 1025, "x" * 1020 + " ...", id="too long"),
+        pytest.param("x" + "é" * 600, "x" + "é" * 509 + " ...", id="no character is split"),
+    ],
+)
+def test_the_note_of_an_event_has_as_many_bytes_as_the_api_server_takes(
+    cluster: Driver, note: str, shown: str
+) -> None:
+    assert failed_event(cluster.pod("p"), note).note == shown
+
+
 def test_the_same_stimuli_give_the_same_instructions() -> None:
     """Ties are resolved by a seeded generator; nothing else varies."""
 
@@ -326,6 +347,22 @@ def test_an_irrelevant_update_changes_no_counts(cluster: Driver) -> None:
     again = cluster.pod("p", node="a", status={"conditions": [{"type": "Ready", "status": "True"}]})
     assert cluster.state.placed[pod.uid] is placed
     assert placed.pod is again
+
+
+def test_a_sweep_of_a_small_cluster_is_over_at_once(cluster: Driver) -> None:
+    cluster.node("a")
+    cluster.pod("p", node="a")
+    assert cluster.handle(SweepDue()) == []
+    assert not cluster.machine.is_sweeping
+
+
+def test_a_running_pod_that_is_evicted_is_told_of_once(cluster: Driver) -> None:
+    cluster.node("a")
+    pod = cluster.pod("p", node="a")
+    evicted = replace(pod, disruption="EvictionByEvictionAPI", resource_version=cluster.next_version())
+    assert cluster.handle(PodSeen(evicted)) == [Evicted(evicted)]
+    ends = replace(evicted, terminating=True, resource_version=cluster.next_version())
+    assert cluster.handle(PodSeen(ends)) == []
 
 
 def test_a_pod_that_turns_terminal_is_gone(cluster: Driver) -> None:

@@ -83,6 +83,17 @@ def test_the_message_counts_nominated_pods_as_if_they_were_there(product: Produc
     assert message.startswith("0/1 nodes are available: 1 Insufficient cpu, 1 Too many pods.")
 
 
+@pytest.mark.parametrize("spreads", [False, True])
+def test_a_node_that_takes_no_such_pod_at_all_is_not_short_of_the_nominated_pods_room(
+    product: ProductSubject, spreads: bool
+):
+    product.apply(build.node("n", allocatable={"cpu": "1", "pods": "2"}, unschedulable=True))
+    _nominate(product, _pod("waiting", 5))
+    spread = [build.spread(HOSTNAME, build.selector("app=web"))] if spreads else []
+    message = product.evaluate(_pod("incoming", 5, spread=spread))["message"]
+    assert message.startswith("0/1 nodes are available: 1 node(s) were unschedulable.")
+
+
 def test_anti_affinity_of_a_nominated_pod_counts_where_the_plugin_runs(product: ProductSubject):
     apart = build.affinity(anti_required=[build.term(HOSTNAME, build.selector("app=web"))])
     web = _pod("web", 5, labels={"app": "web"}, affinity=apart)

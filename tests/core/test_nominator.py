@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from scheduler.model.instructions import Bind, Instruction, PatchCondition
+from scheduler.model.instructions import Bind, ClearNomination, Instruction, PatchCondition
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import VictimFate
+from scheduler.model.stimuli import NodeGone, VictimFate
 from tests.core.preempting import end_eviction, evictions, show, sized_pod
 from tests.support.driving import Driver
 
@@ -91,8 +91,8 @@ def test_a_nomination_that_no_watch_shows_after_an_attempt_is_written_again(clus
 
 def test_a_nomination_is_written_again_after_its_end_which_no_watch_shows_yet(cluster: Driver) -> None:
     sized_pod(cluster, "low", 0, node="n", cpu="2")
-    sized_pod(cluster, "high", 9, status={"nominatedNodeName": "n"}, cpu="2")
-    cluster.lose_node("n")
+    high = sized_pod(cluster, "high", 9, status={"nominatedNodeName": "n"}, cpu="2")
+    assert cluster.handle(NodeGone("n")) == [ClearNomination(high)]
     cluster.node("n", allocatable={"cpu": "2"})
     cluster.pass_time(20)
     told = cluster.cycle()

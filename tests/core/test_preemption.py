@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.core.decision_annotation import decision_record, read_record
-from scheduler.core.preemption import AGAIN, ELSEWHERE, GONE
+from scheduler.core.preemption import preempted_event
 from scheduler.framework.observer import Unobserved
 from scheduler.model.instructions import (
     Attempted,
@@ -21,6 +21,7 @@ from scheduler.model.instructions import (
     EvictVictim,
     PatchCondition,
 )
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, PodSeen, VictimFate
 from scheduler.overview.decisions import DecisionFeed
@@ -70,11 +71,12 @@ def test_the_state_is_not_to_be_read_between_two_pieces_of_a_search_for_victims(
     cluster.node("c", allocatable={"cpu": "2"})
     for number, node in enumerate("nncc"):
         sized_pod(cluster, f"low-{number}", 0, node=node)
-    sized_pod(cluster, "incoming", 10, cpu="2")
+    incoming = sized_pod(cluster, "incoming", 10, cpu="2")
     machine = cluster.machine
     ordered, n_pieces = machine.handle(CycleDue(), cluster.now_s), 1
     while machine.is_in_cycle:
         assert (ordered, machine.state.is_on_trial, machine.queue.depths()["active"]) == ([], True, 0)
+        assert (machine.observed_node_name(incoming.uid), machine.n_unconfirmed) == ("", 0)
         ordered, n_pieces = machine.step(), n_pieces + 1
     assert not machine.state.is_on_trial
     assert evictions(ordered)
@@ -303,6 +305,7 @@ def test_a_nomination_is_cleared_where_there_is_no_node_at_all():
     cluster = Driver()
     sized_pod(cluster, "high", 5, status={"nominatedNodeName": "n"})
     assert condition_of(cluster.cycle()).nominated_node_name == ""
+    assert not cluster.state.nominated
 
 
 def test_pods_of_lower_priority_lose_their_nomination_to_the_node(cluster: Driver):
@@ -383,21 +386,21 @@ def test_evictions_in_vain_are_counted_by_cause(cluster: Driver):
     wasted = cluster.machine.preemptions.wasted
     gone = evicted("gone", cluster)
     cluster.lose(gone)
-    assert wasted == {GONE: 1}
+    assert wasted == {"the pod is gone": 1}
     elsewhere = evicted("elsewhere", cluster)
     cluster.node("other", allocatable={"cpu": "2"})
     show(cluster, elsewhere, node_name="other")
-    assert wasted == {GONE: 1, ELSEWHERE: 1}
+    assert wasted == {"the pod is gone": 1, "the pod runs elsewhere": 1}
     again = evicted("again", cluster)
     thief = sized_pod(cluster, "thief", 0, cpu="2", node="n")
     cluster.pass_time(20)
     assert evictions(cluster.cycle()) == ["thief"]
-    assert wasted == {GONE: 1, ELSEWHERE: 1, AGAIN: 1}
+    assert wasted == {"the pod is gone": 1, "the pod runs elsewhere": 1, "the room was taken": 1}
     end_eviction(cluster, again, thief)
     cluster.lose(thief)
     cluster.pass_time(20)
     cluster.confirm(again, bind_of(cluster.cycle()).node_name)
-    assert wasted == {GONE: 1, ELSEWHERE: 1, AGAIN: 1}
+    assert wasted == {"the pod is gone": 1, "the pod runs elsewhere": 1, "the room was taken": 1}
 
 
 def test_an_attempt_and_the_record_of_the_bind_name_the_victims(cluster: Driver):
@@ -447,6 +450,20 @@ def test_victims_that_all_end_already_cost_nobody_a_nomination(cluster: Driver):
     assert cluster.state.nominated.node_of(middle.uid) == "n"
 
 
+@pytest.mark.parametrize(
+    ("group", "note"),
+    [
+        ("other", "Preempted by pod group default/other on node n"),
+        ("own", "Evicted from node n with its pod group default/own, which is placed anew"),
+    ],
+)
+def test_a_victim_of_a_group_hears_which(cluster: Driver, group: str, note: str) -> None:
+    victim = sized_pod(cluster, "victim", 0, node="n", labels={GROUP: "own", MIN_COUNT: "1"})
+    member = sized_pod(cluster, "member", 9, labels={GROUP: group, MIN_COUNT: "1"}, gates=["wait"])
+    event = preempted_event(victim, member, "")
+    assert (event.pod, event.note, event.reported_by) == (victim, note, member.scheduler_name)
+
+
 def test_a_pod_that_never_preempts_says_so(cluster: Driver):
     sized_pod(cluster, "low", 0, cpu="2", node="n")
     document = build.pod("high", containers=[build.container(requests={"cpu": "2"})])
@@ -469,3 +486,7 @@ def test_attempts_of_many_preemptors_find_each_its_own_node():
     nominated = [one.nominated_node_name for one in told if isinstance(one, PatchCondition)]
     assert sorted(map(str, nominated)) == sorted(f"n{index}" for index in range(20))
     assert sum(isinstance(one, Attempted) and one.n_victims == 1 for one in told) == 20
+    numbers = [one.number for one in told if isinstance(one, EvictVictim)]
+    assert numbers == sorted(set(numbers)), (
+        "evictions for equally important pods begin in the order of decisions"
+    )

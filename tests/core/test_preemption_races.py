@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.model.instructions import Bind, ClearNomination, EvictVictim, Instruction, PatchCondition
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import EvictionEnded, EvictionStep, VictimFate
 from tests.core.preempting import end_eviction, evictions, node_for_two, show, sized_pod
@@ -77,6 +78,37 @@ def test_two_preemptors_of_one_victim_are_both_tried_once_it_is_gone(cluster: Dr
     cluster.pass_time(20)
     bound = {one.pod.name for _ in range(4) for one in cluster.cycle() if isinstance(one, Bind)}
     assert bound == {"first", "second"}
+
+
+def test_two_preemptors_of_the_same_victims_hear_of_each_answer(cluster: Driver) -> None:
+    cluster.node("n", allocatable={"cpu": "3"})
+    first, second, last = (sized_pod(cluster, name, 0, node="n") for name in ("v1", "v2", "v3"))
+    high = sized_pod(cluster, "high", 8, cpu="3")
+    assert len(evictions(cluster.cycle())) == 2
+    higher = sized_pod(cluster, "higher", 9, cpu="3")
+    assert evictions(cluster.cycle()) == []
+    told = [one for victim in (first, second, last) for one in end_eviction(cluster, high, victim)]
+    assert len(evictions(told)) == 1
+    for victim in (first, second, last):
+        cluster.lose(victim)
+    assert not cluster.state.preempting
+    cluster.pass_time(20)
+    assert [one.pod.uid for one in cluster.cycle() if isinstance(one, Bind)] == [higher.uid]
+
+
+def test_an_eviction_for_a_group_is_not_in_vain_wherever_its_members_go(cluster: Driver) -> None:
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    for name in ("one", "other"):
+        sized_pod(cluster, name, 5, labels={GROUP: "g", MIN_COUNT: "2"})
+    (eviction,) = [one for one in cluster.cycle() if isinstance(one, EvictVictim)]
+    end_eviction(cluster, eviction.preemptor, low)
+    cluster.lose(low)
+    cluster.pass_time(20)
+    binds = [one for one in cluster.cycle() if isinstance(one, Bind)]
+    for bind in binds:
+        cluster.confirm(bind.pod, bind.node_name)
+    assert len(binds) == 2
+    assert cluster.machine.preemptions.wasted == {}
 
 
 def test_a_node_that_is_cordoned_in_the_middle_costs_no_further_victim(cluster: Driver):

@@ -180,6 +180,18 @@ def test_the_scores_of_a_guest_that_is_shut_off_are_left_out(run: _Run, monkeypa
     assert "is shut off" in _message(run.schedule(team="a"))
 
 
+def test_a_plugin_is_shut_off_once_and_only_the_one_that_fails(run: _Run):
+    pod = run.driver.pod("p")
+    (mine,) = run.driver.profiles[NAME].out_of_tree
+    assert run.driver.handle(PluginFailing(NAME, "Other", "it is late", pod)) == []
+    assert not mine.shut_off
+    note = f"plugin Mine of profile {NAME} is shut off, and pods with the label team wait: it is late"
+    assert run.driver.handle(PluginFailing(NAME, "Mine", "it is late", pod)) == [
+        EmitEvent(pod, "Warning", "PluginShutOff", "Scheduling", note)
+    ]
+    assert run.driver.handle(PluginFailing(NAME, "Mine", "it is late", pod)) == []
+
+
 def test_failures_with_a_success_in_between_shut_nothing_off(run: _Run, monkeypatch: pytest.MonkeyPatch):
     for number in range(3 * MOST_FAILURES_IN_A_ROW):
         works = number % MOST_FAILURES_IN_A_ROW == 0

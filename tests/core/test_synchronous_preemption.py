@@ -125,3 +125,17 @@ def test_a_victim_that_is_evicted_for_a_group_too_ends_the_wait(cluster: Driver)
     cluster.lose(low)
     cluster.pass_time(20)
     assert bind_of(cluster.cycle()).pod.uid == high.uid
+
+
+def test_a_problem_of_another_eviction_is_not_the_attempt_s(cluster: Driver) -> None:
+    low = sized_pod(cluster, "low", 0, node="n", cpu="2")
+    members = [sized_pod(cluster, name, 5, labels={GROUP: "g", MIN_COUNT: "2"}) for name in ("one", "other")]
+    assert evictions(cluster.cycle()) == ["low"]
+    cluster.node("m", allocatable={"cpu": "3"})
+    last = sized_pod(cluster, "last", 0, node="m", cpu="3")
+    high = sized_pod(cluster, "high", 9, cpu="3")
+    assert evictions(cluster.cycle()) == ["last"]
+    assert end_eviction(cluster, members[0], low, VictimFate.FAILED, "denied") == []
+    told = end_eviction(cluster, high, last)
+    assert attempt_of(told).n_victims == 1
+    assert condition_of(told).nominated_node_name == "m"
