@@ -112,6 +112,11 @@ class GroupTrial:
         self._unscored = replace(self.profile, scorers=())
         self._first_fits = FirstFits(self.view)
 
+    @property
+    def n_left(self) -> int:
+        """Return how many decisions the search may still take."""
+        return self.max_decisions - self._n_counted
+
     @contextmanager
     def sparing(self, n_spared: int) -> Iterator[None]:
         """End the block, without an error, where it would leave fewer decisions than this to the search."""
@@ -159,7 +164,7 @@ class GroupTrial:
     def _exchanged(self, pod: Pod, scope: Scope, refused: FitError) -> Pieces[ScheduleResult | None]:
         """Return a row that takes the member once others there have other parts of the node; None if there is none."""
         plugins = (each for each in self.profile.filters if each.gives_out and each.name in refused.rejecting)
-        plugin, n_left = next(plugins, None), min(_MOST_EXCHANGES, self.max_decisions - self._n_counted)
+        plugin, n_left = next(plugins, None), min(_MOST_EXCHANGES, self.n_left)
         if plugin is None:
             return None
         forms = claim_forms(pod, self.view)
