@@ -90,6 +90,18 @@ def test_a_profile_runs_its_plugins_in_order_between_our_own():
     assert profile.percentage_of_nodes_to_score == 30
 
 
+def test_a_filter_that_is_switched_off_alone_still_runs_at_prefilter():
+    profile = build_profile(
+        "mine", filters=["NodePorts"], prefilter_only=["NodeAffinity"], scorers=[], context=PluginContext()
+    )
+    assert [(type(plugin).__name__, plugin.name) for plugin in profile.filters] == [
+        ("Unsupported", "Unsupported"),
+        ("PreFilterOnly", "NodeAffinity"),
+        ("NodePorts", "NodePorts"),
+        ("KubeletRefusal", "KubeletRefusal"),
+    ]
+
+
 def test_a_plugin_that_filters_and_scores_is_one_object():
     profile = build_profile(
         "mine", filters=["TaintToleration"], scorers=[("TaintToleration", 3)], context=PluginContext()
