@@ -139,15 +139,12 @@ def test_the_victims_for_a_pod_with_volumes_are_the_reference_s(
     assert decision_mismatches(expected, product.evaluate(pod)) == []
 
 
-def _evaluated(minor: int, *objects: Json, config: Json | None = None) -> Json:
-    """Return the decision on a pod with the claim "c" beside nodes "a" and "b", which are zones too."""
+def _evaluated(minor: int, *objects: Json, config: Json | None = None, claims: str = "c") -> Json:
+    """Return the decision on a pod with these claims beside nodes "a" and "b", which are zones too."""
     subject = ProductSubject(config, semantics_of(Version(1, minor)))
     for obj in (*(build.node(name, labels={build.ZONE: name}) for name in "ab"), *objects):
         subject.apply(obj)
-    return subject.evaluate(build.pod("p", spec={"volumes": [CLAIM_C]}))
-
-
-CLAIM_C = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+    return subject.evaluate(using(*claims))
 
 
 @pytest.mark.parametrize(
@@ -244,15 +241,35 @@ def test_a_class_that_does_not_say_when_to_bind_is_named():
     assert _evaluated(36, *objects, config=config)["prefilter"]["VolumeZone"] == refused
 
 
-def test_an_existing_volume_that_fits_well_scores_by_its_size():
+def test_a_class_whose_driver_tells_no_capacity_scores_nothing():
     decision = _evaluated(
         37,
         storage_class("wait", "d"),
-        claim("c", "wait", request="1Gi"),
-        volume("small", "wait", capacity="2Gi", terms=[build.node_term(f"{build.ZONE} in a")]),
-        volume("large", "wait", capacity="10Gi", terms=[build.node_term(f"{build.ZONE} in b")]),
+        csi_driver("d", tracks_capacity=True),
+        storage_class("untold", "e"),
+        claim("c", "wait", request="5Gi"),
+        claim("d", "untold", request="5Gi"),
+        capacity("pool", "wait", "10Gi", topology={}),
+        claims="cd",
     )
-    assert decision["score"]["VolumeBinding"] == {"a": 50, "b": 90}
+    assert decision["score"]["VolumeBinding"] == {"a": 50, "b": 50}
+
+
+@pytest.mark.parametrize(
+    ("request_", "small", "large", "scores"),
+    [("1Gi", "2Gi", "10Gi", {"a": 50, "b": 90}), ("1", "1", "10", {"a": 0, "b": 90})],
+)
+def test_an_existing_volume_that_fits_well_scores_by_its_size(
+    request_: str, small: str, large: str, scores: Json
+):
+    decision = _evaluated(
+        37,
+        storage_class("wait", "d"),
+        claim("c", "wait", request=request_),
+        volume("small", "wait", capacity=small, terms=[build.node_term(f"{build.ZONE} in a")]),
+        volume("large", "wait", capacity=large, terms=[build.node_term(f"{build.ZONE} in b")]),
+    )
+    assert decision["score"]["VolumeBinding"] == scores
 
 
 def test_a_claim_takes_a_volume_of_more_access_modes_than_it_asks_for_but_none_of_fewer():
