@@ -298,3 +298,59 @@ def test_a_claim_takes_volumes_that_its_selector_selects_alone():
     )
     assert found["decided"] == "b"
     assert found["filter"]["VolumeBinding"].keys() == {"a"}
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        pytest.param({"volumeMode": "Block"}, id="of another mode"),
+        pytest.param({"volumeAttributesClassName": "gold"}, id="with other attributes"),
+        pytest.param({"terminating": True}, id="that is being deleted"),
+        pytest.param(
+            {"storage_class": "other", "claimed_by": "default/c"},
+            id="of another class that is promised to it",
+        ),
+        pytest.param(
+            {"claimed_by": "default/c", "claim_uid": "earlier"}, id="promised to an earlier claim of the name"
+        ),
+        pytest.param({"claimed_by": "default/c", "capacity": "1Mi"}, id="promised to it, but too small"),
+    ],
+)
+def test_a_claim_takes_no_volume(unfit: Json):
+    """Another volume, in zone b, suits it."""
+    found = _evaluated(
+        37,
+        storage_class("static", "kubernetes.io/no-provisioner"),
+        claim("c", "static"),
+        volume("v", **{"storage_class": "static", "terms": [build.node_term(f"{build.ZONE} in a")], **unfit}),
+        volume("w", "static", terms=[build.node_term(f"{build.ZONE} in b")]),
+    )
+    assert found["feasible"] == ["b"]
+
+
+def test_the_smallest_claim_takes_its_volume_first():
+    """Whatever the pod's order: the larger claim would take the only volume that many nodes may write to."""
+    found = _evaluated(
+        36,
+        storage_class("static", "kubernetes.io/no-provisioner"),
+        claim("c", "static", request="5Gi"),
+        claim("d", "static", request="4Gi", modes=["ReadWriteMany"]),
+        volume("v", "static", capacity="5Gi", modes=["ReadWriteOnce", "ReadWriteMany"]),
+        volume("w", "static", capacity="6Gi"),
+        claims="cd",
+    )
+    assert found["feasible"] == ["a", "b"]
+
+
+def test_of_two_claims_that_have_no_volume_the_first_is_the_reason():
+    found = _evaluated(
+        36,
+        storage_class("elsewhere", topologies=[{build.ZONE: ["c"]}]),
+        storage_class("full", "e"),
+        csi_driver("e", tracks_capacity=True),
+        claim("c", "elsewhere"),
+        claim("d", "full", request="2Gi"),
+        claims="cd",
+    )
+    reasons = {name: verdict["reasons"] for name, verdict in found["filter"]["VolumeBinding"].items()}
+    assert reasons == dict.fromkeys("ab", ["node(s) didn't find available persistent volumes to bind"])
