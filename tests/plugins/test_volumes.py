@@ -352,5 +352,6 @@ def test_of_two_claims_that_have_no_volume_the_first_is_the_reason():
         claim("d", "full", request="2Gi"),
         claims="cd",
     )
-    reasons = {name: verdict["reasons"] for name, verdict in found["filter"]["VolumeBinding"].items()}
-    assert reasons == dict.fromkeys("ab", ["node(s) didn't find available persistent volumes to bind"])
+    reason = "node(s) didn't find available persistent volumes to bind"
+    verdict = {"code": "UnschedulableAndUnresolvable", "reasons": [reason]}
+    assert found["filter"]["VolumeBinding"] == {"a": verdict, "b": verdict}
