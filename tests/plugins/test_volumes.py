@@ -230,15 +230,36 @@ def test_the_share_of_a_pool_that_a_volume_takes_scores_a_node_from_1_37(
     assert decision["score"].get("VolumeBinding") == scores
 
 
+def _without(plugin: str) -> Json:
+    config = build.configuration()
+    config["profiles"][0]["plugins"] = {"multiPoint": {"disabled": [{"name": plugin}]}}
+    return config
+
+
+def test_of_two_bound_claims_the_first_that_a_node_fails_is_the_reason():
+    """VolumeZone refuses a pod whose volume does not exist on every node, before they are asked."""
+    found = _evaluated(
+        36,
+        volume("v", terms=[build.node_term(f"{build.ZONE} in a")], claimed_by="default/c"),
+        claim("c", volume="v"),
+        claim("d", volume="gone"),
+        claims="cd",
+        config=_without("VolumeZone"),
+    )
+    reasons = {name: verdict["reasons"] for name, verdict in found["filter"]["VolumeBinding"].items()}
+    assert reasons == {
+        "a": ["node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"],
+        "b": ["node(s) didn't match PersistentVolume's node affinity"],
+    }
+
+
 def test_a_class_that_does_not_say_when_to_bind_is_named():
     """VolumeBinding makes an error of it, and VolumeZone, which is asked without it, a refusal."""
     objects = storage_class("s", mode=None), claim("c", "s")
     says = 'VolumeBindingMode not set for StorageClass "s"'
     assert _evaluated(36, *objects) == {"error": f'running PreFilter plugin "VolumeBinding": {says}'}
-    config = build.configuration()
-    config["profiles"][0]["plugins"] = {"multiPoint": {"disabled": [{"name": "VolumeBinding"}]}}
     refused = {"code": "UnschedulableAndUnresolvable", "reasons": [says]}
-    assert _evaluated(36, *objects, config=config)["prefilter"]["VolumeZone"] == refused
+    assert _evaluated(36, *objects, config=_without("VolumeBinding"))["prefilter"]["VolumeZone"] == refused
 
 
 def test_a_class_whose_driver_tells_no_capacity_scores_nothing():
