@@ -146,13 +146,11 @@ def build_profile(
         filters=(
             ALWAYS_FIRST(),
             *(OutOfTreeAdmission(guarded[name]) for name in pre_enqueue if name in guarded),
-            *(PreFilterOnly(_at(built[name], "filter", "preFilter")) for name in prefilter_only),
-            *(_at(built[name], "preFilter", "filter") for name in filters),
+            *(PreFilterOnly(_at(built[name], "filter")) for name in prefilter_only),
+            *(_at(built[name], "filter") for name in filters),
             ALWAYS_LAST(),
         ),
-        scorers=tuple(
-            WeightedScorer(_at(built[name], "preScore", "score"), weight) for name, weight in scorers
-        ),
+        scorers=tuple(WeightedScorer(_at(built[name], "score"), weight) for name, weight in scorers),
         post_filters=tuple(_at(built[name], "postFilter") for name in post_filters),
         pre_enqueue=tuple(_at(built[name], "preEnqueue") for name in pre_enqueue),
         percentage_of_nodes_to_score=percentage_of_nodes_to_score,
@@ -205,8 +203,8 @@ def _made(
     return plugin(args, context)
 
 
-def _at(plugin: Any, *points: str) -> Any:  # noqa: ANN401 - the profile names the type
-    """Return the plugin. Raises InvariantViolation if it runs at none of the points."""
-    if not set(points) & set(plugin.extension_points):
-        raise InvariantViolation(f"plugin {plugin.name} does not run at {points[-1]}")
+def _at(plugin: Any, point: str) -> Any:  # noqa: ANN401 - the profile names the type
+    """Return the plugin. Raises InvariantViolation if it does not run at the point."""
+    if point not in plugin.extension_points:
+        raise InvariantViolation(f"plugin {plugin.name} does not run at {point}")
     return plugin

@@ -311,6 +311,7 @@ def test_a_wait_for_a_volume_fails(happens: Callable[[Cluster], list[Instruction
     cluster.apply(volume("v", "local", terms=ON_A), claim("c", "local"))
     cluster.waits("c")
     assert cluster.write(cluster.reserve()) == []
+    assert not cluster.machine.has_work(), "what was written is not seen yet"
     assert cluster.watch() == []
     assert failure(happens(cluster)) == f"binding volumes: {message}"
     cluster.holds_nothing()

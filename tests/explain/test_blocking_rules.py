@@ -88,7 +88,7 @@ def test_spread_has_the_count_and_limit_of_each_domain() -> None:
         cluster,
         web("p", spread=[build.spread(build.ZONE, build.selector("app=web"), max_skew=1)]),
     )
-    assert rule.kind == "topologySpread"
+    assert (rule.kind, rule.n_nodes) == ("topologySpread", 2)
     assert rule.skew is not None
     assert (rule.skew.max_skew, rule.skew.fewest, rule.skew.counts_itself, rule.skew.n_domains) == (
         1,

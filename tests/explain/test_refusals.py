@@ -58,6 +58,16 @@ CASES = [
         id="a taint",
     ),
     pytest.param(
+        Cluster([build.node("a", taints=["team=b:NoExecute", GPU, "slow:PreferNoSchedule"])]),
+        build.pod(),
+        [(1, "TaintToleration", f"{GPU}, team=b:NoExecute")],
+        [
+            (TolerateTaint("team", "b", "NoExecute"), TolerateTaint("dedicated", "gpu", "NoSchedule")),
+            (RemoveTaint("a", "team", "b", "NoExecute"), RemoveTaint("a", "dedicated", "gpu", "NoSchedule")),
+        ],
+        id="two taints",
+    ),
+    pytest.param(
         Cluster([build.node("a", unschedulable=True, taints=[CORDONED])]),
         build.pod(),
         [(1, "NodeUnschedulable", "")],

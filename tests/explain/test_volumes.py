@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from scheduler.formats.explanation import Explanation
+from scheduler.model.changes import RemovePod
 from tests.support import build
 from tests.support.build import ZONE
-from tests.support.cases.volume_rows import using
+from tests.support.cases.volume_rows import disk, using, with_volumes
 from tests.support.json_cluster import Cluster, changes, zoned
 from tests.support.messages import refusals
 from tests.support.storage_objects import (
@@ -104,6 +105,10 @@ def test_the_claim_and_its_volume_or_class_are_named(storage: list[Any], where: 
             "claim c: d.example has made no volume of class s for it",
         ),
         ([claim("c", "s", volume="v", bound=False)], "claim c: volume v is not bound to it yet"),
+        (
+            [storage_class("s", "kubernetes.io/no-provisioner", mode="Immediate"), claim("c", "s")],
+            "claim c: no volume of class s is bound to it yet, and the class makes none",
+        ),
     ],
 )
 def test_an_unbound_claim_is_named_with_the_reason(storage: list[Any], where: str) -> None:
@@ -111,6 +116,40 @@ def test_an_unbound_claim_is_named_with_the_reason(storage: list[Any], where: st
     (group,) = answer.groups
     assert group.reason == "pod has unbound immediate PersistentVolumeClaims"
     assert group.where == where
+
+
+def test_each_unbound_claim_is_named() -> None:
+    storage = [claim("c", "s"), claim("d", ""), volume("v"), claim("e", volume="v")]
+    (group,) = Cluster(zoned("a1"), storage=storage).explain(using("c", "d", "e")).groups
+    assert group.where == "claim c: there is no class s; claim d: has no class that could make its volume"
+
+
+def test_each_claim_whose_volume_keeps_a_node_out_is_named() -> None:
+    """An empty term of a volume's node affinity matches no node."""
+    storage = [
+        volume("v", terms=[{}, *in_zone("a"), *in_zone("x")], claimed_by="default/c"),
+        claim("c", volume="v"),
+        volume("w", terms=in_zone("b"), claimed_by="default/d"),
+        claim("d", volume="w"),
+    ]
+    answer = Cluster(zoned("a1 b1 c1"), storage=storage).explain(using("c", "d"))
+    in_a = f"claim c: volume v is reached from {ZONE}=a or {ZONE}=x"
+    in_b = f"claim d: volume w is reached from {ZONE}=b"
+    assert sorted(group.where for group in answer.groups) == [in_a, f"{in_a}; {in_b}", in_b]
+
+
+def test_each_volume_whose_label_keeps_a_node_out_is_named() -> None:
+    storage = [
+        volume("v", labels={ZONE: "a"}, claimed_by="default/c"),
+        claim("c", volume="v"),
+        volume("w", labels={ZONE: "b"}, claimed_by="default/d"),
+        claim("d", volume="w"),
+    ]
+    answer = Cluster(zoned("a1 b1 c1"), storage=storage).explain(using("c", "d"))
+    in_a, in_b = f"claim c: volume v is in {ZONE}=a", f"claim d: volume w is in {ZONE}=b"
+    assert {where: plugin for _, plugin, where in groups(answer)} == dict.fromkeys(
+        (in_a, in_b, f"{in_a}; {in_b}"), "VolumeZone"
+    )
 
 
 def test_two_claims_that_want_the_same_volume_are_told_together() -> None:
@@ -140,6 +179,16 @@ def test_a_pod_with_a_volume_of_the_full_driver_may_leave() -> None:
     assert changes(answer) == [["RemovePod"]]
 
 
+def test_as_many_pods_leave_as_the_driver_lacks_volumes() -> None:
+    """Of two volumes one has room."""
+    named = ("c", "d", "theirs")
+    storage = [each for name in named for each in (volume(f"v-{name}"), claim(name, volume=f"v-{name}"))]
+    running = using("theirs", name="other", on="a1")
+    answer = Cluster(zoned("a1"), [running], storage=[*storage, csi_node("a1", d=2)]).explain(using("c", "d"))
+    assert groups(answer) == [(1, "NodeVolumeLimits", "needs 2 more of driver d, at most 1 can be attached")]
+    assert changes(answer) == [["RemovePod"]]
+
+
 def test_a_volume_that_is_attached_without_a_pod_leaves_nothing_to_suggest() -> None:
     storage = [
         volume("mine", claimed_by="default/c"),
@@ -152,12 +201,28 @@ def test_a_volume_that_is_attached_without_a_pod_leaves_nothing_to_suggest() -> 
 
 
 def test_the_pod_that_uses_a_claim_alone_is_named_and_may_leave() -> None:
-    running = build.pod("other", node="a1")
-    running["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    """Not the pods beside it, nor one that uses a claim of the name in another namespace."""
+    namesake = using("c", name="namesake", on="a1")
+    namesake["metadata"] |= {"namespace": "blue", "uid": "uid-blue-namesake"}
+    running = [using("c", name="other", on="a1"), using(name="beside", on="a1"), namesake]
     storage = [volume("v", claimed_by="default/c"), claim("c", volume="v", modes=["ReadWriteOncePod"])]
-    answer = Cluster(zoned("a1 b1"), [running], storage=storage).explain(using("c"))
+    answer = Cluster(zoned("a1 b1"), running, storage=storage).explain(using("c"))
     assert groups(answer) == [(2, "VolumeRestrictions", "in use by default/other on a1")]
-    assert changes(answer) == [["RemovePod"]]
+    assert [suggestion.changes for suggestion in answer.suggestions] == [
+        (RemovePod("default", "other", "a1", "uid-default-other"),)
+    ]
+
+
+def test_the_pods_that_hold_a_disk_may_leave() -> None:
+    writes = with_volumes(disk("gcePersistentDisk", pdName="x"), name="other", on="a1")
+    beside = with_volumes(disk("gcePersistentDisk", pdName="y"), name="beside", on="a1")
+    answer = Cluster(zoned("a1"), [writes, beside]).explain(
+        with_volumes(disk("gcePersistentDisk", pdName="x"))
+    )
+    assert groups(answer) == [(1, "VolumeRestrictions", "")]
+    assert [suggestion.changes for suggestion in answer.suggestions] == [
+        (RemovePod("default", "other", "a1", "uid-default-other"),)
+    ]
 
 
 def test_a_pod_whose_volume_is_being_made_says_so() -> None:

@@ -57,15 +57,33 @@ def test_devices_of_the_class_are_counted_on_each_node() -> None:
     assert cluster._view.class_devices("example.com/other") is None
 
 
-@pytest.mark.parametrize(("plugin", "scores"), [("NodeResourcesFit", {"a": 0, "b": 75})])
-def test_free_devices_score(plugin: str, scores: dict[str, int]) -> None:
-    cluster = _cluster()
+def _scores(cluster: ClaimCluster, plugin: str) -> dict[str, int]:
+    """Return the plugin's scores of the nodes for a pod that requests one device."""
     container = {"name": "c", "image": "i", "resources": {"requests": {_GPU: "1"}}}
     pod = cluster.decoded(build.pod("p", spec={"schedulerName": NAME, "containers": [container]}))
     profile = cluster.machine._profiles[NAME]
     result = decide(pod, cluster._view, profile, Random(1), Unobserved())
     assert isinstance(result, ScheduleResult)
     (found,) = (each for each in result.scores.by_plugin if each.plugin == plugin)
-    rows = cluster.state.nodes.row_by_name
-    assert {name: found.scores[row] for name, row in rows.items()} == scores
-    assert result.node_name == "b"
+    return {name: int(found.scores[row]) for name, row in cluster.state.nodes.row_by_name.items()}
+
+
+def test_free_devices_score() -> None:
+    assert _scores(_cluster(), "NodeResourcesFit") == {"a": 0, "b": 75}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "scores"),
+    [
+        ("NodeResourcesFit", {"a": 0, "b": 0, "c": 50, "d": 75}),
+        ("NodeResourcesBalancedAllocation", {"a": 69, "b": 50, "c": 62, "d": 68}),
+    ],
+)
+def test_a_node_that_offers_the_resource_itself_scores_by_that(plugin: str, scores: dict[str, int]) -> None:
+    """Beside nodes with devices: one with a single device, and one where a pod without requests runs."""
+    cluster = _cluster()
+    cluster.show(device_slice("b", 1))
+    cluster.node("c", allocatable={_GPU: "2"})
+    cluster.node("d", allocatable={_GPU: "4", "cpu": "1"})
+    cluster.pod("idle", node="d")
+    assert _scores(cluster, plugin) == scores

@@ -27,6 +27,29 @@ from tests.support.plugins import plugin_named
 #: Of the plugins without a file of their own here: the queue sorts, the shell binds.
 ELSEWHERE = {"PrioritySort", "DefaultBinder"}
 
+#: Source: the interfaces that each plugin implements (kubernetes 1.36).
+POINTS = """
+SchedulingGates preEnqueue
+NodeUnschedulable filter
+NodeName filter
+TaintToleration filter preScore score
+NodeAffinity preFilter filter preScore score
+NodePorts preFilter filter
+NodeResourcesFit preFilter filter preScore score placementScore
+VolumeRestrictions preFilter filter
+NodeVolumeLimits preFilter filter
+VolumeBinding preFilter filter preScore score reserve preBind
+VolumeZone preFilter filter
+PodTopologySpread preFilter filter preScore score
+InterPodAffinity preFilter filter preScore score
+DynamicResources preEnqueue preFilter filter postFilter score reserve preBind
+DefaultPreemption preEnqueue postFilter
+NodeResourcesBalancedAllocation preScore score
+ImageLocality score
+NodeDeclaredFeatures preFilter filter
+GangScheduling preEnqueue permit
+"""
+
 STAGES = {"preEnqueue": PreEnqueuePlugin, "filter": FilterPlugin, "score": ScorePlugin}
 
 
@@ -38,6 +61,11 @@ def test_every_plugin_that_settings_call_built_is_registered():
 @pytest.mark.parametrize("name", sorted(IN_TREE))
 def test_a_plugin_runs_under_the_name_it_is_registered_by(name: str):
     assert getattr(plugin_named(name), "name", None) == name
+
+
+def test_a_plugin_can_be_named_at_upstream_s_points():
+    expected = {name: tuple(points) for name, *points in map(str.split, POINTS.strip().splitlines())}
+    assert {name: plugin.extension_points for name, plugin in IN_TREE.items()} == expected
 
 
 @pytest.mark.parametrize(
@@ -98,6 +126,18 @@ def test_a_profile_runs_its_plugins_in_order_between_our_own():
     ]
     assert [plugin.name for plugin in profile.pre_enqueue] == ["SchedulingGates", "GangScheduling"]
     assert profile.percentage_of_nodes_to_score == 30
+
+
+def test_a_filter_that_is_switched_off_alone_still_runs_at_prefilter():
+    profile = build_profile(
+        "mine", filters=["NodePorts"], prefilter_only=["NodeAffinity"], scorers=[], context=PluginContext()
+    )
+    assert [(type(plugin).__name__, plugin.name) for plugin in profile.filters] == [
+        ("Unsupported", "Unsupported"),
+        ("PreFilterOnly", "NodeAffinity"),
+        ("NodePorts", "NodePorts"),
+        ("KubeletRefusal", "KubeletRefusal"),
+    ]
 
 
 def test_a_plugin_that_filters_and_scores_is_one_object():

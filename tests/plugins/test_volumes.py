@@ -139,15 +139,12 @@ def test_the_victims_for_a_pod_with_volumes_are_the_reference_s(
     assert decision_mismatches(expected, product.evaluate(pod)) == []
 
 
-def _evaluated(minor: int, *objects: Json, config: Json | None = None) -> Json:
-    """Return the decision on a pod with the claim "c" beside nodes "a" and "b", which are zones too."""
+def _evaluated(minor: int, *objects: Json, config: Json | None = None, claims: str = "c") -> Json:
+    """Return the decision on a pod with these claims beside nodes "a" and "b", which are zones too."""
     subject = ProductSubject(config, semantics_of(Version(1, minor)))
     for obj in (*(build.node(name, labels={build.ZONE: name}) for name in "ab"), *objects):
         subject.apply(obj)
-    return subject.evaluate(build.pod("p", spec={"volumes": [CLAIM_C]}))
-
-
-CLAIM_C = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+    return subject.evaluate(using(*claims))
 
 
 @pytest.mark.parametrize(
@@ -233,26 +230,67 @@ def test_the_share_of_a_pool_that_a_volume_takes_scores_a_node_from_1_37(
     assert decision["score"].get("VolumeBinding") == scores
 
 
+def _without(plugin: str) -> Json:
+    config = build.configuration()
+    config["profiles"][0]["plugins"] = {"multiPoint": {"disabled": [{"name": plugin}]}}
+    return config
+
+
+def test_of_two_bound_claims_the_first_that_a_node_fails_is_the_reason():
+    """VolumeZone refuses a pod whose volume does not exist on every node, before they are asked."""
+    found = _evaluated(
+        36,
+        volume("v", terms=[build.node_term(f"{build.ZONE} in a")], claimed_by="default/c"),
+        claim("c", volume="v"),
+        claim("d", volume="gone"),
+        claims="cd",
+        config=_without("VolumeZone"),
+    )
+    reasons = {name: verdict["reasons"] for name, verdict in found["filter"]["VolumeBinding"].items()}
+    assert reasons == {
+        "a": ["node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"],
+        "b": ["node(s) didn't match PersistentVolume's node affinity"],
+    }
+
+
 def test_a_class_that_does_not_say_when_to_bind_is_named():
     """VolumeBinding makes an error of it, and VolumeZone, which is asked without it, a refusal."""
     objects = storage_class("s", mode=None), claim("c", "s")
     says = 'VolumeBindingMode not set for StorageClass "s"'
     assert _evaluated(36, *objects) == {"error": f'running PreFilter plugin "VolumeBinding": {says}'}
-    config = build.configuration()
-    config["profiles"][0]["plugins"] = {"multiPoint": {"disabled": [{"name": "VolumeBinding"}]}}
     refused = {"code": "UnschedulableAndUnresolvable", "reasons": [says]}
-    assert _evaluated(36, *objects, config=config)["prefilter"]["VolumeZone"] == refused
+    assert _evaluated(36, *objects, config=_without("VolumeBinding"))["prefilter"]["VolumeZone"] == refused
 
 
-def test_an_existing_volume_that_fits_well_scores_by_its_size():
+def test_a_class_whose_driver_tells_no_capacity_scores_nothing():
     decision = _evaluated(
         37,
         storage_class("wait", "d"),
-        claim("c", "wait", request="1Gi"),
-        volume("small", "wait", capacity="2Gi", terms=[build.node_term(f"{build.ZONE} in a")]),
-        volume("large", "wait", capacity="10Gi", terms=[build.node_term(f"{build.ZONE} in b")]),
+        csi_driver("d", tracks_capacity=True),
+        storage_class("untold", "e"),
+        claim("c", "wait", request="5Gi"),
+        claim("d", "untold", request="5Gi"),
+        capacity("pool", "wait", "10Gi", topology={}),
+        claims="cd",
     )
-    assert decision["score"]["VolumeBinding"] == {"a": 50, "b": 90}
+    assert decision["score"]["VolumeBinding"] == {"a": 50, "b": 50}
+
+
+@pytest.mark.parametrize(
+    ("request_", "small", "large", "scores"),
+    [("1Gi", "2Gi", "10Gi", {"a": 50, "b": 90}), ("1", "1", "10", {"a": 0, "b": 90})],
+)
+def test_an_existing_volume_that_fits_well_scores_by_its_size(
+    request_: str, small: str, large: str, scores: Json
+):
+    decision = _evaluated(
+        37,
+        storage_class("wait", "d"),
+        claim("c", "wait", request=request_),
+        volume("small", "wait", capacity=small, terms=[build.node_term(f"{build.ZONE} in a")]),
+        volume("large", "wait", capacity=large, terms=[build.node_term(f"{build.ZONE} in b")]),
+    )
+    assert decision["score"]["VolumeBinding"] == scores
 
 
 def test_a_claim_takes_a_volume_of_more_access_modes_than_it_asks_for_but_none_of_fewer():
@@ -281,3 +319,60 @@ def test_a_claim_takes_volumes_that_its_selector_selects_alone():
     )
     assert found["decided"] == "b"
     assert found["filter"]["VolumeBinding"].keys() == {"a"}
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        pytest.param({"volumeMode": "Block"}, id="of another mode"),
+        pytest.param({"volumeAttributesClassName": "gold"}, id="with other attributes"),
+        pytest.param({"terminating": True}, id="that is being deleted"),
+        pytest.param(
+            {"storage_class": "other", "claimed_by": "default/c"},
+            id="of another class that is promised to it",
+        ),
+        pytest.param(
+            {"claimed_by": "default/c", "claim_uid": "earlier"}, id="promised to an earlier claim of the name"
+        ),
+        pytest.param({"claimed_by": "default/c", "capacity": "1Mi"}, id="promised to it, but too small"),
+    ],
+)
+def test_a_claim_takes_no_volume(unfit: Json):
+    """Another volume, in zone b, suits it."""
+    found = _evaluated(
+        37,
+        storage_class("static", "kubernetes.io/no-provisioner"),
+        claim("c", "static"),
+        volume("v", **{"storage_class": "static", "terms": [build.node_term(f"{build.ZONE} in a")], **unfit}),
+        volume("w", "static", terms=[build.node_term(f"{build.ZONE} in b")]),
+    )
+    assert found["feasible"] == ["b"]
+
+
+def test_the_smallest_claim_takes_its_volume_first():
+    """Whatever the pod's order: the larger claim would take the only volume that many nodes may write to."""
+    found = _evaluated(
+        36,
+        storage_class("static", "kubernetes.io/no-provisioner"),
+        claim("c", "static", request="5Gi"),
+        claim("d", "static", request="4Gi", modes=["ReadWriteMany"]),
+        volume("v", "static", capacity="5Gi", modes=["ReadWriteOnce", "ReadWriteMany"]),
+        volume("w", "static", capacity="6Gi"),
+        claims="cd",
+    )
+    assert found["feasible"] == ["a", "b"]
+
+
+def test_of_two_claims_that_have_no_volume_the_first_is_the_reason():
+    found = _evaluated(
+        36,
+        storage_class("elsewhere", topologies=[{build.ZONE: ["c"]}]),
+        storage_class("full", "e"),
+        csi_driver("e", tracks_capacity=True),
+        claim("c", "elsewhere"),
+        claim("d", "full", request="2Gi"),
+        claims="cd",
+    )
+    reason = "node(s) didn't find available persistent volumes to bind"
+    verdict = {"code": "UnschedulableAndUnresolvable", "reasons": [reason]}
+    assert found["filter"]["VolumeBinding"] == {"a": verdict, "b": verdict}

@@ -27,6 +27,7 @@ from tests.support.build import (
     node_term,
     pod,
     selector,
+    service,
     spread,
     term,
     toleration,
@@ -639,6 +640,26 @@ def test_a_node_without_an_ignored_resource_wakes_the_pod():
     args = {"NodeResourcesFit": NodeResourcesFitArgs(ignored_resources=(GPU,))}
     assert wakes("NodeResourcesFit", pending, None, PLAIN, args)
     assert not wakes("NodeResourcesFit", pending, None, PLAIN)
+
+
+_SERVICE, _ELSEWHERE = (service("s", {"app": "web"}, namespace=name) for name in ("default", "blue"))
+#: Of a hard default constraint.
+WORKLOADS: Final = [
+    Change("a service of its namespace comes", None, _SERVICE, True),
+    Change("a service of its namespace changes", service("s", None), _SERVICE, True),
+    Change("a service of its namespace goes", _SERVICE, None, True),
+    Change("a service of another namespace comes", None, _ELSEWHERE, False),
+    Change("a service of another namespace goes", _ELSEWHERE, None, False),
+    Change("a service comes, and the pod has its own constraint", None, _SERVICE, False, EVEN),
+]
+
+
+@pytest.mark.parametrize("change", WORKLOADS, ids=lambda change: change.id)
+def test_a_workload_wakes_a_pod_whose_default_selector_it_may_change(change: Change):
+    hard = DefaultConstraint(max_skew=1, topology_key=ZONE, when_unsatisfiable="DoNotSchedule")
+    args = {"PodTopologySpread": PodTopologySpreadArgs("List", (hard,))}
+    pending = change.pending or pod(labels={"app": "web"})
+    assert wakes("PodTopologySpread", pending, change.old, change.new, args) is change.wakes
 
 
 @pytest.mark.parametrize("action", ["DoNotSchedule", "ScheduleAnyway"])

@@ -17,7 +17,7 @@ from scheduler.framework.events import (
 from scheduler.framework.kinds import KINDS
 from scheduler.model.device_decoder import DeviceDecoder
 from scheduler.model.devices import DeviceClass, DeviceKind
-from scheduler.model.nodes import Namespace, Node, decode_namespace, decode_node
+from scheduler.model.nodes import Namespace, Node, Workload, decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import Version, semantics_of
@@ -31,6 +31,12 @@ from tests.support.plugins import plugin_named
 #: With all gates of storage.
 _LATEST = semantics_of(Version(1, 37))
 _STORAGE_KINDS = frozenset(StorageKind)
+_WORKLOADS = {
+    "Service": Resource.SERVICE,
+    "ReplicationController": Resource.REPLICATION_CONTROLLER,
+    "ReplicaSet": Resource.REPLICA_SET,
+    "StatefulSet": Resource.STATEFUL_SET,
+}
 
 
 def wakes(
@@ -56,13 +62,15 @@ def wakes(
 
 def _decoded(
     decoder: PodDecoder, obj: Json | None
-) -> Pod | Node | Namespace | StorageObject | DeviceClass | None:
+) -> Pod | Node | Namespace | Workload | StorageObject | DeviceClass | None:
     if obj is None:
         return None
     if obj["kind"] == DeviceKind.CLASS:
         decoded = DeviceDecoder().decode(DeviceKind.CLASS, _bytes(obj))
         assert isinstance(decoded, DeviceClass)
         return decoded
+    if obj["kind"] in _WORKLOADS:
+        return decode_workload(obj["kind"], _bytes(obj))
     if obj["kind"] == "Namespace":
         return decode_namespace(_bytes(obj))
     if obj["kind"] in _STORAGE_KINDS:
@@ -83,6 +91,8 @@ def _events(old: Any, new: Any) -> list[ClusterEvent]:
         resource = Resource.NODE
     elif isinstance(changed, Namespace):
         resource = Resource.NAMESPACE
+    elif isinstance(changed, Workload):
+        resource = _WORKLOADS[changed.kind]
     elif isinstance(changed, DeviceClass):
         resource = Resource.DEVICE_CLASS
     else:
@@ -95,7 +105,7 @@ def _actions(old: Any, new: Any) -> list[Action]:
         return [Action.ADD]
     if new is None:
         return [Action.DELETE]
-    if isinstance(new, Namespace | StorageObject | DeviceClass):
+    if isinstance(new, Namespace | Workload | StorageObject | DeviceClass):
         return [Action.UPDATE]
     return node_update_actions(old, new) if isinstance(new, Node) else pod_update_actions(old, new)
 

@@ -60,7 +60,9 @@ def _unbound(claim: PersistentVolumeClaim, volumes: Volumes) -> str:
         return f"claim {claim.name}: there is no class {claim.class_name}"
     if storage_class.waits:
         return ""
-    maker = _maker(storage_class) or "nothing"
+    maker = _maker(storage_class)
+    if not maker:
+        return f"claim {claim.name}: no volume of class {claim.class_name} is bound to it yet, and the class makes none"
     return f"claim {claim.name}: {maker} has made no volume of class {claim.class_name} for it"
 
 
