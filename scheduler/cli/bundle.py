@@ -120,10 +120,19 @@ async def _collected(args: argparse.Namespace, node_annotations: frozenset[str])
     authorization = await credentials.authorization()
     bundle = Bundle(() if authorization is None else (authorization.split()[-1],))
     bundle.add("versions.json", msgspec.json.format(msgspec.json.encode(_versions())))
-    reading = snapshot_of(args.kubeconfig, args.context, node_annotations, limit_bytes=SNAPSHOT_LIMIT_BYTES)
-    snapshot = await bundle.take(SNAPSHOT, reading)
-    if snapshot is not None:
+    reading = snapshot_of(
+        args.kubeconfig,
+        args.context,
+        node_annotations,
+        limit_bytes=SNAPSHOT_LIMIT_BYTES,
+        skips_forbidden=True,
+    )
+    taken = await bundle.take(SNAPSHOT, reading)
+    if taken is not None:
+        snapshot, forbidden = taken
         bundle.add_snapshot(snapshot)
+        for kind, reason in forbidden.items():
+            bundle.miss(f"{kind} objects of {SNAPSHOT}", reason)
     configuration: Mapping[str, object] = {}
     try:
         async with _port(args) as url:

@@ -24,9 +24,9 @@ from scheduler.cli import settings_flags
 from scheduler.cli.query.input_files import STANDARD_INPUT
 from scheduler.cli.query.listing import connect, list_kind
 from scheduler.cli.query.sources import add_cluster_arguments
-from scheduler.cli.query.terminal import ReadProgress
-from scheduler.errors import SettingsError
-from scheduler.formats.snapshot_file import header, scheduling_fields
+from scheduler.cli.query.terminal import ReadProgress, print_unlisted
+from scheduler.errors import Forbidden, SettingsError
+from scheduler.formats.snapshot_file import FORBIDDEN, header, scheduling_fields
 from scheduler.framework.kinds import KINDS
 from scheduler.model import nesting
 
@@ -57,7 +57,9 @@ def add_plugin_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the snapshot and return 0. Raises SettingsError for bad input."""
     settings = settings_flags.settings(args.config, args.plugins)
-    body = asyncio.run(snapshot_of(args.kubeconfig, args.context, settings.node_annotations))
+    body, forbidden = asyncio.run(snapshot_of(args.kubeconfig, args.context, settings.node_annotations))
+    for kind, reason in forbidden.items():
+        print_unlisted(kind, reason)
     save(args.output, gzip.compress(body) if args.output.endswith(".gz") else body)
     return 0
 
@@ -81,9 +83,13 @@ async def snapshot_of(
     node_annotations: frozenset[str] = frozenset(),
     *,
     limit_bytes: int = sys.maxsize,
-) -> bytes:
+    skips_forbidden: bool = False,
+) -> tuple[bytes, dict[str, str]]:
     """
     Return the snapshot as JSON, one object per line, with the annotations of nodes that plugins read.
+
+    The second value has the kinds that the user may not list, with the server's answer: those that roles may leave out;
+    with `skips_forbidden` any but pods and nodes, which would raise SettingsError otherwise.
 
     Raises SettingsError, also as soon as the objects have more bytes than the limit.
     """
@@ -100,17 +106,23 @@ async def snapshot_of(
         return reduced
 
     progress = ReadProgress(sys.stderr, os.environ)
+    forbidden: dict[str, str] = {}
     parts = [msgspec.json.encode(header())[:-1]]
     async with connect(kubeconfig, context, os.environ) as client:
         for kind, watched in KINDS.items():
-            objects = await list_kind(client, watched, partial(reduce, kind), progress)
-            if objects is not None:
+            decode = partial(reduce, kind)
+            objects = await list_kind(client, watched, decode, progress, skips_forbidden=skips_forbidden)
+            if isinstance(objects, Forbidden):
+                forbidden[kind] = str(objects)
+            elif objects is not None:
                 # No copy of the objects but the last one: a large cluster has hundreds of megabytes.
                 parts.append(b',\n"' + watched.section.encode() + b'":[\n')
                 parts += (part for each in objects for part in (each, b",\n"))
                 parts[-1] = b"\n]" if objects else parts[-1] + b"\n]"
     progress.clear()
-    return b"".join((*parts, b"}\n"))
+    if forbidden:
+        parts.append(b',\n"' + FORBIDDEN.encode() + b'":' + msgspec.json.encode(forbidden))
+    return b"".join((*parts, b"}\n")), forbidden
 
 
 def _write(path: Path, body: bytes) -> None:

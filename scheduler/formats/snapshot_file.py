@@ -2,12 +2,14 @@
 The format of a cluster snapshot file, which has only what scheduling reads.
 
     {"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot",
-     "nodes": [...], "namespaces": [...], "pods": [...], "services": [...], "persistentVolumes": [...], ...}
+     "nodes": [...], "namespaces": [...], "pods": [...], "services": [...], "persistentVolumes": [...], ...,
+     "forbidden": {"DeviceClass": "403 Forbidden: ..."}}
 
 Objects are API JSON with only the fields of `model.read_fields`, so that an unknown field stays out of the file. It
 has no environment variables, no commands, no names of secrets, no annotations but affinity rules, the state of claims
 and those of nodes that a plugin reads, and of volumes only size, topology and the name at their driver. A list that the
 file lacks is empty; of PodGroups, which have a list for each version of their API, the cluster does not have the kind.
+`forbidden` has the kinds that the user was not allowed to list, with the server's answer, which names the user.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from scheduler.framework.kinds import KINDS
 from scheduler.model.read_fields import VOLUME_SOURCES, FieldTree
 
 KIND: Final = "ClusterSnapshot"
+#: The field with the kinds that could not be listed.
+FORBIDDEN: Final = "forbidden"
 
 
 def scheduling_fields(

@@ -33,6 +33,14 @@ SNAPSHOTS = {
         '{"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot", "pods": {}}',
         "expected lists of objects",
     ),
+    "forbidden kinds that are a list": (
+        '{"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot", "forbidden": ["Service"]}',
+        "forbidden: found Expected `object`, got `array`, expected an object of reasons by kind",
+    ),
+    "a forbidden kind without a reason": (
+        '{"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot", "forbidden": {"Service": 1}}',
+        "forbidden: found Expected `str`, got `int`",
+    ),
 }
 
 

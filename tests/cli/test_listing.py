@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from scheduler.cli.query import listing
+from scheduler.devcluster.cluster import DevCluster
 from tests.cli.conftest import Called
 from tests.cli.test_commands import served
 from tests.support import accounts
@@ -52,19 +54,73 @@ async def test_a_server_that_does_not_answer_is_named_while_it_is_waited_for(
     assert end.startswith(f"API server: {url}: found no answer")
 
 
-async def test_a_kind_that_may_not_be_listed_is_named(tmp_path: Path, called: Called) -> None:
-    """An explanation without it may be wrong, so that it says so; roles of earlier releases have no devices."""
+def kubeconfig_without(cluster: DevCluster, folder: Path, *resources: str) -> str:
+    """Return the path of a kubeconfig of a user of the commands who may not list these resources."""
     (reader,) = documents(accounts.EXPLAIN_READER)
     for rule in reader["rules"]:
-        if "resource.k8s.io" in rule.get("apiGroups", ()):
-            rule["resources"].remove("resourceclaims")
-    role = tmp_path / "role.yaml"
-    role.write_text(json.dumps(reader))
+        # A rule has to name a resource: the user may read nothing of this one.
+        if "resources" in rule:
+            rule["resources"] = [each for each in rule["resources"] if each not in resources] or ["none"]
+    (folder / "role.yaml").write_text(json.dumps(reader))
+    token = accounts.new_account(cluster, "person", folder / "role.yaml")
+    (folder / "k").write_text(kubeconfig_text(cluster.url, token=token))
+    return str(folder / "k")
+
+
+async def test_a_kind_that_may_not_be_listed_is_named(tmp_path: Path, called: Called) -> None:
+    """An explanation without it may be wrong, so that it says so, later too; roles of earlier releases lack devices."""
+    snapshot = str(tmp_path / "s.json")
     async with served(tmp_path) as (cluster, _):
-        token = accounts.new_account(cluster, "person", role)
-        (tmp_path / "k").write_text(kubeconfig_text(cluster.url, token=token))
-        code, _, err = await called("explain", "web-0", "--kubeconfig", str(tmp_path / "k"))
+        kubeconfig = kubeconfig_without(cluster, tmp_path, "resourceclaims")
+        code, out, err = await called("explain", "web-0", "--kubeconfig", kubeconfig)
+        _, _, taken = await called("snapshot", "-o", snapshot, "--kubeconfig", kubeconfig)
     (line,) = err.splitlines()
     assert code == 0
     assert line.startswith("Without ResourceClaim objects: ")
     assert 'cannot list resource "resourceclaims"' in line
+    assert taken.splitlines()[:-1] == [line]
+    assert await called("explain", "web-0", "--on", snapshot) == (code, out, err)
+    _, _, drained = await called("simulate", "--drain", "node-0001", "--on", snapshot)
+    assert drained.splitlines() == [line]
+
+
+async def test_a_bundle_has_a_snapshot_without_the_kinds_that_may_not_be_listed(
+    tmp_path: Path, called: Called
+) -> None:
+    """Other commands need these kinds and end; what reads the bundle says what its answer disregards."""
+    path = tmp_path / "bundle.tar.gz"
+    async with served(tmp_path) as (cluster, _):
+        kubeconfig = kubeconfig_without(cluster, tmp_path, "storageclasses", "poddisruptionbudgets")
+        code, out, refused = await called("snapshot", "-o", "-", "--kubeconfig", kubeconfig)
+        assert (code, out, len(refused.splitlines())) == (2, "", 1)
+        flags = ("--url", "http://127.0.0.1:1", "--kubeconfig", kubeconfig)
+        code, _, err = await called("bundle", "-o", str(path), *flags)
+    assert code == 0
+    named = [line for line in err.splitlines() if " objects of snapshot.json: missing: " in line]
+    assert {line.partition(" ")[0] for line in named} == {"PodDisruptionBudget", "StorageClass"}
+    with tarfile.open(path) as tar:
+        manifest = tar.extractfile("affinity-scheduler-bundle/MANIFEST.txt")
+        assert manifest is not None
+        lines = manifest.read().decode().splitlines()
+    assert set(named) <= set(lines)
+    code, out, err = await called("explain", "web-3", "--on", str(path))
+    assert code == 1
+    assert "node-0001" in out
+    assert {line.partition(" objects: ")[0] for line in err.splitlines()} == {
+        "Without PodDisruptionBudget",
+        "Without StorageClass",
+    }
+
+
+@pytest.mark.parametrize("resource", ["pods", "nodes"])
+async def test_without_pods_or_nodes_a_bundle_has_no_snapshot(
+    resource: str, tmp_path: Path, called: Called
+) -> None:
+    path = tmp_path / "bundle.tar.gz"
+    async with served(tmp_path) as (cluster, _):
+        kubeconfig = kubeconfig_without(cluster, tmp_path, resource)
+        flags = ("--url", "http://127.0.0.1:1", "--kubeconfig", kubeconfig)
+        code, _, err = await called("bundle", "-o", str(path), *flags)
+    assert code == 0
+    (line,) = (line for line in err.splitlines() if line.startswith("snapshot.json: missing: "))
+    assert f'cannot list resource "{resource}"' in line

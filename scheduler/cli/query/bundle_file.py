@@ -6,7 +6,7 @@ import io
 import sys
 import tarfile
 from collections.abc import Awaitable
-from typing import Final
+from typing import Final, TypeVar
 
 import aiohttp
 
@@ -19,6 +19,8 @@ _FOLDER, _, SNAPSHOT = BUNDLED_SNAPSHOT.partition("/")
 #: Of one part. The metrics of 5,000 nodes have 1 MB; the snapshot of 150,000 pods has 150 MB.
 LIMIT_BYTES: Final = 8 << 20
 SNAPSHOT_LIMIT_BYTES: Final = 512 << 20
+
+T = TypeVar("T")
 
 
 class Bundle:
@@ -45,7 +47,7 @@ class Bundle:
         self._lines.append(line)
         print(line, file=sys.stderr)
 
-    async def take(self, name: str, reading: Awaitable[bytes]) -> bytes | None:
+    async def take(self, name: str, reading: Awaitable[T]) -> T | None:
         """Return what is read; None with a note if it cannot be had."""
         try:
             return await reading

@@ -14,10 +14,11 @@ from typing import Final, Protocol
 import msgspec
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
+from scheduler.cli.query.terminal import print_unlisted
 from scheduler.errors import SettingsError
 from scheduler.formats.explanation import API_VERSION
 from scheduler.formats.manifests import Manifest
-from scheduler.formats.snapshot_file import KIND
+from scheduler.formats.snapshot_file import FORBIDDEN, KIND
 from scheduler.model.semantics import Semantics
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
@@ -133,7 +134,8 @@ def read_snapshot(file: str, cluster: LoadedCluster) -> None:
     """
     Add the objects of a snapshot, or of the one in a support bundle, to `cluster`.
 
-    Raises SettingsError if it is no snapshot or of another version.
+    The kinds that its author was not allowed to list are named on standard error. Raises SettingsError if it is no
+    snapshot or of another version.
     """
     body = _unzipped(_read(file, file, _SNAPSHOT_LIMIT_BYTES, "a file made by the command snapshot"), file)
     if body.startswith(_TAR_MAGIC, _TAR_MAGIC_AT):
@@ -154,11 +156,25 @@ def read_snapshot(file: str, cluster: LoadedCluster) -> None:
         }
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SettingsError(file, "", str(error), "lists of objects") from error
+    forbidden = _forbidden(sections, file)
     for watched in cluster.kinds:
+        if watched.kind in forbidden:
+            print_unlisted(watched.kind, forbidden[watched.kind])
         for raw in by_kind.get(watched.kind, ()):
             cluster.apply(cluster.decode(watched, raw))
         if watched.kind in by_kind:
             cluster.apply(watched.on_served)
+
+
+def _forbidden(sections: Mapping[str, msgspec.Raw], file: str) -> Mapping[str, str]:
+    """Return by kind why the snapshot has no list of it. Raises SettingsError."""
+    field = sections.get(FORBIDDEN)
+    if field is None:
+        return {}
+    try:
+        return msgspec.json.decode(field, type=dict[str, str])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(file, FORBIDDEN, str(error), "an object of reasons by kind") from error
 
 
 def _unzipped(body: bytes, source: str) -> bytes:

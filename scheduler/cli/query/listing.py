@@ -18,7 +18,7 @@ import msgspec
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.assembly.watched_kinds import resource_of
-from scheduler.cli.query.terminal import ReadProgress
+from scheduler.cli.query.terminal import ReadProgress, print_unlisted
 from scheduler.errors import ApiError, Forbidden, Gone, Invalid, NotFound, SettingsError
 from scheduler.framework.kinds import WatchedKind
 from scheduler.kube.client import KubeClient
@@ -33,6 +33,8 @@ _TIMEOUT_S: Final = 60.0
 _QUIET_S: Final = 3.0
 #: How often to start a list again whose continue token expired (410 Gone).
 _RESTARTS: Final = 3
+#: The kinds without which nothing can be said.
+_NEEDED_KINDS: Final = ("Pod", "Node")
 
 T = TypeVar("T")
 
@@ -79,9 +81,12 @@ async def _list_all_kinds(client: KubeClient, cluster: LoadedCluster) -> None:
     try:
         for watched in cluster.kinds:
             listed = await list_kind(client, watched, partial(cluster.decode, watched), progress)
-            for seen in listed or ():
-                cluster.apply(seen)
-            if listed is not None:
+            if isinstance(listed, Forbidden):
+                progress.clear()
+                print_unlisted(watched.kind, str(listed))
+            elif listed is not None:
+                for seen in listed:
+                    cluster.apply(seen)
                 cluster.apply(watched.on_served)
     finally:
         progress.clear()
@@ -141,22 +146,28 @@ async def connect(
 
 
 async def list_kind(
-    client: KubeClient, watched: WatchedKind, decode: Callable[[msgspec.Raw], T], progress: ReadProgress
-) -> list[T] | None:
+    client: KubeClient,
+    watched: WatchedKind,
+    decode: Callable[[msgspec.Raw], T],
+    progress: ReadProgress,
+    *,
+    skips_forbidden: bool = False,
+) -> list[T] | Forbidden | None:
     """
     Return all objects of a kind, decoded page by page; None if the server does not have the kind. Raises ApiError.
 
-    None too, with a line on standard error, if the user may not list a kind that roles may leave out. `decode` must not
-    keep the raw bytes, which are a view of the whole page.
+    Return Forbidden if the user may not list a kind that roles may leave out; with `skips_forbidden` any kind but pods
+    and nodes. `decode` must not keep the raw bytes, which are a view of the whole page.
     """
     try:
         return await list_all(client, resource_of(watched), decode, partial(progress.update, watched.kind))
-    except (NotFound, Forbidden) as error:
+    except NotFound as error:
         if watched.may_lack(error):
-            if isinstance(error, Forbidden):
-                progress.clear()
-                print(f"Without {watched.kind} objects: {error}", file=sys.stderr)
             return None
+        raise
+    except Forbidden as error:
+        if watched.may_lack(error) or (skips_forbidden and watched.kind not in _NEEDED_KINDS):
+            return error
         raise
 
 

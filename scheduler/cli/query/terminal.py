@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TextIO
@@ -62,6 +63,12 @@ class Style:
 
     def _styled(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._is_coloured else text
+
+
+def print_unlisted(kind: str, reason: str) -> None:
+    """Print on standard error that the answer disregards a kind, since the user may not list its objects."""
+    line = " ".join(f"Without {kind} objects: {reason}".split())
+    print(escape_control_characters(line), file=sys.stderr)
 
 
 class ReadProgress:
