@@ -119,14 +119,20 @@ class GroupTrial:
 
     @contextmanager
     def sparing(self, n_spared: int) -> Iterator[None]:
-        """End the block, without an error, where it would leave fewer decisions than this to the search."""
+        """
+        End the block, without an error, where it would leave fewer decisions than this to the search.
+
+        After it, the first decision on a member counts once again; and the block's last one no more than it left.
+        """
         self.max_decisions -= n_spared
+        asked, n_most = self._asked.copy(), max(self._n_counted, self.max_decisions)
         try:
             yield
         except OutOfDecisionsError:
             pass
         finally:
             self.max_decisions += n_spared
+            self._asked, self._n_counted = asked, min(self._n_counted, n_most)
 
     def anew(self) -> GroupTrial:
         """Return a trial like this one, without places, which is not observed."""
