@@ -318,7 +318,7 @@ def test_a_large_group_is_in_few_racks_too(driver: Driver) -> None:
     assert by_rack(placed(driver)) == {"r0": 350, "r1": 350}
 
 
-def _with_decisions(n_most: int, folder: Path) -> Driver:
+def with_decisions(n_most: int, folder: Path) -> Driver:
     file = folder / "config.yaml"
     args = plugin_config("GangScheduling", maxSearchDecisions=n_most)
     file.write_text(profiles({"schedulerName": NAME, "pluginConfig": args}))
@@ -326,7 +326,7 @@ def _with_decisions(n_most: int, folder: Path) -> Driver:
 
 
 def test_a_level_is_preferred_without_any_decision_more_than_one_per_member(tmp_path: Path) -> None:
-    driver = _with_decisions(0, tmp_path)
+    driver = with_decisions(0, tmp_path)
     racks(driver, "a", r1=4, r2=3, r3=2)
     members(driver, 6, preferred=RACK)
     assert by_rack(placed(driver)) == {"r1": 4, "r3": 2}
@@ -334,7 +334,7 @@ def test_a_level_is_preferred_without_any_decision_more_than_one_per_member(tmp_
 
 def test_a_group_whose_search_ended_before_any_refusal_is_tried_again_by_backoff(tmp_path: Path) -> None:
     """The room of the racks takes a decision, so that there is one too few for the members."""
-    driver = _with_decisions(0, tmp_path)
+    driver = with_decisions(0, tmp_path)
     racks(driver, "a", r1=2)
     members(driver, 2, required=RACK)
     assert message(driver) == (
@@ -360,7 +360,7 @@ def test_a_preferred_level_leaves_the_decisions_that_the_members_need_without_it
     Of members with many terms a decision counts more, but the first one in the search without the level does not. The
     room of the block takes one more.
     """
-    driver = _with_decisions(n_most, tmp_path)
+    driver = with_decisions(n_most, tmp_path)
     for index in range(6):
         labels = {BLOCK: "b", RACK: f"r{index}"}
         driver.node(f"r{index}-0", labels=labels, allocatable={"cpu": "9", "pods": "9"})
