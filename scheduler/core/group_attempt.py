@@ -61,7 +61,11 @@ class SearchRequest:
         prefers = self.topology.preferred or any(part.topology.preferred for part in self.parts.values())
         # Room is looked at before members are placed: of all for preferred levels, and of each part.
         n_for_levels = 1 + len(self.members) if prefers else 0
-        return len(self.members) + n_for_levels + 2 * len(self.parts) + n_more
+        return self.n_without_levels() + n_for_levels + n_more
+
+    def n_without_levels(self) -> int:
+        """Return how many decisions there are for members and parts without preferred levels."""
+        return len(self.members) + 2 * len(self.parts)
 
 
 class Stuck(NamedTuple):

@@ -33,6 +33,9 @@ class GreedySearch:
         self._attempt, self._trial, self._request = attempt, attempt.trial, attempt.request
         self._kinds, self._components = attempt.kinds, components
         self._levels = self._levels_of(attempt.request.topology)
+        # Of those beyond one per member, preferred levels may take half; the other half is for whole domains.
+        n_more = max(0, self._trial.n_left - self._request.max_decisions(0))
+        self._n_spared = self._request.n_without_levels() + n_more - n_more // 2
 
     def _levels_of(self, topology: Topology) -> list[Rows]:
         """Return the domain of each row by preferred level, from the outside in."""
@@ -196,7 +199,7 @@ class GreedySearch:
         """
         attempt, stuck = self._attempt, self._attempt.outcome.stuck
         rows, held = scope.copy(), held.copy()
-        with self._trial.sparing(len(self._request.members)):
+        with self._trial.sparing(self._n_spared):
             while waiting := [kind for kind in kinds if kind.left]:
                 room = yield from self._room(waiting, rows)
                 n_wanted = len(largest_of(waiting).left)

@@ -99,37 +99,44 @@ class PartSearch(GreedySearch):
     # Greedy.
 
     def _place_all(self, scope: Domain) -> Pieces[bool]:
-        """Place every member within the scope; a part that fails after others is tried first once more."""
-        attempt, order = self._attempt, self._order
-        attempt.domain = scope.value
-        for rows in (yield from self._narrowed(scope.rows)):
-            for _ in range(2):
-                failed = yield from self._place_each_part(order, rows)
-                if failed is None and (yield from self._trial.is_settled()):
+        """Place every member within the scope, if the group prefers levels first in few of their domains."""
+        self._attempt.domain = scope.value
+        if self._levels:
+            with self._trial.sparing(self._n_spared):
+                narrow = yield from self._narrowed(scope.rows)
+                if narrow is not None and (yield from self._place_parts(scope.value, narrow)):
                     return True
-                if scope.value:
-                    attempt.outcome.room[scope.value] = attempt.n_placed
-                self._note_placed(scope.value)
-                yield from attempt.take_back(0)
-                if failed is None or failed == order[0]:
-                    break
-                order = [failed, *(name for name in order if name != failed)]
+            yield from self._attempt.take_back(0)
+        return (yield from self._place_parts(scope.value, scope.rows))
+
+    def _place_parts(self, scope: str, rows: Mask) -> Pieces[bool]:
+        """Place every member on these rows of the scope; a part that fails after others is tried first once more."""
+        attempt, order = self._attempt, self._order
+        for _ in range(2):
+            failed = yield from self._place_each_part(order, rows)
+            if failed is None and (yield from self._trial.is_settled()):
+                return True
+            if scope:
+                attempt.outcome.room[scope] = attempt.n_placed
+            self._note_placed(scope)
+            yield from attempt.take_back(0)
+            if failed is None or failed == order[0]:
+                return False
+            order = [failed, *(name for name in order if name != failed)]
         return False
 
-    def _narrowed(self, scope: Mask) -> Pieces[list[Mask]]:
-        """Return the rows that parts are to use, if the group prefers levels, and then the whole scope."""
-        if not self._levels:
-            return [scope]
+    def _narrowed(self, scope: Mask) -> Pieces[Mask | None]:
+        """Return the rows of the scope that parts are to use as the group prefers levels; None if there is no room."""
         room, n_wanted = yield from self._room_of_all()
         if room is None:
-            return [scope]
+            return None
         layout = layout_of(np.flatnonzero(scope), room, self._levels, n_wanted, self._request.held)
         if layout is None:
-            return [scope]
+            return None
         narrow = np.zeros_like(scope)
         ids = self._levels[-1]
         narrow[np.isin(ids, ids[np.concatenate(layout.domains)])] = True
-        return [narrow & scope, scope]
+        return narrow & scope
 
     def _place_each_part(self, order: Sequence[str], scope: Mask) -> Pieces[str | None]:
         """Return the first part of which not all members have places."""

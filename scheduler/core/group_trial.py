@@ -102,6 +102,8 @@ class GroupTrial:
     n_decisions: int = field(init=False, default=0)
     _unscored: Profile = field(init=False)
     _n_counted: int = field(init=False, default=0)
+    #: Of the decisions, those that are kept for later.
+    _n_spared: int = field(init=False, default=0)
     _asked: set[str] = field(init=False, default_factory=set)
     _first_fits: FirstFits = field(init=False)
     #: Exchanges that found nothing: the row, the members there, and spec and claims of the one more.
@@ -115,18 +117,26 @@ class GroupTrial:
     @property
     def n_left(self) -> int:
         """Return how many decisions the search may still take."""
-        return self.max_decisions - self._n_counted
+        return self.max_decisions - self._n_spared - self._n_counted
 
     @contextmanager
     def sparing(self, n_spared: int) -> Iterator[None]:
-        """End the block, without an error, where it would leave fewer decisions than this to the search."""
-        self.max_decisions -= n_spared
+        """
+        End the block, without an error, where it would leave fewer decisions than this to the search.
+
+        After it, the first decision on a member counts once again; and the block's last one no more than it left.
+        A block within another spares the most of both.
+        """
+        outer, asked, n_before = self._n_spared, self._asked.copy(), self._n_counted
+        self._n_spared = max(outer, n_spared)
+        n_most = max(n_before, self.max_decisions - self._n_spared)
         try:
             yield
         except OutOfDecisionsError:
             pass
         finally:
-            self.max_decisions += n_spared
+            self._n_spared, self._asked = outer, asked
+            self._n_counted = min(self._n_counted, n_most)
 
     def anew(self) -> GroupTrial:
         """Return a trial like this one, without places, which is not observed."""
@@ -145,7 +155,7 @@ class GroupTrial:
         `is_scored`: False if any of the feasible rows will do; then it is not observed.
         Raises OutOfDecisionsError and CycleBrokenError.
         """
-        if self._n_counted >= self.max_decisions:
+        if self.n_left <= 0:
             raise OutOfDecisionsError
         self.n_decisions += 1
         # The first decision on each member counts once, whatever it costs.

@@ -150,8 +150,7 @@ class EventRecorder:
             write, deadline_s = await queue.get()
             try:
                 await self._wait_for_binds(deadline_s)
-                async with nullcontext() if self._pending > DEFER_LIMIT else self._few:
-                    await self._write(write)
+                await self._write(write)
             finally:
                 self._pending -= 1
                 if self._pending == 0:
@@ -190,7 +189,9 @@ class EventRecorder:
             if self._is_dropping():
                 break
             try:
-                await self._send(write.request, write.on_missing)
+                # A pause between attempts takes no turn from other events.
+                async with nullcontext() if self._pending > DEFER_LIMIT else self._few:
+                    await self._send(write.request, write.on_missing)
             except Unreachable:
                 if attempt < MAX_TRIES:
                     await self._sleep(RETRY_S * (1.0 + 0.25 * self._jitter()))

@@ -32,7 +32,7 @@ from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.settings.loading import load_settings
 from tests.reference.machine_room import Hosts, fewest, paths, within_one
-from tests.support.build import HOSTNAME, affinity, container, node_term, selector, spread, term
+from tests.support.build import HOSTNAME, Json, affinity, container, node_term, selector, spread, term
 from tests.support.daemon import plugin_config, profiles
 from tests.support.driving import NAME, Driver
 
@@ -318,7 +318,7 @@ def test_a_large_group_is_in_few_racks_too(driver: Driver) -> None:
     assert by_rack(placed(driver)) == {"r0": 350, "r1": 350}
 
 
-def _with_decisions(n_most: int, folder: Path) -> Driver:
+def with_decisions(n_most: int, folder: Path) -> Driver:
     file = folder / "config.yaml"
     args = plugin_config("GangScheduling", maxSearchDecisions=n_most)
     file.write_text(profiles({"schedulerName": NAME, "pluginConfig": args}))
@@ -326,7 +326,7 @@ def _with_decisions(n_most: int, folder: Path) -> Driver:
 
 
 def test_a_level_is_preferred_without_any_decision_more_than_one_per_member(tmp_path: Path) -> None:
-    driver = _with_decisions(0, tmp_path)
+    driver = with_decisions(0, tmp_path)
     racks(driver, "a", r1=4, r2=3, r3=2)
     members(driver, 6, preferred=RACK)
     assert by_rack(placed(driver)) == {"r1": 4, "r3": 2}
@@ -334,7 +334,7 @@ def test_a_level_is_preferred_without_any_decision_more_than_one_per_member(tmp_
 
 def test_a_group_whose_search_ended_before_any_refusal_is_tried_again_by_backoff(tmp_path: Path) -> None:
     """The room of the racks takes a decision, so that there is one too few for the members."""
-    driver = _with_decisions(0, tmp_path)
+    driver = with_decisions(0, tmp_path)
     racks(driver, "a", r1=2)
     members(driver, 2, required=RACK)
     assert message(driver) == (
@@ -344,21 +344,35 @@ def test_a_group_whose_search_ended_before_any_refusal_is_tried_again_by_backoff
     assert driver.queue.depths() == {"active": 0, "backoff": 2, "unschedulable": 0, "gated": 0}
 
 
-@pytest.mark.parametrize("n_most", [0, 5, 11])
+@pytest.mark.parametrize(
+    ("n_most", "n_terms", "near"),
+    [
+        *((n_most, n_terms, []) for n_most in (0, 5, 11) for n_terms in (0, 64)),
+        *((n_most, 0, [term(BLOCK, selector(f"{GROUP}=g"))]) for n_most in (1, 5, 11)),
+    ],
+)
 def test_a_preferred_level_leaves_the_decisions_that_the_members_need_without_it(
-    n_most: int, tmp_path: Path
+    n_most: int, n_terms: int, near: list[Json], tmp_path: Path
 ) -> None:
-    """Each rack takes one of the members, which are unlike, and refuses the others."""
-    driver = _with_decisions(n_most, tmp_path)
+    """
+    Each rack takes one of the members, which are unlike, and refuses the others.
+
+    Of members with many terms a decision counts more, but the first one in the search without the level does not. The
+    room of the block takes one more.
+    """
+    driver = with_decisions(n_most, tmp_path)
     for index in range(6):
-        driver.node(f"r{index}-0", labels={RACK: f"r{index}"}, allocatable={"cpu": "9", "pods": "9"})
-    apart = affinity(anti_required=[term(HOSTNAME, selector(f"{GROUP}=g"))])
+        labels = {BLOCK: "b", RACK: f"r{index}"}
+        driver.node(f"r{index}-0", labels=labels, allocatable={"cpu": "9", "pods": "9"})
+    many = [(1, term(RACK, selector(f"n={one}"))) for one in range(n_terms)]
+    apart = [term(HOSTNAME, selector(f"{GROUP}=g"))]
+    rules = affinity(required=near, anti_required=apart, preferred=many)
     for index in range(6):
         driver.pod(
             f"m{index}",
             labels={GROUP: "g", MIN_COUNT: "6"},
             annotations={PREFERRED_TOPOLOGY: RACK},
-            affinity=apart,
+            affinity=rules,
             containers=[container(requests={"cpu": f"{1 + index % 3}"})],
         )
     told = driver.cycle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,17 @@ from scheduler.model.group_topology import (
 from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PodGone, PodSeen
-from tests.core.test_group_levels import BLOCK, LEVELS, RACK, by_rack, message, placed, racks, rooms
+from tests.core.test_group_levels import (
+    BLOCK,
+    LEVELS,
+    RACK,
+    by_rack,
+    message,
+    placed,
+    racks,
+    rooms,
+    with_decisions,
+)
 from tests.reference.machine_room import Hosts, Part, most_in_parts, within_one
 from tests.support.build import HOSTNAME, container, selector, spread
 from tests.support.driving import Driver
@@ -264,6 +275,19 @@ def test_a_part_waits_for_members_that_are_lost(driver: Driver) -> None:
     for pod in [*driver.state.groups.pending(GroupKey(GroupKind.OWN, "default", "g"))]:
         driver.lose(pod)
     assert driver.state.groups.n_finished(GroupKey(GroupKind.OWN, "default", "g"), "x") == 0
+
+
+def test_a_preferred_level_leaves_the_decisions_that_parts_need_without_it(tmp_path: Path) -> None:
+    """A rack has room for both parts by its resources, but not by their rule: each order of the parts fails there."""
+    driver = with_decisions(1, tmp_path)
+    room = {"cpu": "9", "pods": "9"}
+    for rack in ("r1", "r2"):
+        driver.node(f"{rack}-0", labels={BLOCK: "b", RACK: rack}, allocatable=room)
+    apart = [spread(HOSTNAME, selector(f"{GROUP}=g"))]
+    for name, size in (("a", 1), ("b", 2)):
+        part(driver, name, 1, 2, size=size, spread=apart, near=RACK, within=BLOCK, required="")
+    assert by_rack(placed(driver)) == {"r1": 1, "r2": 1}
+    driver.audit()
 
 
 def test_parts_are_in_few_blocks_if_the_group_prefers_that(driver: Driver) -> None:

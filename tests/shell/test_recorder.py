@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from scheduler.errors import Unreachable
 from scheduler.kube.event_series import (
     FINISH_S,
     EventKey,
@@ -453,3 +454,28 @@ async def test_other_tasks_run_while_many_series_are_finished():
         keeping.cancel()
     assert (lengths[0], recorder._pending) == (600, 900)
     assert max(after - before for before, after in pairwise([*lengths, 900])) <= 50
+
+
+@pytest.mark.asyncio
+async def test_events_are_written_while_others_pause_between_two_attempts():
+    """Two are written at a time, but a pause is no write."""
+    written, paused = asyncio.Event(), asyncio.Event()
+
+    class Client:
+        async def request(self, request, **_):
+            if "/bad/" in request.path:
+                raise Unreachable(0, "Unreachable", "no route")
+            written.set()
+
+    async def pause(_):
+        await paused.wait()
+
+    by_worker = {hash(f"u{number}") % WORKERS: f"u{number}" for number in range(200)}
+    recorder = EventRecorder(Client(), sleep=pause)
+    running = asyncio.create_task(recorder.run())
+    for number, uid in by_worker.items():
+        recorder.record(key_of(uid=uid, namespace="good" if number == WORKERS - 1 else "bad"), "note")
+    async with asyncio.timeout(5.0):
+        await written.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
