@@ -21,14 +21,14 @@ from scheduler.plugins.registry import (
     build_profile,
 )
 from scheduler.plugins.volume_binding.args import VolumeBindingArgs
-from scheduler.settings.plugin_table import DEFAULT_PLUGINS, GROUP_POINTS, POINTS
+from scheduler.settings.plugin_table import DEFAULT_PLUGINS
 from tests.support.plugins import plugin_named
 
 #: Of the plugins without a file of their own here: the queue sorts, the shell binds.
 ELSEWHERE = {"PrioritySort", "DefaultBinder"}
 
 #: Source: the interfaces that each plugin implements (kubernetes 1.36).
-POINTS = """
+OF_UPSTREAM = """
 SchedulingGates preEnqueue
 NodeUnschedulable filter
 NodeName filter
@@ -64,7 +64,7 @@ def test_a_plugin_runs_under_the_name_it_is_registered_by(name: str):
 
 
 def test_a_plugin_can_be_named_at_upstream_s_points():
-    expected = {name: tuple(points) for name, *points in map(str.split, POINTS.strip().splitlines())}
+    expected = {name: tuple(points) for name, *points in map(str.split, OF_UPSTREAM.strip().splitlines())}
     assert {name: plugin.extension_points for name, plugin in IN_TREE.items()} == expected
 
 
@@ -79,16 +79,6 @@ def test_a_plugin_can_be_named_at_upstream_s_points():
 )
 def test_a_plugin_has_the_stages_that_settings_let_it_run_at(plugin: str, point: str):
     assert isinstance(plugin_named(plugin), STAGES[point])
-
-
-@pytest.mark.parametrize("plugin", IN_TREE.values(), ids=IN_TREE)
-def test_a_plugin_runs_at_upstream_s_extension_points(plugin: type[Plugin]):
-    """A configuration names them; with a filter or scorer runs what prepares it."""
-    points = set(plugin.extension_points)
-    assert points <= {*POINTS, *GROUP_POINTS}
-    assert "filter" in points or not issubclass(plugin, FilterPlugin)
-    assert "score" in points or not issubclass(plugin, ScorePlugin)
-    assert "preEnqueue" in points or not issubclass(plugin, PreEnqueuePlugin)
 
 
 @pytest.mark.parametrize("name", sorted(IN_TREE))

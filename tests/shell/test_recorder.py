@@ -3,6 +3,7 @@
 import asyncio
 import json
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -471,7 +472,8 @@ async def test_events_are_written_while_others_pause_between_two_attempts():
         await paused.wait()
 
     by_worker = {hash(f"u{number}") % WORKERS: f"u{number}" for number in range(200)}
-    recorder = EventRecorder(Client(), sleep=pause)
+    client: Any = Client()
+    recorder = EventRecorder(client, sleep=pause)
     running = asyncio.create_task(recorder.run())
     for number, uid in by_worker.items():
         recorder.record(key_of(uid=uid, namespace="good" if number == WORKERS - 1 else "bad"), "note")
