@@ -83,8 +83,8 @@ def decision_record(
     """
     Return the record as JSON of at most `RECORD_LIMIT_BYTES`; call it before the next stimulus.
 
-    Cost: see `NodeScores.top_nodes` and `FilterResult.reason_counts`; 20 µs at 5,000 nodes, 70
-    where many are full.
+    Cost: see `NodeScores.top_nodes` and `FilterResult.reason_counts`; 20 µs at 5,000 nodes, 70 where many are
+    full.
     """
     top = ranked_nodes(result.scores, nodes, _N_TOP)
     rejected = dict(sorted(result.scores.filtered.reason_counts().items()))

@@ -177,8 +177,8 @@ class Preemptions:
 
     def on_placed(self, uid: str, node_name: str) -> None:
         """Note that a pod is bound to the node."""
-        record = self._records.at(uid)
-        if record.room_on in (node_name, ""):
+        record = self._records.get(uid)
+        if record is not None and record.room_on in (node_name, ""):
             record.room_on, record.evicted = "", ()
             self._records.settle(record)
         else:

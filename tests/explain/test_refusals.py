@@ -31,6 +31,16 @@ from tests.support.json_cluster import Cluster, alone_per_zone, changes, decoded
 
 GPU = "dedicated=gpu:NoSchedule"
 CORDONED = "node.kubernetes.io/unschedulable:NoSchedule"
+#: Affinity to pods of all namespaces with a label.
+INTO_CORE = build.pod(
+    affinity=build.affinity(
+        required=[
+            build.term(
+                build.ZONE, build.selector("app=cache"), namespace_selector=build.selector("team=core")
+            )
+        ]
+    )
+)
 
 
 def leaves(name: str, node: str, namespace: str = "default") -> RemovePod:
@@ -224,34 +234,14 @@ CASES = [
             [build.pod("cache", namespace="shared", labels={"app": "cache"}, node="a1")],
             [build.namespace("shared"), build.namespace("default")],
         ),
-        build.pod(
-            affinity=build.affinity(
-                required=[
-                    build.term(
-                        build.ZONE,
-                        build.selector("app=cache"),
-                        namespace_selector=build.selector("team=core"),
-                    )
-                ]
-            )
-        ),
+        INTO_CORE,
         [(1, "InterPodAffinity", f"{build.ZONE}=a")],
         [(LabelNamespace("shared", "team", "core"),)],
         id="affinity into a namespace that lacks the label",
     ),
     pytest.param(
         Cluster(zoned("a1"), [], [build.namespace("shared", labels={"team": "core"})]),
-        build.pod(
-            affinity=build.affinity(
-                required=[
-                    build.term(
-                        build.ZONE,
-                        build.selector("app=cache"),
-                        namespace_selector=build.selector("team=core"),
-                    )
-                ]
-            )
-        ),
+        INTO_CORE,
         [(1, "InterPodAffinity", f"{build.ZONE}=a")],
         [(RunPod("shared", {"app": "cache"}, "a1"),)],
         id="affinity to pods of another namespace that do not run",
