@@ -14,6 +14,7 @@ from scheduler.cli import election_flags, kube_scheduler_flags, server_flags, se
 from scheduler.errors import SettingsError
 from scheduler.settings.resolved import ClientConnection, Settings
 from scheduler.shell.app import Options, serve
+from scheduler.shell.page_source import ClusterPage
 
 #: kube-scheduler's port.
 _PORT: Final = 10259
@@ -109,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
         flags=flags,
     )
     with asyncio.Runner(loop_factory=_loop_factory(args.event_loop)) as runner:
-        return runner.run(serve(options, os.environ))
+        return runner.run(serve(options, os.environ, ClusterPage))
 
 
 def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -10,13 +10,13 @@ time.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections.abc import Awaitable, Callable
 from typing import Final
-from urllib.parse import urlsplit
 
 from aiohttp import web
+
+from scheduler.serving.listener import host_of, is_loopback
 
 #: Returns JSON about the pod of this namespace and name, or about all pods if both are ''; None without such a pod.
 Explain = Callable[[str, str], Awaitable[bytes | None]]
@@ -43,7 +43,7 @@ class DebugExplain:
         *,
         is_plain_http: bool,
         now_s: Callable[[], float],
-        is_synced: Callable[[], bool] = lambda: True,
+        is_synced: Callable[[], bool],
     ) -> None:
         self._explain, self._is_synced = explain, is_synced
         self._is_plain_http = is_plain_http
@@ -79,22 +79,6 @@ class DebugExplain:
         return web.Response(
             body=body, content_type="application/json", headers={"X-Content-Type-Options": "nosniff"}
         )
-
-
-def is_loopback(address: str) -> bool:
-    """Return True if only this machine's processes reach the address; False for every name but localhost."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
-
-
-def host_of(header: str) -> str:
-    """Return the name or address of a Host header, without the port; empty if it is malformed."""
-    try:
-        return urlsplit(f"//{header}").hostname or ""
-    except ValueError:
-        return ""
 
 
 def _text(status: int, text: str) -> web.Response:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import socket
 import ssl
 from typing import Final, cast
+from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -230,6 +232,22 @@ class _Connection(asyncio.Protocol):
     def _set_deadline(self, at_s: float | None) -> None:
         if self.deadline is not None and not self.deadline.expired() and not self.lost.is_set():
             self.deadline.reschedule(at_s)
+
+
+def is_loopback(address: str) -> bool:
+    """Return True if only this machine's processes reach the address; False for every name but localhost."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def host_of(header: str) -> str:
+    """Return the name or address of a Host header, without the port; empty if it is malformed."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
 
 
 async def _listen(address: str, port: int) -> list[socket.socket]:

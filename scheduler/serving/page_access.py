@@ -18,8 +18,8 @@ from aiohttp import web
 
 from scheduler.kube.access_reviews import UserInfo
 from scheduler.overview.pending import Visible
-from scheduler.serving.debug_explain import host_of, is_loopback
 from scheduler.serving.delegated_auth import DelegatedAuth, Rejection
+from scheduler.serving.listener import host_of, is_loopback
 
 #: How long an answer about a namespace is used.
 _TTL_S: Final = 60.0

@@ -1,6 +1,6 @@
 """
-The HTTP endpoints /metrics, /healthz, /livez, /readyz, /configz, /statusz and /flagz as kube-scheduler's, and
-/debug/explain, and the page at /ui.
+The HTTP endpoints /metrics, /healthz, /livez, /readyz, /configz, /statusz and /flagz as kube-scheduler's, and the
+routes that a command adds, such as the page.
 
 Plain HTTP on loopback, unless a flag asks for HTTPS; elsewhere HTTPS with authentication. Every response is computed
 from memory in a few ms.
@@ -14,12 +14,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -29,12 +28,8 @@ from scheduler.kube.client import KubeClient, RequestHook
 from scheduler.kube.credentials import Credentials, load_credentials
 from scheduler.observe.logs import Logger, quoted
 from scheduler.observe.process import CONTENT_TYPE
-from scheduler.serving.debug_explain import PATH, DebugExplain, Explain, is_loopback
-from scheduler.serving.delegated_auth import ALWAYS_ALLOWED, MAX_CONCURRENT, PAGE_PATH, DelegatedAuth
-from scheduler.serving.listener import Listener
-from scheduler.serving.page_access import PageAccess
-from scheduler.serving.page_api import PageApi
-from scheduler.serving.page_data import PageSource
+from scheduler.serving.delegated_auth import ALWAYS_ALLOWED, MAX_CONCURRENT, DelegatedAuth
+from scheduler.serving.listener import Listener, is_loopback
 from scheduler.serving.serving_certificate import FileCertificate, SelfSignedCertificate
 from scheduler.serving.tls import KeyPair, TlsLimits, load_pair, server_context
 from scheduler.serving.zpages import ZPages
@@ -85,6 +80,17 @@ class ServingOptions:
         return self.asks_for_https or self.cert_file is not None or not is_loopback(self.address)
 
 
+class Routes(Protocol):
+    """Routes beside the endpoints. They are served to authenticated clients, or on plain HTTP on loopback."""
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """The paths to list at /statusz, that of a page for people first."""
+
+    def add_to(self, app: web.Application, auth: DelegatedAuth | None) -> None:
+        """Add the routes; `auth` is None on plain HTTP, where every client is on this machine."""
+
+
 @asynccontextmanager
 async def open_auth(
     options: ServingOptions,
@@ -126,9 +132,7 @@ class StatusServer:
         configz: returns the JSON body of /configz.
         ready: the checks of /readyz by name, in order.
         live: the checks of /livez and /healthz besides `ping`.
-        explain: answers /debug/explain; served only with it, and on plain HTTP only on loopback.
-        is_synced: returns True once /debug/explain can be answered.
-        page: the data of the page at /ui; served as /debug/explain is.
+        routes: what is served beside the endpoints.
         zpages: answers /statusz and /flagz, which are served only with it.
     """
 
@@ -142,9 +146,7 @@ class StatusServer:
         configz: Callable[[], str],
         ready: Mapping[str, Check],
         live: Mapping[str, Check] = _NO_CHECKS,
-        explain: Explain | None = None,
-        is_synced: Check = lambda: True,
-        page: PageSource | None = None,
+        routes: Routes | None = None,
         zpages: ZPages | None = None,
     ) -> None:
         if options.is_secure and auth is None:
@@ -152,21 +154,12 @@ class StatusServer:
         self._options = options
         self._log = log
         app = new_application(render=render, configz=configz, live=live, ready=ready)
-        is_guarded = options.is_secure or is_loopback(options.address)
-        self._has_page = page is not None and is_guarded
-        further_paths = []
-        if explain is not None and is_guarded:
-            debug_explain = DebugExplain(
-                explain, is_plain_http=not options.is_secure, now_s=time.monotonic, is_synced=is_synced
-            )
-            app.router.add_get(PATH, debug_explain.handle)
-            further_paths.append(PATH)
-        if page is not None and is_guarded:
-            PageApi(page, PageAccess(auth if options.is_secure else None)).add_to(app)
-            app.router.add_get("/", _to_page)
-            further_paths.append(f"{PAGE_PATH}/")
+        self._paths: Sequence[str] = ()
+        if routes is not None and (options.is_secure or is_loopback(options.address)):
+            routes.add_to(app, auth if options.is_secure else None)
+            self._paths = routes.paths
         if zpages is not None:
-            zpages = replace(zpages, further_paths=tuple(further_paths))
+            zpages = replace(zpages, further_paths=tuple(self._paths))
             app.router.add_get("/statusz", zpages.statusz)
             app.router.add_get("/flagz", zpages.flagz)
         self._tls = server_context(options.tls) if options.is_secure else None
@@ -191,9 +184,9 @@ class StatusServer:
             await self._listener.start(options.address, options.port)
         except OSError as error:
             raise self._settings_error(error) from error
-        if self._has_page:
+        if self._paths:
             scheme, host = "https" if options.is_secure else "http", _host(options.address)
-            url = f"{scheme}://{host}:{options.port}{PAGE_PATH}/"
+            url = f"{scheme}://{host}:{options.port}{self._paths[0]}"
             self._log.info(0, "Serving the page", url=url)
         if certificate is not None:
             self._renewal = asyncio.create_task(certificate.run(), name="certificate")
@@ -312,10 +305,6 @@ async def _not_found_as_go(request: web.Request, handler: Handler) -> web.Stream
         return await handler(request)
     except web.HTTPNotFound:
         return _plain("404 page not found\n", status=404)
-
-
-async def _to_page(_: web.Request) -> web.Response:
-    raise web.HTTPFound(f"{PAGE_PATH}/")
 
 
 def _host(address: str) -> str:

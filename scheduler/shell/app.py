@@ -35,10 +35,8 @@ from scheduler.shell.eviction_turns import MAX_EVICTIONS
 from scheduler.shell.informers import Informer
 from scheduler.shell.known_defects import DefectLog
 from scheduler.shell.loop_lag import measure_loop_lag
-from scheduler.shell.page_source import ClusterPage
-from scheduler.shell.pending_pods import PendingPodExplainer
 from scheduler.shell.scheduling import SchedulingLoop
-from scheduler.shell.slices import off_trial
+from scheduler.shell.view import RunningScheduler, View
 from scheduler.shell.writers import Writers
 from scheduler.state.cluster_view import ClusterView
 from scheduler.version import product_version
@@ -67,14 +65,16 @@ class Options(ConnectionOptions):
     flags: Mapping[str, str] = field(default_factory=dict)
 
 
-async def serve(options: Options, environ: Mapping[str, str]) -> int:
-    """Schedule until SIGTERM or SIGINT and return the exit code. Raises SettingsError."""
+async def serve(
+    options: Options, environ: Mapping[str, str], new_view: Callable[[RunningScheduler], View]
+) -> int:
+    """Schedule until SIGTERM or SIGINT, with the view, and return the exit code. Raises SettingsError."""
     metrics = Metrics(version=product_version())
     return await daemon.serve(
         options,
         environ,
         metrics,
-        partial(Scheduler, options, metrics),
+        partial(Scheduler, options, metrics, new_view=new_view),
         is_rate_limited=True,
         max_connections=MAX_LIMIT + MAX_EVICTIONS + _OTHER_CONNECTIONS,
     )
@@ -96,6 +96,7 @@ class Scheduler(daemon.Daemon):
         *,
         clock_s: Callable[[], float] = time.time,
         now_s: Callable[[], float] = time.monotonic,
+        new_view: Callable[[RunningScheduler], View] = lambda _: View(),
     ) -> None:
         super().__init__(connection.log, connection.elector)
         options = options.at(connection.semantics)
@@ -113,7 +114,6 @@ class Scheduler(daemon.Daemon):
             n_kept_by_annotations=lambda: self._machine.n_kept_by_annotations,
         )
         self._audit = MachineAudit(self._machine.records, self._state, queue)
-        self._explainer = PendingPodExplainer(settings, self._state, queue, self._profiles, now_s=now_s)
         self._caches = Caches(
             kinds_for(settings),
             connection,
@@ -122,15 +122,17 @@ class Scheduler(daemon.Daemon):
             now_s=now_s,
         )
         self._inbox = self._caches.inbox
-        self._page = ClusterPage(
-            settings,
-            self._machine,
-            self._explainer,
-            informers=self._caches.informers,
-            elector=self._elector,
-            is_synced=self._caches.is_synced,
-            clock_s=clock_s,
-            now_s=now_s,
+        self._view = new_view(
+            RunningScheduler(
+                settings,
+                self._machine,
+                self._profiles,
+                informers=self._caches.informers,
+                elector=self._elector,
+                is_synced=self._caches.is_synced,
+                clock_s=clock_s,
+                now_s=now_s,
+            )
         )
         self._attempt_log = AttemptLog(self._log, now_s)
         self._defect_log = DefectLog(self._log, self._state, settings.semantics)
@@ -191,17 +193,11 @@ class Scheduler(daemon.Daemon):
                 "caches-fresh": self._caches.is_fresh,
                 "shutdown": self._is_running,
             },
-            explain=self._explain,
-            is_synced=self._caches.is_synced,
-            page=self._page,
+            routes=self._view,
             zpages=ZPages(
                 self._options.flags, product_version(), str(self._options.settings.semantics.version)
             ),
         )
-
-    async def _explain(self, namespace: str, name: str) -> bytes | None:
-        await off_trial(self._state)
-        return self._explainer.answer(namespace, name)
 
     async def _begin(self) -> None:
         self._log.info(
@@ -221,7 +217,7 @@ class Scheduler(daemon.Daemon):
         outbox = self._writers.new_outbox(
             self._group,
             on_attempt=self._on_attempt,
-            on_evicted=self._page.on_evicted,
+            on_evicted=self._view.on_evicted,
             on_group_attempt=lambda attempt: self._metrics.on_group_attempt(attempt, self._now_s()),
         )
         self._loop = SchedulingLoop(
@@ -233,7 +229,7 @@ class Scheduler(daemon.Daemon):
             clock_s=self._clock_s,
             now_s=self._now_s,
             on_handled=self._metrics.on_event_handled,
-            on_cycle=self._page.on_cycle,
+            on_cycle=self._view.on_cycle,
         )
         self._start_tasks()
         if self._is_stopping:
@@ -261,7 +257,7 @@ class Scheduler(daemon.Daemon):
                 pods, log, n_unconfirmed=lambda: machine.n_unconfirmed, now_s=self._now_s
             ),
         )
-        self.start("page", self._page.run())
+        self.start("view", self._view.run())
         self._writers.start(self.start)
         self._caches.start(self.start, self._run_informer)
 
@@ -301,8 +297,7 @@ class Scheduler(daemon.Daemon):
     def _on_attempt(self, attempt: Attempted) -> None:
         self._has_bound |= attempt.result == "scheduled"
         self._metrics.on_attempt(attempt, self._now_s())
-        self._explainer.record(attempt)
-        self._page.on_attempt(attempt)
+        self._view.on_attempt(attempt)
         self._attempt_log.write(attempt)
         self._defect_log.write(attempt)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Generator, Sequence
-from typing import Final, Literal
+from collections.abc import Generator, Sequence
+from typing import ClassVar, Final, Literal
 
+from aiohttp import web
 from msgspec.structs import replace
 
 from scheduler.assembly.profiles import default_spreading, exempt_namespaces
-from scheduler.core.machine import Machine
 from scheduler.formats.explanation import Explanation
 from scheduler.model.devices import PoolId
 from scheduler.model.instructions import Attempted
@@ -32,11 +32,13 @@ from scheduler.overview.survey import RuleRecord, Rules, Survey, survey_pieces
 from scheduler.overview.throughput import Window
 from scheduler.overview.what_if import Weights, WhatIf, WhatIfRequest
 from scheduler.queueing.queued_pod import QueuedPod
-from scheduler.settings.resolved import Settings
-from scheduler.shell.informers import Informer
-from scheduler.shell.leader_election import LeaderElector
+from scheduler.serving.debug_explain import PATH, DebugExplain
+from scheduler.serving.delegated_auth import PAGE_PATH, DelegatedAuth
+from scheduler.serving.page_access import PageAccess
+from scheduler.serving.page_api import PageApi
 from scheduler.shell.pending_pods import PendingPodExplainer
 from scheduler.shell.slices import in_slices, off_trial
+from scheduler.shell.view import RunningScheduler, View
 from scheduler.shell.what_if_service import WhatIfService
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
@@ -59,28 +61,20 @@ _AT_FIRST: Final = 2.0
 _PODS_PER_PIECE: Final = 500
 
 
-class ClusterPage:
-    """
-    Answers for the page. `clock_s` is the time since the epoch, `now_s` a monotonic clock.
+class ClusterPage(View):
+    """Answers for the page and for /debug/explain. `silent_s` in `Now` comes from the informers."""
 
-    `silent_s` in `Now` comes from the informers; `elector` is None without leader election.
-    """
+    paths: ClassVar[Sequence[str]] = (f"{PAGE_PATH}/", PATH)
 
-    def __init__(
-        self,
-        settings: Settings,
-        machine: Machine,
-        explainer: PendingPodExplainer,
-        *,
-        informers: Sequence[Informer],
-        elector: LeaderElector | None,
-        is_synced: Callable[[], bool],
-        clock_s: Callable[[], float],
-        now_s: Callable[[], float],
-    ) -> None:
+    def __init__(self, running: RunningScheduler) -> None:
+        settings, machine, clock_s, now_s = running.settings, running.machine, running.clock_s, running.now_s
         self._state: ClusterState = machine.state
-        self._settings, self._machine, self._explainer = settings, machine, explainer
-        self._informers, self._elector, self._is_synced = informers, elector, is_synced
+        self._settings, self._machine = settings, machine
+        self._explainer = PendingPodExplainer(
+            settings, machine.state, machine.queue, running.profiles, now_s=now_s
+        )
+        self._informers, self._elector = running.informers, running.elector
+        self._is_synced = running.is_synced
         self._clock_s, self._now_s = clock_s, now_s
         self._window = Window()
         self._feed = DecisionFeed(clock_s())
@@ -96,11 +90,21 @@ class ClusterPage:
         self._asked = asyncio.Event()
         self._now: tuple[float, Now] | None = None
 
+    def add_to(self, app: web.Application, auth: DelegatedAuth | None) -> None:
+        """Add /debug/explain, the page and its data; / leads to the page."""
+        debug_explain = DebugExplain(
+            self._pending_answer, is_plain_http=auth is None, now_s=self._now_s, is_synced=self._is_synced
+        )
+        app.router.add_get(PATH, debug_explain.handle)
+        PageApi(self, PageAccess(auth)).add_to(app)
+        app.router.add_get("/", _to_page)
+
     # Reports of the scheduler.
 
     def on_attempt(self, attempt: Attempted) -> None:
-        """Remember the attempt. 4 µs."""
+        """Remember the attempt. 5 µs."""
         now_s = self._now_s()
+        self._explainer.record(attempt)
         self._feed.record(attempt, now_s - attempt.started_s, self._clock_s())
         if attempt.result == "scheduled":
             self._window.add_bound(now_s - attempt.first_active_s, now_s)
@@ -240,6 +244,10 @@ class ClusterPage:
 
     # Parts.
 
+    async def _pending_answer(self, namespace: str, name: str) -> bytes | None:
+        await off_trial(self._state)
+        return self._explainer.answer(namespace, name)
+
     def _redacted(self, explanation: Explanation, queued: QueuedPod | None, may_see: Visible) -> Explanation:
         """Return the explanation for its viewer; a note says why the pod's group waits if no other part does."""
         if queued is not None and not explanation.group:
@@ -335,6 +343,10 @@ class ClusterPage:
             return queued.pod
         pieces = _find_placed(self._state, namespace, name)
         return await in_slices(pieces, self._state, pause_factor=_on_request, now_s=self._now_s)
+
+
+async def _to_page(_: web.Request) -> web.Response:
+    raise web.HTTPFound(f"{PAGE_PATH}/")
 
 
 def _on_request() -> float:

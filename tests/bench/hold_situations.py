@@ -25,6 +25,7 @@ from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
 from scheduler.shell.connection import Connection
 from scheduler.shell.garbage_collection import freeze_old_objects
+from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.sweeper import SWEEP_PERIOD_S
 from tests.bench import templates
 from tests.bench.fed_api import FedApi
@@ -93,7 +94,11 @@ class Running:
         log = Logger(logging.Logger("holds", level=logging.CRITICAL))
         connection = Connection(cast("KubeClient", self.api), log)
         self.scheduler = Scheduler(
-            options, Metrics(), connection, now_s=lambda: time.monotonic() + self.leapt_s
+            options,
+            Metrics(),
+            connection,
+            now_s=lambda: time.monotonic() + self.leapt_s,
+            new_view=ClusterPage,
         )
         self.machine = self.scheduler._machine
 

@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestServer
 
 from scheduler.observe.logs import Logger
 from scheduler.serving.debug_explain import PATH, DebugExplain, Explain
+from scheduler.serving.delegated_auth import DelegatedAuth
 from scheduler.serving.status_server import ServingOptions, StatusServer
 
 pytestmark = pytest.mark.asyncio
@@ -30,6 +31,14 @@ class Clock:
 
 async def answer(namespace: str, pod: str) -> bytes | None:
     return None if pod == "unknown" else json.dumps([namespace, pod]).encode()
+
+
+class Routes:
+    paths = (PATH,)
+
+    def add_to(self, app: web.Application, auth: DelegatedAuth | None) -> None:
+        explaining = DebugExplain(answer, is_plain_http=auth is None, now_s=Clock(), is_synced=lambda: True)
+        app.router.add_get(PATH, explaining.handle)
 
 
 @asynccontextmanager
@@ -162,7 +171,7 @@ async def test_it_is_not_served_on_plain_http_outside_loopback(address: str, sta
         render=lambda: b"",
         configz=lambda: "{}",
         ready={},
-        explain=answer,
+        routes=Routes(),
     )
     await probes.start()
     async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}{PATH}") as response:

@@ -13,6 +13,7 @@ from scheduler.serving.status_server import ServingOptions
 from scheduler.settings.loading import default_settings
 from scheduler.shell import garbage_collection
 from scheduler.shell.app import Options, serve
+from scheduler.shell.page_source import ClusterPage
 
 
 class _Ring:
@@ -99,5 +100,5 @@ async def test_full_collections_are_disabled_before_anything_is_awaited() -> Non
         log_format="text",
     )
     with pytest.raises(SettingsError, match="--master"):
-        await serve(options, {"HOME": "/nonexistent"})
+        await serve(options, {"HOME": "/nonexistent"}, ClusterPage)
     assert gc.get_threshold()[2] > 1_000_000

@@ -18,6 +18,7 @@ from scheduler.serving.status_server import ServingOptions
 from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
 from scheduler.shell.connection import Connection
+from scheduler.shell.page_source import ClusterPage
 from tests.integration.conftest import embedded
 from tests.soak.__main__ import Figures, live_round
 from tests.soak.probing import module_level, sizes
@@ -83,7 +84,7 @@ async def test_rounds_over_http_grow_only_bounded_caches(tmp_path: Path) -> None
         credentials = await load_credentials(kubeconfig=cluster.kubeconfig, master=None, environ={})
         async with KubeClient(credentials, on_request=metrics.on_request) as client:
             log = Logger(logging.Logger("soak", level=logging.CRITICAL))
-            scheduler = Scheduler(options, metrics, Connection(client, log))
+            scheduler = Scheduler(options, metrics, Connection(client, log), new_view=ClusterPage)
             running = asyncio.create_task(scheduler.run())
 
             async def is_synced() -> bool:
