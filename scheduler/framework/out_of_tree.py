@@ -44,6 +44,8 @@ from scheduler.state.read_only_views import read_only
 #: The method by which a plugin runs at an extension point.
 METHOD_BY_POINT: Final = {"filter": "prefilter", "score": "prescore", "preEnqueue": "admits"}
 
+#: A plugin may name the version of the contract that it needs as `contract_version`.
+CONTRACT_VERSION: Final = 1
 #: How the `source` of a plugin of an installed package begins.
 INSTALLED: Final = "package "
 #: Runs a call of an out-of-tree plugin outside of a cycle: extension point, pod, and the call, whose exceptions pass.

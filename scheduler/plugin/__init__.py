@@ -8,8 +8,6 @@ with the same `CONTRACT_VERSION`; names may be added within a version, and none 
 that are not in `__all__` belong to the scheduler and may change at any time.
 """
 
-from typing import Final
-
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, queue_if
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import (
@@ -23,6 +21,7 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.normalizing import MAX_NODE_SCORE, default_normalized
+from scheduler.framework.out_of_tree import CONTRACT_VERSION
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, NodeStatuses, Status, failed, unresolvable, unschedulable
 from scheduler.model.nodes import Node
@@ -34,9 +33,6 @@ from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.matching import PodMatcher
 from scheduler.state.read_only import ReadOnlyClusterView as ClusterView
 from scheduler.state.read_only_views import NodeView
-
-#: A plugin may name the version that it needs as `contract_version`.
-CONTRACT_VERSION: Final = 1
 
 __all__ = [
     "CONTRACT_VERSION",

@@ -21,11 +21,16 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.framework.out_of_tree import INSTALLED, METHOD_BY_POINT, GuardedPlugin, OutOfTreePlugin
+from scheduler.framework.out_of_tree import (
+    CONTRACT_VERSION,
+    INSTALLED,
+    METHOD_BY_POINT,
+    GuardedPlugin,
+    OutOfTreePlugin,
+)
 from scheduler.framework.out_of_tree_results import described
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.model.volumes import StorageKind
-from scheduler.plugin import CONTRACT_VERSION
 from scheduler.settings.plugin_table import IN_TREE_BY_NAME
 from scheduler.settings.problems import Problems, shown
 
