@@ -78,7 +78,7 @@ def _index_differences(records: PodRecords, state: ClusterState, queue: PodQueue
     texts += [
         f"group {key.text} has its minimum on nodes, and does not count as placed"
         for key in state.groups.listed()
-        if state.groups.has_minimum_bound(key) and not state.groups.is_whole(key)
+        if (n := state.groups.minimum_bound(key)) and not state.groups.is_whole(key, n)
     ]
     return texts
 

@@ -411,7 +411,7 @@ class GroupCycles:
         if key is None or group is None:
             return []
         if (
-            self._groups.is_whole(key)
+            self._groups.is_whole(key, group.min_count)
             and not self._lost.is_reported(key)
             and (group.was_scheduled or not group.api_version)
         ):
@@ -419,7 +419,7 @@ class GroupCycles:
         n_bound = sum(not self._records.is_unanswered(member.uid) for member in self._groups.placed(key))
         if n_bound < group.min_count:
             return []
-        self._groups.note_whole(key)
+        self._groups.note_whole(key, group.min_count)
         return [*report_group(group, "Scheduled"), *self._lost.on_whole(key, group)]
 
     # Time.

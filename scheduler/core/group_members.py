@@ -70,15 +70,9 @@ class Component:
 
 
 def n_needed(groups: PodGroups, key: GroupKey) -> int:
-    """Return how many members have to be placed; 1 if as many run as are needed, or the group was placed before."""
-    group, n_running = groups.get(key), groups.n_placed(key)
-    if group is None:
-        return 1
-    missing = group.min_count - n_running
-    if missing > 1 and groups.is_whole(key):
-        # Members that finished or were replaced do not come back: as many as are there are placed, or none.
-        missing = min(missing, max(1, groups.n_ready(key) - n_running))
-    return max(1, missing)
+    """Return how many members have to be placed; 1 if as many run as are needed, or it is not known how many are."""
+    group = groups.get(key)
+    return 1 if group is None else max(1, groups.n_missing(group))
 
 
 def has_minimum(groups: PodGroups, key: GroupKey) -> bool:

@@ -71,8 +71,8 @@ class LostMembers:
             return
         if changed is not None and changed.phase == "Succeeded":
             self._ending.add(key)
-        if self._groups.has_minimum_bound(key):
-            self._groups.note_whole(key)
+        if min_count := self._groups.minimum_bound(key):
+            self._groups.note_whole(key, min_count)
         group = self._groups.get(key) if changed is None else self._groups.known_by(changed, key)
         if group is not None and self._groups.n_ready(key) >= group.min_count:
             # Members are on nodes beside all others that it needs: a decision, if not one of here, has placed it.
@@ -99,7 +99,7 @@ class LostMembers:
 
     def _is_below(self, key: GroupKey, min_count: int) -> bool:
         """Return whether the group, of which members are on nodes, has too few of them."""
-        is_placed = key in self._decided or self._groups.is_whole(key)
+        is_placed = key in self._decided or self._groups.is_whole(key, min_count)
         if key in self._ending or self._groups.is_released(key) or not is_placed:
             return False
         return self._groups.n_placed(key) < min_count

@@ -41,9 +41,10 @@ class PodGroups:
         self._ready: dict[GroupKey, set[str]] = {}
         #: The UIDs of the pending members with scheduling gates.
         self._gated: dict[GroupKey, set[str]] = {}
-        #: Groups that were placed once: members that came back need not wait for members that have finished since.
-        self._whole: set[GroupKey] = set()
-        #: By group and part, how many members have finished while the group had others.
+        #: By group that was placed once, how many members it needed then, at most: one that comes back beside others
+        #: need not wait for members that have finished or were replaced since.
+        self._whole: dict[GroupKey, int] = {}
+        #: By group and part, empty for none: how many members have finished while the group had others.
         self._finished: dict[GroupKey, Counter[str]] = {}
         #: Groups whose members were evicted to be placed anew, until they are.
         self._released: set[GroupKey] = set()
@@ -62,7 +63,7 @@ class PodGroups:
         """Return a copy of what is known of the groups, without their members."""
         copy = PodGroups()
         copy._objects, copy._served = dict(self._objects), set(self._served)
-        copy._whole, copy._released = set(self._whole), set(self._released)
+        copy._whole, copy._released = dict(self._whole), set(self._released)
         copy._finished = {key: counts.copy() for key, counts in self._finished.items()}
         return copy
 
@@ -76,7 +77,7 @@ class PodGroups:
         self._objects[group.key] = group
         self._note_priorities(group.key)
         if group.was_scheduled and group.key not in self._released:
-            self._whole.add(group.key)
+            self._whole.setdefault(group.key, group.min_count)
 
     def remove(self, key: GroupKey) -> None:
         """Forget the PodGroup; its members stay."""
@@ -170,7 +171,7 @@ class PodGroups:
 
     def listed(self) -> list[GroupKey]:
         """Return the groups of which anything is kept. O(groups)."""
-        return list({**self._objects, **self._pending, **self._placed, **dict.fromkeys(self._whole)})
+        return list({**self._objects, **self._pending, **self._placed, **self._whole})
 
     def has_placed(self, pod: Pod) -> bool:
         """Return whether the pod counts as a member on a node."""
@@ -188,41 +189,58 @@ class PodGroups:
         """Return the number of members on nodes that are not terminating. O(1)."""
         return len(self._placed.get(key, _NONE))
 
-    def has_minimum_bound(self, key: GroupKey) -> bool:
-        """Return whether watches have shown as many members on nodes as the group needs. O(1) while it has fewer."""
+    def minimum_bound(self, key: GroupKey) -> int:
+        """Return how many members the group needs if watches show as many on nodes, else 0. O(1) while it has fewer."""
         placed = self._placed.get(key, _NONE)
         first = next(iter(placed.values()), None)
         group = None if first is None else self.known_by(first, key)
         if group is None or len(placed) < group.min_count:
-            return False
-        return len(placed) - len(placed.keys() & self._pending.get(key, _NONE).keys()) >= group.min_count
+            return 0
+        n_bound = len(placed) - len(placed.keys() & self._pending.get(key, _NONE).keys())
+        return group.min_count if n_bound >= group.min_count else 0
 
     def n_ready(self, key: GroupKey) -> int:
         """Return the number of members that are placed or could be."""
         return len(self._ready.get(key, ()))
 
-    def is_whole(self, key: GroupKey) -> bool:
-        """Return whether the group was placed once."""
-        return key in self._whole
+    def is_whole(self, key: GroupKey, min_count: int) -> bool:
+        """Return whether the group was placed once when it needed at least so many members."""
+        return self._whole.get(key, 0) >= min_count
 
-    def note_whole(self, key: GroupKey) -> None:
-        """Note that the group is placed: from now on, it was placed once."""
-        self._whole.add(key)
+    def note_whole(self, key: GroupKey, min_count: int) -> None:
+        """Note that the group, which needs so many members, is placed: from now on, it was placed once."""
+        self._whole[key] = max(min_count, self._whole.get(key, 0))
         self._released.discard(key)
 
     def note_finished(self, pod: Pod) -> None:
-        """Note that a member on a node has finished, before it leaves: its part does not wait for it."""
-        if pod.group is not None and pod.group.part is not None and self.has_placed(pod):
-            self._finished.setdefault(pod.group.key, Counter())[pod.group.part.name] += 1
+        """Note that a member on a node has finished, before it leaves: its group and its part do not wait for it."""
+        if pod.group is not None and self.has_placed(pod):
+            part = "" if pod.group.part is None else pod.group.part.name
+            self._finished.setdefault(pod.group.key, Counter())[part] += 1
 
     def n_finished(self, key: GroupKey, part: str) -> int:
         """Return how many members of the part have finished."""
         counts = self._finished.get(key)
         return 0 if counts is None else counts[part]
 
+    def n_missing(self, group: PodGroup) -> int:
+        """
+        Return how many members of those that the group needs have to find places at once; 0 if as many are on nodes.
+
+        Members that finished do not come back, and beside members on nodes, replaced ones of a group that was placed
+        once do not either: as many as are there are placed.
+        """
+        key, n_running = group.key, self.n_placed(group.key)
+        n_missing = group.min_count - n_running
+        if self.is_whole(key, group.min_count) and (n_running or group.was_scheduled):
+            n_missing = min(n_missing, self.n_ready(key) - n_running)
+        elif not n_running and key in self._finished:
+            n_missing -= self._finished[key].total()
+        return max(0, n_missing)
+
     def release(self, key: GroupKey) -> None:
         """Note that the group is to be placed anew, with as many members as it needs."""
-        self._whole.discard(key)
+        self._whole.pop(key, None)
         self._released.add(key)
 
     def is_released(self, key: GroupKey) -> bool:
@@ -232,12 +250,15 @@ class PodGroups:
     @contextmanager
     def with_notes_kept(self, pod: Pod) -> Iterator[None]:
         """Keep what is noted of the pod's group, of which the last member leaves on trial within the block."""
-        notes = (self._whole, self._released, self._being_evicted)
+        notes = (self._released, self._being_evicted)
         key = None if pod.group is None else pod.group.key
         kept = [keys for keys in notes if key in keys]
         finished = None if key is None else self._finished.get(key)
+        min_count = None if key is None else self._whole.get(key)
         yield
         if key is not None:
+            if min_count is not None:
+                self._whole[key] = min_count
             if finished is not None:
                 self._finished[key] = finished
             for keys in kept:
@@ -253,7 +274,7 @@ class PodGroups:
         group = self.known_by(pod, key)
         if group is None or pod.group.problem or self.is_held_by_gate(key):
             return False
-        return key in self._whole or self.n_ready(key) >= group.min_count
+        return self.n_ready(key) - self.n_placed(key) >= self.n_missing(group)
 
     def is_held_by_gate(self, key: GroupKey) -> bool:
         """
@@ -332,7 +353,7 @@ class PodGroups:
 
     def _drop_if_empty(self, key: GroupKey) -> None:
         if key not in self._pending and key not in self._placed and key not in self._objects:
-            self._whole.discard(key)
+            self._whole.pop(key, None)
             self._released.discard(key)
             self._finished.pop(key, None)
 

@@ -40,22 +40,84 @@ def is_ready(pod: JsonObject, scheduler_names: frozenset[str]) -> bool:
     return waits and spec["schedulerName"] in scheduler_names
 
 
-def as_decided(decided: Decided, pod: Pod, groups: PodGroups) -> Decided:
+class Members:
+    """
+    The members of groups that one life of an instance was told to be on nodes, by watches and answers to binds.
+
+    Once none is left, and none has ended on its own, the group is placed as one that never was.
+    """
+
+    def __init__(self) -> None:
+        #: By UID.
+        self._group_of: dict[str, str] = {}
+        #: The UIDs of those on nodes, and of those that are on their way or failed to come.
+        self._bound: set[str] = set()
+        self._decided: set[str] = set()
+        #: By group, the most on nodes at one moment.
+        self._most: dict[str, int] = {}
+        self._finished: set[str] = set()
+
+    def see(self, pod: Pod) -> None:
+        """Note the pod as a watch shows it."""
+        group = None if pod.group is None or pod.terminating or pod.is_terminal else pod.group.key.text
+        if group != self._group_of.get(pod.uid):
+            self._end(pod.uid, is_finished=pod.phase == "Succeeded")
+        if group is not None:
+            self._group_of[pod.uid] = group
+            if pod.node_name:
+                self.note_bound(pod.uid)
+
+    def see_deleted(self, uid: str) -> None:
+        """Note that the pod is gone; without being asked to end before, it has finished."""
+        self._end(uid, is_finished=True)
+
+    def note_decided(self, uid: str) -> None:
+        """Note that a node was chosen for the pod."""
+        self._decided.add(uid)
+
+    def note_bound(self, uid: str) -> None:
+        """Note that the pod is on a node, if it is a member."""
+        if (group := self._group_of.get(uid)) is not None:
+            self._bound.add(uid)
+            n_bound = sum(self._group_of[one] == group for one in self._bound)
+            self._most[group] = max(n_bound, self._most.get(group, 0))
+
+    def most_bound(self, group: str) -> int:
+        """Return the most members of the group that were on nodes at one moment."""
+        return self._most.get(group, 0)
+
+    def _end(self, uid: str, *, is_finished: bool) -> None:
+        group = self._group_of.pop(uid, None)
+        self._bound.discard(uid)
+        if group is None:
+            return
+        if is_finished:
+            self._finished.add(group)
+        elif group not in self._finished and not any(
+            self._group_of.get(one) == group for one in self._bound | self._decided
+        ):
+            self._most.pop(group, None)
+
+
+def as_decided(decided: Decided, pod: Pod, groups: PodGroups, members: Members) -> Decided:
     """Return the decision with what it leaves of the pod's group, if the pod has one."""
     group = None if pod.group is None else groups.get(pod.group.key)
     if group is None:
         return decided
-    n_placed = sum(1 for _ in groups.placed(group.key))
-    return replace(decided, group=group.key.text, n_placed=n_placed, min_count=group.min_count)
+    n_placed, name = sum(1 for _ in groups.placed(group.key)), group.key.text
+    return replace(
+        decided,
+        group=name,
+        n_placed=n_placed,
+        min_count=group.min_count,
+        most_bound=members.most_bound(name),
+    )
 
 
 def placed_in_part(decided: Sequence[Decided]) -> Iterator[Wrong]:
-    """Yield decisions after which fewer members have places than the group needs, unless that life had placed it."""
-    placed: set[tuple[str, str]] = set()
+    """Yield decisions after which fewer members have places than the group needs, unless it once had as many."""
     for one in decided:
-        if one.n_placed >= one.min_count:
-            placed.add((one.by, one.group))
-        elif (one.by, one.group) not in placed:
+        if max(one.n_placed, one.most_bound) < one.min_count:
             text = f"{one.by} at {one.at_s:.3f}: {one.n_placed} of {one.group}, which needs {one.min_count}"
             yield Wrong(Verdict.HALF, text, one.at_s)
 

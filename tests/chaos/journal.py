@@ -68,6 +68,8 @@ class Decided:
     group: str = ""
     n_placed: int = 0
     min_count: int = 0
+    #: The most members that the instance was told to be on nodes at one moment.
+    most_bound: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -11,15 +12,20 @@ import pytest
 
 from scheduler.core import group_requests
 from scheduler.devcluster.http.faults import Action, Fault
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.model.pods import Pod
 from scheduler.queueing.pod_queue import PodQueue
 from tests.chaos.group_world import GROUP_SHAPES, GroupWorld
-from tests.chaos.groups import group_of, seconds_in_part
+from tests.chaos.groups import Members, as_decided, group_of, placed_in_part, seconds_in_part
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod, Happening, Kill, Remove
 from tests.chaos.instance import KILL_POINTS, OURS
+from tests.chaos.journal import Decided
 from tests.chaos.run import Shape, repeatable, run
 from tests.chaos.test_deaths import Story, deaths_at, told
-from tests.chaos.verdicts import Verdict
+from tests.chaos.verdicts import Verdict, Wrong
 from tests.chaos.virtual import after_turns, run_virtually
+from tests.support import build
+from tests.support.driving import Driver
 
 _N = 4
 _GROUP = "red/train"
@@ -111,6 +117,58 @@ def test_a_member_that_ends_before_its_bind_is_replaced_in_the_same_zone() -> No
 
     with repeatable(1):
         run_virtually(play())
+
+
+def _member(name: str, node: str = "", **more: Any) -> Pod:
+    labels = {GROUP: "train", MIN_COUNT: str(_N)}
+    return replace(Driver().decoded(build.pod(name, node=node or None, labels=labels)), **more)
+
+
+def _late(members: Members, n_placed: int = 3) -> list[Wrong]:
+    """Return what is found if another member is placed now, after which so many are."""
+    driver = Driver()
+    for index in range(n_placed):
+        driver.state.upsert_pod(_member(f"placed-{index}", "n1"))
+    pod = _member("late")
+    made = Decided(0.0, "second-1", pod.uid, pod.key, "n1", 0, {}, {})
+    return list(placed_in_part([as_decided(made, pod, driver.state.groups, members)]))
+
+
+@pytest.mark.parametrize("ends", ["asked to", "finished"])
+def test_a_member_beside_those_left_of_a_group_that_a_life_saw_run_is_no_part_of_a_group(ends: str) -> None:
+    """A standby has watched the group with all that it needs; it takes over and places one that came since."""
+    members = Members()
+    for index in range(_N):
+        members.see(_member(f"m{index}", "n1"))
+    for index in range(2):
+        if ends == "asked to":
+            members.see(_member(f"m{index}", "n1", terminating=True))
+        members.see_deleted(f"uid-default-m{index}")
+    assert not _late(members)
+
+
+def test_a_group_that_ran_elsewhere_or_has_left_its_nodes_is_placed_as_a_whole() -> None:
+    members = Members()
+    assert [wrong.verdict for wrong in _late(members)] == [Verdict.HALF]
+    for index in range(_N):
+        members.see(_member(f"m{index}", "n1"))
+    assert not _late(members)
+    for index in range(_N):
+        members.see(_member(f"m{index}", "n1", terminating=True))
+        members.see_deleted(f"uid-default-m{index}")
+    assert _late(members)
+    assert not _late(members, _N)
+
+
+def test_members_that_were_decided_and_not_bound_do_not_excuse_a_part() -> None:
+    members = Members()
+    for index in range(_N):
+        members.see(_member(f"m{index}"))
+        members.note_decided(f"uid-default-m{index}")
+    for index in range(_N):
+        assert _late(members)
+        members.note_bound(f"uid-default-m{index}")
+    assert not _late(members)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from scheduler.model.instructions import Attempted, Bind, EmitEvent, EvictVictim
 from scheduler.model.nodes import Namespace
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
+    BindDone,
     EvictionEnded,
     NodeGone,
     NodeSeen,
@@ -18,7 +19,7 @@ from scheduler.model.stimuli import (
     Stimulus,
     VictimFate,
 )
-from tests.chaos.groups import as_decided
+from tests.chaos.groups import Members, as_decided
 from tests.chaos.journal import WATCHED, Decided, Journal, Ordered, Preempted, Retried, View
 
 
@@ -40,6 +41,7 @@ class Told:
         self._last: dict[tuple[str, str], int] = {}
         self._budgets: dict[str, int] = {}
         self._ending: dict[str, bool] = {}
+        self._members = Members()
         #: The pods for which evictions were begun; when one failed last, by the instance's clock.
         self._preemptors: set[str] = set()
         self._failed_s: dict[str, float] = {}
@@ -65,6 +67,9 @@ class Told:
             case PodSeen(pod):
                 self._see("Pod", pod.uid, int(pod.resource_version))
                 self._ending[pod.uid] = pod.terminating
+                self._members.see(pod)
+            case BindDone(uid):
+                self._members.note_bound(uid)
             case NodeSeen(node):
                 self._see("Node", node.name, int(node.resource_version))
             case ObjectSeen(Namespace() as namespace):
@@ -72,6 +77,7 @@ class Told:
             case PodGone(uid):
                 self._see_deleted("Pod", uid)
                 self._ending.pop(uid, None)
+                self._members.see_deleted(uid)
             case NodeGone(name):
                 self._see_deleted("Node", name)
                 for pod in self._machine.state.nominated.on(name):
@@ -146,6 +152,7 @@ class Told:
                     self._journal.reported.append((self._agent, pod.uid))
 
     def _note_decided(self, bind: Bind, assumed: dict[str, str]) -> None:
+        self._members.note_decided(bind.pod.uid)
         decided = Decided(
             at_s=self._journal.now_s(),
             by=self._agent,
@@ -156,7 +163,7 @@ class Told:
             seen=dict(self._newest),
             assumed=dict(assumed),
         )
-        self._journal.decided.append(as_decided(decided, bind.pod, self._machine.state.groups))
+        self._journal.decided.append(as_decided(decided, bind.pod, self._machine.state.groups, self._members))
 
     def _note_retried(self, pod: Pod, now_s: float) -> None:
         failed_s = self._failed_s.get(pod.uid)

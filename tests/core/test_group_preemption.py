@@ -407,7 +407,7 @@ def test_a_group_that_was_placed_once_stays_so_when_it_is_removed_on_trial(clust
     _members(cluster, 3)
     told = cluster.cycle()
     assert _victims(told) == []
-    assert cluster.state.groups.is_whole(GroupKey(GroupKind.OWN, "default", "other"))
+    assert cluster.state.groups.is_whole(GroupKey(GroupKind.OWN, "default", "other"), 2)
 
 
 def test_in_a_large_cluster_the_pods_of_some_nodes_are_asked(cluster: Driver) -> None:

@@ -82,7 +82,7 @@ def test_a_group_that_runs_at_the_start_is_watched(driver: Driver, asked: str) -
     rack(driver, "r1", 3)
     rack(driver, "r2", 3)
     pods = [member(driver, f"m{index}", f"r1-{index}", asked=asked) for index in range(3)]
-    assert driver.state.groups.is_whole(KEY)
+    assert driver.state.groups.is_whole(KEY, 3)
     driver.live(100.0)
     driver.lose(pods[1])
     fill(driver, "r1-1")
@@ -127,9 +127,9 @@ def test_a_group_does_not_count_as_placed_before_its_binds_are_shown(driver: Dri
     nodes = {each.pod.name: each.node_name for each in run(driver) if isinstance(each, Bind)}
     for pod in pods[:2]:
         driver.confirm(pod, nodes[pod.name])
-        assert not driver.state.groups.is_whole(KEY)
+        assert not driver.state.groups.is_whole(KEY, 3)
     driver.confirm(pods[2], nodes["m2"])
-    assert driver.state.groups.is_whole(KEY)
+    assert driver.state.groups.is_whole(KEY, 3)
 
 
 @pytest.mark.parametrize("apart_s", [0.0, 10.0])
@@ -143,6 +143,97 @@ def test_each_group_that_has_lost_a_member_is_told_once(driver: Driver, apart_s:
     driver.lose(driver.state.placed["uid-default-h0"].pod)
     told = driver.live(2 * REPORT_AFTER_S)
     assert [each.pod.name[0] for each in told if isinstance(each, EmitEvent)] == ["g", "h"]
+
+
+# Members that come back.
+
+
+def plain(driver: Driver, name: str, node: str | None = None, *, n: int = 4) -> Pod:
+    """Show a member of a group of so many without levels or annotations."""
+    return driver.pod(
+        name, labels={GROUP: "g", MIN_COUNT: str(n)}, containers=ONE_CPU, node=node, owner=OWNER
+    )
+
+
+def bound(told: Sequence[Instruction]) -> set[str]:
+    return {each.pod.name for each in told if isinstance(each, Bind)}
+
+
+def ends(driver: Driver, pod: Pod) -> None:
+    """Let the pod be deleted, as a watch shows it."""
+    driver.handle(PodSeen(replace(pod, terminating=True, resource_version=driver.next_version())))
+    driver.lose(pod)
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_standby_that_saw_a_group_run_places_a_member_beside_those_that_are_left(
+    driver: Driver, *, is_finished: bool
+) -> None:
+    """The leader that placed the group, and was to place this member, has died; watches told its minimum on nodes."""
+    rack(driver, "r1", 4)
+    pods = [plain(driver, f"m{index}", f"r1-{index}") for index in range(4)]
+    if is_finished:
+        driver.handle(PodSeen(replace(pods[0], phase="Succeeded", resource_version=driver.next_version())))
+    else:
+        ends(driver, pods[0])
+    ends(driver, pods[1])
+    plain(driver, "late")
+    assert bound(run(driver)) == {"late"}
+
+
+def test_a_group_that_needs_more_than_when_it_was_placed_waits_for_all_that_it_lacks(driver: Driver) -> None:
+    rack(driver, "r1", 6)
+    for index in range(2):
+        plain(driver, f"m{index}", f"r1-{index}", n=2)
+    for index in range(2):
+        plain(driver, f"m{index}", f"r1-{index}", n=4)
+    plain(driver, "m2")
+    assert not bound(run(driver))
+    plain(driver, "m3")
+    assert bound(run(driver)) == {"m2", "m3"}
+
+
+def test_a_group_that_needs_fewer_for_a_while_was_placed_with_as_many_as_before(driver: Driver) -> None:
+    rack(driver, "r1", 4)
+    for n in (4, 1, 4):
+        pods = [plain(driver, f"m{index}", f"r1-{index}", n=n) for index in range(4)]
+    for pod in pods[:2]:
+        ends(driver, pod)
+    plain(driver, "late")
+    assert bound(run(driver)) == {"late"}
+
+
+def test_a_group_that_has_left_its_nodes_comes_back_whole(driver: Driver) -> None:
+    """One is created anew while the others run, and waits for room; once they end, it waits for them."""
+    rack(driver, "r1", 4)
+    pods = [plain(driver, f"m{index}", f"r1-{index}") for index in range(4)]
+    for index, pod in enumerate(pods):
+        driver.handle(PodSeen(replace(pod, terminating=True, resource_version=driver.next_version())))
+        if not index:
+            plain(driver, "m0-new")
+            assert not bound(run(driver))
+    for index, pod in enumerate(pods):
+        driver.lose(pod)
+        assert not bound(driver.live(15.0))
+        if index:
+            plain(driver, f"m{index}-new")
+    assert len(bound(driver.live(15.0))) == 4
+
+
+def test_of_a_group_of_which_members_have_finished_the_others_come_back_together(driver: Driver) -> None:
+    rack(driver, "r1", 4)
+    pods = [plain(driver, f"m{index}", f"r1-{index}") for index in range(4)]
+    for pod in pods[:2]:
+        driver.handle(PodSeen(replace(pod, phase="Succeeded", resource_version=driver.next_version())))
+    # Without a member that exists, nothing would be kept of the group.
+    gated = driver.pod("gated", labels={GROUP: "g", MIN_COUNT: "4"}, gates=("later",))
+    for pod in pods[2:]:
+        ends(driver, pod)
+    plain(driver, "m2-new")
+    assert not bound(run(driver))
+    plain(driver, "m3-new")
+    assert bound(run(driver)) == {"m2-new", "m3-new"}
+    driver.lose(gated)
 
 
 # Places that are held for a move.

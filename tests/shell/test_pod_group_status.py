@@ -49,7 +49,7 @@ def _lost_one(groups: PodGroups, lost: LostMembers) -> list[PatchPodGroup]:
     members = [_member("a"), _member("b")]
     for one in members:
         groups.place(one)
-    groups.note_whole(KEY)
+    groups.note_whole(KEY, 2)
     groups.displace(members[0])
     lost.note(KEY, members[0], 0.0)
     return [one for one in lost.on_time(60.0) if isinstance(one, PatchPodGroup)]

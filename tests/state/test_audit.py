@@ -302,7 +302,7 @@ def _a_member_that_waits_though_it_is_bound(state: ClusterState) -> None:
 
 
 def _a_group_without_members(state: ClusterState) -> None:
-    state.groups.note_whole(GroupKey(GroupKind.OWN, "default", "gone"))
+    state.groups.note_whole(GroupKey(GroupKind.OWN, "default", "gone"), 1)
 
 
 DAMAGES: list[Callable[[ClusterState], None]] = [

@@ -47,7 +47,7 @@ def full() -> Driver:
     driver.handle(ObjectSeen(decode_disruption_budget(encoded(budget))))
     driver.handle(ObjectSeen(KueueObject(KueueKind.TOPOLOGY, "room", ("example.com/rack",))))
     driver.handle(PodGroupSeen(PodGroup(GANG, 1, topology=Topology(("zone",)))))
-    driver.state.groups.note_whole(GANG)
+    driver.state.groups.note_whole(GANG, 1)
     released = GroupKey(GroupKind.COSCHEDULING, "default", "released")
     driver.handle(PodGroupSeen(PodGroup(released, 2)))
     driver.state.groups.release(released)

@@ -68,11 +68,11 @@ def test_a_status_of_the_last_member_keeps_what_is_noted_of_its_group() -> None:
     assert other.group is not None
     state, groups = driver.state, driver.state.groups
     state.upsert_pod(pod)
-    groups.note_whole(pod.group.key)
+    groups.note_whole(pod.group.key, 1)
     started = replace(pod, started="2026-01-01T00:00:00Z")
     state.upsert_pod(started)
     assert differences(state) == []
-    assert groups.is_whole(pod.group.key)
+    assert groups.is_whole(pod.group.key, 1)
     state.upsert_pod(replace(started, group=other.group))
     assert differences(state) == []
     assert [groups.n_placed(key) for key in (pod.group.key, other.group.key)] == [0, 1]
