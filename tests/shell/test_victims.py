@@ -174,7 +174,7 @@ async def test_a_condition_without_an_answer_is_not_written_again_to_a_victim_th
 
 @pytest.mark.parametrize(("ends", "fate"), [(True, VictimFate.DELETED), (False, VictimFate.SPARED)])
 async def test_a_deletion_without_an_answer_is_not_sent_again_to_a_victim_that_need_not_go(
-    ends: bool,  # noqa: FBT001
+    ends: bool,
     fate: VictimFate,
 ) -> None:
     """One that ends was deleted by it."""
