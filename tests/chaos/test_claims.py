@@ -154,3 +154,27 @@ def test_a_claim_for_extended_resources_lets_go_of_a_pod_that_is_deleted_while_n
 
     with repeatable(1):
         run_virtually(story())
+
+
+def test_no_condition_is_written_about_a_pod_that_ends_before_the_server_takes_it() -> None:
+    async def story() -> None:
+        async with device_stage() as stage:
+            await asyncio.sleep(5.0)
+            busy = Fault(
+                action=Action.RESPOND, path=r"/pods/[^/]+/status$", verb="patch", code=429, retry_after_s=2
+            )
+            stage.cluster.faults.add(busy)
+            stage.add_pod("p", template="two", extended=2)
+            await asyncio.sleep(1.0)
+            pod = stage.store.find(POD, SPACE, "p")
+            assert pod is not None
+            assert not node_of(pod)
+            stage.store.patch(POD, SPACE, "p", {"metadata": {"finalizers": ["example.com/slow"]}})
+            stage.store.delete(POD, SPACE, "p")
+            await asyncio.sleep(5.0)
+            pod = stage.store.find(POD, SPACE, "p")
+            assert pod is not None
+            assert "conditions" not in pod["status"]
+
+    with repeatable(1):
+        run_virtually(story())
