@@ -39,8 +39,8 @@ class ConditionWriter:
     A queue of conditions by pod, and the tasks that write them.
 
     `on_throttled` is called with the seconds of every pause that the server asks for. `may_write` returns True while
-    this instance may write. `is_ending` says of a UID whether its pod is known to end, so that nothing is written of it;
-    upstream writes. Failures are logged, unless the pod is gone.
+    this instance may write. `is_ending` returns whether the pod with a UID is known to end: unlike upstream, nothing is
+    written about it then. Failures are logged, unless the pod is gone.
     """
 
     def __init__(
