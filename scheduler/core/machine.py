@@ -187,6 +187,12 @@ class Machine:
             return self.state.nodes.name_of(placed.row)
         return None if self.records.shown(uid) is None else ""
 
+    def is_ending(self, uid: str) -> bool:
+        """Return whether a watch has shown that the pod is being deleted; False of one that is not known."""
+        placed = self.state.placed.get(uid)
+        pod = self.records.shown(uid) if placed is None or placed.assumed else placed.pod
+        return pod is not None and pod.terminating
+
     @property
     def n_kept_by_annotations(self) -> int:
         """Number of pending pods that would fit if no annotation declared affinity: autoscalers do not see why."""

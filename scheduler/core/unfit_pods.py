@@ -191,8 +191,9 @@ class UnfitPods:
             return [ProceedWithEviction(due.preemptor_uid, due.victim_uid)]
         is_needed = self._awaits_room_of if due.step is EvictionStep.CONDITION else self._needs_eviction
         in_the_way = self._in_the_way(due.preemptor_uid, due.victim_uid)
-        answer = ProceedWithEviction if is_needed(due.preemptor_uid, in_the_way) else SpareVictim
-        return [answer(due.preemptor_uid, due.victim_uid)]
+        if is_needed(due.preemptor_uid, in_the_way):
+            return [ProceedWithEviction(due.preemptor_uid, due.victim_uid)]
+        return [SpareVictim(due.preemptor_uid, due.victim_uid, ends=not runs)]
 
     def _in_the_way(self, preemptor_uid: str, victim_uid: str) -> str:
         """Return the victim, or the member of its group on the preemptor's node where all leave for that one."""

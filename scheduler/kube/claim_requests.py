@@ -98,9 +98,20 @@ def create_resource_claim(claim: ResourceClaim, pod: Pod) -> Request:
     return Request.writing("create", path, body)
 
 
-def patch_extended_claim_status(pod: Pod, claim_name: str, mappings: Sequence[ContainerRequest]) -> Request:
-    """Return a request that tells in the pod's status which claim serves its extended resources."""
-    status = {
+def patch_extended_claim_status(pod: Pod, served: tuple[str, Sequence[ContainerRequest]] | None) -> Request:
+    """
+    Return a request that tells in the pod's status which claim serves its extended resources, None if none does.
+
+    `served`: the claim's name, and which request of it serves which container.
+    """
+    status = None if served is None else _extended_claim_status(*served)
+    body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
+    path = f"/api/v1/namespaces/{escaped(pod.namespace)}/pods/{escaped(pod.name)}/status"
+    return Request.writing("patch", path, body, STRATEGIC_MERGE)
+
+
+def _extended_claim_status(claim_name: str, mappings: Sequence[ContainerRequest]) -> Mapping[str, object]:
+    return {
         "resourceClaimName": claim_name,
         "requestMappings": [
             {
@@ -111,9 +122,6 @@ def patch_extended_claim_status(pod: Pod, claim_name: str, mappings: Sequence[Co
             for each in mappings
         ],
     }
-    body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
-    path = f"/api/v1/namespaces/{escaped(pod.namespace)}/pods/{escaped(pod.name)}/status"
-    return Request.writing("patch", path, body, STRATEGIC_MERGE)
 
 
 def _at_version(claim: ResourceClaim) -> Mapping[str, str]:

@@ -108,10 +108,15 @@ class ProceedWithEviction:
 
 @dataclass(frozen=True, slots=True)
 class SpareVictim:
-    """End the eviction that EvictionDue asks about: the preemptor does not need the victim's place any more."""
+    """
+    End the eviction that EvictionDue asks about: the preemptor does not need the victim's place any more.
+
+    `ends`: whether the victim is known to end, or to be gone.
+    """
 
     preemptor_uid: str
     victim_uid: str
+    ends: bool
 
 
 @dataclass(frozen=True, slots=True)

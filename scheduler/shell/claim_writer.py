@@ -35,6 +35,7 @@ from scheduler.model.claim_writes import (
     ClaimDeletion,
     ClaimRelease,
     ClaimReservation,
+    ContainerRequest,
     consumer,
     is_reserved_for,
 )
@@ -45,6 +46,7 @@ from scheduler.model.pods import Pod
 from scheduler.model.semantics import Semantics
 from scheduler.model.volumes import is_older
 from scheduler.shell.binder import TIMEOUT_S
+from scheduler.shell.conditions import is_pod_gone
 
 #: Tries of one claim, and the pause after a conflict (client-go retry.DefaultRetry).
 _MAX_TRIES: Final = 5
@@ -119,7 +121,12 @@ class ClaimWriter:
         self._turns: dict[str, _Turns] = {}
 
     async def reserve(self, write: ClaimReservation) -> ClaimOutcome:
-        """Reserve the claim for the pod, and store its allocation; create it before if it does not exist."""
+        """
+        Reserve the claim for the pod, and store its allocation; create it before if it does not exist.
+
+        Difference: the pod names a created claim before the claim is reserved for it; upstream's names it afterwards.
+        The controller that takes the pod out of the claim, once the pod is gone, finds the claim by that name.
+        """
         claim, pod = write.obj, write.pod
         is_new = not claim.resource_version
         if is_new:
@@ -130,12 +137,13 @@ class ClaimWriter:
                 return ClaimOutcome(
                     None, f"create claim for extended resources {pod.namespace}/: {error.message}"
                 )
+            if write.mappings and (problem := await self._note_in_pod(pod, claim, write.mappings)):
+                return ClaimOutcome(claim, problem)
         outcome = await self._in_turn(claim, write)
-        if outcome.problem or outcome.claim is None:
-            return ClaimOutcome(outcome.claim or (claim if is_new else None), outcome.problem)
-        if is_new:
-            return ClaimOutcome(outcome.claim, await self._note_in_pod(write, outcome.claim))
-        return outcome
+        problem = outcome.problem
+        if is_new and not write.mappings and not problem:
+            problem = f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus"
+        return ClaimOutcome(outcome.claim or (claim if is_new else None), problem)
 
     async def release(self, write: ClaimRelease) -> str:
         """Take the pod out of the claim. Return why that failed, empty if it did not."""
@@ -151,7 +159,26 @@ class ClaimWriter:
             return error.message
         return ""
 
-    async def delete(self, write: ClaimDeletion) -> str:
+    async def delete(self, write: ClaimDeletion, pod: Pod) -> str:
+        """
+        Delete the claim that was created for the pod. Return why that failed, empty if it did not.
+
+        Difference: the pod names it no more. Upstream's does, and a kubelet with a device plugin waits for that claim.
+        """
+        problem = await self._delete(write)
+        if problem:
+            return problem
+        try:
+            await self._request(claim_requests.patch_extended_claim_status(pod, None))
+        except ApiError as error:
+            return (
+                ""
+                if is_pod_gone(error)
+                else f"update pod {pod.key} ExtendedResourceClaimStatus: {error.message}"
+            )
+        return ""
+
+    async def _delete(self, write: ClaimDeletion) -> str:
         """Delete the claim, which nothing protects any more. Return why that failed, empty if it did not."""
 
         def unprotect(claim: ResourceClaim) -> Request:
@@ -182,7 +209,7 @@ class ClaimWriter:
             if claim.requests == wanted.requests and not claim.terminating:
                 return claim
             # Of an attempt on another kind of node.
-            if await self.delete(ClaimDeletion(claim)):
+            if await self._delete(ClaimDeletion(claim)):
                 raise
             claim = await self._claim(request)
         self._on_created("success")
@@ -262,11 +289,8 @@ class ClaimWriter:
         consumers = (consumer(each.pod) for each in joined)
         return claim_requests.reserve_claim(claim, changed, (*claim.reserved_for, *consumers))
 
-    async def _note_in_pod(self, write: ClaimReservation, claim: ResourceClaim) -> str:
-        pod, mappings = write.pod, write.mappings
-        if not mappings:
-            return f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus"
-        request = claim_requests.patch_extended_claim_status(pod, claim.name, mappings)
+    async def _note_in_pod(self, pod: Pod, claim: ResourceClaim, mappings: Sequence[ContainerRequest]) -> str:
+        request = claim_requests.patch_extended_claim_status(pod, (claim.name, mappings))
         problem = await self._repeated(lambda _: request, claim, reads=False)
         return f"update pod {pod.key} ExtendedResourceClaimStatus: {problem}" if problem else ""
 

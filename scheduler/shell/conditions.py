@@ -39,7 +39,8 @@ class ConditionWriter:
     A queue of conditions by pod, and the tasks that write them.
 
     `on_throttled` is called with the seconds of every pause that the server asks for. `may_write` returns True while
-    this instance may write. Failures are logged, unless the pod is gone.
+    this instance may write. `is_ending` returns whether the pod with a UID is known to end: unlike upstream, nothing is
+    written about it then. Failures are logged, unless the pod is gone.
     """
 
     def __init__(
@@ -50,11 +51,13 @@ class ConditionWriter:
         log: Logger,
         on_throttled: Callable[[float], None] = lambda _: None,
         may_write: Callable[[], bool] = lambda: True,
+        is_ending: Callable[[str], bool] = lambda _: False,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._client, self._clock_s = client, clock_s
         self._log, self._on_throttled, self._may_write = log, on_throttled, may_write
+        self._is_ending = is_ending
         self._sleep, self._jitter = sleep, jitter
         self._waiting: dict[str, PatchCondition | ClearNomination] = {}
         self._waiting_saves: dict[str, SaveWaits] = {}
@@ -126,6 +129,8 @@ class ConditionWriter:
         """
         request = self._request(instruction)
         for attempt in range(1, _MAX_ATTEMPTS + 1):
+            if self._is_ending(instruction.pod.uid):
+                return
             try:
                 await self._client.request(request, timeout_s=_TIMEOUT_S, may_send=self._may_write)
             except ApiError as error:

@@ -123,7 +123,7 @@ class ReservationWriter:
                     case ClaimDeallocation():
                         problem = await self._claims.deallocate(write)
                     case ClaimDeletion():
-                        problem = await self._claims.delete(write)
+                        problem = await self._claims.delete(write, instruction.pod)
                     case _:
                         raise InvariantViolation(f"nothing writes {write} but a reservation")
                 if problem:

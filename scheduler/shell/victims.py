@@ -11,8 +11,8 @@ Evicts the pods that are in the way of one of higher priority. Outcomes are valu
                                                                    `--> failed
 
 Before each write the machine is asked whether the place is still needed; nothing is awaited between its answer and the
-write. Both writes may be repeated, since a second one changes nothing; a pod that is gone after a DELETE without an
-answer was deleted by it. The grace period is the pod's own.
+write. So nothing is written about a pod that is known to end, whatever became of an earlier try. A pod that ends, or is
+gone, after a DELETE without an answer was deleted by it. The grace period is the pod's own.
 
 Source: framework/preemption/executor.go, PreemptPod (kubernetes 1.36).
 """
@@ -25,7 +25,7 @@ from typing import Final
 from scheduler.errors import ApiError, Conflict, ServerFault, Throttled, Unreachable
 from scheduler.kube.client import KubeClient
 from scheduler.kube.requests import PodCondition, Request, delete_pod, patch_pod_status, second_time
-from scheduler.model.instructions import EvictVictim, Instruction, ProceedWithEviction
+from scheduler.model.instructions import EvictVictim, Instruction, SpareVictim
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import EvictionDue, EvictionEnded, EvictionStep, VictimFate
 from scheduler.shell.binder import MAX_POSTS, TIMEOUT_S
@@ -74,7 +74,7 @@ class VictimEvictor:
         deletion = delete_pod(victim.namespace, victim.name, victim.uid)
         condition = self._condition(preemptor, victim)
         for request, step in ((condition, EvictionStep.CONDITION), (deletion, EvictionStep.DELETION)):
-            if not self._may_write() or not await self._is_needed(instruction, step):
+            if not self._may_write() or await self._spared(instruction, step) is not None:
                 return EvictionEnded(preemptor.uid, victim.uid, VictimFate.SPARED)
             problem, in_doubt = await self._send(request, instruction)
             if problem is None:
@@ -88,9 +88,10 @@ class VictimEvictor:
             return EvictionEnded(preemptor.uid, victim.uid, VictimFate.FAILED, problem.message)
         return EvictionEnded(preemptor.uid, victim.uid, VictimFate.DELETED)
 
-    async def _is_needed(self, instruction: EvictVictim, step: EvictionStep) -> bool:
+    async def _spared(self, instruction: EvictVictim, step: EvictionStep) -> SpareVictim | None:
+        """Return the answer that ends the eviction, None if the write is to be sent."""
         answer = await self._put(EvictionDue(instruction.preemptor.uid, instruction.victim.uid, step))
-        return any(isinstance(each, ProceedWithEviction) for each in answer)
+        return next((each for each in answer if isinstance(each, SpareVictim)), None)
 
     async def _send(
         self, request: Request, instruction: EvictVictim
@@ -100,6 +101,7 @@ class VictimEvictor:
 
         Return the last error, and whether an earlier try may have taken effect without an answer. SPARED in place of
         the error if the place is not needed any more: then the pod may fit elsewhere, and need not wait for a backoff.
+        DELETED if that is so because the victim ends, which a DELETE without an answer asked it to.
         """
         last: ApiError | None = None
         in_doubt = False
@@ -115,8 +117,10 @@ class VictimEvictor:
                 in_doubt |= error.took_effect_unknown
                 if attempt < MAX_POSTS:
                     await self._pause(attempt, error)
-                if not in_doubt and not await self._is_needed(instruction, EvictionStep.DELETION):
-                    return VictimFate.SPARED, False
+                spared = await self._spared(instruction, EvictionStep.DELETION)
+                if spared is not None:
+                    was_deleted = spared.ends and in_doubt and request.method == "DELETE"
+                    return (VictimFate.DELETED if was_deleted else VictimFate.SPARED), False
             else:
                 return None, False
         return last, in_doubt

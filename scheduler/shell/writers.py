@@ -91,6 +91,7 @@ class Writers:
             log=self._log,
             on_throttled=self._on_throttled,
             may_write=leads,
+            is_ending=machine.is_ending,
         )
         self._groups = PodGroupStatusWriter(client, clock_s=clock_s, log=self._log, may_write=leads)
 

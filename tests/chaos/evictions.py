@@ -76,7 +76,7 @@ class EvictionJudge:
             text = f"{one.by} at {one.at_s:.3f}, {one.step.value} of {one.uid}: "
             if one.step is Step.DELETION and (why := self._again(one, earlier)):
                 yield Wrong(Verdict.AGAIN, text + why, one.at_s)
-            if not _is_in_doubt(one, earlier) and (why := self._needless(one)):
+            if why := self._needless(one):
                 yield Wrong(Verdict.NEEDLESS, text + why, one.at_s)
             earlier.append(one)
         for (by, uid), times in Counter(self._journal.reported).items():
@@ -232,12 +232,6 @@ def _ends(write: Written) -> bool:
     """Return whether this write of a pod is its end, or the begin of it."""
     ends = write.obj is None or "deletionTimestamp" in write.obj["metadata"]
     return ends and write.before is not None and "deletionTimestamp" not in write.before["metadata"]
-
-
-def _is_in_doubt(eviction: Eviction, earlier: Sequence[Eviction]) -> bool:
-    """Return whether an earlier try of the same may have taken effect without an answer."""
-    own = [one for one in earlier if one.by == eviction.by]
-    return bool(own) and (own[-1].code == 0 or own[-1].code >= 500)
 
 
 def _leaving(question: Question, node: str, victims: Collection[str]) -> list[Object]:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from scheduler.devcluster.http.faults import Action, Fault
-from scheduler.devcluster.kinds import POD
-from tests.chaos.claim_stage import ClaimStage
+from scheduler.devcluster.kinds import POD, RESOURCE_CLAIM
+from tests.chaos.claim_stage import SPACE, ClaimStage
 from tests.chaos.device_stage import DeviceStage, Writers, device_stage
 from tests.chaos.devices import CLAIM_PATHS
 from tests.chaos.instance import RESERVATION_KILL_POINTS
@@ -126,6 +126,55 @@ def test_writes_of_claims_without_a_clear_answer_are_settled(lost: Action, case:
             case.create_pods(stage)
             await stage.settled(30.0)
             case.check(stage)
+
+    with repeatable(1):
+        run_virtually(story())
+
+
+def test_a_claim_for_extended_resources_lets_go_of_a_pod_that_is_deleted_while_no_scheduler_lives() -> None:
+    """The claim is deleted before, so that only what the pod says of it leads the controller to it."""
+
+    async def story() -> None:
+        async with device_stage() as stage:
+            await asyncio.sleep(5.0)
+            (instance,) = stage.instances
+            instance.restart_after_s = 8.0
+            stage.cluster.faults.add(
+                Fault(action=Action.DROP, verb="patch", path=r"/pods/[^/]+/status$", times=3)
+            )
+            stage.add_pod("p", extended=1)
+            await asyncio.sleep(0.1)
+            instance.kill()
+            for claim in stage.objects(RESOURCE_CLAIM):
+                stage.store.delete(RESOURCE_CLAIM, SPACE, claim["metadata"]["name"])
+            await asyncio.sleep(1.0)
+            stage.store.delete(POD, SPACE, "p", grace_period_s=0)
+            await stage.settled(30.0)
+            assert stage.wrongs == []
+
+    with repeatable(1):
+        run_virtually(story())
+
+
+def test_no_condition_is_written_about_a_pod_that_ends_before_the_server_takes_it() -> None:
+    async def story() -> None:
+        async with device_stage() as stage:
+            await asyncio.sleep(5.0)
+            busy = Fault(
+                action=Action.RESPOND, path=r"/pods/[^/]+/status$", verb="patch", code=429, retry_after_s=2
+            )
+            stage.cluster.faults.add(busy)
+            stage.add_pod("p", template="two", extended=2)
+            await asyncio.sleep(1.0)
+            pod = stage.store.find(POD, SPACE, "p")
+            assert pod is not None
+            assert not node_of(pod)
+            stage.store.patch(POD, SPACE, "p", {"metadata": {"finalizers": ["example.com/slow"]}})
+            stage.store.delete(POD, SPACE, "p")
+            await asyncio.sleep(5.0)
+            pod = stage.store.find(POD, SPACE, "p")
+            assert pod is not None
+            assert "conditions" not in pod["status"]
 
     with repeatable(1):
         run_virtually(story())

@@ -200,6 +200,17 @@ def test_an_assumed_pod_that_starts_to_terminate_is_forgotten(cluster: Driver) -
     assert len(cluster.state.placed) == 0
 
 
+def test_a_pod_is_known_to_end_once_a_watch_shows_it_pending_assumed_or_placed(cluster: Driver) -> None:
+    cluster.node("a")
+    placed, assumed = cluster.pod("placed", node="a"), cluster.pod("assumed")
+    cluster.cycle()
+    pending = cluster.pod("pending")
+    assert not any(cluster.machine.is_ending(uid) for uid in (placed.uid, assumed.uid, pending.uid, "none"))
+    for pod in (placed, assumed, pending):
+        cluster.handle(PodSeen(replace(pod, terminating=True, resource_version="99")))
+        assert cluster.machine.is_ending(pod.uid)
+
+
 def test_an_assumed_pod_that_is_relabelled_counts_with_its_new_labels(cluster: Driver) -> None:
     """Its bind is in flight; anti-affinity sees its new labels, and affinity no longer sees the old ones."""
     cluster.node("a")

@@ -13,11 +13,11 @@ import pytest
 from scheduler.errors import Unreachable
 from scheduler.kube.requests import Request
 from scheduler.model.allocations import Allocation
-from scheduler.model.claim_writes import ClaimReservation, ContainerRequest
+from scheduler.model.claim_writes import ClaimDeletion, ClaimReservation, ContainerRequest
 from scheduler.model.device_decoder import DeviceDecoder
 from scheduler.model.device_requests import DeviceQuery, DeviceRequest, ResourceClaim
 from scheduler.model.devices import MAX_CONSUMERS, DeviceKind
-from scheduler.model.instructions import WriteReservation
+from scheduler.model.instructions import WriteObjects, WriteReservation
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import ReservationWritten
 from scheduler.plugins.dynamic_resources.extended_resources import special_claim
@@ -220,6 +220,24 @@ async def test_a_claim_whose_creation_lost_its_answer_is_used(is_read: bool) -> 
     assert key.startswith("default/p0-extended-resources-")
     assert [each["name"] for each in claim["status"]["reservedFor"]] == ["p0"]
     assert server.pod_patches[-1]["extendedResourceClaimStatus"]["resourceClaimName"] == key.split("/")[1]
+
+
+async def test_the_pod_names_a_created_claim_before_the_claim_is_reserved_and_no_more_once_it_is_deleted() -> (
+    None
+):
+    """The kubelet waits for the claim that a pod names, whatever device plugin its node has."""
+    (pod,) = _pods(1)
+    server = _Server()
+    named: list[int] = []
+    server.on_allocated = lambda _: named.append(len(server.pod_patches))
+    (answer,) = await _reserved(server, [_special(pod)])
+    assert named == [1]
+    (claim,) = answer.objects
+    assert isinstance(claim, ResourceClaim)
+    writer = ReservationWriter(server, pause=_no_pause)  # type: ignore[arg-type]  # as in `_reserved`
+    assert await writer.write_all(WriteObjects(pod, (ClaimDeletion(claim),))) == []
+    assert server.claims == {}
+    assert server.pod_patches[-1] == {"extendedResourceClaimStatus": None}
 
 
 async def test_a_claim_of_an_earlier_attempt_with_other_requests_is_replaced() -> None:

@@ -221,6 +221,15 @@ async def test_without_the_lease_no_condition_is_sent() -> None:
     assert script.received == []
 
 
+async def test_nothing_is_sent_about_a_pod_that_ends_meanwhile() -> None:
+    """Not even the repetition of a condition that the server was too busy for."""
+    answers = iter([False, True])
+    busy = reply(body(429, "TooManyRequests"), status=429)
+    async with scripted(busy) as script:
+        assert await written(script, is_ending=lambda _: next(answers)) == []
+    assert len(script.received) == 1
+
+
 async def test_pauses_between_patches_grow_fivefold_from_ten_milliseconds() -> None:
     """A refused connection is retried too; jitter is up to a tenth."""
     async with scripted() as script:

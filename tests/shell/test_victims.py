@@ -39,6 +39,7 @@ async def _evicted(
     *,
     is_needed: Callable[[EvictionDue], bool] = _always,
     victim: Pod = LOW,
+    ends: bool = False,
 ) -> tuple[EvictionEnded, list[str], list[bytes], list[tuple[Pod, str]]]:
     """Return the fate, the requests, their bodies, and the failures that were told; only deletions are told too."""
     told: list[tuple[Pod, str]] = []
@@ -46,8 +47,8 @@ async def _evicted(
     eviction = EvictVictim(HIGH, victim)
 
     async def put(due: EvictionDue) -> list[Instruction]:
-        answer = ProceedWithEviction if is_needed(due) else SpareVictim
-        return [answer(due.preemptor_uid, due.victim_uid)]
+        pods = due.preemptor_uid, due.victim_uid
+        return [ProceedWithEviction(*pods) if is_needed(due) else SpareVictim(*pods, ends=ends)]
 
     async with scripted(*answers) as script, client_of(script) as client:
         evictor = VictimEvictor(
@@ -158,6 +159,30 @@ async def test_a_victim_that_is_not_needed_any_more_after_a_pause_is_not_tried_a
     )
     # The pod may fit elsewhere: it is tried at once, as after any other victim that is spared.
     assert (ended.fate, sent) == (VictimFate.SPARED, [PATCH, DELETE])
+    assert told == []
+
+
+async def test_a_condition_without_an_answer_is_not_written_again_to_a_victim_that_ends_meanwhile() -> None:
+    """The answer to the first one is lost, the server is busy for the second, and another scheduler deletes the pod."""
+    answers = iter([True, True, False])
+    ended, sent, _, told = await _evicted(
+        [lost(), refusal(429, "busy")], is_needed=lambda _due: next(answers), ends=True
+    )
+    assert (ended.fate, sent) == (VictimFate.SPARED, [PATCH, PATCH])
+    assert told == []
+
+
+@pytest.mark.parametrize(("ends", "fate"), [(True, VictimFate.DELETED), (False, VictimFate.SPARED)])
+async def test_a_deletion_without_an_answer_is_not_sent_again_to_a_victim_that_need_not_go(
+    ends: bool,
+    fate: VictimFate,
+) -> None:
+    """One that ends was deleted by it."""
+    answers = iter([True, True, True, False])
+    ended, sent, _, told = await _evicted(
+        [reply(), lost(), refusal(429, "busy")], is_needed=lambda _due: next(answers), ends=ends
+    )
+    assert (ended.fate, sent) == (fate, [PATCH, DELETE, DELETE])
     assert told == []
 
 
