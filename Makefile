@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := .venv-locked
 
-.PHONY: help demo test lint bench bench-full bench-check replay chaos soak nightly locked audit lock version release released conformance clean
+.PHONY: help demo test lint bench bench-full bench-check replay chaos fresh soak nightly locked audit lock version release released conformance clean
 
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,6 +40,11 @@ replay: $(VENV)/.installed ## Play a trace of GPU jobs with groups and pod by po
 
 chaos: $(VENV)/.installed ## Break everything that can break, by seed, for five minutes (ARGS="--seconds 3600 --seed 1").
 	@$(BIN)/python -m tests.chaos $(ARGS)
+
+# Two kinds at a time. The first line of each is the command that repeats it.
+fresh: $(VENV)/.installed ## Break everything from seeds that nobody has tried, each kind for a minute.
+	@printf '%s --shrink 0\n' '' --groups --devices --volumes | \
+		xargs -P 2 -L 1 $(BIN)/python -m tests.chaos --seconds 60
 
 soak: $(VENV)/.installed ## Ten minutes of churn against a scheduler whose memory is measured (ARGS="--seconds 3600").
 	@$(BIN)/python -m tests.soak $(ARGS)

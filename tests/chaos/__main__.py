@@ -5,7 +5,7 @@ For a seed that fails it prints the story and the shortest script that reproduce
 is 1.
 
     python -m tests.chaos [--seconds N] [--seed N] [--runs N] [--shape SHAPE] [--shrink SECONDS]
-                          [--groups | --devices | --exchange] [--real] [--histories FOLDER]
+                          [--groups | --devices | --volumes | --exchange | --real] [--histories FOLDER]
 """
 
 from __future__ import annotations
@@ -14,19 +14,23 @@ import argparse
 import asyncio
 import contextlib
 import ctypes
+import faulthandler
 import gc
 import itertools
 import logging
 import os
 import random
+import shlex
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
-from tests.chaos.device_stage import Writers
+from tests.chaos.claim_stage import ClaimStage
+from tests.chaos.device_stage import DeviceStage, Writers
 from tests.chaos.devices import run_devices
 from tests.chaos.exchange import Exchange, exchange
 from tests.chaos.group_world import GROUP_SHAPES, GroupWorld
@@ -36,11 +40,22 @@ from tests.chaos.release import CHECKOUT, release_0_1_0
 from tests.chaos.run import Outcome, Shape, run, run_at
 from tests.chaos.shrinking import shortest
 from tests.chaos.venue import Venue
+from tests.chaos.volumes import run_volumes
 from tests.chaos.world import World
 from tests.support.apiserver import RealApiServer, assets
 
 #: Lines of the story that is printed of a failing run.
 _STORY = 40
+#: How much longer than it was asked to the process may take, many times what a run takes: then a run hangs.
+_HANGS_S = 300.0
+#: Runs whose pods have claims, by the flag and the shape.
+_CLAIMS: Mapping[str, Mapping[str, Callable[[int], ClaimStage]]] = {
+    "devices": {writers.value: partial(run_devices, writers=writers) for writers in Writers},
+    "volumes": {
+        "alone": partial(run_volumes, elected=False),
+        "elected": partial(run_volumes, elected=True),
+    },
+}
 
 
 def main() -> int:
@@ -50,7 +65,7 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=None, help="the first seed (default: drawn)")
     parser.add_argument("--runs", type=int, default=None, help="stop after so many runs")
-    parser.add_argument("--shape", choices=[one.value for one in Shape], default=None)
+    parser.add_argument("--shape", choices=[*(one.value for one in Shape), Writers.CARELESS.value])
     parser.add_argument(
         "--shrink",
         type=float,
@@ -59,23 +74,27 @@ def main() -> int:
         help="how long to look for the shortest script of a failing run (default %(default)s)",
     )
     parser.add_argument(
-        "--groups", action="store_true", help="most pods are members of groups (not with --real)"
-    )
-    parser.add_argument(
-        "--devices",
-        action="store_true",
-        help="pods have claims of devices, which other schedulers allocate too (neither --shape nor --real)",
-    )
-    parser.add_argument(
-        "--real", action="store_true", help="on the API server of KUBEBUILDER_ASSETS, where time is real"
-    )
-    parser.add_argument(
         "--histories", type=Path, metavar="FOLDER", help="write the history of each run to a file there"
     )
-    parser.add_argument(
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--groups", action="store_true", help="most pods are members of groups")
+    kinds.add_argument(
+        "--devices",
+        action="store_true",
+        help="pods have claims of devices, which other schedulers allocate too",
+    )
+    kinds.add_argument(
+        "--volumes",
+        action="store_true",
+        help="pods have claims of volumes, whose provisioners fail and stall",
+    )
+    kinds.add_argument(
         "--exchange",
         action="store_true",
         help="exchange release 0.1.0 and this checkout, as processes, amid scheduling (--seconds, --seed, --runs)",
+    )
+    kinds.add_argument(
+        "--real", action="store_true", help="on the API server of KUBEBUILDER_ASSETS, where time is real"
     )
     args = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") is None:
@@ -84,19 +103,31 @@ def main() -> int:
             ctypes.CDLL(None).personality(_ADDR_NO_RANDOMIZE)
         os.execve(sys.executable, [sys.executable, "-m", "tests.chaos", *sys.argv[1:]], _SEEDED)
     how = (GROUP_SHAPES, GroupWorld) if args.groups else ((), World)
-    seed = random.SystemRandom().randrange(1_000_000) if args.seed is None else args.seed
-    if args.devices:
-        until_s = time.monotonic() + args.seconds
-        return _play_devices(seed, until_s=until_s, n_runs=args.runs, histories=args.histories)
+    claims = next((kind for kind in _CLAIMS if getattr(args, kind)), None)
+    offered = list(_CLAIMS[claims]) if claims else [one.value for one in Shape]
+    if args.shape not in (None, *offered):
+        parser.error(f"--shape: found {args.shape}, expected one of {', '.join(offered)}")
+    seed = args.seed
+    if seed is None:
+        seed = random.SystemRandom().randrange(1_000_000)
+        # Before the first run, so that one which hangs can be repeated too.
+        print(f"drawn: python -m tests.chaos --seed {seed} {shlex.join(sys.argv[1:])}", flush=True)
+    faulthandler.dump_traceback_later(args.seconds + args.shrink + _HANGS_S, exit=True)
+    until_s = time.monotonic() + args.seconds
+    if claims:
+        shapes_of_claims = [args.shape] if args.shape else offered
+        return _play_claims(
+            claims, seed, shapes_of_claims, until_s=until_s, n_runs=args.runs, histories=args.histories
+        )
     if args.exchange:
-        return _exchange(seed, until_s=time.monotonic() + args.seconds, n_runs=args.runs)
+        return _exchange(seed, until_s=until_s, n_runs=args.runs)
     shapes = [Shape(args.shape)] if args.shape else list(Shape)
     with contextlib.ExitStack() as stack:
         venue = stack.enter_context(_real_venue()) if args.real else None
         outcomes = _play(
             seed,
             shapes,
-            until_s=time.monotonic() + args.seconds,
+            until_s=until_s,
             n_runs=args.runs,
             shrink_s=0.0 if venue else args.shrink,
             histories=args.histories,
@@ -160,28 +191,33 @@ def _keep(journal: Journal, folder: Path, name: str) -> None:
     (folder / f"{name}.jsonl").write_bytes(b"\n".join(journal.history_lines()))
 
 
-def _play_devices(seed: int, *, until_s: float, n_runs: int | None, histories: Path | None) -> int:
-    """Play runs with devices, each seed with all kinds of writers; return the exit code."""
-    runs = n_binds = n_collisions = n_failed = 0
-    drawn = ((number, writers) for number in itertools.count(seed) for writers in Writers)
-    for runs, (number, writers) in enumerate(drawn):
+def _play_claims(
+    kind: str, seed: int, shapes: list[str], *, until_s: float, n_runs: int | None, histories: Path | None
+) -> int:
+    """Play runs with claims, each seed in all shapes; return the exit code."""
+    runs = n_binds = n_collisions = 0
+    failed: list[str] = []
+    drawn = ((number, shape) for number in itertools.count(seed) for shape in shapes)
+    for runs, (number, shape) in enumerate(drawn):
         if time.monotonic() >= until_s or runs == n_runs:
             break
-        stage = run_devices(number, writers)
-        n_binds, n_collisions = n_binds + stage.n_binds, n_collisions + stage.n_collisions()
+        stage = _CLAIMS[kind][shape](number)
+        n_binds += stage.n_binds
+        if isinstance(stage, DeviceStage):
+            n_collisions += stage.n_collisions()
         if histories is not None:
-            _keep(stage.journal, histories, f"{number}-{writers.value}")
+            _keep(stage.journal, histories, f"{number}-{shape}")
         if stage.wrongs:
-            n_failed += 1
-            print(f"seed {number}, {writers.value}:", *stage.wrongs, sep="\n", flush=True)
-            print(f"  python -m tests.chaos --devices --seed {number} --runs {len(Writers)}", flush=True)
+            print(f"seed {number}, {shape}:", *stage.wrongs, sep="\n", flush=True)
+            failed.append(f"  python -m tests.chaos --seed {number} --shape {shape} --runs 1 --{kind}")
         gc.unfreeze()
         gc.collect()
-    print(
-        f"{runs} runs from seed {seed}, {n_binds} binds, "
-        f"{n_collisions} claims allocated with a device that another had; {n_failed} failed"
+    collided = (
+        f", {n_collisions} claims allocated with a device that another had" if kind == "devices" else ""
     )
-    return 1 if n_failed else 0
+    print(f"{runs} runs with {kind} from seed {seed}, {n_binds} binds{collided}; {len(failed)} failed")
+    print("".join(f"{line}\n" for line in failed), end="")
+    return 1 if failed else 0
 
 
 def _exchange(seed: int, *, until_s: float, n_runs: int | None) -> int:

@@ -100,7 +100,7 @@ def read_runs(path: Path) -> list[Run]:
         runs = msgspec.json.decode(path.read_bytes(), type=list[Run])
     except msgspec.DecodeError as error:
         raise PageError(f"{RUNS}: found {error}, expected a list of runs") from error
-    return sorted(runs, key=lambda run: (run.date, run.kind), reverse=True)
+    return sorted(runs, key=lambda run: (run.date, run.kind))[::-1]
 
 
 def page(root: Path) -> str:
@@ -202,14 +202,19 @@ def _nights(runs: list[Run]) -> Iterator[str]:
     sums = []
     for kind in sorted({run.kind for run in runs}):
         of_kind = [run for run in runs if run.kind == kind]
-        sums.append((kind, *_sums(of_kind), of_kind[0].date))
-    sums.append(("all", *_sums(runs), runs[0].date))
+        sums.append((kind, *_sums(of_kind), _last(of_kind)))
+    sums.append(("all", *_sums(runs), _last(runs)))
     yield _table(("kind", "runs", "hours", "found", "mended", "last"), sums)
     yield "Each of them, the newest first:"
     yield _table(
         ("date", "commit", "kind", "seeds", "runs", "hours", "found", "mended"),
         [(run.date, run.commit, run.kind, _seeds(run), *_sums([run])) for run in runs],
     )
+
+
+def _last(runs: list[Run]) -> str:
+    """Return the day of the newest run and its commit, which says of what code it is."""
+    return f"{runs[0].date} at {runs[0].commit}" if runs[0].commit else runs[0].date
 
 
 def _sums(runs: list[Run]) -> tuple[str, ...]:

@@ -79,14 +79,21 @@ def test_nights_are_summed_by_kind_and_listed_the_newest_first(repository: Path)
     }
     _record(repository, A_NIGHT, later, {**A_NIGHT, "kind": "fuzz"})
     written = page(repository)
-    assert "| chaos | 500 | 3.0 | 2 | 2 | 2026-11-26 |" in written
-    assert "| all | 900 | 4.5 | 4 | 3 | 2026-11-26 |" in written
+    assert "| chaos | 500 | 3.0 | 2 | 2 | 2026-11-26 at abc |" in written
+    assert "| all | 900 | 4.5 | 4 | 3 | 2026-11-26 at abc |" in written
     listed = [line for line in written.splitlines() if line.startswith("| 2026-")]
     assert listed == [
         "| 2026-11-26 | abc | chaos | 401, 500 | 100 | 1.5 | 0 | 1 |",
         "| 2026-11-25 |  | fuzz | 1-400 | 400 | 1.5 | 2 | 1 |",
         "| 2026-11-25 |  | chaos | 1-400 | 400 | 1.5 | 2 | 1 |",
     ]
+
+
+def test_of_two_nights_of_a_day_the_one_recorded_later_is_the_newest(repository: Path):
+    _record(repository, {**A_NIGHT, "commit": "abc"}, {**A_NIGHT, "commit": "012"})
+    written = page(repository)
+    assert "| all | 800 | 3.0 | 4 | 2 | 2026-11-25 at 012 |" in written
+    assert written.index("| 2026-11-25 | 012 |") < written.index("| 2026-11-25 | abc |")
 
 
 def test_without_nights_the_page_says_so(repository: Path):

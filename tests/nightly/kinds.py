@@ -86,6 +86,7 @@ KINDS: Final = (
     Kind("groups", 2, _chaos("--groups"), _RUNS),
     Kind("volumes", 1, _tests("tests/core/test_volume_lives.py", "tests/plugins/test_volumes.py"), repeats=True),
     Kind("devices", 2, _chaos("--devices"), _RUNS, needs="--devices"),
+    Kind("provisioning", 1, _chaos("--volumes"), _RUNS),
     Kind("upgrade", 2, _chaos("--exchange"), re.compile(r"^(\d+) exchanges", re.MULTILINE), needs="--exchange"),
     Kind("reference", 3, reference(ALLOCATIONS), repeats=True),
     Kind("world", 1, _tests("tests/simulation/test_live.py"), repeats=True),
