@@ -5,6 +5,7 @@ Searches a place for every member of a group, on a trial state.
                 `group_parts`
     as many     if the group needs fewer than it has: as many as fit, where most do
     exhaustive  every order of kinds and every node: `group_exhaustive`; skipped where greedy is a proof
+    in turn     a member comes after those that its required affinity needs: `GroupTrial.line_up`
     in order    members that are alike exchange their places, so that neighbours in rank are near: `group_order`
 
 A placement is valid if there is an order in which every member passes every filter; required affinity may also be met
@@ -45,6 +46,7 @@ def search(request: SearchRequest, trial: GroupTrial) -> Pieces[Outcome]:
     try:
         outcome.is_placed = yield from searching.run()
         if outcome.is_placed:
+            yield from trial.line_up()
             yield from lay_out_ranks(attempt)
     except OutOfDecisionsError:
         outcome.is_cut_short = True

@@ -112,6 +112,7 @@ def check(seed: int) -> None:
     places = case.places(members)
     assert (len(places) >= n_needed) == (most >= n_needed), (seed, places, most)
     assert not places or group.is_valid(places), (seed, places)
+    assert not places or group.is_in_turn(places) or not group.has_turns(places), (seed, places)
     assert len(case.driver.state.placed) == len(running) + len(places)
     case.driver.audit()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.group_nominations import HOLD_FOR_S
-from scheduler.model.group_topology import REQUIRED_TOPOLOGY
+from scheduler.model.group_topology import PART, REQUIRED_TOPOLOGY
 from scheduler.model.instructions import (
     Bind,
     EmitEvent,
@@ -140,6 +140,31 @@ def test_pods_that_need_each_other_are_placed_together(cluster: Driver) -> None:
         member(cluster, name, group="pair", n=2, labels={"side": name}, affinity=near)
     nodes = binds(cluster.cycle())
     assert {node.partition("-")[0] for node in nodes.values()} == {"b"}
+
+
+def test_a_member_is_bound_after_the_one_that_it_needs_on_its_node(cluster: Driver) -> None:
+    """A process that dies between two binds leaves none on a node without the other, which may go elsewhere then."""
+    cluster.node("a-0", labels={RACK: "a"}, allocatable={"cpu": "1"})
+    cluster.node("a-1", labels={RACK: "a"}, allocatable={"cpu": "2"})
+    member(cluster, "follower", n=3, labels={"app": "follower"}, affinity=together("web", HOSTNAME))
+    for index in range(2):
+        member(cluster, f"web-{index}", n=3, labels={"app": "web"}, affinity=together("web", RACK))
+    nodes = binds(cluster.cycle())
+    bound = list(nodes)
+    web = next(name for name in bound if name != "follower" and nodes[name] == "a-1")
+    assert nodes["follower"] == "a-1"
+    assert bound.index(web) < bound.index("follower")
+
+
+def test_a_member_of_a_part_is_bound_after_the_one_of_another_part_that_it_needs(cluster: Driver) -> None:
+    racks(cluster, a=4)
+    for name, near in (("follower", together("web")), ("web", None)):
+        for index in range(2):
+            labels = {"app": name, PART: name}
+            member(cluster, f"{name}-{index}", n=4, labels=labels, affinity=near)
+    bound = list(binds(cluster.cycle()))
+    assert len(bound) == 4
+    assert bound[0].startswith("web")
 
 
 def test_a_failed_bind_is_retried_on_its_own(cluster: Driver) -> None:

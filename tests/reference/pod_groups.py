@@ -8,6 +8,7 @@ those that its required affinity selects if one of them comes later; then one ha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import permutations
 
 from tests.reference.cluster import Cluster
 from tests.reference.question import Object
@@ -60,6 +61,21 @@ class Group:
                 open_ends.append(step)
         self._show(start)
         return found
+
+    def is_in_turn(self, nodes: Mapping[str, str]) -> bool:
+        """Return whether every member passes every filter if they come one after the other, as they are given."""
+        places: frozenset[tuple[str, str]] = frozenset()
+        is_in_turn = True
+        for name, node in nodes.items():
+            self._show((places, frozenset()))
+            is_in_turn &= node in self._cluster.evaluate(self._members[name]).get("feasible", ())
+            places |= {(name, node)}
+        self._show((frozenset(), frozenset()))
+        return is_in_turn
+
+    def has_turns(self, nodes: Mapping[str, str]) -> bool:
+        """Return whether these places have an order for which `is_in_turn` holds."""
+        return any(self.is_in_turn(dict(order)) for order in permutations(nodes.items()))
 
     def _show(self, assignment: _Assignment) -> None:
         """Let the cluster have the members on their nodes, and no other member."""
