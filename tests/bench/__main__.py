@@ -90,11 +90,12 @@ def _asked(args: argparse.Namespace) -> Asked:
     if args.other_checkout is not None and not (args.other_checkout / "scheduler").is_dir():
         raise SettingsError("--other-checkout", "", str(args.other_checkout), "a checkout of this project")
     if args.placed is not None:
+        shape = placed(args.placed, args.nodes or 5000)
         return Asked(
             level="http",
-            shapes=(placed(args.placed),),
+            shapes=(shape,),
             n_nodes=args.nodes,
-            n_pods=args.pods or placed(args.placed).n_measured,
+            n_pods=args.pods or shape.n_measured,
             scheduler_binary=args.scheduler_binary or beside_servers("kube-scheduler"),
             n_rounds=args.rounds or 1,
         )
