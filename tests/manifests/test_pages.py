@@ -19,11 +19,11 @@ from tests.support.manifest_files import MANIFESTS, ROOT
 
 TOOLS = sorted((ROOT / "scheduler" / "tools").glob("*/README.md"))
 PAGES = sorted([
-    *(ROOT / name / "README.md" for name in (".", "manifests", "scheduler", "scheduler/plugin", "tests/bench")),
+    *(ROOT / name / "README.md" for name in ("manifests", "scheduler", "scheduler/plugin", "tests/bench")),
     ROOT / "scheduler" / "cli" / "README.md",
     *TOOLS,
     *MANIFESTS.glob("*/*.md"),
-    ROOT / "COMPATIBILITY.md",
+    *ROOT.glob("*.md"),
 ])  # fmt: skip
 _IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 
