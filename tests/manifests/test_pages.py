@@ -1,6 +1,7 @@
 """The README pages are correct: links, folders, annotations, flags and metrics exist."""
 
 import argparse
+import importlib
 import json
 import re
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scheduler.cli import enforce, run, webhook
+from scheduler.cli import enforce, main, run, webhook
 from scheduler.model.annotations import AFFINITY, AnnotatedAffinity, parse_affinity_annotation
 from scheduler.observe import enforcement, process
 from scheduler.observe.series import Family
@@ -17,10 +18,11 @@ from scheduler.webhook.term_json import ParsedTerms, parse_terms
 from scheduler.webhook.term_lists import TERM_LISTS
 from tests.support.manifest_files import MANIFESTS, ROOT
 
+COMMANDS = ROOT / "scheduler" / "cli" / "README.md"
 TOOLS = sorted((ROOT / "scheduler" / "tools").glob("*/README.md"))
 PAGES = sorted([
     *(ROOT / name / "README.md" for name in ("manifests", "scheduler", "scheduler/plugin", "tests/bench")),
-    ROOT / "scheduler" / "cli" / "README.md",
+    COMMANDS,
     *TOOLS,
     *MANIFESTS.glob("*/*.md"),
     *ROOT.glob("*.md"),
@@ -54,7 +56,7 @@ def test_every_link_into_a_page_names_a_heading(page: Path) -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        ROOT / "scheduler" / "cli" / "README.md",
+        COMMANDS,
         *TOOLS,
         ROOT / "manifests" / "README.md",
         MANIFESTS / "examples" / "groups.md",
@@ -112,6 +114,24 @@ def test_every_flag_exists(page: Path) -> None:
     code = " ".join(re.findall(r"`[^`]+`", page.read_text()))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", code))
     assert named - known == set()
+
+
+@pytest.mark.parametrize("page", [COMMANDS, *TOOLS], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_flag_of_a_page_about_commands_exists(page: Path) -> None:
+    known = {"--help"}
+    for _, module, _ in main._COMMANDS:
+        parser = argparse.ArgumentParser()
+        importlib.import_module(module).add_arguments(parser)
+        known |= {option for action in parser._actions for option in action.option_strings}
+    named = set(re.findall(r"(?<![\w-])--[a-z](?:[a-z-]*[a-z])", page.read_text()))
+    assert named - known == set()
+
+
+def test_the_page_about_commands_has_all_of_them() -> None:
+    text = COMMANDS.read_text()
+    assert [
+        name for name, _, _ in main._COMMANDS if f"| `{name}" not in text and f", `{name} " not in text
+    ] == []
 
 
 def test_every_metric_exists() -> None:

@@ -19,10 +19,18 @@ from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import ROOT
 from tests.support.waiting import until
 
+
+def blocks(page: Path) -> list[str]:
+    """Return the blocks of commands, or of what they print."""
+    return re.findall(r"^```\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+BLOCKS = blocks(ROOT / "README.md")
 #: The first block is what the command in the third one prints.
 SHOWN, MADE, PLAYED, *OTHERS = BLOCKS
+#: The page about explain shows more of it.
+EXPLAINED = blocks(ROOT / "scheduler" / "tools" / "explain" / "README.md")[0]
 COMMANDS = [line for block in (MADE, PLAYED, *OTHERS) for line in block.splitlines()]
 
 ACTIVATE = ". .venv/bin/activate"
@@ -159,7 +167,8 @@ async def test_every_command_runs_as_written(checkout: Checkout) -> None:
     failed = {line: answer for line, answer in answers.items() if answer[0] != ("explain" in line)}
     assert failed == {}
     (explained,) = (text for line, (_, text) in answers.items() if " explain " in line)
-    _assert_shown(SHOWN, explained)
+    for shown in (SHOWN, EXPLAINED):
+        _assert_shown(shown, explained)
     (listed,) = (text for line, (_, text) in answers.items() if "field-selector spec.schedulerName" in line)
     assert "Pending" not in listed, "waiting pods go away with the old template"
 
