@@ -67,6 +67,12 @@ def test_a_page_about_one_thing_has_less_than_200_lines(page: Path) -> None:
     assert len(page.read_text().splitlines()) < 200
 
 
+def test_an_entry_of_the_changelog_is_one_line() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    entries = re.findall(r"^- .*(?:\n +\S.*)*", text, re.MULTILINE)
+    assert [entry for entry in entries if "\n" in entry or len(entry) > 160] == []
+
+
 def test_every_page_is_linked_from_the_readme() -> None:
     text = (ROOT / "README.md").read_text()
     for page in PAGES:
