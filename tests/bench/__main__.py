@@ -97,6 +97,7 @@ def _asked(args: argparse.Namespace) -> Asked:
             n_nodes=args.nodes,
             n_pods=args.pods or shape.n_measured,
             scheduler_binary=args.scheduler_binary or beside_servers("kube-scheduler"),
+            other_checkout=args.other_checkout,
             n_rounds=args.rounds or 1,
         )
     return Asked(
