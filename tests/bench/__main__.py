@@ -21,7 +21,7 @@ from tests.bench.holds import MOST_MS, too_long
 from tests.bench.results import Results
 from tests.bench.runs import Asked, check_sizes, run
 from tests.bench.servers import beside_servers
-from tests.bench.shapes import SHAPE_BY_NAME, SHAPES, Shape
+from tests.bench.shapes import SHAPE_BY_NAME, SHAPES, Shape, placed
 
 _BUILD: Final = Path("build/bench")
 
@@ -79,7 +79,8 @@ def _checked_holds(measured: Results) -> int:
 
 def _asked(args: argparse.Namespace) -> Asked:
     """Parse the command line; raise SettingsError for bad input."""
-    for flag, number in (("--nodes", args.nodes), ("--pods", args.pods), ("--rounds", args.rounds)):
+    numbers = {"--nodes": args.nodes, "--pods": args.pods, "--rounds": args.rounds, "--placed": args.placed}
+    for flag, number in numbers.items():
         if number is not None and number < 1:
             raise SettingsError(flag, "", str(number), "a number from 1 up")
     if args.scheduler_binary is not None and not args.scheduler_binary.is_file():
@@ -88,6 +89,17 @@ def _asked(args: argparse.Namespace) -> Asked:
         raise SettingsError("--controller-manager-binary", "", str(args.controller_manager_binary), "a file")
     if args.other_checkout is not None and not (args.other_checkout / "scheduler").is_dir():
         raise SettingsError("--other-checkout", "", str(args.other_checkout), "a checkout of this project")
+    if args.placed is not None:
+        shape = placed(args.placed, args.nodes or 5000)
+        return Asked(
+            level="http",
+            shapes=(shape,),
+            n_nodes=args.nodes,
+            n_pods=args.pods or shape.n_measured,
+            scheduler_binary=args.scheduler_binary or beside_servers("kube-scheduler"),
+            other_checkout=args.other_checkout,
+            n_rounds=args.rounds or 1,
+        )
     return Asked(
         level=args.level,
         shapes=tuple(_shape(name) for name in args.shape),
@@ -180,6 +192,12 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         metavar="SITUATION",
         help="only this: the longest holds of the event loop, by default in all situations, 30 pods on each node",
+    )
+    parser.add_argument(
+        "--placed",
+        type=int,
+        metavar="N",
+        help="only this: 500 pods over HTTP beside N running ones with the same affinity by zone, at 5000 nodes",
     )
     parser.add_argument("--write-ratios", action="store_true", help="commit this run's ratios to ratios.json")
     return parser

@@ -51,8 +51,7 @@ class HttpResult(msgspec.Struct, frozen=True):
 
     `start_s`: from its start to the first binding. `events_s`: from the last binding to the event of the last pod, to a
     tenth of a second. CPU of scheduler and server is per pod, from the first binding (where pods are evicted, from the
-    start) to that event. `n_untold`: pods
-    without an event.
+    start) to that event; `cpu_s`: the scheduler's from its start to that event. `n_untold`: pods without an event.
     """
 
     shape: str
@@ -68,6 +67,7 @@ class HttpResult(msgspec.Struct, frozen=True):
     peak_mib: float
     events_s: float
     n_untold: int = 0
+    cpu_s: float = 0.0
 
 
 def measure_http(
@@ -161,6 +161,7 @@ async def _run(scene: Scene, server: Server, objects: Objects, contender: Conten
         peak_mib=peak / 2**20,
         events_s=ended_s - last_s,
         n_untold=n_untold,
+        cpu_s=used_s,
     )
 
 

@@ -100,7 +100,8 @@ def table(results: Results) -> str:
         _block(
             "whole path over HTTP, first to last binding, medians of the rounds (x-limit, x-other, x-kube: our pods/s"
             " to those of binding only, of the other checkout, of kube-scheduler;"
-            " events-s: from the last binding to the last event, CPU until then; untold: pods without one)",
+            " events-s: from the last binding to the last event, CPU until then, CPU-s from the start on; untold: pods"
+            " without one)",
             _http_columns(results.http),
             results.http,
         ),
@@ -197,6 +198,7 @@ def _http_columns(rows: Sequence[HttpResult]) -> Columns:
         "x-other": compared_with("other checkout"),
         "x-kube": compared_with("kube-scheduler"),
         "CPU-ms/pod": "{0.cpu_ms_per_pod:.2f}",
+        "CPU-s": "{0.cpu_s:.1f}",
         "server-ms/pod": "{0.server_cpu_ms_per_pod:.2f}",
         "start-s": "{0.start_s:.1f}",
         "events-s": "{0.events_s:.1f}",

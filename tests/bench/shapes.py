@@ -205,6 +205,20 @@ def _gangs(name: str, member: Callable[[str, int], Template], n: int, size: int 
     return Shape(name, upstream, member("gang", size), n, zones=racks, measured_of=gangs)
 
 
+def placed(n: int, n_nodes: int = 5000) -> Shape:
+    """Return the shape of `n` running pods at so many nodes, and 500 more, all with affinity to each other by zone."""
+    pod = templates.affinity()
+    return Shape(
+        "placed",
+        "none: many running pods with one affinity",
+        pod,
+        500,
+        n_nodes=n_nodes,
+        init=(Running(pod, n),),
+        zones=_ONE_ZONE,
+    )
+
+
 def _one_group(n: int) -> Shape:
     """Return the shape of a single group without rules."""
     return Shape(

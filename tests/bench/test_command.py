@@ -13,6 +13,12 @@ from tests.bench.__main__ import main
             ["--pods", "-3"], "--pods: found -3, expected a number from 1 up", id="fewer than no pods"
         ),
         pytest.param(["--rounds", "0"], "--rounds: found 0, expected a number from 1 up", id="no round"),
+        pytest.param(["--placed", "0"], "--placed: found 0, expected a number from 1 up", id="no placed pod"),
+        pytest.param(
+            ["--placed", "200000"],
+            "--pods: placed: found 500 on 5000 nodes, expected more nodes or fewer running pods",
+            id="more placed pods than nodes hold",
+        ),
         pytest.param(["--nodes", "many"], "argument --nodes: invalid int value: 'many'", id="no number"),
         pytest.param(
             ["--shape", "round"], "--shape: found round, expected one of basic, anti-", id="no shape"

@@ -12,10 +12,10 @@ from tests.bench.checks import broken_rules
 from tests.bench.core_level import measure_core
 from tests.bench.devices import allocation_faults
 from tests.bench.scene import Size, build_scene, room_for, sized
-from tests.bench.shapes import DECIDED, SHAPE_BY_NAME
+from tests.bench.shapes import DECIDED, SHAPE_BY_NAME, placed
 from tests.support.build import Json
 
-_ALL = [pytest.param(shape, id=shape.name) for shape in DECIDED]
+_ALL = [pytest.param(shape, id=shape.name) for shape in (*DECIDED, placed(100_000))]
 
 
 @pytest.mark.parametrize("shape", _ALL)

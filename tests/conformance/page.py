@@ -40,7 +40,6 @@ class Run(msgspec.Struct, frozen=True):
     mended: int
     date: str
     commit: str = ""
-    seeds: str | int | list[int] = ""
 
 
 @dataclass(frozen=True)
@@ -109,14 +108,20 @@ def page(root: Path) -> str:
     parts = (
         _introduction(),
         *_recordings(recordings, (root / RECORDINGS / "README.md").read_text()),
+        "## What is compared",
+        _table_under(root / RECORDINGS / "README.md", "What is compared"),
+        "Beside these recordings: a live kube-scheduler on random clusters\n"
+        "([shadow](scheduler/tools/shadow/README.md)); plain references of the rules, on random clusters\n"
+        "([tests/reference](tests/reference)); the embedded cluster and a real API server, by one suite of requests\n"
+        "([devcluster](scheduler/sandbox/devcluster/README.md)).",
         "## Versions",
-        _table_under(root / "COMPATIBILITY.md", "Kubernetes"),
+        _table_under(root / "COMPATIBILITY.md", "Kubernetes").replace("(#", "(COMPATIBILITY.md#"),
         "[COMPATIBILITY.md](COMPATIBILITY.md) says what follows from a version.",
         *_nights(read_runs(root / RUNS)),
         "## What differs, and why",
         _table_under(root / "scheduler" / "README.md", "Differences from upstream"),
         "What is missing:",
-        _section(root / "README.md", "What it does not do yet"),
+        _section(root / "COMPATIBILITY.md", "What it does not do yet").replace("(#", "(COMPATIBILITY.md#"),
     )
     return "\n\n".join(parts) + "\n"
 
@@ -198,18 +203,16 @@ def _nights(runs: list[Run]) -> Iterator[str]:
     if not runs:
         yield f"No run is recorded in {RUNS} yet."
         return
-    yield "What searched by seed for defects, in how many runs, and what it found; a defect that is not mended is open."
+    yield (
+        "What searched by seed for defects, in how many runs, and what it found; a defect that is not mended is open.\n"
+        f"The [kinds](tests/nightly/README.md); [each run]({RUNS}) with its commit and seeds."
+    )
     sums = []
     for kind in sorted({run.kind for run in runs}):
         of_kind = [run for run in runs if run.kind == kind]
         sums.append((kind, *_sums(of_kind), _last(of_kind)))
     sums.append(("all", *_sums(runs), _last(runs)))
     yield _table(("kind", "runs", "hours", "found", "mended", "last"), sums)
-    yield "Each of them, the newest first:"
-    yield _table(
-        ("date", "commit", "kind", "seeds", "runs", "hours", "found", "mended"),
-        [(run.date, run.commit, run.kind, _seeds(run), *_sums([run])) for run in runs],
-    )
 
 
 def _last(runs: list[Run]) -> str:
@@ -222,10 +225,6 @@ def _sums(runs: list[Run]) -> tuple[str, ...]:
     counts = zip(*((run.runs, run.found, run.mended) for run in runs), strict=True)
     n_runs, n_found, n_mended = (f"{sum(each):,}" for each in counts)
     return n_runs, hours, n_found, n_mended
-
-
-def _seeds(run: Run) -> str:
-    return ", ".join(map(str, run.seeds)) if isinstance(run.seeds, list) else str(run.seeds)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

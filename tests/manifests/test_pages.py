@@ -1,6 +1,7 @@
 """The README pages are correct: links, folders, annotations, flags and metrics exist."""
 
 import argparse
+import importlib
 import json
 import re
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scheduler.cli import enforce, run, webhook
+from scheduler.cli import enforce, main, run, webhook
 from scheduler.model.annotations import AFFINITY, AnnotatedAffinity, parse_affinity_annotation
 from scheduler.observe import enforcement, process
 from scheduler.observe.series import Family
@@ -17,10 +18,14 @@ from scheduler.webhook.term_json import ParsedTerms, parse_terms
 from scheduler.webhook.term_lists import TERM_LISTS
 from tests.support.manifest_files import MANIFESTS, ROOT
 
+COMMANDS = ROOT / "scheduler" / "cli" / "README.md"
+TOOLS = sorted((ROOT / "scheduler" / "tools").glob("*/README.md"))
 PAGES = sorted([
-    *(ROOT / name / "README.md" for name in (".", "manifests", "scheduler", "scheduler/plugin", "tests/bench")),
+    *(ROOT / name / "README.md" for name in ("manifests", "scheduler", "scheduler/plugin", "tests/bench")),
+    COMMANDS,
+    *TOOLS,
     *MANIFESTS.glob("*/*.md"),
-    ROOT / "COMPATIBILITY.md",
+    *ROOT.glob("*.md"),
 ])  # fmt: skip
 _IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 
@@ -46,6 +51,26 @@ def test_every_link_into_a_page_names_a_heading(page: Path) -> None:
         if anchor not in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}:
             missing.append(f"{target}#{anchor}")
     assert missing == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        COMMANDS,
+        *TOOLS,
+        ROOT / "manifests" / "README.md",
+        MANIFESTS / "examples" / "groups.md",
+    ],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_a_page_about_one_thing_has_less_than_200_lines(page: Path) -> None:
+    assert len(page.read_text().splitlines()) < 200
+
+
+def test_an_entry_of_the_changelog_is_one_line() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    entries = re.findall(r"^- .*(?:\n +\S.*)*", text, re.MULTILINE)
+    assert [entry for entry in entries if "\n" in entry or len(entry) > 160] == []
 
 
 def test_every_page_is_linked_from_the_readme() -> None:
@@ -97,6 +122,24 @@ def test_every_flag_exists(page: Path) -> None:
     assert named - known == set()
 
 
+@pytest.mark.parametrize("page", [COMMANDS, *TOOLS], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_flag_of_a_page_about_commands_exists(page: Path) -> None:
+    known = {"--help"}
+    for _, module, _ in main._COMMANDS:
+        parser = argparse.ArgumentParser()
+        importlib.import_module(module).add_arguments(parser)
+        known |= {option for action in parser._actions for option in action.option_strings}
+    named = set(re.findall(r"(?<![\w-])--[a-z](?:[a-z-]*[a-z])", page.read_text()))
+    assert named - known == set()
+
+
+def test_the_page_about_commands_has_all_of_them() -> None:
+    text = COMMANDS.read_text()
+    assert [
+        name for name, _, _ in main._COMMANDS if f"| `{name}" not in text and f", `{name} " not in text
+    ] == []
+
+
 def test_every_metric_exists() -> None:
     families = {
         each.name
@@ -107,5 +150,5 @@ def test_every_metric_exists() -> None:
     for page in PAGES:
         if page.parent.name in ("enforcer", "webhook"):
             named = set(re.findall(r"affinity_scheduler_\w+", page.read_text()))
-            assert named
+            assert named or page in TOOLS
             assert named <= families, page
