@@ -184,7 +184,7 @@ class _Demo:
         else:
             program = sys.argv[0] if Path(sys.argv[0]).suffix != ".py" else "python -m scheduler"
             show.step(f"{program} demo --story N   plays one story, 1 to {len(STORIES)}")
-            show.step(f"{program} demo --serve     leaves the cluster running, to look around")
+            show.step(f"{program} demo --serve     keeps the cluster to look at")
         show.line(summary(len(self.numbers), n_placed, n_broken))
 
     async def _play(self, story: Story, stage: Stage) -> None:

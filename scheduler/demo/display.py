@@ -26,6 +26,7 @@ _COLOURS: Final = ("34;1", "32;1", "33;1", "35;1")
 _BOLD: Final = "1"
 _FAINT: Final = "2"
 _COMMAND: Final = "36"
+_QUOTED: Final = "33"
 _GOOD: Final = "32"
 _BAD: Final = "31;1"
 
@@ -82,7 +83,7 @@ class Display:
         bar = "│" if self._is_unicode else "|"
         for line in textwrap.dedent("\n".join(lines)).splitlines():
             indent = line[: len(line) - len(line.lstrip())]
-            self._wrapped(line.strip(), f"    {bar} {indent}", f"    {bar} {indent}  ", _COLOURS[2])
+            self._wrapped(line.strip(), f"    {bar} {indent}", f"    {bar} {indent}  ", _QUOTED)
 
     def good(self, text: str) -> None:
         """Print that a claim of the story holds."""
@@ -155,7 +156,7 @@ class Display:
         """Return the text with each letter in its colour."""
         colour_by_letter = dict(zip(letters, _COLOURS, strict=False))
         return re.sub(
-            "[A-Za-z]",
+            r"\w",
             lambda found: self._painted(found[0], colour_by_letter.get(found[0], "")),
             text,
         )
