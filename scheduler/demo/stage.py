@@ -341,7 +341,9 @@ def ready_node(
 
 def section(lines: list[str], head: str) -> list[str]:
     """Return the lines of an explanation from the one that starts with `head` to the next empty one."""
-    start = next(i for i, line in enumerate(lines) if line.startswith(head))
+    start = next((i for i, line in enumerate(lines) if line.startswith(head)), None)
+    if start is None:
+        raise StoryFailed(f"expected: an explanation with {head.strip()}, found {lines}")
     end = next((i for i in range(start, len(lines)) if not lines[i]), len(lines))
     return lines[start:end]
 

@@ -16,10 +16,11 @@ async def _play(stage: Stage) -> None:
     await leave_stuck(stage)
     told = await stage.explain("shop-stuck")
     help_ = section(told, "WHAT WOULD HELP")
-    keys = next(i for i, line in enumerate(help_) if "has matchLabelKeys: [pod-template-hash]" in line)
+    keys = [i for i, line in enumerate(help_) if "has matchLabelKeys: [pod-template-hash]" in line]
+    stage.expect(bool(keys), f"explain proposes matchLabelKeys, found {help_}")
     rule, *rest = section(told, "  The pod's anti-affinity")
     stage.show.quote([rule, *rest[1:5]])
-    stage.show.quote([help_[0], *help_[keys : keys + 2]])
+    stage.show.quote([help_[0], *help_[keys[0] : keys[0] + 2]])
     stage.expect(all("closed" in line for line in rest[2:5]), f"every zone closed, found {rest}")
     await stage.scene("stuck", _letter)
     found = sorted(_letter(pod) for pod in await stage.pods() if node_of(pod))
