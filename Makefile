@@ -9,8 +9,8 @@ LOCKED := .venv-locked
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.installed ## Play seventeen stories about pod affinity on an embedded cluster.
-	@$(BIN)/affinity-scheduler demo
+demo: $(VENV)/.running ## Play eight stories about pod affinity on an embedded cluster (ARGS="--story 5").
+	@$(BIN)/affinity-scheduler demo $(ARGS)
 
 # Much of it is waiting for other processes: more workers than a small machine has cores. Each file is run by one of
 # them, in the order of tests/support/gathering.py. WORKERS=0 is one test after another in one process.
@@ -53,7 +53,7 @@ locked: ## Install .venv with the exact versions of CI, by hash; the other comma
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r config/locks/ci.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $(VENV)/.installed
+	@touch $(VENV)/.running $(VENV)/.installed
 
 audit: $(LOCKED)/.installed ## Licences, pins, imports and known vulnerabilities of what is locked (STRICT=1).
 	@$(LOCKED)/bin/python -m tests.release audit $(if $(STRICT),--strict)
@@ -87,11 +87,17 @@ nightly: $(VENV)/.installed ## All proofs by seed for two hours (HOURS=8 or TIME
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,nightly]'
 	@nice $(BIN)/python -m tests.nightly $(if $(TIME),--seconds $(TIME),--hours $(or $(HOURS),2)) $(if $(RECORD),--record) $(ARGS)
 
-$(VENV)/.installed: pyproject.toml
+# One environment that grows: what running needs, and then what developing needs.
+$(VENV)/.running: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; found " + sys.version.split()[0] + " (make PYTHON=python3.12 ... picks another)")'
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "this Python cannot make virtual environments: install its venv package (Debian, Ubuntu: python3-venv)"; exit 2; }
 	@$(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[tls,webhook]'
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.running
+	@echo "installing what developing needs into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 

@@ -3,10 +3,10 @@ The demo: stories of pods that care about their neighbours, played on an embedde
 
     command           starts a cluster and the scheduler, and plays the stories
     stories           one story each
-    stage             the commands and checks of a story
-    api, objects, pod_watch   the cluster as a user sees it, over HTTP
+    stage             the commands and checks of a story, and its map of the cluster
+    api, pod_watch    the cluster as a user sees it, over HTTP
     rule_check        which rules are broken, judged without the product's code
-    processes, webhook_process   processes of the product beside the cluster
+    processes         the cluster, and commands of the product
     examples, latency, display   manifests, decision times, the screen
 
 The demo knows the cluster by HTTP and the product by its commands; it imports neither.

@@ -6,48 +6,26 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, TypeAlias
 
 import aiohttp
 import msgspec
 import yaml
 
-from scheduler.demo.objects import JsonObject
 from scheduler.errors import SchedulerError
 
-#: apiVersion and kind of the objects in stories -> the collection's path below /api or /apis; {} is the namespace.
-_COLLECTIONS: Final = {
-    ("v1", "Namespace"): "/api/v1/namespaces",
-    ("v1", "Node"): "/api/v1/nodes",
-    ("v1", "ResourceQuota"): "/api/v1/namespaces/{}/resourcequotas",
-    ("v1", "Secret"): "/api/v1/namespaces/{}/secrets",
-    (
-        "admissionregistration.k8s.io/v1",
-        "MutatingWebhookConfiguration",
-    ): "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
-    ("v1", "Pod"): "/api/v1/namespaces/{}/pods",
-    ("apps/v1", "Deployment"): "/apis/apps/v1/namespaces/{}/deployments",
-    ("apps/v1", "StatefulSet"): "/apis/apps/v1/namespaces/{}/statefulsets",
-    ("policy/v1", "PodDisruptionBudget"): "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
-    (
-        "resource.k8s.io/v1",
-        "ResourceClaimTemplate",
-    ): "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaimtemplates",
-    ("scheduling.k8s.io/v1", "PriorityClass"): "/apis/scheduling.k8s.io/v1/priorityclasses",
-    ("storage.k8s.io/v1", "CSIDriver"): "/apis/storage.k8s.io/v1/csidrivers",
-    (
-        "storage.k8s.io/v1",
-        "CSIStorageCapacity",
-    ): "/apis/storage.k8s.io/v1/namespaces/{}/csistoragecapacities",
-}
+#: An object as JSON.
+JsonObject: TypeAlias = dict[str, Any]
+
+#: Kinds that are in no namespace.
+_OF_THE_CLUSTER: Final = ("Namespace", "Node", "PriorityClass")
 _MERGE: Final = "application/merge-patch+json"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 _TIMEOUT_S: Final = 20.0
 #: A watch gets a bookmark every minute; one that is silent for longer is dead.
 _SILENT_S: Final = 150.0
 _LINE_LIMIT_BYTES: Final = 4 << 20
-
-T = TypeVar("T")
+_AT_ONCE: Final = 8
 
 
 class RequestError(SchedulerError):
@@ -79,17 +57,15 @@ class ApiSession:
     ) -> None:
         await self._http.close()
 
-    async def get(self, path: str, form: type[T]) -> T:
-        """Return the object at `path`, decoded."""
-        return msgspec.json.decode(await self._request("GET", path), type=form)
+    async def get(self, path: str) -> JsonObject:
+        """Return the object at `path`."""
+        found: JsonObject = msgspec.json.decode(await self._request("GET", path))
+        return found
 
-    async def items(self, path: str, form: type[T]) -> list[T]:
-        """Return all objects of a collection, decoded."""
-        return (await self.page(path, form)).items
-
-    async def page(self, path: str, form: type[T]) -> Page[T]:
-        """Return all objects of a collection, decoded, with the version from which a watch continues."""
-        return msgspec.json.decode(await self._request("GET", path), type=Page[form])  # type: ignore[valid-type] # a type made at run time
+    async def items(self, path: str) -> list[JsonObject]:
+        """Return all objects of a collection."""
+        found: list[JsonObject] = (await self.get(path))["items"]
+        return found
 
     async def text(self, url: str) -> str:
         """Return the answer of another server at `url`: metrics, readiness."""
@@ -107,7 +83,7 @@ class ApiSession:
 
     async def create_all(self, documents: Sequence[JsonObject]) -> None:
         """Create all objects, a few at a time."""
-        gate = asyncio.Semaphore(8)
+        gate = asyncio.Semaphore(_AT_ONCE)
 
         async def create(document: JsonObject) -> None:
             async with gate:
@@ -122,12 +98,8 @@ class ApiSession:
         await self._request("PATCH", path, change, _STRATEGIC)
 
     async def delete(self, path: str) -> None:
-        """Delete the object at `path`, if it exists."""
-        try:
-            await self._request("DELETE", path)
-        except RequestError as refusal:
-            if refusal.status != 404:
-                raise
+        """Delete the object at `path`."""
+        await self._request("DELETE", path)
 
     async def watch(self, path: str, version: str) -> AsyncGenerator[list[bytes], None]:
         """Yield lines of JSON with the changes of a collection after `version`. Wrap in `aclosing`."""
@@ -160,31 +132,13 @@ class ApiSession:
         return answer
 
 
-class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """The metadata of a list."""
-
-    resource_version: str = ""
-
-
-class Page(msgspec.Struct, Generic[T], frozen=True):
-    """A list of objects of one kind."""
-
-    metadata: ListMeta
-    items: list[T]
-
-
 def collection_of(document: JsonObject) -> str:
-    """Return the path at which an object like `document` is created. Raises ValueError if no story handles its kind."""
-    kind = (str(document.get("apiVersion")), str(document.get("kind")))
-    path = _COLLECTIONS.get(kind)
-    if path is None:
-        raise ValueError(f"no story handles {kind[1]} of {kind[0]}")
-    return path.format(document["metadata"].get("namespace", "default"))
-
-
-def server_in(kubeconfig: Path) -> str:
-    """Return the API server's address in a kubeconfig with one cluster. Raises: OSError if there is no file yet."""
-    return str(yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
+    """Return the path at which an object like `document` is created."""
+    version, kind = document["apiVersion"], document["kind"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    namespace = document["metadata"].get("namespace", "default")
+    folder = root if kind in _OF_THE_CLUSTER else f"{root}/namespaces/{namespace}"
+    return f"{folder}/{kind.lower()}{'es' if kind.endswith('s') else 's'}"
 
 
 def _message(answer: bytes) -> str:
@@ -194,3 +148,8 @@ def _message(answer: bytes) -> str:
     except msgspec.DecodeError:
         return answer.decode(errors="replace")[:500]
     return str(status.get("message", status))
+
+
+def server_in(kubeconfig: Path) -> str:
+    """Return the API server's address in a kubeconfig with one cluster. Raises: OSError if there is no file yet."""
+    return str(yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"])

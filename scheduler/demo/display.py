@@ -1,11 +1,12 @@
 """
-The screen: steps, a progress bar, tables. Plain lines without a terminal; no colour if NO_COLOR is set.
+The screen: commands, the cluster's own words, maps, a progress bar. No colour without a terminal or with NO_COLOR.
 
 Control codes are written only by `Display._painted` and `Display.progress`, and only to a terminal.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import textwrap
 import time
@@ -15,34 +16,30 @@ from typing import Final, TextIO
 
 _BAR_WIDTH: Final = 30
 _REDRAW_S: Final = 0.05
-#: Between columns; the widest table then fits into 80 characters.
 _GAP: Final = "  "
+_NARROWEST: Final = 80
 _WIDEST: Final = 110
 _UNBOUNDED: Final = 1_000_000
 _ERASED: Final = "\r\x1b[K"
-#: Colours of groups in order of appearance: blue, green, yellow, magenta, cyan, red.
-_COLOURS: Final = ("34;1", "32;1", "33;1", "35;1", "36;1", "31;1")
+#: Colours of the letters of a map, in the order of its legend: blue, green, yellow, magenta.
+_COLOURS: Final = ("34;1", "32;1", "33;1", "35;1")
 _BOLD: Final = "1"
 _FAINT: Final = "2"
+_COMMAND: Final = "36"
+_QUOTED: Final = "33"
 _GOOD: Final = "32"
 _BAD: Final = "31;1"
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Pods that are drawn alike: their letter, and its meaning."""
+class Scene:
+    """One line of a map: the cluster at one moment, a letter for each pod."""
 
-    letter: str
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One node of a table: its zone, pool or other region, its name, and one group for each of its pods."""
-
-    region: str
-    name: str
-    groups: tuple[Group, ...]
+    moment: str
+    #: Zone, block or other region -> its nodes, each in brackets.
+    nodes_by_region: Mapping[str, str]
+    #: Pods without a node.
+    waiting: str = ""
 
 
 class Display:
@@ -58,49 +55,51 @@ class Display:
         self._now_s = now_s
         self._drawn_at_s: float | None = None
         self._bar_shown = False
-        self._is_blank = True
-        #: A group keeps its colour in all tables of a story.
-        self._colour_by_group: dict[Group, str] = {}
 
     # -- lines -----------------------------------------------------------------------------------------------
 
-    def title(self, text: str, about: str) -> None:
-        """Print the title of a story and what it is about."""
-        self._colour_by_group.clear()
+    def title(self, text: str, problem: str) -> None:
+        """Print the title of a story, and the problem that it is about."""
+        rule = "─" if self._is_unicode else "-"
         self.line()
-        self.line(self._painted(text, _BOLD))
-        for line in textwrap.wrap(about, min(self._width(), _WIDEST) - 2):
-            self.line(self._painted(line, _FAINT))
+        self.line(self._painted(f"{rule * 2} {text} ".ljust(min(self._width(), _NARROWEST) - 1, rule), _BOLD))
+        for line in textwrap.wrap(problem, min(self._width(), _WIDEST) - 1):
+            self.line(line)
         self.line()
 
     def command(self, text: str) -> None:
-        """Print the command that a user would type for the next step."""
-        self.line(self._painted(f"  $ {text}", _FAINT))
+        """Print the command that a user would type for the next step; a longer one goes on after a backslash."""
+        lines = _wrapped(text, self._width() - 3, "  $ ", "      ")
+        for line in lines[:-1]:
+            self.line(self._painted(f"{line} \\", _COMMAND))
+        self.line(self._painted(lines[-1], _COMMAND))
 
     def step(self, text: str) -> None:
         """Print what has happened."""
-        self._wrapped(text, "  - ", "    ")
+        self._wrapped(text, "  ", "  ")
 
-    def quote(self, text: str) -> None:
-        """Print the cluster's own words."""
-        self._wrapped(text, "      ", "      ", self._colour_if(_COLOURS[2]))
+    def quote(self, lines: Iterable[str]) -> None:
+        """Print lines of the cluster's or the product's own words, each with its own indentation."""
+        bar = "│" if self._is_unicode else "|"
+        for line in textwrap.dedent("\n".join(lines)).splitlines():
+            indent = line[: len(line) - len(line.lstrip())]
+            self._wrapped(line.strip(), f"    {bar} {indent}", f"    {bar} {indent}  ", _QUOTED)
 
     def good(self, text: str) -> None:
         """Print that a claim of the story holds."""
         mark = "✓" if self._is_unicode else "ok"
-        self._wrapped(text, f"  {mark} ", "    ", self._colour_if(_GOOD))
+        self._wrapped(text, f"  {mark} ", "    ", _GOOD)
 
     def bad(self, text: str) -> None:
         """Print that a claim of the story does not hold."""
         mark = "✗" if self._is_unicode else "!!"
-        self._wrapped(text, f"  {mark} ", "    ", self._colour_if(_BAD))
+        self._wrapped(text, f"  {mark} ", "    ", _BAD)
 
     def line(self, text: str = "") -> None:
-        """Print a line in place of the progress bar, but never two empty ones."""
-        self._clear_bar()
-        if not text and self._is_blank:
-            return
-        self._is_blank = not text
+        """Print a line in place of the progress bar."""
+        if self._bar_shown:
+            self._out.write(_ERASED)
+            self._bar_shown = False
         print(text, file=self._out, flush=True)
 
     # -- progress --------------------------------------------------------------------------------------------
@@ -112,78 +111,59 @@ class Display:
         if not self._is_terminal or (is_early and done < total):
             return
         self._drawn_at_s = now_s
-        bar = progress_bar(done, total, is_unicode=self._is_unicode)
-        text = f"  {bar} {min(done, total)}/{total} {what}"[: self._width()]
+        text = f"  {self.bar(done, total)} {min(done, total)}/{total} {what}"[: self._width() - 1]
         self._out.write(f"{_ERASED}{text}")
         self._out.flush()
         self._bar_shown = True
 
-    def _clear_bar(self) -> None:
-        if self._bar_shown:
-            self._out.write(_ERASED)
-            self._bar_shown = False
+    def bar(self, done: int, total: int) -> str:
+        """Return a bar of fixed width, filled by `done` / `total`."""
+        return progress_bar(done, total, is_unicode=self._is_unicode)
 
-    # -- tables ----------------------------------------------------------------------------------------------
+    # -- maps ------------------------------------------------------------------------------------------------
 
-    def table(self, region: str, rows: Sequence[Row], waiting: Sequence[Group] = ()) -> None:
-        """
-        Print nodes by region with a letter for each pod, pods without a node last, and the meaning of the letters.
-
-        `region`: the title of the first column: zone, pool. A region is named once.
-        """
-        shown_groups = sorted(
-            {*waiting, *(group for row in rows for group in row.groups)}, key=lambda one: one.letter
-        )
-        for group in shown_groups:
-            self._colour_of(group)
-
-        def drawn(groups: Iterable[Group]) -> str:
-            letters = (self._painted(one.letter, self._colour_of(one)) for one in groups)
-            return " ".join(letters) or self._painted("-", _FAINT)
-
+    def map(self, scenes: Sequence[Scene], meaning_by_letter: Mapping[str, str]) -> None:
+        """Print the scenes one below the other, a column for each region, and the meaning of the letters."""
+        regions = sorted({region for scene in scenes for region in scene.nodes_by_region})
+        rows = [
+            [scene.moment, *(scene.nodes_by_region.get(region, "") for region in regions), scene.waiting]
+            for scene in scenes
+        ]
+        is_waiting = any(scene.waiting for scene in scenes)
         self.line()
-        cells = [(row.region, row.name, drawn(row.groups)) for row in rows]
-        regions = [cell[0] for cell in cells]
-        first = [name if i == 0 or regions[i - 1] != name else "" for i, name in enumerate(regions)]
-        lines = [(shown, name, pods) for shown, (_, name, pods) in zip(first, cells, strict=True)]
-        if waiting:
-            lines.append(("no node", "", drawn(waiting)))
-        for text in columns((region.upper(), "NODE", "PODS"), lines):
-            self.line(f"    {text}")
-        legend = [f"{drawn([one])} = {one.meaning}" for one in shown_groups]
-        self.line()
-        is_wide = sum(len(one.letter) + len(one.meaning) + 6 for one in shown_groups) >= self._width()
-        for text in legend if is_wide else ["   ".join(legend)]:
-            self.line(f"    {text}")
+        head, *lines = columns(["", *regions, "no node" if is_waiting else ""], rows)
+        self.line(f"    {head}")
+        moments = max(len(scene.moment) for scene in scenes)
+        for text in lines:
+            self.line(f"    {text[:moments]}{self._lettered(text[moments:], meaning_by_letter)}")
+        # A letter and its meaning are one word, so that no line breaks between them.
+        meanings = (f"{letter} = {meaning}" for letter, meaning in meaning_by_letter.items())
+        legend = "   ".join(each.replace(" ", "\N{NO-BREAK SPACE}") for each in meanings)
+        for text in _wrapped(legend, self._width() - 1, "    ", "    "):
+            self.line(self._painted(text.replace("\N{NO-BREAK SPACE}", " "), _FAINT))
         self.line()
 
     def figures(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print aligned columns of text and numbers."""
         self.line()
         for text in columns(head, rows):
-            self.line(f"  {text}")
+            self.line(f"    {text}")
         self.line()
 
     # -- layout ----------------------------------------------------------------------------------------------
 
-    def _wrapped(self, text: str, first: str, rest: str, colour: str = "") -> None:
-        lines = textwrap.wrap(
+    def _lettered(self, text: str, letters: Mapping[str, str]) -> str:
+        """Return the text with each letter in its colour."""
+        colour_by_letter = dict(zip(letters, _COLOURS, strict=False))
+        return re.sub(
+            r"\w",
+            lambda found: self._painted(found[0], colour_by_letter.get(found[0], "")),
             text,
-            self._width() - 1,
-            initial_indent=first,
-            subsequent_indent=rest,
-            break_long_words=False,
-            break_on_hyphens=False,
         )
-        for line in lines or [first]:
+
+    def _wrapped(self, text: str, first: str, rest: str, colour: str = "") -> None:
+        for line in _wrapped(text, self._width() - 1, first, rest):
             self.line(self._painted(line, colour))
-
-    def _colour_of(self, group: Group) -> str:
-        n_known = len(self._colour_by_group)
-        return self._colour_by_group.setdefault(group, _COLOURS[n_known % len(_COLOURS)])
-
-    def _colour_if(self, code: str) -> str:
-        return code if self._is_coloured else ""
 
     def _painted(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._is_coloured and code else text
@@ -202,24 +182,29 @@ def progress_bar(done: int, total: int, *, is_unicode: bool) -> str:
 
 
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """
-    Return lines of aligned columns under a heading; columns of numbers (a dash for none) stand right.
-
-    The last column may hold text with colours, since nothing stands behind it.
-    """
+    """Return lines of aligned columns under a heading; columns of numbers (a dash for none) stand right."""
     cells = [list(row) for row in rows]
     numeric = [_is_numeric([row[i] for row in cells]) for i in range(len(head))]
     widths = [max(len(row[i]) for row in [list(head), *cells]) for i in range(len(head))]
 
     def laid(row: Sequence[str]) -> str:
-        last = len(row) - 1
-        parts = [
-            text.rjust(widths[i]) if numeric[i] else text if i == last else text.ljust(widths[i])
-            for i, text in enumerate(row)
-        ]
+        parts = [text.rjust(widths[i]) if numeric[i] else text.ljust(widths[i]) for i, text in enumerate(row)]
         return _GAP.join(parts).rstrip()
 
     return [laid(head), *map(laid, cells)]
+
+
+def _wrapped(text: str, width: int, first: str, rest: str) -> list[str]:
+    """Return the lines of a text that is broken between words alone."""
+    found = textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return found or [first]
 
 
 def _is_numeric(texts: Sequence[str]) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 import yaml
 
-from scheduler.demo.objects import JsonObject
+from scheduler.demo.api import JsonObject
 from scheduler.errors import SettingsError
 
 #: Their folder in a wheel, and in a checkout.

@@ -10,11 +10,12 @@ from typing import Final
 
 import msgspec
 
-from scheduler.demo.api import ApiSession
-from scheduler.demo.objects import Pod
+from scheduler.demo.api import ApiSession, JsonObject
 from scheduler.errors import SchedulerError
 
 PODS: Final = "/api/v1/pods"
+#: The longest wait for anything that takes a second on an idle machine.
+PATIENCE_S: Final = 45.0
 #: The shortest time between two looks at all pods, so that the demo takes no CPU time from the scheduler.
 _LOOK_S: Final = 0.03
 
@@ -23,43 +24,35 @@ class StoryFailed(SchedulerError):  # noqa: N818 - an outcome, not an error
     """A story did not end as expected. The demo catches it, shows it and ends with 1."""
 
 
-class _Line(msgspec.Struct, frozen=True):
-    type: str
-    object: msgspec.Raw
-
-
 class PodWatch:
     """The pods of the cluster; `run` keeps them up to date."""
 
     def __init__(self, api: ApiSession) -> None:
         self._api = api
-        self._pods: dict[tuple[str, str], Pod] = {}
+        self._pods: dict[str, JsonObject] = {}
         #: Uids of all pods ever seen with a node.
         self._placed: set[str] = set()
         self._changed = asyncio.Event()
-        self._decode_line = msgspec.json.Decoder(_Line).decode
-        self._decode_pod = msgspec.json.Decoder(Pod).decode
 
     async def run(self) -> None:
         """Follow the cluster until cancelled. Raises: RequestError, StoryFailed if the watch ends."""
-        page = await self._api.page(PODS, Pod)
-        for pod in page.items:
+        page = await self._api.get(PODS)
+        for pod in page["items"]:
             self._keep(pod)
-        async with aclosing(self._api.watch(PODS, page.metadata.resource_version)) as stream:
+        async with aclosing(self._api.watch(PODS, page["metadata"]["resourceVersion"])) as stream:
             async for lines in stream:
-                for line in lines:
-                    self._apply(line)
+                for line in filter(None, lines):
+                    self._apply(msgspec.json.decode(line))
                 self._changed.set()
         raise StoryFailed("the API server ended the watch of pods")
 
-    def pods(self, namespaces: Collection[str]) -> list[Pod]:
+    def pods(self, namespaces: Collection[str]) -> list[JsonObject]:
         """Return the pods of these namespaces that are neither finished nor being deleted."""
-        return [pod for pod in self._pods.values() if pod.metadata.namespace in namespaces and pod.is_counted]
+        return [pod for pod in self._of(namespaces) if is_counted(pod)]
 
     def leaving(self, namespaces: Collection[str]) -> int:
         """Return how many pods of these namespaces are being deleted."""
-        pods = (pod for pod in self._pods.values() if pod.metadata.namespace in namespaces)
-        return sum(pod.metadata.deletion_timestamp is not None for pod in pods)
+        return sum("deletionTimestamp" in pod["metadata"] for pod in self._of(namespaces))
 
     def n_placed(self) -> int:
         """Return how many different pods were ever seen with a node."""
@@ -69,8 +62,8 @@ class PodWatch:
         self,
         is_so: Callable[[], bool],
         *,
-        within_s: float,
         failing: Callable[[], str],
+        within_s: float = PATIENCE_S,
         on_look: Callable[[], None] = lambda: None,
     ) -> None:
         """
@@ -93,20 +86,50 @@ class PodWatch:
                 continue
         on_look()
 
-    def _apply(self, line: bytes) -> None:
-        if not line:
-            return
-        event = self._decode_line(line)
-        match event.type:
-            case "ADDED" | "MODIFIED":
-                self._keep(self._decode_pod(event.object))
-            case "DELETED":
-                pod = self._decode_pod(event.object)
-                self._pods.pop((pod.metadata.namespace, pod.metadata.name), None)
-            case "ERROR":
-                raise StoryFailed(f"the API server ended the watch of pods: {bytes(event.object).decode()}")
+    def _of(self, namespaces: Collection[str]) -> list[JsonObject]:
+        return [pod for pod in self._pods.values() if pod["metadata"]["namespace"] in namespaces]
 
-    def _keep(self, pod: Pod) -> None:
-        self._pods[pod.metadata.namespace, pod.metadata.name] = pod
-        if pod.spec.node_name:
-            self._placed.add(pod.metadata.uid)
+    def _apply(self, event: JsonObject) -> None:
+        match event["type"]:
+            case "ADDED" | "MODIFIED":
+                self._keep(event["object"])
+            case "DELETED":
+                self._pods.pop(event["object"]["metadata"]["uid"], None)
+            case "ERROR":
+                raise StoryFailed(f"the API server ended the watch of pods: {event['object']}")
+
+    def _keep(self, pod: JsonObject) -> None:
+        self._pods[pod["metadata"]["uid"]] = pod
+        if node_of(pod):
+            self._placed.add(pod["metadata"]["uid"])
+
+
+def node_of(pod: JsonObject) -> str:
+    """Return the name of the pod's node, '' if it has none."""
+    return str(pod["spec"].get("nodeName", ""))
+
+
+def is_counted(pod: JsonObject) -> bool:
+    """Return whether it is neither finished nor being deleted."""
+    return "deletionTimestamp" not in pod["metadata"] and _phase(pod) not in ("Succeeded", "Failed")
+
+
+def is_ready(pod: JsonObject) -> bool:
+    """Return whether it runs and is ready."""
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in _conditions(pod))
+
+
+def pending_reason(pod: JsonObject) -> str:
+    """Return the message of its PodScheduled condition if no node was found for it, else ''."""
+    if node_of(pod):
+        return ""
+    return next((each["message"] for each in _conditions(pod) if each.get("reason") == "Unschedulable"), "")
+
+
+def _phase(pod: JsonObject) -> str:
+    return str(pod.get("status", {}).get("phase", "Pending"))
+
+
+def _conditions(pod: JsonObject) -> list[JsonObject]:
+    found: list[JsonObject] = pod.get("status", {}).get("conditions", [])
+    return found

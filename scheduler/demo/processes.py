@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from scheduler.demo.api import RequestError, server_in
+from scheduler.demo.api import ApiSession, RequestError, server_in
 from scheduler.demo.pod_watch import StoryFailed
 
 KUBECONFIG: Final = "kubeconfig"
@@ -19,6 +19,7 @@ _START_S: Final = 30.0
 _STOP_S: Final = 10.0
 _POLL_S: Final = 0.05
 _LOG_TAIL: Final = 5
+_HOST: Final = "127.0.0.1"
 
 
 class Child:
@@ -28,6 +29,8 @@ class Child:
         self._name = name
         self._process = process
         self._log = log
+        #: Its address, of one that serves.
+        self.url = ""
 
     async def run(self) -> None:
         """Wait for the process. Raises: StoryFailed once it has ended."""
@@ -45,11 +48,6 @@ class Child:
                 raise StoryFailed(f"{self._name} is not ready after {_START_S:.0f} s")
             await asyncio.sleep(_POLL_S)
 
-    def kill(self) -> None:
-        """Kill a process that is no longer needed and would take its time to stop."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-
     async def stop(self) -> None:
         """Ask the process to end, and kill it if it takes too long."""
         with contextlib.suppress(ProcessLookupError):
@@ -58,7 +56,7 @@ class Child:
             async with asyncio.timeout(_STOP_S):
                 await self._process.wait()
         except TimeoutError:
-            self.kill()
+            self._process.kill()
             await self._process.wait()
 
 
@@ -86,20 +84,37 @@ async def process_of(name: str, arguments: list[str], logs: Path) -> AsyncGenera
         await asyncio.shield(child.stop())
 
 
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that is free now."""
+@contextlib.asynccontextmanager
+async def served(name: str, arguments: list[str], logs: Path, api: ApiSession) -> AsyncGenerator[Child, None]:
+    """Run a command that serves its readiness on a port, which `Child.url` names, and wait until it is ready."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        probe.bind((_HOST, 0))
+        port = probe.getsockname()[1]
+    on = ["--kubeconfig", str(logs / KUBECONFIG), "--port", str(port)]
+    async with process_of(name, [*arguments, *on], logs) as child:
+        child.url = f"http://{_HOST}:{port}"
+
+        async def is_ready() -> bool:
+            try:
+                await api.text(f"{child.url}/readyz")
+            except RequestError:
+                return False
+            return True
+
+        await child.ready(is_ready)
+        yield child
 
 
-async def is_answered(ask: Callable[[], Awaitable[object]]) -> bool:
-    """Return whether a request is answered without an error."""
-    try:
-        await ask()
-    except RequestError:
-        return False
-    return True
+async def output_of(arguments: list[str]) -> list[str]:
+    """Return the lines of a command of this program. Raises StoryFailed unless it has an answer."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "scheduler", *arguments), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    # 1 is a negative answer.
+    if process.returncode not in (0, 1):
+        raise StoryFailed(f"{arguments[0]} ended with {process.returncode}")
+    return out.decode().splitlines()
 
 
 async def server_address(folder: Path, child: Child) -> str:

@@ -6,9 +6,13 @@ import io
 
 import pytest
 
-from scheduler.demo.display import Display, Group, Row, columns, progress_bar
+from scheduler.demo.display import Display, Scene, columns, progress_bar
 
-BLUE, GREEN = Group("B", "blue"), Group("G", "green")
+SCENES = [
+    Scene("stuck", {"zone-a": "[B] [ ]", "zone-b": "[B]"}, "GG"),
+    Scene("fixed", {"zone-a": "[G] [ ]", "zone-b": "[G]"}),
+]
+MEANINGS = {"B": "blue", "G": "green"}
 TERMINAL = {"TERM": "xterm"}
 
 
@@ -62,17 +66,14 @@ def test_columns_are_aligned(head: tuple[str, ...], rows: list[tuple[str, ...]],
     assert columns(head, rows) == lines
 
 
-def test_a_table_names_a_zone_once_and_pods_without_a_node_last() -> None:
+def test_a_map_has_a_column_for_each_region_and_pods_without_a_node_last() -> None:
     out = io.StringIO()
-    rows = [Row("zone-a", "n1", (BLUE, GREEN)), Row("zone-a", "n2", ()), Row("zone-b", "n3", (BLUE,))]
-    Display(out, TERMINAL).table("zone", rows, [GREEN])
+    Display(out, TERMINAL).map(SCENES, MEANINGS)
     assert out.getvalue().splitlines() == [
-        "    ZONE     NODE  PODS",
-        "    zone-a   n1    B G",
-        "             n2    -",
-        "    zone-b   n3    B",
-        "    no node        G",
         "",
+        "           zone-a   zone-b  no node",
+        "    stuck  [B] [ ]  [B]     GG",
+        "    fixed  [G] [ ]  [G]",
         "    B = blue   G = green",
         "",
     ]
@@ -85,10 +86,10 @@ def shown(out: io.StringIO, environ: dict[str, str]) -> str:
     show.command("kubectl get pods")
     show.progress(1, 2, "pods")
     show.step("a step")
-    show.quote("a reason " * 20)
+    show.quote(["a reason " * 20])
     show.good("well")
     show.bad("ill")
-    show.table("zone", [Row("zone-a", "n1", (BLUE,))], [GREEN])
+    show.map(SCENES, MEANINGS)
     show.figures(("A", "B"), [("1", "2")])
     return out.getvalue()
 
@@ -112,17 +113,42 @@ def test_control_codes_go_to_terminals_alone(
         assert all(character.isprintable() or character == "\n" for character in text)
 
 
-def test_a_group_keeps_its_colour_from_table_to_table() -> None:
+def test_a_letter_has_its_colour_in_every_line_of_a_map() -> None:
     out = Screen()
-    show = Display(out, TERMINAL)
-    show.table("zone", [Row("z", "n", (BLUE, GREEN))])
-    show.table("zone", [Row("z", "n", (GREEN,))])
+    Display(out, TERMINAL).map(SCENES, MEANINGS)
     assert out.getvalue().count("\x1b[32;1mG\x1b[0m") == 4
+    assert out.getvalue().count("\x1b[34;1mB\x1b[0m") == 2
+
+
+@pytest.mark.parametrize("n_columns", [40, 80, 120])
+def test_no_line_is_wider_than_the_terminal_and_none_breaks_within_a_word(
+    n_columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(n_columns))
+    out = Screen()
+    show = Display(out, {**TERMINAL, "NO_COLOR": "1"})
+    command = "kubectl -n shop-stuck set image deployment/shop shop=registry.k8s.io/pause:3.10"
+    show.command(command)
+    lines = out.getvalue().splitlines()
+    assert all(len(line) < n_columns for line in lines)
+    assert all(line.endswith(" \\") for line in lines[:-1])
+    assert " ".join(line.removesuffix("\\").strip() for line in lines) == f"$ {command}"
+
+
+def test_a_quote_keeps_the_indentation_of_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    out = Screen()
+    Display(out, {**TERMINAL, "NO_COLOR": "1"}).quote(["  RULES", "    a long line of many words"])
+    assert out.getvalue().splitlines() == [
+        "    │ RULES",
+        "    │   a long line of many",
+        "    │     words",
+    ]
 
 
 def test_a_reason_stands_on_one_line_where_there_is_no_terminal() -> None:
     out = io.StringIO()
-    Display(out, {}).quote("word " * 100)
+    Display(out, {}).quote(["word " * 100])
     assert len(out.getvalue().splitlines()) == 1
 
 

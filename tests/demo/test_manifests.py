@@ -7,15 +7,10 @@ from pathlib import Path
 import pytest
 
 from scheduler.demo.api import collection_of
-from scheduler.demo.command import STORIES
 from scheduler.demo.examples import documents, folder
 from scheduler.errors import SettingsError
 
 NAMES = sorted(path.name for path in folder().glob("[0-9]*.yaml"))
-
-
-def test_every_manifest_belongs_to_a_story() -> None:
-    assert {name[:2] for name in NAMES} <= {f"{number:02}" for number in range(1, len(STORIES) + 1)}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -63,11 +58,6 @@ def test_a_missing_manifest_is_one_line_that_names_it() -> None:
     with pytest.raises(SettingsError, match=r"nothing\.yaml: found No such file or directory") as caught:
         documents("nothing.yaml")
     assert "\n" not in str(caught.value)
-
-
-def test_a_kind_that_no_story_knows_is_refused() -> None:
-    with pytest.raises(ValueError, match="Gadget"):
-        collection_of({"apiVersion": "v1", "kind": "Gadget", "metadata": {"name": "g"}})
 
 
 def test_the_wheel_takes_the_manifests_along() -> None:

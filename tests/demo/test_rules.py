@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from scheduler.demo.objects import Allocation, Device, Devices, Meta, Pod, ResourceClaim, ResourceClaimStatus
+from scheduler.demo.api import JsonObject
 from scheduler.demo.rule_check import broken_rules, doubly_allocated, selects
-from tests.demo.objects import HOST, ZONE, Requirement, Selector, Spread, Term, app, namespace, node, pod
+from tests.demo.objects import HOST, ZONE, app, namespace, node, pod, term
 
 NODES = [node("n1", "zone-a", rack="r1"), node("n2", "zone-a", rack="r1"), node("n3", "zone-b")]
 NAMESPACES = [namespace("default"), namespace("acme", customer="true"), namespace("trial")]
 
-PER_HOST = [Term(HOST, app("web"))]
-PER_ZONE = [Term(ZONE, app("web"))]
-CUSTOMERS = [Term(HOST, app("web"), namespace_selector=Selector({"customer": "true"}))]
-EVERYWHERE = [Term(HOST, app("web"), namespace_selector=Selector())]
-NEAR_DB = [Term(ZONE, app("db"))]
-NEAR_OWN = [Term(ZONE, app("web"))]
+PER_HOST = [term(HOST, app("web"))]
+PER_ZONE = [term(ZONE, app("web"))]
+CUSTOMERS = [term(HOST, app("web"), namespaceSelector={"matchLabels": {"customer": "true"}})]
+EVERYWHERE = [term(HOST, app("web"), namespaceSelector={})]
+NEAR_DB = [term(ZONE, app("db"))]
+NEAR_OWN = [term(ZONE, app("web"))]
 DB = {"app": "db"}
 
 
-def even(max_skew: int = 1, when: str = "DoNotSchedule") -> list[Spread]:
-    return [Spread(max_skew, HOST, when, app("web"))]
+def even(max_skew: int = 1, when: str = "DoNotSchedule") -> list[JsonObject]:
+    return [
+        {"maxSkew": max_skew, "topologyKey": HOST, "whenUnsatisfiable": when, "labelSelector": app("web")}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +85,7 @@ def even(max_skew: int = 1, when: str = "DoNotSchedule") -> list[Spread]:
             id="an empty namespace selector means all",
         ),
         pytest.param(
-            [pod("a", "n1", away_from=[Term(HOST, None)]), pod("b", "n1")],
+            [pod("a", "n1", away_from=[term(HOST, None)]), pod("b", "n1")],
             0,
             id="no selector selects nothing",
         ),
@@ -115,7 +119,7 @@ def even(max_skew: int = 1, when: str = "DoNotSchedule") -> list[Spread]:
         pytest.param([pod("a", "gone")], 1, id="a node that is not there"),
     ],
 )
-def test_broken_rules_are_found_where_pods_are(pods: list[Pod], n_broken: int) -> None:
+def test_broken_rules_are_found_where_pods_are(pods: list[JsonObject], n_broken: int) -> None:
     assert len(broken_rules(pods, NODES, NAMESPACES)) == n_broken
 
 
@@ -144,35 +148,52 @@ def test_a_broken_rule_is_named_with_pod_and_domain() -> None:
 def test_selectors_select_as_documented(
     operator: str, values: list[str], labels: dict[str, str], is_selected: bool
 ) -> None:
-    selector = Selector(match_expressions=[Requirement("k", operator, values)])
+    selector = {"matchExpressions": [{"key": "k", "operator": operator, "values": values}]}
     assert selects(selector, labels) == is_selected
 
 
 def test_an_unknown_operator_is_an_error() -> None:
     with pytest.raises(ValueError, match="Near"):
-        selects(Selector(match_expressions=[Requirement("k", "Near")]), {})
+        selects({"matchExpressions": [{"key": "k", "operator": "Near"}]}, {})
 
 
-def claim(name: str, *devices: Device) -> ResourceClaim:
-    return ResourceClaim(Meta(name, "default"), ResourceClaimStatus(Allocation(Devices(list(devices)))))
+def test_terms_of_the_annotation_count_with_their_limit() -> None:
+    """Required and enforced ones, each of which lets a domain have two pods."""
+    terms = [term(HOST, app("web"), maxPodsPerDomain=2)]
+    for which in ("Ignored", "Required"):
+        key = f"requiredDuringScheduling{which}DuringExecution"
+        text = {"affinity-scheduler.io/affinity": json.dumps({"podAntiAffinity": {key: terms}})}
+        pods = [pod(name, "n1", annotations=text) for name in "abc"]
+        assert broken_rules(pods[:2], NODES, NAMESPACES) == []
+        assert len(broken_rules(pods, NODES, NAMESPACES)) == 3
+
+
+def device(driver: str, pool: str, name: str, **more: object) -> JsonObject:
+    return {"driver": driver, "pool": pool, "device": name, **more}
+
+
+def claim(name: str, *devices: JsonObject) -> JsonObject:
+    """Return a claim with these devices; without any, nothing is allocated to it."""
+    status = {"allocation": {"devices": {"results": list(devices)}}} if devices else {}
+    return {"metadata": {"name": name, "namespace": "default"}, "status": status}
 
 
 @pytest.mark.parametrize(
     ("second", "sentences"),
     [
         pytest.param(
-            Device("gpu.example.com", "n1", "gpu-0"),
+            device("gpu.example.com", "n1", "gpu-0"),
             ["gpu-0 of pool n1 is allocated to default/a and default/b"],
             id="the same device",
         ),
-        pytest.param(Device("gpu.example.com", "n1", "gpu-1"), [], id="another device of the pool"),
-        pytest.param(Device("gpu.example.com", "n2", "gpu-0"), [], id="its namesake in another pool"),
-        pytest.param(Device("nic.example.com", "n1", "gpu-0"), [], id="its namesake of another driver"),
+        pytest.param(device("gpu.example.com", "n1", "gpu-1"), [], id="another device of the pool"),
+        pytest.param(device("gpu.example.com", "n2", "gpu-0"), [], id="its namesake in another pool"),
+        pytest.param(device("nic.example.com", "n1", "gpu-0"), [], id="its namesake of another driver"),
         pytest.param(
-            Device("gpu.example.com", "n1", "gpu-0", admin_access=True), [], id="an administrator's access"
+            device("gpu.example.com", "n1", "gpu-0", adminAccess=True), [], id="an administrator's access"
         ),
     ],
 )
-def test_a_device_in_two_allocations_is_found(second: Device, sentences: list[str]) -> None:
-    claims = [claim("a", Device("gpu.example.com", "n1", "gpu-0")), claim("b", second), claim("c")]
+def test_a_device_in_two_allocations_is_found(second: JsonObject, sentences: list[str]) -> None:
+    claims = [claim("a", device("gpu.example.com", "n1", "gpu-0")), claim("b", second), claim("c")]
     assert doubly_allocated(claims) == sentences

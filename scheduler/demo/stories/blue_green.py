@@ -1,76 +1,60 @@
-"""Story 1: blue/green on required zone anti-affinity, stuck without matchLabelKeys and through with it."""
+"""Blue/green on required zone anti-affinity, stuck without matchLabelKeys and through with it."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from scheduler.demo.display import Group
-from scheduler.demo.objects import Pod
-from scheduler.demo.stage import Stage, Story
+from scheduler.demo.api import JsonObject
+from scheduler.demo.pod_watch import node_of
+from scheduler.demo.stage import Stage, Story, section
 
 _GREEN_IMAGE: Final = "registry.k8s.io/pause:3.10"
-_BLUE: Final = Group("B", "blue, the old revision")
-_GREEN: Final = Group("G", "green, the new revision")
 _ZONES: Final = 3
 
 
 async def _play(stage: Stage) -> None:
-    show = stage.show
-    reason = await _get_stuck(stage)
-    show.step("green is stuck; the PodScheduled condition of each of its pods says:")
-    show.quote(reason)
-    stage.expect(
-        "node(s) didn't match pod anti-affinity rules" in reason,
-        f"anti-affinity keeps green out, found {reason}",
-    )
-    pods = await stage.check()
-    stage.expect(_count(pods, _BLUE) == _ZONES, f"blue still serves with {_ZONES} pods")
-    stage.expect(_count(pods, _GREEN) == 0, "no green pod has a node")
-    await stage.draw(pods, _group)
-    await stage.delete_namespace("shop-stuck")
+    await leave_stuck(stage)
+    told = await stage.explain("shop-stuck")
+    help_ = section(told, "WHAT WOULD HELP")
+    keys = [i for i, line in enumerate(help_) if "has matchLabelKeys: [pod-template-hash]" in line]
+    stage.expect(bool(keys), f"explain proposes matchLabelKeys, found {help_}")
+    rule, *rest = section(told, "  The pod's anti-affinity")
+    stage.show.quote([rule, *rest[1:5]])
+    stage.show.quote([help_[0], *help_[keys[0] : keys[0] + 2]])
+    stage.expect(all("closed" in line for line in rest[2:5]), f"every zone closed, found {rest}")
+    await stage.scene("stuck", _letter)
+    found = sorted(_letter(pod) for pod in await stage.pods() if node_of(pod))
+    stage.expect(found == ["B"] * _ZONES, f"blue alone has nodes, found {found}")
 
+    await stage.delete_namespaces("shop-stuck")
     await stage.apply("01-blue-green.yaml")
     await stage.wait_ready(_ZONES)
-    show.step(
-        "the same with matchLabelKeys: [pod-template-hash]: each revision keeps its distance from itself alone"
-    )
     before = await stage.set_image("shop", "shop", _GREEN_IMAGE)
-    await stage.wait_rolled_out("shop", "shop", _ZONES, before=before)
-    show.step("green is up and blue is gone")
-    pods = await stage.check()
-    zone_by_node = await stage.region_by_node()
-    zones = {zone_by_node[pod.spec.node_name] for pod in pods}
-    stage.expect(_count(pods, _GREEN) == len(zones) == _ZONES, f"one green pod in each of {_ZONES} zones")
-    await stage.draw(pods, _group)
-
-
-async def _get_stuck(stage: Stage) -> str:
-    """Return why no pod of the update finds a node."""
-    await stage.apply("01-blue-green-stuck.yaml")
-    await stage.wait_ready(_ZONES)
-    stage.show.step(
-        "blue runs with one pod in each zone; an update starts green beside it, without matchLabelKeys"
+    await stage.wait_ready(_ZONES, before=before)
+    await stage.scene("fixed", _letter)
+    zones = await stage.regions()
+    stage.expect(len(zones) == zones.total() == _ZONES, f"one green pod in each zone, found {dict(zones)}")
+    stage.draw({"B": "blue, the old revision", "G": "green, the new one"})
+    stage.show.good(
+        "matchLabelKeys: [pod-template-hash] in the rule: each revision keeps apart from itself alone"
     )
-    await stage.set_image("shop-stuck", "shop", _GREEN_IMAGE)
-    return await stage.wait_refused("shop-stuck", _ZONES)
 
 
 async def leave_stuck(stage: Stage) -> None:
     """Leave the rollout stuck, for the scheduler's page to explain."""
-    await _get_stuck(stage)
+    await stage.apply("01-blue-green-stuck.yaml")
+    await stage.wait_ready(_ZONES)
+    await stage.set_image("shop-stuck", "shop", _GREEN_IMAGE)
+    reason = await stage.wait_refused("shop-stuck", _ZONES)
+    stage.expect("node(s) didn't match pod anti-affinity rules" in reason, f"anti-affinity, found {reason}")
 
 
-def _group(pod: Pod) -> Group:
-    return _GREEN if pod.spec.containers[0].image == _GREEN_IMAGE else _BLUE
-
-
-def _count(pods: list[Pod], colour: Group) -> int:
-    return sum(bool(pod.spec.node_name) and _group(pod) == colour for pod in pods)
+def _letter(pod: JsonObject) -> str:
+    return "G" if pod["spec"]["containers"][0]["image"] == _GREEN_IMAGE else "B"
 
 
 STORY: Final = Story(
-    "Blue/green, one pod per zone",
-    "Pods of a shop must not share a zone (required anti-affinity). An update starts all of green beside blue. The "
-    "usual rule counts blue pods too, so green finds no zone; matchLabelKeys solves it.",
+    "A rollout that gets stuck",
+    "Pods of a shop must not share a zone, and blue has a pod in each: its successor, green, finds no zone.",
     _play,
 )

@@ -1,100 +1,83 @@
-"""Story 16: pods that share the GPUs of a cluster, some of which want two of one fabric."""
+"""Pods that share the GPUs of a cluster, some of which want two of one fabric."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections import defaultdict
 from typing import Final
 
-from scheduler.demo.objects import Pod, ResourceClaim, ResourceSlice
-from scheduler.demo.stage import CLAIMS, PATIENCE_S, SLICES, Stage, Story
+from scheduler.demo.display import Scene
+from scheduler.demo.pod_watch import is_ready, node_of
+from scheduler.demo.rule_check import devices_of
+from scheduler.demo.stage import Stage, Story
 
+_SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 _NAMESPACE: Final = "models"
 _SERVERS: Final = 6
 #: One for each node, and one that waits.
 _RUNS: Final = 7
-_GPUS_PER_RUN: Final = 2
+_LETTERS: Final = {"inference": "i", "training": "T"}
 
 
 async def _play(stage: Stage) -> None:
-    show = stage.show
-    slices = sorted(await stage.api.items(SLICES, ResourceSlice), key=lambda each: each.spec.node_name)
-    show.step(
-        f"each of the {len(slices)} nodes has four GPUs; a fabric joins GPU-0 and GPU-1, another GPU-2 and GPU-3"
-    )
     await stage.apply("16-inference.yaml")
     await stage.wait_ready(_SERVERS)
-    await stage.check()
-    show.good("a server asks for nvidia.com/gpu: 1; the scheduler made its claim, and chose its GPU")
-
     await stage.apply("16-training.yaml")
     n_ready = _SERVERS + _RUNS - 1
     await stage.watch.until(
-        lambda: sum(pod.is_ready for pod in stage.watch.pods([_NAMESPACE])) == n_ready,
-        within_s=PATIENCE_S,
+        lambda: sum(is_ready(pod) for pod in stage.watch.pods([_NAMESPACE])) == n_ready,
         failing=lambda: f"not exactly {n_ready} pods run",
     )
-    reason = await stage.wait_refused(_NAMESPACE, 1)
-    await _draw(stage, slices, await stage.check())
-    show.step("every node has a GPU left, and no node two of one fabric; the seventh run waits:")
-    show.quote(reason)
-    await _explain(stage)
+    await stage.wait_refused(_NAMESPACE, 1)
+    told = [re.sub("  +", "  ", line.strip()) for line in await stage.explain(_NAMESPACE)]
+    reason = next((line for line in told if "1 of 4 devices free" in line), None)
+    move = next((line for line in told if "leaves node" in line), None)
+    if reason is None or move is None:
+        return stage.expect(holds=False, claim=f"explain names free devices and a pod to leave, found {told}")
+    stage.show.quote([reason[reason.index("request") :], "WHAT WOULD HELP", move])
+    await _scene(stage, "stuck")
+
     await stage.scale(_NAMESPACE, "inference", _SERVERS - 1)
     await stage.wait_ready(_SERVERS - 1 + _RUNS)
-    show.step("a server has left, and its fabric is free")
-    pods = await stage.check()
-    await _expect_one_fabric_each(stage, slices, pods)
-    await _draw(stage, slices, pods)
-    show.good("every run has two GPUs of one fabric")
+    await _scene(stage, "fixed")
+    stage.draw(
+        {"i": "a server's GPU", "T": "a GPU of a training run", ".": "free", "[..]": "two GPUs of one fabric"}
+    )
+    return stage.show.good(
+        "a server leaves, as `explain` proposes: its fabric is free, and every run has two GPUs of one"
+    )
 
 
-async def _explain(stage: Stage) -> None:
-    """Show which devices the first node lacks, and what would help first."""
-    (waiting,) = (pod for pod in stage.watch.pods([_NAMESPACE]) if pod.pending_reason)
-    lines = [line.strip() for line in await stage.explain(_NAMESPACE, waiting.metadata.name)]
-    stage.expect(any("1 of 4 devices free" in line for line in lines), "explain counts the free devices")
-    stage.expect(any("leaves node" in line for line in lines), "explain names a pod whose devices would help")
-    stage.show.quote(next(line for line in lines if "devices free" in line))
-    stage.show.quote(next(line for line in lines if "leaves node" in line))
-
-
-async def _expect_one_fabric_each(
-    stage: Stage, slices: Collection[ResourceSlice], pods: Collection[Pod]
-) -> None:
-    """Raise StoryFailed unless each training run has two GPUs of one fabric, on its node."""
-    fabrics = {each.spec.pool.name: each.fabric_by_device for each in slices}
-    claims = await stage.api.items(CLAIMS, ResourceClaim)
-    for pod in pods:
-        if pod.metadata.labels["app"] == "training":
-            (claim,) = (each for each in claims if pod.metadata.name in each.pods)
-            found = [fabrics[each.pool][each.device] for each in claim.devices]
-            stage.expect(
-                len(found) == _GPUS_PER_RUN and len(set(found)) == 1,
-                f"two GPUs of one fabric for {pod.metadata.name}, found {found}",
-            )
-            is_near = {each.pool for each in claim.devices} == {pod.spec.node_name}
-            stage.expect(is_near, f"GPUs of {pod.spec.node_name} for {pod.metadata.name}")
-
-
-async def _draw(stage: Stage, slices: Collection[ResourceSlice], pods: Collection[Pod]) -> None:
-    """Show which pods have which GPUs; all nodes have GPUs of the same names."""
-    app_by_pod = {pod.metadata.name: pod.metadata.labels["app"] for pod in pods}
-    app_by_gpu = {
-        (device.pool, device.device): ", ".join(app_by_pod.get(name, name) for name in claim.pods)
-        for claim in await stage.api.items(CLAIMS, ResourceClaim)
-        for device in claim.devices
-    }
-    gpus = sorted({name for each in slices for name in each.fabric_by_device})
-    rows = [
-        (each.spec.node_name, *(app_by_gpu.get((each.spec.pool.name, gpu), "free") for gpu in gpus))
-        for each in slices
-    ]
-    stage.show.figures(("NODE", *map(str.upper, gpus)), rows)
+async def _scene(stage: Stage, moment: str) -> None:
+    """Keep who has which GPU; raise StoryFailed unless each training run has both GPUs of one fabric, on its node."""
+    pods = {pod["metadata"]["name"]: pod for pod in await stage.pods()}
+    letter_by_gpu: dict[tuple[str, str], str] = {}
+    for claim in await stage.claims():
+        for device in devices_of(claim):
+            (pod,) = (pods[one["name"]] for one in claim["status"]["reservedFor"])
+            letter = _LETTERS[pod["metadata"]["labels"]["app"]]
+            letter_by_gpu[device["pool"], device["device"]] = letter
+            stage.expect(device["pool"] == node_of(pod), f"a GPU of {node_of(pod)}, found {device}")
+    drawn: dict[str, str] = {}
+    whole = 0
+    for each in await stage.api.items(_SLICES):
+        fabrics: defaultdict[str, str] = defaultdict(str)
+        for device in each["spec"]["devices"]:
+            fabric = device["attributes"]["fabric"]["string"]
+            fabrics[fabric] += letter_by_gpu.get((each["spec"]["pool"]["name"], device["name"]), ".")
+        whole += sum(gpus == "TT" for gpus in fabrics.values())
+        drawn[f"node {int(each['spec']['nodeName'][-4:])}"] = "".join(
+            f"[{fabrics[one]}]" for one in sorted(fabrics)
+        )
+    waiting = "".join(_LETTERS[pod["metadata"]["labels"]["app"]] for pod in pods.values() if not node_of(pod))
+    stage.expect(whole == _RUNS - len(waiting), f"a fabric for each run that has a node, found {drawn}")
+    stage.add_scene(Scene(moment, drawn, waiting))
 
 
 STORY: Final = Story(
-    "GPUs, one by one and two of one fabric",
-    "A model's servers ask for a GPU each as an extended resource; training runs ask for two that a fast fabric "
-    "joins, by a resource claim. Free GPUs are not enough: they have to be the right ones.",
+    "Devices of one fabric",
+    "Every node has four GPUs, in two pairs that a fast fabric joins. A training run asks for two of one fabric: a "
+    "free GPU on every node is not enough.",
     _play,
     since_minor=36,  # extended resources of a device class
 )

@@ -1,110 +1,80 @@
-"""Story 17: two training jobs, and the only block with room for the larger."""
+"""Two training jobs, and the only block with room for the larger."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from itertools import pairwise
 from typing import Final
 
-from scheduler.demo.made_objects import ready_node
-from scheduler.demo.objects import Node, Pod
-from scheduler.demo.stage import Stage, Story
+from scheduler.demo.api import JsonObject
+from scheduler.demo.pod_watch import node_of
+from scheduler.demo.stage import Stage, Story, ready_node
 
-_LARGE: Final = "training"
-_LARGE_NAMESPACE: Final = "pretraining"
-_SMALL: Final = "tuning"
 _BLOCK: Final = "example.com/block"
 _RACK: Final = "example.com/rack"
-_NEW_NODE: Final = "node-0007"
-_N_SERVING: Final = 3
-_N_SMALL: Final = 2
-_N_LARGE: Final = 4
+_SERVING: Final = 3
+_LARGE: Final = ("training", 4, "block-1")
+_SMALL: Final = ("tuning", 2, "block-2")
 #: Without its annotations a pod is in no group.
 _POD_BY_POD: Final = ("pod-group", "no-group")
+_LETTERS: Final = {
+    "S": "a server",
+    "T": "a worker of the large job",
+    "t": "of the small job",
+    "|": "another rack",
+}
 
 
 async def _play(stage: Stage) -> None:
-    show = stage.show
-    await _furnish(stage)
+    names = sorted(await stage.region_by_node())
+    await stage.label_nodes(_BLOCK, {"block-1": names[:4], "block-2": names[4:]}, quiet=True)
+    await stage.label_nodes(
+        _RACK, {"rack-1": names[:2], "rack-2": names[2:4], "rack-3": names[4:]}, quiet=True
+    )
+    await stage.add_nodes([ready_node("node-0007", {_BLOCK: "block-2", _RACK: "rack-4"})])
+    stage.show.step("labels of the nodes name two blocks, and two racks in each")
     await stage.apply("17-service.yaml")
-    await stage.wait_ready(_N_SERVING)
-    show.step("a worker nearly fills a node: block-1 has room for four of them, block-2 for three")
+    await stage.wait_ready(_SERVING)
 
-    show.step("the small job first, pod by pod:")
     await stage.apply("17-tuning.yaml", _POD_BY_POD)
-    await stage.wait_ready(_N_SERVING + _N_SMALL)
-    blocks = await _domains(stage, await stage.placed(), _BLOCK)
-    in_hole = [name for name in blocks if name.startswith(_SMALL) and blocks[name] == "block-1"]
-    stage.expect(bool(in_hole), "a worker of the small job in block-1")
-    show.step("its workers took the emptiest nodes, and broke the only hole for the large job, which waits:")
+    await stage.wait_ready(_SERVING + _SMALL[1])
     await stage.apply("17-training.yaml")
-    show.quote(await stage.wait_refused(_LARGE_NAMESPACE, _N_LARGE))
-    for namespace in (_LARGE_NAMESPACE, _SMALL):
-        await stage.delete_namespace(namespace)
+    await stage.wait_refused("pretraining", _LARGE[1])
+    told = await stage.explain("pretraining")
+    moves = next((line for line in told if "The group would fit after" in line), None)
+    stage.show.quote([told[1], *([moves] if moves else [])])
+    await stage.scene("pod by pod", _letter, key=_BLOCK, within=_RACK)
+    await stage.delete_namespaces("pretraining", "tuning")
 
-    show.step("the small job as a group goes to the tightest block that holds it:")
     await stage.apply("17-tuning.yaml")
-    await stage.wait_ready(_N_SERVING + _N_SMALL)
+    await stage.wait_ready(_SERVING + _SMALL[1])
     await stage.apply("17-training.yaml")
-    await stage.wait_ready(_N_SERVING + _N_SMALL + _N_LARGE)
-    pods = await stage.check()
-    await _expect_near(stage, pods)
-    _draw(stage, await stage.nodes(), pods)
-    show.good("both jobs run, each in one block and in as few racks as possible, with neighbours in one rack")
+    await stage.wait_ready(_SERVING + _SMALL[1] + _LARGE[1])
+    await stage.scene("as groups", _letter, key=_BLOCK, within=_RACK)
+    await _expect_near(stage)
+    stage.draw(_LETTERS)
+    stage.show.good(
+        "as a group, the small job goes to the tightest block that holds it: the hole for the large one stays"
+    )
 
 
-async def _furnish(stage: Stage) -> None:
-    """Label the nodes: two racks of two in block-1; one of two, and one with a new node, in block-2."""
-    names = sorted(node.metadata.name for node in await stage.nodes())
-    await stage.label_nodes(names[:4], _BLOCK, "block-1")
-    await stage.label_nodes(names[4:], _BLOCK, "block-2")
-    await stage.label_shares(_RACK, "rack", 3)
-    node = ready_node(_NEW_NODE, "zone-a")
-    node["metadata"]["labels"] |= {_BLOCK: "block-2", _RACK: "rack-4"}
-    await stage.add_nodes([node])
-    stage.show.step(f"{_NEW_NODE} joins, alone in rack-4 of block-2")
-
-
-async def _domains(stage: Stage, pods: Collection[Pod], key: str) -> Mapping[str, str]:
-    """Return the domain of each pod by its name."""
-    region_by_node = await stage.region_by_node(key)
-    return {pod.metadata.name: region_by_node[pod.spec.node_name] for pod in pods}
-
-
-async def _expect_near(stage: Stage, pods: Collection[Pod]) -> None:
+async def _expect_near(stage: Stage) -> None:
     """Raise StoryFailed unless each job is in one block, in the fewest racks, with its ranks in order."""
-    blocks, racks = await _domains(stage, pods, _BLOCK), await _domains(stage, pods, _RACK)
-    for job, n_workers, block in ((_SMALL, _N_SMALL, "block-2"), (_LARGE, _N_LARGE, "block-1")):
-        names = [f"{job}-{index}" for index in range(n_workers)]
-        stage.expect({blocks[name] for name in names} == {block}, f"{job} in {block}")
-        n_changes = sum(racks[name] != racks[neighbour] for name, neighbour in pairwise(names))
-        stage.expect(n_changes == n_workers // 2 - 1, f"neighbours of {job} in one rack, found {racks}")
+    node_by_pod = {pod["metadata"]["name"]: node_of(pod) for pod in await stage.pods()}
+    blocks, racks = await stage.region_by_node(_BLOCK), await stage.region_by_node(_RACK)
+    for job, n_workers, block in (_SMALL, _LARGE):
+        nodes = [node_by_pod[f"{job}-{index}"] for index in range(n_workers)]
+        stage.expect({blocks[node] for node in nodes} == {block}, f"{job} in {block}")
+        n_changes = sum(racks[node] != racks[neighbour] for node, neighbour in pairwise(nodes))
+        stage.expect(n_changes == n_workers // 2 - 1, f"neighbours of {job} in one rack, found {nodes}")
 
 
-def _draw(stage: Stage, nodes: Collection[Node], pods: Collection[Pod]) -> None:
-    """Show the tree of blocks, racks and nodes, with the pods of each node."""
-    rows = []
-    above = ("", "")
-    for block, rack, name in sorted(
-        (node.metadata.labels[_BLOCK], node.metadata.labels[_RACK], node.metadata.name) for node in nodes
-    ):
-        here = sorted(_shown(pod) for pod in pods if pod.spec.node_name == name)
-        is_new_rack = above != (block, rack)
-        shown = (block if above[0] != block else "", rack if is_new_rack else "")
-        rows.append((*shown, name, ", ".join(here) or "free"))
-        above = (block, rack)
-    stage.show.figures(("BLOCK", "RACK", "NODE", "PODS"), rows)
-
-
-def _shown(pod: Pod) -> str:
-    """Return the name of a worker, which ends with its rank, and the app of another pod."""
-    app = pod.metadata.labels["app"]
-    return pod.metadata.name if app in (_SMALL, _LARGE) else app
+def _letter(pod: JsonObject) -> str:
+    return {"training": "T", "tuning": "t"}.get(pod["metadata"]["labels"]["app"], "S")
 
 
 STORY: Final = Story(
     "Two training jobs and a hole",
-    "Racks stand in blocks, and a training job has to be in one block. Pod by pod a small job takes the emptiest "
-    "nodes, and breaks the only hole for a large one. As groups both fit.",
+    "A training job has to be in one block, and its workers nearly fill a node each. A small job that comes first "
+    "takes the emptiest nodes, pod by pod, and breaks the only hole for a large one.",
     _play,
 )
