@@ -1,5 +1,5 @@
 # Two images of one source:
-#   docker build -t affinity-scheduler:1.0.0 .                        the product: without devcluster, demo and test kit
+#   docker build -t affinity-scheduler:1.0.0 .                        the product: without the sandbox, that is devcluster and demo
 #   docker build -t affinity-scheduler-demo:1.0.0 --target demo .     with all of it; `docker run` plays the demo
 # Both run as user 65532. The product writes no file at all; the demo keeps its logs in /tmp while it plays.
 # For several architectures, by emulation or on builders of each; every stage is of the image's own:
@@ -19,20 +19,26 @@ RUN python -m venv --without-pip /opt/affinity-scheduler
 RUN pip --python /opt/affinity-scheduler/bin/python install --no-cache-dir --no-compile --disable-pip-version-check --only-binary :all: --require-hashes -r config/locks/image.txt
 RUN pip install --no-cache-dir --no-compile --disable-pip-version-check --only-binary :all: --require-hashes -r config/locks/build.txt --target build-backend
 
-FROM dependencies AS installed
+# Bytecode that is never checked against its source: on a read-only file system it could not be renewed anyway.
+FROM dependencies AS product-build
 COPY pyproject.toml README.md LICENSE ./
-COPY scheduler scheduler
-COPY manifests/examples manifests/examples
+COPY scheduler/__init__.py scheduler/__main__.py scheduler/errors.py scheduler/py.typed scheduler/version.py scheduler/
+COPY scheduler/engine scheduler/engine
+COPY scheduler/daemon scheduler/daemon
+COPY scheduler/tools scheduler/tools
+COPY scheduler/sdk scheduler/sdk
+COPY scheduler/cli scheduler/cli
+# From there the wheel takes the demo's manifests, of which the product has none.
+RUN mkdir -p manifests/examples
 RUN PYTHONPATH=build-backend pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 RUN pip --python /opt/affinity-scheduler/bin/python install --no-compile --disable-pip-version-check --no-deps --no-index dist/*.whl
-
-# Bytecode that is never checked against its source: on a read-only file system it could not be renewed anyway.
-FROM installed AS demo-build
 RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/affinity-scheduler/lib
 
-FROM installed AS product-build
-RUN cd /opt/affinity-scheduler/lib/python3.*/site-packages/scheduler \
-    && rm -r devcluster demo testing pytest_plugin.py ../affinity_scheduler/testing.py
+FROM product-build AS demo-build
+COPY scheduler/sandbox scheduler/sandbox
+COPY manifests/examples manifests/examples
+RUN PYTHONPATH=build-backend pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+RUN pip --python /opt/affinity-scheduler/bin/python install --no-compile --disable-pip-version-check --no-deps --no-index --force-reinstall dist/*.whl
 RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/affinity-scheduler/lib
 
 FROM ${BASE} AS runtime

@@ -36,18 +36,18 @@ bench-check: $(VENV)/.installed ## Fail where a ratio of costs has grown by more
 	@$(BIN)/python -m tests.bench --check $(ARGS)
 
 replay: $(VENV)/.installed ## Play a trace of GPU jobs with groups and pod by pod (ARGS="--nodes FILE --pods FILE").
-	@$(BIN)/python -m tests.replay $(ARGS)
+	@$(BIN)/python -m tests.proof.replay $(ARGS)
 
 chaos: $(VENV)/.installed ## Break everything that can break, by seed, for five minutes (ARGS="--seconds 3600 --seed 1").
-	@$(BIN)/python -m tests.chaos $(ARGS)
+	@$(BIN)/python -m tests.proof.chaos $(ARGS)
 
 # Two kinds at a time. The first line of each is the command that repeats it.
 fresh: $(VENV)/.installed ## Break everything from seeds that nobody has tried, each kind for a minute.
 	@printf '%s --shrink 0\n' '' --groups --devices --volumes | \
-		xargs -P 2 -L 1 $(BIN)/python -m tests.chaos --seconds 60
+		xargs -P 2 -L 1 $(BIN)/python -m tests.proof.chaos --seconds 60
 
 soak: $(VENV)/.installed ## Ten minutes of churn against a scheduler whose memory is measured (ARGS="--seconds 3600").
-	@$(BIN)/python -m tests.soak $(ARGS)
+	@$(BIN)/python -m tests.proof.soak $(ARGS)
 
 locked: ## Install .venv with the exact versions of CI, by hash; the other commands then use them.
 	@$(PYTHON) -m venv --clear $(VENV)
@@ -85,7 +85,7 @@ $(LOCKED)/.installed: config/locks/ci.txt
 # Coverage for mutation, and coverage-guided fuzzing where there is a wheel of atheris.
 nightly: $(VENV)/.installed ## All proofs by seed for two hours (HOURS=8 or TIME=900 in seconds; RECORD=1 keeps the rows).
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,nightly]'
-	@nice $(BIN)/python -m tests.nightly $(if $(TIME),--seconds $(TIME),--hours $(or $(HOURS),2)) $(if $(RECORD),--record) $(ARGS)
+	@nice $(BIN)/python -m tests.proof.nightly $(if $(TIME),--seconds $(TIME),--hours $(or $(HOURS),2)) $(if $(RECORD),--record) $(ARGS)
 
 # One environment that grows: what running needs, and then what developing needs.
 $(VENV)/.running: pyproject.toml

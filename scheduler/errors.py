@@ -26,7 +26,8 @@ class SettingsError(SchedulerError):
 
 class ApiError(SchedulerError):
     """
-    The API server refused a request or could not be reached. Raised by `kube.client`; caught by reflector and shell.
+    The API server refused a request or could not be reached. Raised by `daemon.kube.client`; caught by reflector and
+    shell.
 
     `status` is the HTTP code, 0 if there was none. `retry_after_s` is the pause that the server asked for, or None.
     `took_effect_unknown` is True if a write may have taken effect despite this error.
@@ -87,13 +88,16 @@ class Silent(Unreachable):
 
 
 class LeadershipLost(SchedulerError):
-    """Another instance may schedule now. Raised by `shell.leader_election`; caught by the app, which exits with 1."""
+    """
+    Another instance may schedule now. Raised by `daemon.loop.leader_election`; caught by the app, which exits with
+    1.
+    """
 
 
 class PluginFailed(SchedulerError):
     """
     A plugin has no answer: an out-of-tree one raised, or returned something that the contract does not allow. Caught by
-    `core.decide`.
+    `engine.core.decide`.
 
     `point`: the extension point, as metrics name it.
     """

@@ -28,13 +28,13 @@ from scheduler.cli.query.listing import connect
 from scheduler.cli.query.redaction import known_configuration
 from scheduler.cli.snapshot import add_plugin_arguments, save, snapshot_of
 from scheduler.cli.ui import DEPLOYMENT, add_scheduler_arguments, check_kubectl, port_forward
+from scheduler.daemon.kube.client import KubeClient
+from scheduler.daemon.kube.credentials import Credentials, load_credentials
+from scheduler.daemon.kube.requests import SERVER_VERSION, Request, escaped, get_pod
+from scheduler.engine.model import nesting
+from scheduler.engine.model.read_fields import FieldTree
 from scheduler.errors import ApiError, SettingsError
-from scheduler.formats.snapshot_file import select
-from scheduler.kube.client import KubeClient
-from scheduler.kube.credentials import Credentials, load_credentials
-from scheduler.kube.requests import SERVER_VERSION, Request, escaped, get_pod
-from scheduler.model import nesting
-from scheduler.model.read_fields import FieldTree
+from scheduler.tools.explain.formats.snapshot_file import select
 from scheduler.version import product_version
 
 _TIMEOUT_S: Final = 30.0

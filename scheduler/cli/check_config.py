@@ -4,9 +4,9 @@ import argparse
 import sys
 
 from scheduler.cli import settings_flags
+from scheduler.daemon.settings.writing import resolved_yaml
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
 from scheduler.errors import SettingsError
-from scheduler.model.semantics import DEFAULT_SEMANTICS
-from scheduler.settings.writing import resolved_yaml
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -114,7 +114,7 @@ async def _first_page(args: argparse.Namespace, path: str) -> _Page:
     # Imported for a name alone: the client takes half a second.
     from scheduler.cli.query.listing import connect
     from scheduler.cli.query.sources import namespace_of
-    from scheduler.kube.requests import Resource, list_page
+    from scheduler.daemon.kube.requests import Resource, list_page
 
     given = vars(args)  # not every command has both
     kubeconfig, context = given.get("kubeconfig"), given.get("context")

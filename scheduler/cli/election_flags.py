@@ -8,9 +8,9 @@ from typing import Final
 
 from scheduler.cli.kube_scheduler_flags import add_boolean
 from scheduler.cli.server_flags import duration_s
+from scheduler.daemon.settings.durations import format_duration
+from scheduler.daemon.settings.resolved import LeaderElection
 from scheduler.errors import SettingsError
-from scheduler.settings.durations import format_duration
-from scheduler.settings.resolved import LeaderElection
 
 #: The field and what `--help` says, by flag.
 _DURATIONS: Final = {

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Final
 
 from scheduler.cli import server_flags, serving_flags, settings_flags
-from scheduler.cli.query.table import table_lines
-from scheduler.enforcing.eviction_limits import EvictionLimits
-from scheduler.enforcing.rebalancing import RebalanceLimits
+from scheduler.daemon.settings.loading import default_settings, load_settings
 from scheduler.errors import SettingsError
-from scheduler.settings.loading import default_settings, load_settings
-from scheduler.shell.enforcement_reports import NAME
-from scheduler.shell.enforcer import BrokenRule, DeletionCostOptions, Options, check_once, serve
+from scheduler.tools.enforcer.eviction_limits import EvictionLimits
+from scheduler.tools.enforcer.loop import BrokenRule, DeletionCostOptions, Options, check_once, serve
+from scheduler.tools.enforcer.rebalancing import RebalanceLimits
+from scheduler.tools.enforcer.reports import NAME
+from scheduler.tools.explain.formats.table import table_lines
 
 #: The scheduler has 10259.
 _PORT: Final = 10260

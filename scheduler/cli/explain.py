@@ -2,23 +2,19 @@
 `affinity-scheduler explain POD`: say why a pod is pending, which pods and rules block it, and what would help.
 
 `kubectl affinity explain POD` is the same command. It reads the cluster once, decides with the scheduler's own code,
-and writes nothing. The JSON is an object for a pod and a list for a manifest, as `scheduler.formats.explanation` says.
+and writes nothing. The JSON is an object for a pod and a list for a manifest, as
+`scheduler.tools.explain.formats.explanation` says.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import random
 import sys
-from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
 
-from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.cli.query.priority_class import add_priorities
-from scheduler.cli.query.report import print_answer, report_text
 from scheduler.cli.query.sources import (
     PodQuery,
     add_source_arguments,
@@ -27,19 +23,21 @@ from scheduler.cli.query.sources import (
     read_manifest_file,
     settings_of,
 )
-from scheduler.cli.query.terminal import ReadProgress
-from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, is_of_bind, read_record
+from scheduler.engine.core.decision_annotation import (
+    DECISION_ANNOTATION,
+    DecisionRecord,
+    read_record,
+)
+from scheduler.engine.model import nesting
+from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.errors import SettingsError
-from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.formats.explanation import Explanation
-from scheduler.formats.manifests import Manifest
-from scheduler.model import nesting
-from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.pods import Pod
-from scheduler.model.wire import MalformedObjectError
+from scheduler.tools.explain.answers import explain_pod
+from scheduler.tools.explain.formats.explanation import Explanation
+from scheduler.tools.explain.formats.manifests import Manifest
+from scheduler.tools.explain.report import print_answer, report_text
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
-#: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
-_SEED: Final = 1
 _POD_PREFIXES: Final = ("pod/", "pods/", "po/")
 
 
@@ -122,73 +120,6 @@ def explain_manifest(cluster: LoadedCluster, manifest: Manifest) -> Explanation:
             f"{manifest.kind} {manifest.namespace}/{manifest.name}", "", f"a malformed {error}", "a valid pod"
         ) from error
     return explain_pod(cluster, pod, None)
-
-
-def explain_pod(
-    cluster: LoadedCluster,
-    pod: Pod,
-    recorded: DecisionRecord | None,
-    avoided_nodes: Collection[str] = (),
-    together: Sequence[Pod] = (),
-    *,
-    adds_replicas: bool = False,
-) -> Explanation:
-    """
-    Return the explanation of a pod that is in the cluster or would be created in it.
-
-    No suggestion leads to one of `avoided_nodes`. `together`: pods that would be created with it; they stand for the
-    members of its group that are pending in the cluster.
-    `adds_replicas`: see `ExplainRequest`.
-    """
-    profile, notes = cluster.profile_for(pod)
-    if recorded is not None and not is_of_bind(recorded, pod.node_name):
-        recorded = None
-        notes = (
-            *notes,
-            f"annotation {DECISION_ANNOTATION}: not written at the bind of this pod, and not shown",
-        )
-    pending = cluster.pending_pods()
-    if together:
-        key_of = cluster.state.groups.key_of
-        pending = [*(other for other in pending if key_of(other) != key_of(pod)), *together]
-    progress = ReadProgress(sys.stderr, os.environ)
-    request = ExplainRequest(
-        pod=pod,
-        state=cluster.state,
-        new_profile=lambda view: cluster.build_profile(profile, view),
-        rng=random.Random(_SEED),
-        pending_pods=pending,
-        recorded=recorded,
-        notes=(
-            *notes,
-            *cluster.assumptions,
-            *cluster.kubelet_refusal_notes(pod),
-            *cluster.failed_node_notes(pod),
-            *cluster.malformed_notes(),
-        ),
-        avoided_nodes=avoided_nodes,
-        adds_replicas=adds_replicas,
-        semantics=cluster.settings.semantics,
-        on_step=lambda step: progress.show(f"{pod.key}: {step}"),
-    )
-    try:
-        answer = explain(request)
-    finally:
-        progress.clear()
-    contradicting = _contradicting_notes(answer, pod) if profile.scheduler_name == pod.scheduler_name else ()
-    return msgspec.structs.replace(answer, notes=(*contradicting, *answer.notes))
-
-
-def _contradicting_notes(answer: Explanation, pod: Pod) -> tuple[str, ...]:
-    """Return a note if the pod's scheduler last found no node where the answer has one."""
-    condition = pod.scheduled_condition
-    if answer.state != "schedulable" or condition is None or condition.status != "False":
-        return ()
-    message = condition.message.rstrip(".")
-    return (
-        f"the scheduler last said of it: {message}. If nothing has changed since, the scheduler has a configuration or "
-        "plugins that this command was not given with --config and --plugins",
-    )
 
 
 def _bare(name: str) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final, NoReturn
 
+from scheduler.daemon.settings.feature_gates import BOOLEANS
 from scheduler.errors import SettingsError
-from scheduler.settings.feature_gates import BOOLEANS
 
 #: Why a flag has no effect, by flag. Boolean flags, which may stand without a value, are in `_BOOLEAN`.
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {

@@ -53,10 +53,10 @@ _COMMANDS: Final = (
     ),
     (
         "demo",
-        "scheduler.demo.command",
+        "scheduler.sandbox.demo.command",
         "play common affinity problems and their fixes on an embedded cluster",
     ),
-    ("devcluster", "scheduler.devcluster.command", "run an embedded cluster for kubectl"),
+    ("devcluster", "scheduler.sandbox.devcluster.command", "run an embedded cluster for kubectl"),
     ("completion", "scheduler.cli.completion", "print what bash, zsh or fish needs to complete commands"),
 )
 

@@ -18,14 +18,14 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.cli import settings_flags
-from scheduler.cli.query.table import table_lines
+from scheduler.daemon.settings.out_of_tree_files import load_plugins
+from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME
+from scheduler.daemon.settings.problems import InvalidSettingsError
+from scheduler.daemon.settings.writing import args_document
+from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
+from scheduler.engine.plugins.registry import IN_TREE
 from scheduler.errors import SettingsError
-from scheduler.framework.out_of_tree import OutOfTreePlugin
-from scheduler.plugins.registry import IN_TREE
-from scheduler.settings.out_of_tree_files import load_plugins
-from scheduler.settings.plugin_table import IN_TREE_BY_NAME
-from scheduler.settings.problems import InvalidSettingsError
-from scheduler.settings.writing import args_document
+from scheduler.tools.explain.formats.table import table_lines
 from scheduler.version import product_version
 
 _TEMPLATES: Final = Path(__file__).parent / "plugin_templates"

@@ -1,7 +1,8 @@
 """
 `affinity-scheduler record -o FILE`: save what a watch of the cluster shows, for `shadow --recording`.
 
-`scheduler.formats.recording_file` is the format. The file grows while the command runs, and ends where it was stopped.
+`scheduler.tools.explain.formats.recording_file` is the format. The file grows while the command runs, and ends where
+it was stopped.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from functools import partial
 from typing import BinaryIO, Final
 
 from scheduler.cli import server_flags, settings_flags
-from scheduler.cli.query.terminal import LiveLines
+from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
-from scheduler.shell.cluster_recording import Options, record
-from scheduler.syntax.plurals import counted
+from scheduler.tools.explain.formats.terminal import LiveLines
+from scheduler.tools.shadow.cluster_recording import Options, record
 
 _UNITS: Final = {"Ki": 10, "Mi": 20, "Gi": 30}
 _SIZE: Final = re.compile(r"([0-9]{1,9})(Ki|Mi|Gi)")

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Final
 
 from scheduler.cli import election_flags, kube_scheduler_flags, server_flags, serving_flags, settings_flags
+from scheduler.daemon.loop.app import Options, serve
+from scheduler.daemon.settings.resolved import ClientConnection, Settings
 from scheduler.errors import SettingsError
-from scheduler.settings.resolved import ClientConnection, Settings
-from scheduler.shell.app import Options, serve
-from scheduler.shell.page_source import ClusterPage
+from scheduler.tools.page.cluster_page import ClusterPage
 
 #: kube-scheduler's port.
 _PORT: Final = 10259

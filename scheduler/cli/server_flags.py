@@ -6,9 +6,9 @@ import argparse
 from dataclasses import replace
 from typing import Final
 
+from scheduler.daemon.settings.durations import parse_duration_ns
+from scheduler.daemon.settings.resolved import LeaderElection, Settings
 from scheduler.errors import SettingsError
-from scheduler.settings.durations import parse_duration_ns
-from scheduler.settings.resolved import LeaderElection, Settings
 
 #: Jitter alone could miss a deadline shorter than this many retry periods (client-go, JitterFactor).
 _RETRIES_IN_DEADLINE: Final = 1.2

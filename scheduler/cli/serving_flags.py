@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from scheduler.daemon.port.delegated_auth import ALWAYS_ALLOWED
+from scheduler.daemon.port.status_server import ServingOptions
+from scheduler.daemon.port.tls import ALWAYS_ON, CIPHER_SUITES, VERSIONS, TlsLimits
 from scheduler.errors import SettingsError
-from scheduler.serving.delegated_auth import ALWAYS_ALLOWED
-from scheduler.serving.status_server import ServingOptions
-from scheduler.serving.tls import ALWAYS_ON, CIPHER_SUITES, VERSIONS, TlsLimits
 
 _LOOPBACK: Final = "127.0.0.1"
 

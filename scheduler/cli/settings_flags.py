@@ -6,11 +6,15 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scheduler.model.semantics import NEWEST, OLDEST
-from scheduler.settings.feature_gates import RequestedSemantics, read_emulated_version, read_feature_gates
-from scheduler.settings.loading import default_settings, load_settings
-from scheduler.settings.out_of_tree_files import load_plugins
-from scheduler.settings.resolved import Settings
+from scheduler.daemon.settings.feature_gates import (
+    RequestedSemantics,
+    read_emulated_version,
+    read_feature_gates,
+)
+from scheduler.daemon.settings.loading import default_settings, load_settings
+from scheduler.daemon.settings.out_of_tree_files import load_plugins
+from scheduler.daemon.settings.resolved import Settings
+from scheduler.engine.model.semantics import NEWEST, OLDEST
 
 
 def add_config(parser: argparse.ArgumentParser, text: str) -> None:

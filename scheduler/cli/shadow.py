@@ -1,7 +1,7 @@
 """
 `affinity-scheduler shadow`: decide what another scheduler decides, and report what would be otherwise, writing nothing.
 
-The JSON is a `scheduler.shadowing.shadow_report.ShadowReport`.
+The JSON is a `scheduler.tools.shadow.report.ShadowReport`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import msgspec
 
 from scheduler.cli import server_flags, serving_flags, settings_flags
 from scheduler.cli.query.recordings import recorded_events
-from scheduler.cli.query.table import table_lines
-from scheduler.cli.query.terminal import LiveLines, Style, escape_control_characters
+from scheduler.daemon.settings.resolved import Settings
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
+from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
-from scheduler.model.semantics import DEFAULT_SEMANTICS
-from scheduler.settings.resolved import Settings
-from scheduler.shadowing.shadow import RACE_S
-from scheduler.shadowing.shadow_report import Cause, Difference, ShadowReport
-from scheduler.shell.shadow import Options, replay, watch
-from scheduler.syntax.plurals import counted
+from scheduler.tools.explain.formats.table import table_lines
+from scheduler.tools.explain.formats.terminal import LiveLines, Style, escape_control_characters
+from scheduler.tools.shadow.loop import Options, replay, watch
+from scheduler.tools.shadow.report import Cause, Difference, ShadowReport
+from scheduler.tools.shadow.shadow import RACE_S
 
 _NO_PORT: Final = 0
 #: Differences in the text of a report.

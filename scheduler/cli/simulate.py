@@ -3,10 +3,11 @@
 
 The scheduler's own code places the replicas one after another on a copy of the cluster. Several documents are placed in
 turn, each with the pods of the ones before it; members of a group are placed together, or none of them is, and it is
-said how many more such groups fit. The JSON is a list of `scheduler.simulation.replicas.Simulation`, one per document.
+said how many more such groups fit. The JSON is a list of `scheduler.tools.explain.simulation.replicas.Simulation`,
+one per document.
 
 `--drain NODE...` and `--without-zone ZONE` say instead where the pods of these nodes would go. The JSON is a
-`scheduler.simulation.drain.Drain`.
+`scheduler.tools.explain.simulation.drain.Drain`.
 """
 
 from __future__ import annotations
@@ -18,26 +19,26 @@ from typing import Final
 
 from msgspec import structs
 
-from scheduler.assembly.loaded_cluster import LoadedCluster
-from scheduler.assembly.worlds import new_world
-from scheduler.cli.explain import explain_pod
 from scheduler.cli.query.drain import drain_lines, simulate_drain
 from scheduler.cli.query.more_groups import beside_running, count_more, create_group, running_note
 from scheduler.cli.query.priority_class import PriorityClass, add_priorities, read_priority_class
-from scheduler.cli.query.report import print_answer, report_lines
 from scheduler.cli.query.sources import add_source_arguments, read_cluster, read_manifest_file, settings_of
-from scheduler.cli.query.table import table_lines
-from scheduler.cli.query.terminal import Style, escape_control_characters
+from scheduler.daemon.settings.resolved import Settings
+from scheduler.engine.framework.interface import Rng
+from scheduler.engine.model.pod_groups import GroupKey
+from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME, Pod
+from scheduler.engine.model.wire import MalformedObjectError
+from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
-from scheduler.formats.manifests import Manifest
-from scheduler.framework.interface import Rng
-from scheduler.model.pod_groups import GroupKey
-from scheduler.model.pods import DEFAULT_SCHEDULER_NAME, Pod
-from scheduler.model.wire import MalformedObjectError
-from scheduler.settings.resolved import Settings
-from scheduler.simulation.groups import move_notes, rank_notes
-from scheduler.simulation.replicas import PlacedReplicas, Simulation, place_replicas
-from scheduler.syntax.plurals import counted
+from scheduler.tools.explain.answers import explain_pod
+from scheduler.tools.explain.formats.manifests import Manifest
+from scheduler.tools.explain.formats.table import table_lines
+from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
+from scheduler.tools.explain.report import print_answer, report_lines
+from scheduler.tools.explain.simulation.groups import move_notes, rank_notes
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.simulation.replicas import PlacedReplicas, Simulation, place_replicas
+from scheduler.tools.explain.simulation.worlds import new_world
 
 #: About half a minute at 5,000 nodes.
 _MAX_REPLICAS: Final = 100_000

@@ -1,8 +1,8 @@
 """
 `affinity-scheduler snapshot -o FILE`: save what the scheduler reads of a cluster to a file for `--on`.
 
-`scheduler.formats.snapshot_file` lists the fields. The file is written beside its final place and moved there when it
-is complete.
+`scheduler.tools.explain.formats.snapshot_file` lists the fields. The file is written beside its final place and
+moved there when it is complete.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Final
 import msgspec
 
 from scheduler.cli import settings_flags
-from scheduler.cli.query.input_files import STANDARD_INPUT
 from scheduler.cli.query.listing import connect, list_kind
 from scheduler.cli.query.sources import add_cluster_arguments
-from scheduler.cli.query.terminal import ReadProgress, print_unlisted
+from scheduler.engine.framework.kinds import KINDS
+from scheduler.engine.model import nesting
 from scheduler.errors import Forbidden, SettingsError
-from scheduler.formats.snapshot_file import FORBIDDEN, header, scheduling_fields
-from scheduler.framework.kinds import KINDS
-from scheduler.model import nesting
+from scheduler.tools.explain.formats.snapshot_file import FORBIDDEN, header, scheduling_fields
+from scheduler.tools.explain.formats.terminal import ReadProgress, print_unlisted
+from scheduler.tools.explain.input_files import STANDARD_INPUT
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
 

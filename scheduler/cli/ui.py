@@ -20,9 +20,9 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from scheduler.cli.query.sources import add_cluster_arguments
+from scheduler.daemon.kube.credentials import Credentials, load_credentials
 from scheduler.errors import SettingsError
-from scheduler.kube.credentials import Credentials, load_credentials
-from scheduler.serving.page_proxy import page_proxy
+from scheduler.tools.page.proxy import page_proxy
 
 _FORWARDING: Final = re.compile(rb"Forwarding from 127\.0\.0\.1:(\d+) ")
 DEPLOYMENT: Final = "deployment/affinity-scheduler"

@@ -8,11 +8,11 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from scheduler.cli import server_flags, serving_flags
+from scheduler.daemon.port.status_server import ServingOptions
 from scheduler.errors import SettingsError
-from scheduler.serving.status_server import ServingOptions
 
 if TYPE_CHECKING:
-    from scheduler.webhook.app import Options
+    from scheduler.tools.webhook.app import Options
 
 #: controller-runtime's webhook port, which firewalls of managed clusters usually allow.
 _WEBHOOK_PORT: Final = 9443
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     listening = serving_flags.listening(args, has_certificate=False)
     serving_flags.certificate(args)
     try:
-        from scheduler.webhook import app
+        from scheduler.tools.webhook import app
     except ImportError as error:
         # A distribution's own package may be too old: then a name in it is missing.
         if error.name is None or error.name.partition(".")[0] != "cryptography":
@@ -122,9 +122,9 @@ def _schedulers(text: str) -> frozenset[str] | None:
 
 
 def _options(args: argparse.Namespace, listening: ServingOptions) -> Options:
-    from scheduler.webhook.app import Options
-    from scheduler.webhook.scope import Scope
-    from scheduler.webhook.validating import AntiAffinity
+    from scheduler.tools.webhook.app import Options
+    from scheduler.tools.webhook.scope import Scope
+    from scheduler.tools.webhook.validating import AntiAffinity
 
     cert_file, key_file = serving_flags.certificate(args)
     return Options(

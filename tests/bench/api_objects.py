@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import aiohttp
 import msgspec
 
-from scheduler.framework.kinds import KINDS
+from scheduler.engine.framework.kinds import KINDS
 from tests.bench import devices
 from tests.bench.measuring import cpu_s
 from tests.bench.scene import Scene

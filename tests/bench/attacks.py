@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from scheduler.model.annotations import AFFINITY
-from scheduler.model.limits import MAX_NODE_REQUIREMENTS, MAX_OPEN_TERMS, MAX_RESOURCES, MAX_TERMS
-from tests.hostile.claims import hostile_claims
+from scheduler.engine.model.annotations import AFFINITY
+from scheduler.engine.model.limits import MAX_NODE_REQUIREMENTS, MAX_OPEN_TERMS, MAX_RESOURCES, MAX_TERMS
+from tests.proof.hostile.claims import hostile_claims
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, Json
 from tests.support.device_documents import resource_claim, using_claims

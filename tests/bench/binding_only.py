@@ -14,27 +14,27 @@ from unittest import mock
 import numpy as np
 
 from scheduler.cli.main import main
-from scheduler.core import machine
-from scheduler.core.decide import CycleError, Decision, ScheduleResult
-from scheduler.core.node_scores import FilterResult, NodeScores
-from scheduler.framework.interface import FeasibleNodes, Rng
-from scheduler.framework.observer import Observer
-from scheduler.framework.profile import Profile
-from scheduler.framework.status import Status
-from scheduler.model.allocations import Allocation, DeviceResult, DeviceResults
-from scheduler.model.device_requests import ResourceClaim
-from scheduler.model.node_selection import on_node
-from scheduler.model.nodes import Node
-from scheduler.model.pods import Pod
-from scheduler.plugins.dynamic_resources.claims import PodClaims, resolved
-from scheduler.plugins.dynamic_resources.extended_resources import (
+from scheduler.engine.core import machine
+from scheduler.engine.core.decide import CycleError, Decision, ScheduleResult
+from scheduler.engine.core.node_scores import FilterResult, NodeScores
+from scheduler.engine.framework.interface import FeasibleNodes, Rng
+from scheduler.engine.framework.observer import Observer
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.framework.status import Status
+from scheduler.engine.model.allocations import Allocation, DeviceResult, DeviceResults
+from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.node_selection import on_node
+from scheduler.engine.model.nodes import Node
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.plugins.dynamic_resources.claims import PodClaims, resolved
+from scheduler.engine.plugins.dynamic_resources.extended_resources import (
     Variants,
     extended_request,
     special_claim,
 )
-from scheduler.plugins.dynamic_resources.reserving import ReservedClaims, reserved_claims
-from scheduler.state.batches import Pieces
-from scheduler.state.cluster_view import ClusterView
+from scheduler.engine.plugins.dynamic_resources.reserving import ReservedClaims, reserved_claims
+from scheduler.engine.state.batches import Pieces
+from scheduler.engine.state.cluster_view import ClusterView
 from tests.support.device_documents import DRIVER
 
 _TURN = count()

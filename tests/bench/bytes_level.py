@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.assembly.watched_kinds import kinds_asked_by, resource_of
-from scheduler.framework.kinds import Asker, WatchedKind
-from scheduler.framework.observer import Observer
-from scheduler.kube.changes import Deleted, Interrupted, Malformed, Upserted
-from scheduler.kube.client import MAX_LINES_PER_BATCH
-from scheduler.kube.list_watch import Due, LinesArrived, ListWatch, Publish
-from scheduler.model.instructions import Bind, WriteReservation
-from scheduler.model.stimuli import BindDone, CycleDue
+from scheduler.daemon.assembly.watched_kinds import kinds_asked_by, resource_of
+from scheduler.daemon.kube.changes import Deleted, Interrupted, Malformed, Upserted
+from scheduler.daemon.kube.client import MAX_LINES_PER_BATCH
+from scheduler.daemon.kube.list_watch import Due, LinesArrived, ListWatch, Publish
+from scheduler.engine.framework.kinds import Asker, WatchedKind
+from scheduler.engine.framework.observer import Observer
+from scheduler.engine.model.instructions import Bind, WriteReservation
+from scheduler.engine.model.stimuli import BindDone, CycleDue
 from tests.bench import templates
 from tests.bench.loaded import SCHEDULER, LoadedMachine, Profiles
 from tests.bench.scene import Scene

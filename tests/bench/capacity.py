@@ -15,8 +15,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from scheduler.model.instructions import Bind
-from scheduler.model.stimuli import CycleDue
+from scheduler.engine.model.instructions import Bind
+from scheduler.engine.model.stimuli import CycleDue
 from tests.bench import templates
 from tests.bench.bytes_level import FedMachine
 from tests.bench.measuring import peak_bytes, resident_bytes, spread_us

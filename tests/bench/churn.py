@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from scheduler.model.nodes import decode_node, decode_workload
-from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.stimuli import NodeGone, NodeSeen, ObjectGone, ObjectSeen, PodGone, PodSeen
+from scheduler.engine.model.nodes import decode_node, decode_workload
+from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.engine.model.stimuli import NodeGone, NodeSeen, ObjectGone, ObjectSeen, PodGone, PodSeen
 from tests.bench import templates
 from tests.bench.loaded import SCHEDULER, LoadedMachine
 from tests.support import build

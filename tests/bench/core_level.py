@@ -15,12 +15,12 @@ from typing import Final
 
 import msgspec
 
-from scheduler.framework.observer import Observer, Unobserved
-from scheduler.framework.profile import Profile
-from scheduler.model.instructions import Bind, Instruction, WriteReservation
-from scheduler.model.stimuli import BindDone, CycleDue, PodSeen
-from scheduler.observe.instrument import CycleObserver
-from scheduler.observe.series import Family, Histogram, HistogramSeries
+from scheduler.daemon.metrics.instrument import CycleObserver
+from scheduler.daemon.metrics.series import Family, Histogram, HistogramSeries
+from scheduler.engine.framework.observer import Observer, Unobserved
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.instructions import Bind, Instruction, WriteReservation
+from scheduler.engine.model.stimuli import BindDone, CycleDue, PodSeen
 from tests.bench.bytes_level import FedMachine
 from tests.bench.churn import Churn
 from tests.bench.loaded import LoadedMachine, Profiles

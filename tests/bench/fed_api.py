@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from scheduler.daemon.kube.requests import Request
+from scheduler.engine.framework.kinds import WatchedKind
 from scheduler.errors import Gone
-from scheduler.framework.kinds import WatchedKind
-from scheduler.kube.requests import Request
 from tests.bench.served import Served, Stage
 from tests.bench.templates import Planned
 from tests.support.build import Json

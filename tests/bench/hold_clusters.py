@@ -9,7 +9,7 @@ from typing import Final
 from tests.bench import templates
 from tests.bench.scene import N_APPLICATIONS
 from tests.bench.templates import Planned, Template
-from tests.hostile.claims import distinct_devices
+from tests.proof.hostile.claims import distinct_devices
 from tests.support import build
 from tests.support.build import HOSTNAME, Json
 

@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, cast
 
-from scheduler.assembly.watched_kinds import kinds_for
-from scheduler.kube.client import KubeClient
-from scheduler.observe.logs import Logger
-from scheduler.observe.metrics import Metrics
-from scheduler.serving.status_server import ServingOptions
-from scheduler.settings.loading import default_settings
-from scheduler.shell.app import Options, Scheduler
-from scheduler.shell.connection import Connection
-from scheduler.shell.garbage_collection import freeze_old_objects
-from scheduler.shell.page_source import ClusterPage
-from scheduler.shell.sweeper import SWEEP_PERIOD_S
+from scheduler.daemon.assembly.watched_kinds import kinds_for
+from scheduler.daemon.kube.client import KubeClient
+from scheduler.daemon.loop.app import Options, Scheduler
+from scheduler.daemon.loop.connection import Connection
+from scheduler.daemon.loop.garbage_collection import freeze_old_objects
+from scheduler.daemon.loop.sweeper import SWEEP_PERIOD_S
+from scheduler.daemon.metrics.logs import Logger
+from scheduler.daemon.metrics.metrics import Metrics
+from scheduler.daemon.port.status_server import ServingOptions
+from scheduler.daemon.settings.loading import default_settings
+from scheduler.tools.page.cluster_page import ClusterPage
 from tests.bench import templates
 from tests.bench.fed_api import FedApi
 from tests.bench.hold_clusters import (

@@ -30,7 +30,7 @@ from tests.bench.measuring import cpu_s, peak_bytes, percentile, resident_bytes
 from tests.bench.schedulers import OURS, Contender, process, running
 from tests.bench.servers import Server, ServerName, started
 from tests.bench.templates import as_new
-from tests.hostile.claims import distinct_devices
+from tests.proof.hostile.claims import distinct_devices
 from tests.support import build
 from tests.support.build import Json
 from tests.support.device_documents import device_class

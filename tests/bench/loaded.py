@@ -8,18 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from scheduler.assembly.profiles import build_profiles, build_queue
-from scheduler.core.machine import Machine
-from scheduler.framework.observer import Observer
-from scheduler.framework.profile import Profile
-from scheduler.model.instructions import Bind, Instruction, WriteReservation
-from scheduler.model.object_writes import VolumePromise
-from scheduler.model.stimuli import CycleDue, ObjectSeen, ReservationWritten, Stimulus
-from scheduler.model.volumes import ClaimReference
-from scheduler.settings.loading import default_settings
-from scheduler.state.audit import differences
-from scheduler.state.cluster import ClusterState
-from scheduler.state.cluster_view import ClusterView
+from scheduler.daemon.assembly.profiles import build_profiles, build_queue
+from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.core.machine import Machine
+from scheduler.engine.framework.observer import Observer
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.instructions import Bind, Instruction, WriteReservation
+from scheduler.engine.model.object_writes import VolumePromise
+from scheduler.engine.model.stimuli import CycleDue, ObjectSeen, ReservationWritten, Stimulus
+from scheduler.engine.model.volumes import ClaimReference
+from scheduler.engine.state.audit import differences
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
 from tests.bench.checks import broken_rules
 from tests.bench.scene import Scene
 

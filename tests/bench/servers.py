@@ -16,9 +16,9 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.kinds import NAMESPACE, NODE, POD
-from scheduler.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.kinds import NAMESPACE, NODE, POD
+from scheduler.sandbox.devcluster.storage.store import Store
 from tests.bench.loaded import SCHEDULER
 from tests.bench.measuring import children_of, cpu_s
 from tests.bench.scene import Scene, Size, build_scene

@@ -25,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.formats.snapshot_file import header
+from scheduler.tools.explain.formats.snapshot_file import header
 from tests.bench.api_objects import Objects, objects_of
 from tests.bench.http_level import rested
 from tests.bench.measuring import cpu_s

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from scheduler.model.group_topology import REQUIRED_TOPOLOGY
-from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.engine.model.group_topology import REQUIRED_TOPOLOGY
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, Json
 from tests.support.device_documents import using_claims

@@ -4,10 +4,10 @@ from itertools import count
 
 import pytest
 
-from scheduler.core import machine
-from scheduler.model.instructions import Bind
+from scheduler.engine.core import machine
+from scheduler.engine.model.instructions import Bind
 from tests.bench import binding_only
-from tests.core.claim_cluster import ClaimCluster
+from tests.engine.core.claim_cluster import ClaimCluster
 from tests.support import build
 from tests.support.device_documents import device_class, resource_claim
 from tests.support.driving import Driver

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.model.instructions import Bind
-from scheduler.model.nodes import decode_node
-from scheduler.model.pod_groups import GROUP, MIN_COUNT
-from scheduler.model.stimuli import NodeSeen, PodSeen
+from scheduler.engine.model.instructions import Bind
+from scheduler.engine.model.nodes import decode_node
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.engine.model.stimuli import NodeSeen, PodSeen
 from tests.bench.group_cases import CLASSES, Case, cases
 from tests.bench.groups_beside import main
 from tests.support.driving import NAME, Driver

@@ -2,10 +2,10 @@
 
 import pytest
 
+from scheduler.engine.framework.status import SKIP, Skip
+from scheduler.engine.plugins.inter_pod_affinity.plugin import InterPodAffinity
+from scheduler.engine.plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.errors import SettingsError
-from scheduler.framework.status import SKIP, Skip
-from scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
-from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from tests.bench.agreement import disagreements
 from tests.bench.bytes_level import measure_bytes
 from tests.bench.checks import broken_rules

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from scheduler.kube.event_series import EventKey, EventSeries, ObjectReference
+from scheduler.daemon.kube.event_series import EventKey, EventSeries, ObjectReference
 from tests.bench.api_objects import Objects, objects_of
 from tests.bench.http_level import Told
 from tests.bench.servers import started

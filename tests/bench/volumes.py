@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from scheduler.model.volumes import NO_PROVISIONER
+from scheduler.engine.model.volumes import NO_PROVISIONER
 from tests.bench.templates import Claim, Planned
 from tests.support import storage_objects
 from tests.support.build import Json

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from scheduler.cli.main import main
-from scheduler.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.cluster import DevCluster
 
 #: Takes arguments; returns exit code, standard output and standard error.
 Called: TypeAlias = Callable[..., Awaitable[tuple[int, str, str]]]

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from scheduler.cli.main import main
-from scheduler.cli.query.report import report_lines
-from scheduler.cli.query.terminal import ReadProgress, Style
-from scheduler.core.decision_annotation import DecisionRecord, RankedNode
-from scheduler.formats.explanation import Explanation, NodeGroup
+from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode
+from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup
+from scheduler.tools.explain.formats.terminal import ReadProgress, Style
+from scheduler.tools.explain.report import report_lines
 
 SNAPSHOTS = {
     "empty": ("", "expected JSON of a ClusterSnapshot"),

@@ -22,9 +22,9 @@ from scheduler.cli import bundle
 from scheduler.cli.main import main
 from scheduler.cli.query.bundle_file import Bundle
 from scheduler.cli.query.redaction import LEFT_OUT, known_configuration, without_secrets
-from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.kinds import CORE_EVENT, NODE, POD
-from scheduler.formats.snapshot_file import header
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.kinds import CORE_EVENT, NODE, POD
+from scheduler.tools.explain.formats.snapshot_file import header
 from tests.cli.conftest import Called
 from tests.cli.test_commands import SECRET, web
 from tests.support import accounts, build

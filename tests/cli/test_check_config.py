@@ -6,8 +6,8 @@ import sys
 from types import SimpleNamespace
 
 from scheduler.cli import check_config
-from scheduler.settings.loading import parse_settings
-from tests.settings.configurations import HEAD
+from scheduler.daemon.settings.loading import parse_settings
+from tests.daemon.settings.configurations import HEAD
 
 
 def run(*arguments):

@@ -17,25 +17,25 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduler.assembly.loaded_cluster import LoadedCluster
-from scheduler.assembly.profiles import build_profiles, build_queue
 from scheduler.cli.main import main
 from scheduler.cli.simulate import simulate_manifests
-from scheduler.core.machine import Machine
-from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.kinds import NAMESPACE, POD
-from scheduler.formats.manifests import parse_manifest
-from scheduler.kube.client import KubeClient
-from scheduler.kube.credentials import Credentials, Endpoint
-from scheduler.kube.login import Identity
-from scheduler.kube.requests import bind
-from scheduler.model.instructions import Bind
-from scheduler.model.nodes import decode_node
-from scheduler.model.semantics import DEFAULT_SEMANTICS
-from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
-from scheduler.settings.loading import default_settings
-from scheduler.state.cluster import ClusterState
-from scheduler.state.cluster_view import ClusterView
+from scheduler.daemon.assembly.profiles import build_profiles, build_queue
+from scheduler.daemon.kube.client import KubeClient
+from scheduler.daemon.kube.credentials import Credentials, Endpoint
+from scheduler.daemon.kube.login import Identity
+from scheduler.daemon.kube.requests import bind
+from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.core.machine import Machine
+from scheduler.engine.model.instructions import Bind
+from scheduler.engine.model.nodes import decode_node
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
+from scheduler.engine.model.stimuli import CycleDue, NodeSeen, PodSeen
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.kinds import NAMESPACE, POD
+from scheduler.tools.explain.formats.manifests import parse_manifest
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.cli.conftest import Called, embedded
 from tests.support import build
 from tests.support.json_cluster import decoded, encoded, zoned

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from scheduler.cli.main import main
-from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.kinds import POD
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.kinds import POD
 from tests.support import build
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.formats.snapshot_file import header
+from scheduler.tools.explain.formats.snapshot_file import header
 from tests.support import build
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +78,7 @@ def test_a_snapshot_is_read_without_a_client(command: list[str], snapshot: str, 
     imported = imported_by(*command, "--on", snapshot)
     assert imported.isdisjoint(_NETWORK)
     assert rooms(imported).isdisjoint(_SERVING_ROOMS)
-    assert "scheduler.kube.client" not in imported
+    assert "scheduler.daemon.kube.client" not in imported
 
 
 @pytest.mark.parametrize(

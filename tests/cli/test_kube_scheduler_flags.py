@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 
 from scheduler.cli import kube_scheduler_flags, run, serving_flags
+from scheduler.daemon.port.status_server import ServingOptions
+from scheduler.engine.model.semantics import Gate, Version, semantics_of
 from scheduler.errors import SettingsError
-from scheduler.model.semantics import Gate, Version, semantics_of
-from scheduler.serving.status_server import ServingOptions
 
 #: `kube-scheduler --help` of 1.36.2, but for -h and --version.
 _HELP: Final = """

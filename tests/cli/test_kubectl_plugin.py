@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.decision_annotation import DECISION_ANNOTATION, read_record
-from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.kinds import POD
+from scheduler.engine.core.decision_annotation import DECISION_ANNOTATION, read_record
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.kinds import POD
 from tests.support import build
 from tests.support.accounts import account_kubeconfig
 from tests.support.daemon import running

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.cli.explain import explain_named_pod
 from scheduler.cli.query.sources import PodQuery
-from scheduler.model.pod_groups import GROUP, MIN_COUNT
-from scheduler.plugins.kubelet_refusal import FAILED
-from scheduler.settings.loading import default_settings
+from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.engine.plugins.kubelet_refusal import FAILED
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 
 ONE_CPU = [build.container(requests={"cpu": "1"})]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.cli.query import listing
-from scheduler.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.cluster import DevCluster
 from tests.cli.conftest import Called
 from tests.cli.test_commands import served
 from tests.support import accounts

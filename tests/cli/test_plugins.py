@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from scheduler.cli.main import main
-from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.kinds import NODE, POD
-from scheduler.testing import Cluster, make_node, make_pod
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.kinds import NODE, POD
+from scheduler.sdk.testing import Cluster, make_node, make_pod
 from tests.cli.conftest import Called
 
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples" / "plugins"

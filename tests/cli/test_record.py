@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.devcluster.kinds import POD
+from scheduler.sandbox.devcluster.kinds import POD
 from tests.cli.conftest import Called
 from tests.cli.test_commands import SECRET, bind_pod, served, web
 from tests.cli.test_shadow import ROLE
@@ -100,7 +100,7 @@ async def test_a_recording_answers_what_another_configuration_would_have_done(
 
 
 PLUGIN = """
-from scheduler.plugin import NodeByNode
+from scheduler.sdk.plugin import NodeByNode
 
 
 class OnePerNode(NodeByNode):

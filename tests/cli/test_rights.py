@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.devcluster.access.rbac import Attributes
+from scheduler.sandbox.devcluster.access.rbac import Attributes
 from tests.cli.conftest import Called
 from tests.cli.test_commands import DEPLOYMENT, served
 from tests.support import accounts

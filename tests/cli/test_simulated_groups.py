@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.devcluster.kinds import NODE, POD
+from scheduler.sandbox.devcluster.kinds import NODE, POD
 from tests.cli.conftest import Called, embedded
 from tests.support import build
 

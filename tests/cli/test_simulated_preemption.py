@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, PRIORITY_CLASS
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, PRIORITY_CLASS
 from tests.cli.conftest import Called, embedded
 from tests.support import build
 

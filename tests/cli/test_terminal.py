@@ -14,10 +14,10 @@ from typing import TextIO
 import pytest
 from msgspec.structs import replace
 
-from scheduler.cli.query.table import table_lines
-from scheduler.cli.query.terminal import LiveLines, ReadProgress, Style
 from scheduler.cli.shadow import live_lines, text
-from scheduler.shadowing.shadow_report import Cause, Difference, ShadowReport
+from scheduler.tools.explain.formats.table import table_lines
+from scheduler.tools.explain.formats.terminal import LiveLines, ReadProgress, Style
+from scheduler.tools.shadow.report import Cause, Difference, ShadowReport
 
 TERM = {"TERM": "xterm"}
 

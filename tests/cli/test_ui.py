@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.cli.main import main
-from scheduler.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.cluster import DevCluster
 from tests.support.daemon import refused
 
 KUBECTL_IS_ABSENT = shutil.which("kubectl") is None

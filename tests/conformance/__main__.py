@@ -9,9 +9,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from scheduler.devcluster.status import StatusError
+from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.errors import SettingsError
-from scheduler.model.wire import MalformedObjectError
+from scheduler.sandbox.devcluster.status import StatusError
 from tests.conformance.replay import answers
 from tests.conformance.subject import SUBJECTS
 from tests.conformance.traces import Admission, BadInputError, read

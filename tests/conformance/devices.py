@@ -15,30 +15,30 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.assembly.profiles import build_profiles
-from scheduler.core.decide import decide
+from scheduler.daemon.assembly.profiles import build_profiles
+from scheduler.daemon.settings.loading import parse_settings
+from scheduler.daemon.writes.reservation_writer import ReservationWriter
+from scheduler.engine.core.decide import decide
+from scheduler.engine.framework.diagnosis import FitError
+from scheduler.engine.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
+from scheduler.engine.framework.node_trial import FilterTrials
+from scheduler.engine.framework.observer import Unobserved
+from scheduler.engine.framework.post_filter import UnfitPod
+from scheduler.engine.framework.reserving import Reservation
+from scheduler.engine.framework.status import Code, Skip, Status
+from scheduler.engine.model.claim_writes import ClaimDeletion
+from scheduler.engine.model.device_requests import SPECIAL_NAME, ResourceClaim
+from scheduler.engine.model.devices import DeviceKind
+from scheduler.engine.model.instructions import WriteObjects, WriteReservation
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.stimuli import ReservationWritten
+from scheduler.engine.plugins.dynamic_resources.filtering import DeviceFilter, NodeAllocation
+from scheduler.engine.plugins.dynamic_resources.plugin import DynamicResources
+from scheduler.engine.plugins.dynamic_resources.reserving import NAME
+from scheduler.engine.state.audit import differences
+from scheduler.engine.state.batches import finished
+from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import PluginFailed
-from scheduler.framework.diagnosis import FitError
-from scheduler.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
-from scheduler.framework.node_trial import FilterTrials
-from scheduler.framework.observer import Unobserved
-from scheduler.framework.post_filter import UnfitPod
-from scheduler.framework.reserving import Reservation
-from scheduler.framework.status import Code, Skip, Status
-from scheduler.model.claim_writes import ClaimDeletion
-from scheduler.model.device_requests import SPECIAL_NAME, ResourceClaim
-from scheduler.model.devices import DeviceKind
-from scheduler.model.instructions import WriteObjects, WriteReservation
-from scheduler.model.pods import Pod
-from scheduler.model.stimuli import ReservationWritten
-from scheduler.plugins.dynamic_resources.filtering import DeviceFilter, NodeAllocation
-from scheduler.plugins.dynamic_resources.plugin import DynamicResources
-from scheduler.plugins.dynamic_resources.reserving import NAME
-from scheduler.settings.loading import parse_settings
-from scheduler.shell.reservation_writer import ReservationWriter
-from scheduler.state.audit import differences
-from scheduler.state.batches import finished
-from scheduler.state.cluster_view import ClusterView
 from tests.conformance.compare import Mismatch, decision_mismatches
 from tests.conformance.product import LiveCluster, as_json, refused, scores
 from tests.conformance.traces import Bind, Delete, DeviceLife, Json, Schedule, Unreserve

@@ -1,8 +1,9 @@
 """
 `python -m tests.conformance.page`: write CONFORMANCE.md from files of the repository; equal files give an equal page.
 
-No number is written here: decisions are counted in the recordings, runs come from tests/nightly/runs.json, and what
-differs comes from the pages that say so. The page claims no result of a replay; it names the command that makes one.
+No number is written here: decisions are counted in the recordings, runs come from tests/proof/nightly/runs.json, and
+what differs comes from the pages that say so. The page claims no result of a replay; it names the command that makes
+one.
 """
 
 import gzip
@@ -19,7 +20,7 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = "CONFORMANCE.md"
 RECORDINGS = "tests/data"
-RUNS = "tests/nightly/runs.json"
+RUNS = "tests/proof/nightly/runs.json"
 #: An admission that timed out while it was recorded says nothing.
 _TIMED_OUT = 504
 _TITLE = re.compile(r"^## (?P<what>[^:\n]+): (?P<names>`.*)$", re.MULTILINE)
@@ -172,7 +173,7 @@ def _recordings(recordings: list[Recording], readme: str) -> Iterator[str]:
     )
     yield (
         "These commands ask everything again, and expect 0 mismatches; the suite asks a part of it in every run:\n\n"
-        f"```\npython -m tests.conformance {traces}\npython -m pytest tests/cel/test_recordings.py\n```"
+        f"```\npython -m tests.conformance {traces}\npython -m pytest tests/engine/cel/test_recordings.py\n```"
     )
 
 
@@ -205,7 +206,7 @@ def _nights(runs: list[Run]) -> Iterator[str]:
         return
     yield (
         "What searched by seed for defects, in how many runs, and what it found; a defect that is not mended is open.\n"
-        f"The [kinds](tests/nightly/README.md); [each run]({RUNS}) with its commit and seeds."
+        f"The [kinds](tests/proof/nightly/README.md); [each run]({RUNS}) with its commit and seeds."
     )
     sums = []
     for kind in sorted({run.kind for run in runs}):

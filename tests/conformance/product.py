@@ -6,29 +6,29 @@ from random import Random
 
 import numpy as np
 
-from scheduler.assembly.profiles import build_profiles, exempt_namespaces
-from scheduler.core.decide import CycleError, ScheduleResult, decide
-from scheduler.framework.diagnosis import FitError
-from scheduler.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
-from scheduler.framework.kinds import STORES, kinds
-from scheduler.framework.node_trial import FilterTrials
-from scheduler.framework.observer import Unobserved
-from scheduler.framework.post_filter import UnfitPod
-from scheduler.framework.profile import Profile
-from scheduler.framework.status import Code, Skip, Status
-from scheduler.model.nodes import decode_node
-from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.pods import Pod
-from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
-from scheduler.plugins.default_preemption.candidates import Candidate, candidate_at
-from scheduler.plugins.default_preemption.eligibility import ineligibility
-from scheduler.settings.loading import default_settings, parse_settings
-from scheduler.state.arrays import Mask
-from scheduler.state.audit import differences
-from scheduler.state.cluster import ClusterState
-from scheduler.state.cluster_view import ClusterView
-from scheduler.state.matching import NamespaceRule
-from scheduler.syntax.selectors import EVERYTHING
+from scheduler.daemon.assembly.profiles import build_profiles, exempt_namespaces
+from scheduler.daemon.settings.loading import default_settings, parse_settings
+from scheduler.engine.core.decide import CycleError, ScheduleResult, decide
+from scheduler.engine.framework.diagnosis import FitError
+from scheduler.engine.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
+from scheduler.engine.framework.kinds import STORES, kinds
+from scheduler.engine.framework.node_trial import FilterTrials
+from scheduler.engine.framework.observer import Unobserved
+from scheduler.engine.framework.post_filter import UnfitPod
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.framework.status import Code, Skip, Status
+from scheduler.engine.model.nodes import decode_node
+from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
+from scheduler.engine.plugins.default_preemption.candidates import Candidate, candidate_at
+from scheduler.engine.plugins.default_preemption.eligibility import ineligibility
+from scheduler.engine.state.arrays import Mask
+from scheduler.engine.state.audit import differences
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.engine.state.matching import NamespaceRule
+from scheduler.engine.syntax.selectors import EVERYTHING
 from tests.conformance.traces import Json
 
 

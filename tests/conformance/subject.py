@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from scheduler.devcluster.admission.shapes import check_shape
-from scheduler.devcluster.kinds import POD
+from scheduler.sandbox.devcluster.admission.shapes import check_shape
+from scheduler.sandbox.devcluster.kinds import POD
 from tests.conformance.product import ProductSubject
 from tests.conformance.traces import Json
 from tests.reference.cluster import Cluster

@@ -34,7 +34,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def _record(root: Path, *runs: object) -> None:
-    (root / RUNS).parent.mkdir(exist_ok=True)
+    (root / RUNS).parent.mkdir(parents=True, exist_ok=True)
     (root / RUNS).write_text(json.dumps(runs))
 
 

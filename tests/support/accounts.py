@@ -2,7 +2,7 @@
 The ServiceAccounts of the manifests on an embedded cluster, and a record of every request in their names.
 
 Every process of the product that runs beside an embedded cluster runs as its own account, with what its manifests
-grant and no more. `RECORD` is judged when all tests have run: tests/manifests/test_used_rights.py.
+grant and no more. `RECORD` is judged when all tests have run: tests/system/manifests/test_used_rights.py.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler.devcluster.access.authentication import User
-from scheduler.devcluster.access.rbac import Attributes
-from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.kinds import (
+from scheduler.sandbox.devcluster.access.authentication import User
+from scheduler.sandbox.devcluster.access.rbac import Attributes
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.kinds import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     NAMESPACE,

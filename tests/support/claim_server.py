@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from scheduler.daemon.kube.requests import MERGE, Request
 from scheduler.errors import ApiError, Conflict, Invalid, NotFound
-from scheduler.kube.requests import MERGE, Request
 from tests.support.build import Json
 
 _MAX_CONSUMERS = 256

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from scheduler.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.cluster import DevCluster
 from tests.reference.cluster import Cluster as Reference
 from tests.reference.fallback import as_seen_by, marked
 from tests.reference.question import Object

@@ -7,8 +7,10 @@ import random
 from dataclasses import replace
 from typing import Any, cast
 
-from scheduler.assembly.profiles import build_profiles, build_queue, new_state
-from scheduler.model.instructions import (
+from scheduler.daemon.assembly.profiles import build_profiles, build_queue, new_state
+from scheduler.daemon.settings.loading import default_settings
+from scheduler.daemon.settings.resolved import Settings
+from scheduler.engine.model.instructions import (
     Attempted,
     Bind,
     EmitEvent,
@@ -17,10 +19,10 @@ from scheduler.model.instructions import (
     PatchCondition,
     ProceedWithEviction,
 )
-from scheduler.model.nodes import decode_namespace, decode_node
-from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.pods import Pod
-from scheduler.model.stimuli import (
+from scheduler.engine.model.nodes import decode_namespace, decode_node
+from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.stimuli import (
     BindDone,
     BindFailed,
     CycleDue,
@@ -35,12 +37,10 @@ from scheduler.model.stimuli import (
     TimePassed,
     VictimFate,
 )
-from scheduler.queueing.queue_policy import QueuePolicy
-from scheduler.settings.loading import default_settings
-from scheduler.settings.resolved import Settings
-from scheduler.simulation.world import World
-from scheduler.state.audit import differences
-from scheduler.state.cluster_view import ClusterView
+from scheduler.engine.queueing.queue_policy import QueuePolicy
+from scheduler.engine.state.audit import differences
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.tools.explain.simulation.world import World
 from tests.support import build
 
 NAME = "affinity-scheduler"

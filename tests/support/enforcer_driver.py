@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from scheduler.enforcing.eviction_limits import EvictionLimits
-from scheduler.enforcing.instructions import EnforcerInstruction, Evict, EvictionResult, ReportViolation
-from scheduler.enforcing.machine import Enforcer
-from scheduler.model.annotations import AFFINITY, GRACE
-from scheduler.model.nodes import decode_namespace, decode_node
-from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen
-from scheduler.state.audit import differences
+from scheduler.engine.model.annotations import AFFINITY, GRACE
+from scheduler.engine.model.nodes import decode_namespace, decode_node
+from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.engine.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen
+from scheduler.engine.state.audit import differences
+from scheduler.tools.enforcer.eviction_limits import EvictionLimits
+from scheduler.tools.enforcer.instructions import EnforcerInstruction, Evict, EvictionResult, ReportViolation
+from scheduler.tools.enforcer.machine import Enforcer
 from tests.support import build
 from tests.support.build import Json
 

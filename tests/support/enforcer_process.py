@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from scheduler.devcluster.cluster import DevCluster
-from scheduler.model.annotations import AFFINITY, GRACE
+from scheduler.engine.model.annotations import AFFINITY, GRACE
+from scheduler.sandbox.devcluster.cluster import DevCluster
 from tests.support import build
 from tests.support.accounts import account_kubeconfig
 from tests.support.api_client import Api

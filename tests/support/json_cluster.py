@@ -10,21 +10,21 @@ from typing import Any
 
 import msgspec
 
-from scheduler.assembly.profiles import build_profiles
-from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.formats.explanation import Explanation
-from scheduler.model.device_decoder import DeviceDecoder
-from scheduler.model.devices import DeviceKind
-from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.pods import Pod
-from scheduler.model.stimuli import ObjectSeen
-from scheduler.model.volume_decoder import StorageDecoder
-from scheduler.model.volumes import StorageKind
-from scheduler.settings.loading import default_settings
-from scheduler.simulation.watch_events import apply_event
-from scheduler.state.audit import differences
-from scheduler.state.cluster import ClusterState
+from scheduler.daemon.assembly.profiles import build_profiles
+from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.model.device_decoder import DeviceDecoder
+from scheduler.engine.model.devices import DeviceKind
+from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.stimuli import ObjectSeen
+from scheduler.engine.model.volume_decoder import StorageDecoder
+from scheduler.engine.model.volumes import StorageKind
+from scheduler.engine.state.audit import differences
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.tools.explain.explainer import ExplainRequest, explain
+from scheduler.tools.explain.formats.explanation import Explanation
+from scheduler.tools.explain.simulation.watch_events import apply_event
 from tests.support import build
 from tests.support.driving import NAME, Driver
 
@@ -191,7 +191,7 @@ def _narrow(terms: list[build.Json], pod: build.Json) -> None:
 
 
 def _sum(first: str, second: str, resource: str) -> str:
-    from scheduler.syntax.quantity import parse_quantity
+    from scheduler.engine.syntax.quantity import parse_quantity
 
     total = parse_quantity(first) + parse_quantity(second)
     return f"{total.milli_value()}m" if resource == "cpu" else str(total.value())

@@ -1,7 +1,7 @@
 """
 A cluster's state as plain dictionaries: every answer is counted by a loop over all pods.
 
-What `scheduler.state` keeps as columns, counts and derived values has to give the same answers.
+What `scheduler.engine.state` keeps as columns, counts and derived values has to give the same answers.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 
-from scheduler.model.nodes import Node
-from scheduler.model.pods import Pod
-from scheduler.model.requests import on_node_request
-from scheduler.model.terms import AffinityTerm, Taint, Toleration, usable
-from scheduler.state.existing_terms import TermKind
-from scheduler.state.matching import PodMatcher
+from scheduler.engine.model.nodes import Node
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.requests import on_node_request
+from scheduler.engine.model.terms import AffinityTerm, Taint, Toleration, usable
+from scheduler.engine.state.existing_terms import TermKind
+from scheduler.engine.state.matching import PodMatcher
 
 #: A pod's labels and its namespace, as terms see them.
 Labelled = tuple[str, Mapping[str, str]]

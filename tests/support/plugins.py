@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.framework.plugin_context import PluginContext
-from scheduler.plugins.registry import IN_TREE
+from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.plugins.registry import IN_TREE
 
 
 def plugin_named(name: str, args: object | None = None) -> Any:

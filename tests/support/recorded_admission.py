@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.devcluster.admission.affinity import (
+from scheduler.sandbox.devcluster.admission.affinity import (
     affinity_errors,
     constraint_errors,
     merged_affinity,
     merged_constraints,
 )
-from scheduler.devcluster.kinds import POD
-from scheduler.devcluster.status import invalid
+from scheduler.sandbox.devcluster.kinds import POD
+from scheduler.sandbox.devcluster.status import invalid
 
 Json = dict[str, Any]
 

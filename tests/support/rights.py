@@ -10,17 +10,17 @@ from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
-from scheduler.assembly.watched_kinds import resource_of
-from scheduler.framework.kinds import KINDS
-from scheduler.kube import requests
-from scheduler.kube.access_reviews import UserInfo
-from scheduler.kube.requests import ClaimReference, LeaseSpec, PodCondition, Request, Resource
-from scheduler.model.device_decoder import DeviceDecoder
-from scheduler.model.device_requests import ResourceClaim
-from scheduler.model.devices import DeviceKind
-from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.pods import Pod
-from scheduler.shell.autoscaler_events import autoscaler_events
+from scheduler.daemon.assembly.watched_kinds import resource_of
+from scheduler.daemon.kube import requests
+from scheduler.daemon.kube.access_reviews import UserInfo
+from scheduler.daemon.kube.requests import ClaimReference, LeaseSpec, PodCondition, Request, Resource
+from scheduler.daemon.writes.autoscaler_events import autoscaler_events
+from scheduler.engine.framework.kinds import KINDS
+from scheduler.engine.model.device_decoder import DeviceDecoder
+from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.devices import DeviceKind
+from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.engine.model.pods import Pod
 from tests.support import build
 from tests.support.build import Json
 from tests.support.device_documents import resource_claim
@@ -121,11 +121,10 @@ def granted(roles: Iterable[Json]) -> Iterator[Right]:
 
 
 def _builders() -> list[Any]:
-    """Return every public function that makes a Request, in the modules of scheduler.kube that `run` loads."""
+    """Return every public function that makes a Request, in the modules of scheduler.daemon.kube that `run` loads."""
     # In its own process: here, other tests have loaded modules of other commands.
-    program = (
-        "import sys, scheduler.cli.run; print(*(m for m in sys.modules if m.startswith('scheduler.kube.')))"
-    )
+    of_client = "(m for m in sys.modules if m.startswith('scheduler.daemon.kube.'))"
+    program = f"import sys, scheduler.cli.run; print(*{of_client})"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return [
         each

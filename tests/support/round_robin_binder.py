@@ -5,7 +5,7 @@ import contextlib
 import time
 from typing import Any
 
-from scheduler.devcluster.kinds import (
+from scheduler.sandbox.devcluster.kinds import (
     NODE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
@@ -14,9 +14,9 @@ from scheduler.devcluster.kinds import (
     JsonObject,
     Kind,
 )
-from scheduler.devcluster.storage.binding import bind
-from scheduler.devcluster.storage.history import Change
-from scheduler.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.binding import bind
+from scheduler.sandbox.devcluster.storage.history import Change
+from scheduler.sandbox.devcluster.storage.store import Store
 
 N_NODES = 3
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"

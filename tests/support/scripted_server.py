@@ -11,9 +11,9 @@ from typing import Any
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from scheduler.kube.client import KubeClient
-from scheduler.kube.credentials import Credentials, Endpoint
-from scheduler.kube.login import Identity
+from scheduler.daemon.kube.client import KubeClient
+from scheduler.daemon.kube.credentials import Credentials, Endpoint
+from scheduler.daemon.kube.login import Identity
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from scheduler.model.instructions import WriteReservation
-from scheduler.model.object_writes import NodeSelection, VolumePromise
-from scheduler.model.stimuli import ObjectGone, ObjectSeen, ReservationWritten
-from scheduler.model.volume_decoder import StorageDecoder
-from scheduler.model.volumes import (
+from scheduler.engine.model.instructions import WriteReservation
+from scheduler.engine.model.object_writes import NodeSelection, VolumePromise
+from scheduler.engine.model.stimuli import ObjectGone, ObjectSeen, ReservationWritten
+from scheduler.engine.model.volume_decoder import StorageDecoder
+from scheduler.engine.model.volumes import (
     ClaimReference,
     PersistentVolume,
     PersistentVolumeClaim,

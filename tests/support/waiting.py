@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from scheduler.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import Store
 
 T = TypeVar("T")
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
-from scheduler.devcluster.controllers.actions import Action, Create, Delete, Update, UpdateStatus
-from scheduler.devcluster.controllers.ownership import controller_ref
-from scheduler.devcluster.kinds import JsonObject, Kind
-from scheduler.devcluster.timestamps import rfc3339
+from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Delete, Update, UpdateStatus
+from scheduler.sandbox.devcluster.controllers.ownership import controller_ref
+from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
+from scheduler.sandbox.devcluster.timestamps import rfc3339
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 import aiohttp
 
-from scheduler.cli.query.input_files import BUNDLED_SNAPSHOT
 from scheduler.cli.query.redaction import without_secrets
 from scheduler.errors import ApiError, SettingsError
+from scheduler.tools.explain.input_files import BUNDLED_SNAPSHOT
 from scheduler.version import product_version
 
 _FOLDER, _, SNAPSHOT = BUNDLED_SNAPSHOT.partition("/")

@@ -6,16 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.assembly.loaded_cluster import LoadedCluster
-from scheduler.assembly.worlds import new_world
-from scheduler.cli.explain import explain_pod
-from scheduler.cli.query.report import report_lines
-from scheduler.cli.query.table import table_lines
-from scheduler.cli.query.terminal import Style, escape_control_characters
+from scheduler.engine.framework.interface import Rng
+from scheduler.engine.model.terms import ZONE_KEY
+from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
-from scheduler.framework.interface import Rng
-from scheduler.model.terms import ZONE_KEY
-from scheduler.simulation.drain import (
+from scheduler.tools.explain.answers import explain_pod
+from scheduler.tools.explain.formats.table import table_lines
+from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
+from scheduler.tools.explain.report import report_lines
+from scheduler.tools.explain.simulation.drain import (
     Drain,
     Moves,
     Stay,
@@ -26,8 +25,9 @@ from scheduler.simulation.drain import (
     relaxed_notes,
     staying_pods,
 )
-from scheduler.simulation.world import World
-from scheduler.syntax.plurals import counted
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.simulation.world import World
+from scheduler.tools.explain.simulation.worlds import new_world
 
 #: Pods in each table unless it is wide, and zones in an error.
 _PODS: Final = 20

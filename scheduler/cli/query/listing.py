@@ -16,17 +16,17 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from scheduler.assembly.loaded_cluster import LoadedCluster
-from scheduler.assembly.watched_kinds import resource_of
-from scheduler.cli.query.terminal import ReadProgress, print_unlisted
+from scheduler.daemon.assembly.watched_kinds import resource_of
+from scheduler.daemon.kube.client import KubeClient
+from scheduler.daemon.kube.credentials import load_credentials
+from scheduler.daemon.kube.pager import list_pages
+from scheduler.daemon.kube.requests import SERVER_VERSION, Request, Resource, get_pod
+from scheduler.daemon.kube.responses import decode_version
+from scheduler.engine.framework.kinds import WatchedKind
+from scheduler.engine.model.semantics import Version
 from scheduler.errors import ApiError, Forbidden, Gone, Invalid, NotFound, SettingsError
-from scheduler.framework.kinds import WatchedKind
-from scheduler.kube.client import KubeClient
-from scheduler.kube.credentials import load_credentials
-from scheduler.kube.pager import list_pages
-from scheduler.kube.requests import SERVER_VERSION, Request, Resource, get_pod
-from scheduler.kube.responses import decode_version
-from scheduler.model.semantics import Version
+from scheduler.tools.explain.formats.terminal import ReadProgress, print_unlisted
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 _TIMEOUT_S: Final = 60.0
 #: A request that takes longer is named on standard error.

@@ -7,18 +7,18 @@ from dataclasses import replace
 from itertools import count
 from typing import Final, NamedTuple
 
-from scheduler.assembly.loaded_cluster import LoadedCluster
-from scheduler.assembly.worlds import new_world
 from scheduler.cli.query.priority_class import PriorityClass
-from scheduler.formats.manifests import Manifest
-from scheduler.framework.interface import Rng
-from scheduler.model.pod_groups import GroupKey, GroupKind
-from scheduler.model.pods import DEFAULT_SCHEDULER_NAME, Pod
-from scheduler.simulation.groups import copy_of
-from scheduler.simulation.replicas import place_replicas
-from scheduler.simulation.world import World
-from scheduler.state.pod_groups import PodGroups
-from scheduler.syntax.plurals import counted
+from scheduler.engine.framework.interface import Rng
+from scheduler.engine.model.pod_groups import GroupKey, GroupKind
+from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME, Pod
+from scheduler.engine.state.pod_groups import PodGroups
+from scheduler.engine.syntax.plurals import counted
+from scheduler.tools.explain.formats.manifests import Manifest
+from scheduler.tools.explain.simulation.groups import copy_of
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.simulation.replicas import place_replicas
+from scheduler.tools.explain.simulation.world import World
+from scheduler.tools.explain.simulation.worlds import new_world
 
 #: Pods that are placed at most, 2 to 4 s at 5,000 nodes.
 _MOST_PODS: Final = 10_000

@@ -9,12 +9,12 @@ from typing import Final
 
 import msgspec
 
-from scheduler.assembly.loaded_cluster import LoadedCluster
-from scheduler.cli.query.input_files import ManifestFile
+from scheduler.daemon.kube.requests import Request, escaped
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.wire import Int32
 from scheduler.errors import SettingsError
-from scheduler.kube.requests import Request, escaped
-from scheduler.model.pods import Pod
-from scheduler.model.wire import Int32
+from scheduler.tools.explain.input_files import ManifestFile
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 _FLAG: Final = "--priority-class"
 _NUMBER: Final = re.compile(r"-?\d{1,10}")

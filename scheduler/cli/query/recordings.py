@@ -10,14 +10,14 @@ from typing import Final
 
 import msgspec
 
-from scheduler.assembly.watched_kinds import kinds_for
+from scheduler.daemon.assembly.watched_kinds import kinds_for
+from scheduler.daemon.settings.resolved import Settings
+from scheduler.engine.framework.kinds import WatchedKind
+from scheduler.engine.model import nesting
+from scheduler.engine.model.stimuli import WatchEvent
+from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.errors import SettingsError
-from scheduler.formats.recording_file import KIND, Header, Line, Mark
-from scheduler.framework.kinds import WatchedKind
-from scheduler.model import nesting
-from scheduler.model.stimuli import WatchEvent
-from scheduler.model.wire import MalformedObjectError
-from scheduler.settings.resolved import Settings
+from scheduler.tools.explain.formats.recording_file import KIND, Header, Line, Mark
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP: Final = 31

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from scheduler.settings.plugin_table import IN_TREE_BY_NAME
+from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME
 
 LEFT_OUT: Final = "<left out>"
 _NAMES: Final = (

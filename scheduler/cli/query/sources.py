@@ -7,14 +7,14 @@ import os
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scheduler.assembly.loaded_cluster import LoadedCluster
-from scheduler.assembly.watched_kinds import kinds_asked_by
 from scheduler.cli import server_flags, settings_flags
-from scheduler.cli.query.input_files import ManifestFile, parse_manifest_file, read_snapshot
-from scheduler.framework.kinds import Asker
-from scheduler.kube.kubeconfig import kubeconfig_paths, resolve_context
-from scheduler.model.semantics import Version
-from scheduler.settings.resolved import Settings
+from scheduler.daemon.assembly.watched_kinds import kinds_asked_by
+from scheduler.daemon.kube.kubeconfig import kubeconfig_paths, resolve_context
+from scheduler.daemon.settings.resolved import Settings
+from scheduler.engine.framework.kinds import Asker
+from scheduler.engine.model.semantics import Version
+from scheduler.tools.explain.input_files import ManifestFile, parse_manifest_file, read_snapshot
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 #: Forms of `-o`.
 OUTPUTS = ("table", "wide", "json")

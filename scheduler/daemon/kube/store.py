@@ -1,0 +1,202 @@
+"""
+The versions of one collection's objects that a reflector has published. No IO.
+
+Only uid and resourceVersion are kept: enough to skip a version that was published before, and to find objects that
+were deleted while no watch was open.
+
+Memory: an object is its key in one string and its version in one bytes object: 210 bytes, where structs of strings
+would take 370. The garbage collector does not see a dict of these; 150,000 tuples in the young generation would cost it
+5 to 16 ms, twice. The collection is sharded because a dict grows in one step, which takes 18 ms at 87,381
+entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, Generic
+from zlib import crc32
+
+import msgspec
+
+from scheduler.daemon.kube.changes import Change, Deleted, Key, Malformed, T, Upserted
+from scheduler.daemon.kube.responses import ObjectMeta, decode_meta
+
+#: Longest decoder error that is published.
+ERROR_LIMIT = 512
+
+
+class Version(msgspec.Struct, frozen=True, gc=False):
+    """One version of one object."""
+
+    uid: str
+    resource_version: str
+
+    @property
+    def packed(self) -> bytes:
+        """Both in one object; `of` turns it back. Equal versions are equal packed."""
+        return f"{self.uid} {self.resource_version}".encode()
+
+    @classmethod
+    def of(cls, packed: bytes) -> Version:
+        """Return the packed version."""
+        uid, _, resource_version = packed.decode().rpartition(" ")
+        return cls(uid, resource_version)
+
+
+#: At a million objects a shard has 16,000, which are copied in 0.5 ms.
+_N_SHARDS: Final = 64
+
+
+class _Shard:
+    """The last published `Version.packed` of each object of the shard, by key; malformed objects included."""
+
+    def __init__(self) -> None:
+        #: All objects; while a list runs, only the ones that it has returned.
+        self.listed: dict[str, bytes] = {}
+        #: While a list runs, the objects that it has not returned yet. They are deleted at its end.
+        self.unlisted: dict[str, bytes] = {}
+
+    def version_of(self, path: str) -> Version | None:
+        packed = self.listed.get(path) or self.unlisted.get(path)
+        return None if packed is None else Version.of(packed)
+
+    def remove(self, path: str) -> Version | None:
+        packed = self.listed.pop(path, None) or self.unlisted.pop(path, None)
+        return None if packed is None else Version.of(packed)
+
+
+class Store(Generic[T]):
+    """
+    The published versions of a collection, and the changes that an object read from the server means.
+
+    `decode` turns an object's bytes into a T. The bytes are a view of the whole response body: a T that keeps them must
+    copy them. If `decode` raises anything, that one object is published as Malformed.
+    """
+
+    def __init__(self, decode: Callable[[msgspec.Raw], T]) -> None:
+        self._decode = decode
+        self._shards = tuple(_Shard() for _ in range(_N_SHARDS))
+
+    def __len__(self) -> int:
+        return sum(len(shard.listed) + len(shard.unlisted) for shard in self._shards)
+
+    def copy_versions(self) -> Iterator[dict[str, bytes]]:
+        """
+        Yield a copy of each shard's versions, `Version.packed` by key, in the order of `shard_of`.
+
+        Cost: 26 ns per object.
+        """
+        return (shard.listed | shard.unlisted for shard in self._shards)
+
+    @staticmethod
+    def shard_of(key: Key) -> int:
+        """
+        Return the index of the object's shard. Cost: 0.1 µs.
+
+        `hash` differs from process to process; crc32 does not, so that runs can be repeated.
+        """
+        return crc32(key.name.encode()) % _N_SHARDS
+
+    def version_of(self, key: Key) -> Version | None:
+        """Return the object's last published version, None if it has none."""
+        return self._shards[self.shard_of(key)].version_of(str(key))
+
+    def start_list(self) -> None:
+        """
+        Mark every object as not listed; `finish_list` deletes the objects that are still marked.
+
+        Cost: 20 µs; after a list that did not finish, 100 ns for each object in the smaller of its two sets.
+        """
+        for shard in self._shards:
+            smaller, larger = sorted((shard.listed, shard.unlisted), key=len)
+            larger.update(smaller)
+            shard.listed, shard.unlisted = {}, larger
+
+    def upsert(self, raw: msgspec.Raw, changes: list[Change[T]], *, is_listed: bool = False) -> str:
+        """
+        Append the changes that this version of the object means; none if it was published before.
+
+        `is_listed`: the object comes from a list or from the initial events of a watch.
+
+        Returns: the object's resourceVersion, '' if unreadable. Cost: O(bytes), and one decode if the version is new.
+        """
+        meta = _read_meta(raw, changes)
+        if meta is None:
+            return ""
+        key = meta.key
+        path, version = str(key), Version(meta.uid, meta.resource_version)
+        shard = self._shards[self.shard_of(key)]
+        if is_listed and (unlisted := shard.unlisted.pop(path, None)) is not None:
+            shard.listed[path] = unlisted
+        stored = shard.version_of(path)
+        if stored == version:
+            return meta.resource_version
+        if not is_listed and stored is not None and is_older(meta.resource_version, stored.resource_version):
+            return meta.resource_version  # a late watch event: a list has already returned a newer version
+        if stored is not None and stored.uid != meta.uid:
+            changes.append(Deleted(key, stored.uid))
+        shard.unlisted.pop(path, None)
+        try:
+            decoded = self._decode(raw)
+        except Exception as error:  # noqa: BLE001 - published as Malformed; one object must not stop the others
+            shard.listed[path] = version.packed
+            changes.append(Malformed(key, str(error)[:ERROR_LIMIT]))
+        else:
+            # The object's own text, if it has the same: 100 bytes less.
+            own = getattr(decoded, "key", None)
+            shard.listed[own if own == path else path] = version.packed
+            changes.append(Upserted(key, meta.uid, decoded))
+        return meta.resource_version
+
+    def delete(self, raw: msgspec.Raw, changes: list[Change[T]]) -> str:
+        """
+        Append the deletion of the object with this uid, if the store has it and not in a newer version.
+
+        An object that leaves a field selector and returns has the same uid: a list may have overtaken its deletion.
+
+        Returns: the resourceVersion of the deletion, '' if unreadable.
+        """
+        meta = _read_meta(raw, changes)
+        if meta is None:
+            return ""
+        shard = self._shards[self.shard_of(meta.key)]
+        path = str(meta.key)
+        stored = shard.version_of(path)
+        is_late = stored is not None and is_older(meta.resource_version, stored.resource_version)
+        if stored is not None and stored.uid == meta.uid and not is_late:
+            shard.remove(path)
+            changes.append(Deleted(meta.key, meta.uid))
+        return meta.resource_version
+
+    def delete_key(self, key: Key, changes: list[Change[T]]) -> None:
+        """Append the deletion of the object, which no watch event has announced."""
+        if (version := self._shards[self.shard_of(key)].remove(str(key))) is not None:
+            changes.append(Deleted(key, version.uid))
+
+    def finish_list(self, changes: list[Change[T]]) -> None:
+        """Append the deletion of every object that the list did not return. Cost: O(deletions)."""
+        for shard in self._shards:
+            changes.extend(
+                Deleted(Key.of(path), Version.of(packed).uid) for path, packed in shard.unlisted.items()
+            )
+            shard.unlisted = {}
+
+
+def is_older(version: str, than: str) -> bool:
+    """Return True if the resourceVersion is older. They are numbers since Kubernetes 1.35; other text is not older."""
+    try:
+        return int(version) < int(than)
+    except ValueError:
+        return False
+
+
+def _read_meta(raw: msgspec.Raw, changes: list[Change[T]]) -> ObjectMeta | None:
+    try:
+        meta = decode_meta(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        changes.append(Malformed(None, str(error)[:ERROR_LIMIT]))
+        return None
+    if not meta.name:
+        changes.append(Malformed(None, "metadata.name is missing"))
+        return None
+    return meta

@@ -1,0 +1,192 @@
+"""Connects a command to the API server: credentials, a first request, clients of its port, leader election."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Self
+
+from scheduler.daemon.assembly.watched_kinds import LIVE_PODS
+from scheduler.daemon.kube.client import KubeClient
+from scheduler.daemon.kube.credentials import load_credentials
+from scheduler.daemon.kube.requests import list_page
+from scheduler.daemon.kube.responses import decode_page
+from scheduler.daemon.kube.transport import TLS_FAILURE
+from scheduler.daemon.loop.leader_election import LeaderElector
+from scheduler.daemon.loop.server_version import server_version
+from scheduler.daemon.metrics.logs import Logger, configure
+from scheduler.daemon.metrics.process import ControllerMetrics
+from scheduler.daemon.port.delegated_auth import DelegatedAuth
+from scheduler.daemon.port.status_server import ServingOptions, open_auth
+from scheduler.daemon.settings.resolved import LeaderElection, Settings
+from scheduler.engine.model.gated_fields import dropped_by
+from scheduler.engine.model.semantics import Semantics, Version
+from scheduler.errors import ApiError, Forbidden, ServerFault, SettingsError, Throttled, Unreachable
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+_FIRST_REQUEST_TIMEOUT_S: Final = 15.0
+_LEASE_CONNECTIONS: Final = 2
+#: A server that starts forbids everything until its roles exist: its bootstrap of RBAC ends, or ends it, within 30 s.
+_FORBIDDEN_PERIOD_S: Final = 2.0
+_FORBIDDEN_TIMES: Final = 30
+
+
+NO_PORT: Final = ServingOptions("127.0.0.1", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """The configuration and the flags of a command that talks to the API server."""
+
+    settings: Settings
+    master: str | None
+    #: The port of the command's own endpoints.
+    serving: ServingOptions = NO_PORT
+    #: None without leader election.
+    election: LeaderElection | None = None
+    verbosity: int
+    log_format: str
+    #: Where the log goes; None for standard error.
+    log_to: SupportsWrite[str] | None = None
+
+    def at(self, semantics: Semantics | None) -> Self:
+        """Return the options with these semantics in their settings; None leaves those that are there."""
+        return (
+            self if semantics is None else replace(self, settings=replace(self.settings, semantics=semantics))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """
+    A checked connection to the API server; `auth` and `elector` are None if not needed.
+
+    `semantics`: by the flags and the version of the server; None until it answers.
+    """
+
+    client: KubeClient
+    log: Logger
+    auth: DelegatedAuth | None = None
+    elector: LeaderElector | None = None
+    semantics: Semantics | None = None
+
+
+@asynccontextmanager
+async def connect(
+    options: ConnectionOptions,
+    environ: Mapping[str, str],
+    metrics: ControllerMetrics,
+    *,
+    is_rate_limited: bool = False,
+    max_connections: int = 100,
+    waits: bool = True,
+) -> AsyncIterator[Connection]:
+    """
+    Open the connections of a command and close them at the end. `is_rate_limited` applies the configuration's qps.
+
+    With `waits`, a server that cannot answer yet is logged, since every later request is repeated until it does; one
+    that forbids the list of pods is logged and asked again for a minute. `metrics` get the version to emulate.
+
+    Raises SettingsError if there are no usable credentials, or the server refuses a list of pods; without `waits` also
+    if it does not answer. Raises InvalidSettingsError for a feature gate that cannot be switched in its version.
+    """
+    log = configure(verbosity=options.verbosity, form=options.log_format, stream=options.log_to)
+    settings, election, hook = options.settings.client_connection, options.election, metrics.on_request
+    credentials = await load_credentials(
+        kubeconfig=settings.kubeconfig or None, master=options.master, environ=environ
+    )
+    async with AsyncExitStack() as stack:
+        auth = await stack.enter_async_context(
+            open_auth(options.serving, credentials, environ, log=log, on_request=hook)
+        )
+        client = await stack.enter_async_context(
+            KubeClient(
+                credentials,
+                qps=settings.qps if is_rate_limited else 0.0,
+                burst=settings.burst,
+                max_connections=max_connections,
+                on_request=hook,
+            )
+        )
+        await check_answer(client, credentials.endpoint.server, waits=waits, log=log)
+        elector = None
+        if election is not None:
+            # A client of its own: no other request, however slow, delays a renewal of the Lease.
+            lease_client = await stack.enter_async_context(
+                KubeClient(credentials, max_connections=_LEASE_CONNECTIONS, on_request=hook)
+            )
+            elector = LeaderElector(lease_client, election, f"{socket.gethostname()}_{uuid.uuid4()}", log=log)
+            metrics.register_leader(election.resource_name, lambda: elector.is_leader)
+        connection = Connection(client, log, auth, elector)
+        yield await with_semantics(connection, options.settings, metrics)
+
+
+async def with_semantics(
+    connection: Connection, settings: Settings, metrics: ControllerMetrics
+) -> Connection:
+    """
+    Return the connection with the semantics of the server; the same one if the server does not answer.
+
+    A version that a flag names needs no answer. Raises InvalidSettingsError.
+    """
+    server: Version | None = None
+    if settings.requested.version is None:
+        server = await server_version(connection.client, connection.log)
+        if server is None:
+            return connection
+    semantics = settings.requested.at(server)
+    for field, since in dropped_by(server, semantics).items() if server is not None else ():
+        connection.log.info(
+            0, "Field that the API server drops", server=str(server), field=field, needs=str(since)
+        )
+    metrics.register_semantics(semantics, server)
+    return replace(connection, semantics=semantics)
+
+
+async def check_answer(
+    client: KubeClient,
+    server: str,
+    *,
+    waits: bool,
+    log: Logger,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Raise SettingsError if the server does not list pods; with `waits`, log it if that may pass."""
+    error = await _first_request(client)
+    if waits and isinstance(error, Forbidden):
+        log.error("The API server forbids the list of pods; trying again", server=server, err=str(error))
+        for _ in range(_FORBIDDEN_TIMES):
+            await sleep(_FORBIDDEN_PERIOD_S)
+            error = await _first_request(client)
+            if not isinstance(error, Forbidden):
+                break
+    if error is None:
+        return
+    if not (waits and _may_pass(error)):
+        raise SettingsError("API server", server, str(error), "an answer to a list of pods") from error
+    log.error("The API server does not answer yet; trying again", server=server, err=str(error))
+
+
+async def _first_request(client: KubeClient) -> ApiError | None:
+    """List one pod and return the failure, so that a wrong address or a missing right shows at the start."""
+    try:
+        decode_page(await client.request(list_page(LIVE_PODS, limit=1), timeout_s=_FIRST_REQUEST_TIMEOUT_S))
+    except ApiError as error:
+        return error
+    return None
+
+
+def _may_pass(error: ApiError) -> bool:
+    """Return whether the server may be starting: not after a refusal, a foreign certificate or a foreign answer."""
+    match error:
+        case Unreachable():
+            return error.reason != TLS_FAILURE
+        case ServerFault():
+            return error.status >= 500
+    return isinstance(error, Throttled)

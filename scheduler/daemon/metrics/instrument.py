@@ -1,0 +1,397 @@
+"""
+Times and counts plugin calls; plugins have no code for it.
+
+Every cycle is timed per extension point. In one cycle of ten the profile runs with every plugin wrapped, which times
+single calls too. Differences: a plugin's Filter or Score is one call for all nodes, so there is one observation per
+cycle where upstream has one per node; Filter's status is always Success, since its mask says which nodes are refused;
+timings are observed at once, without a buffer that can overflow.
+
+Source: framework/runtime/{framework,instrumented_plugins,metrics_recorder}.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Final, Generic, TypeVar
+
+from scheduler.daemon.metrics.out_of_tree_watch import OutOfTreeCall, OutOfTreeWatch
+from scheduler.daemon.metrics.series import Histogram, HistogramSeries
+from scheduler.engine.framework.interface import (
+    FeasibleNodes,
+    FilterPlugin,
+    NodeFilter,
+    NodeScorer,
+    PodContext,
+    PreFiltered,
+    PreFilterExtensions,
+    PreFilterResult,
+    PreScored,
+    RoomFilter,
+    ScorePlugin,
+)
+from scheduler.engine.framework.out_of_tree import GuardedPlugin
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.framework.status import Code, NodeStatuses, Skip, Status
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.state.arrays import Mask, Scores
+from scheduler.engine.state.batches import Pieces
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.errors import PluginFailed, SearchUnfinished
+
+_Raw = TypeVar("_Raw")
+_T = TypeVar("_T")
+
+#: Upstream's `status` label. A global is read ten times as fast as `Code.value`.
+_SUCCESS: Final = Code.SUCCESS.value
+#: Upstream's `extension_point` label of NormalizeScore.
+_NORMALIZE: Final = "ScoreExtensionNormalize"
+
+
+def _success(_result: object) -> str:
+    return _SUCCESS
+
+
+class CycleObserver:
+    """
+    The `engine.framework.observer.Observer` of the metrics. Cost of a cycle that is not sampled: 6 µs, or 8 µs if
+    ten plugins evaluate at each of the four points.
+
+    `decisions`, `points`, `plugins`: durations of decisions, of extension points and of plugin calls. Plugin calls are
+    timed in the fraction `sampled` of cycles, which a generator with `seed` chooses; upstream's is 0.1. `out_of_tree`
+    judges out-of-tree plugins, whose calls are timed in every cycle; 2 µs each.
+    """
+
+    def __init__(
+        self,
+        profiles: Iterable[Profile],
+        *,
+        decisions: Sequence[HistogramSeries],
+        points: Histogram,
+        plugins: Histogram,
+        sampled: float,
+        seed: int,
+        out_of_tree: OutOfTreeWatch | None = None,
+        now_s: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._decisions = decisions
+        self._sampled = sampled
+        self._draw = Random(seed).random
+        self._now_s = now_s
+        timer = _PluginTimer(plugins, now_s)
+        self._observed = {p.scheduler_name: _ObservedProfile(p, points, timer, out_of_tree) for p in profiles}
+        #: The running cycle's profile, or the last one's.
+        self._running: _ObservedProfile
+        #: None between cycles.
+        self._began_s: float | None = None
+        self._entered_s = 0.0
+        self._is_sampled = False
+
+    def begin(self, profile: Profile) -> Profile:
+        """Start a cycle. Return `profile`, or in a sampled cycle the same with every plugin timed."""
+        self._running = self._observed[profile.scheduler_name]
+        self._began_s = self._now_s()
+        self._is_sampled = self._draw() < self._sampled
+        return self._running.timed if self._is_sampled else self._running.untimed
+
+    def enter(self, point: str) -> None:  # noqa: ARG002 - the protocol passes it; `leave` needs it
+        """Note when the extension point begins."""
+        self._entered_s = self._now_s()
+
+    def leave(self, point: str, code: Code) -> None:
+        """Observe the duration of the extension point."""
+        elapsed_s = self._now_s() - self._entered_s
+        if code is Code.SUCCESS:
+            self._running.succeeded[point].observe(elapsed_s)
+        else:
+            self._running.ended(point, code.value).observe(elapsed_s)
+
+    def evaluated(self, plugin: str, point: str) -> None:
+        """Count an evaluation of the plugin at the point."""
+        self._running.evaluations[plugin, point] += 1
+
+    def end(self) -> None:
+        """Observe the duration of the decision. Does nothing between cycles."""
+        if self._began_s is not None:
+            elapsed_s = self._now_s() - self._began_s
+            for series in self._decisions:
+                series.observe(elapsed_s)
+            self._began_s = None
+
+    def evaluations(self) -> Mapping[tuple[str, ...], int]:
+        """Return the evaluations by plugin, extension point and profile, zeros included."""
+        return {
+            (plugin, point, name): n
+            for name, observed in self._observed.items()
+            for (plugin, point), n in observed.evaluations.items()
+        }
+
+
+class _ObservedProfile:
+    """A profile with every plugin timed, and the series of the profile."""
+
+    __slots__ = ("_name", "_points", "evaluations", "succeeded", "timed", "untimed")
+
+    def __init__(
+        self, profile: Profile, points: Histogram, timer: _PluginTimer, out_of_tree: OutOfTreeWatch | None
+    ) -> None:
+        self._name = profile.scheduler_name
+        self._points = points
+        #: The profile of a cycle that is not sampled: only out_of_tree are timed, if there are any.
+        self.untimed = profile
+        if out_of_tree is not None and profile.out_of_tree:
+            self.untimed = _timed(
+                profile, self._out_of_tree_timers(profile, out_of_tree, None, timer.now_s), None
+            )
+            self.timed = _timed(
+                profile, self._out_of_tree_timers(profile, out_of_tree, timer, timer.now_s), timer
+            )
+        else:
+            self.timed = _timed(profile, {}, timer)
+        #: Series of successful runs by extension point, cached for the hot path.
+        self.succeeded = _SeriesByPoint(lambda point: self.ended(point, _SUCCESS))
+        #: Number of evaluations by plugin and extension point.
+        self.evaluations: defaultdict[tuple[str, str], int] = defaultdict(int)
+        names = [(p.name, "PreFilter", "Filter") for p in profile.filters]
+        names += [(w.plugin.name, "PreScore", "Score") for w in profile.scorers]
+        for plugin, first, second in names:
+            self.evaluations[plugin, first] = self.evaluations[plugin, second] = 0
+
+    @staticmethod
+    def _out_of_tree_timers(
+        profile: Profile, watch: OutOfTreeWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
+    ) -> Mapping[str, _OutOfTreeTimer]:
+        name = profile.scheduler_name
+        timers = {plugin.name: _OutOfTreeTimer(name, watch, timer, now_s) for plugin in profile.out_of_tree}
+        for plugin in profile.out_of_tree:
+            plugin.watched = partial(timers[plugin.name].outside, plugin)
+        return timers
+
+    def ended(self, point: str, status: str) -> HistogramSeries:
+        return self._points.labels(point, status, self._name)
+
+
+class _SeriesByPoint(dict[str, HistogramSeries]):
+    """Series by extension point, created on first use."""
+
+    def __init__(self, make: Callable[[str], HistogramSeries]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, point: str) -> HistogramSeries:
+        series = self[point] = self._make(point)
+        return series
+
+
+class _PluginTimer:
+    """Observes the durations of plugin calls."""
+
+    __slots__ = ("_plugins", "now_s")
+
+    def __init__(self, plugins: Histogram, now_s: Callable[[], float]) -> None:
+        self._plugins = plugins
+        self.now_s = now_s
+
+    def begin(self, pod: Pod, n_nodes: int) -> None:
+        """Note that the next calls are about the pod, and so many nodes."""
+
+    def run(
+        self,
+        plugin: str,
+        point: str,
+        call: Callable[[], _T],
+        status_of: Callable[[_T], str] = _success,
+        *,
+        before_s: float = 0.0,
+    ) -> _T:
+        """Return the result of the call, and observe how long it took, with `before_s` of work that was done before."""
+        started_s = self.now_s() - before_s
+        try:
+            result = call()
+        except PluginFailed as failure:
+            code = Code.SUCCESS if isinstance(failure, SearchUnfinished) else Code.ERROR
+            self.observe(plugin, point, self.now_s() - started_s, code.value, str(failure))
+            raise
+        self.observe(plugin, point, self.now_s() - started_s, status_of(result))
+        return result
+
+    def observe(self, plugin: str, point: str, elapsed_s: float, status: str, failure: str = "") -> None:
+        """Observe a call that has just ended."""
+        del failure
+        self._plugins.labels(plugin, point, status).observe(elapsed_s)
+
+
+class _OutOfTreeTimer(_PluginTimer):
+    """Lets the watch judge the calls of one out-of-tree plugin; `timer` observes them too, if the cycle is sampled."""
+
+    __slots__ = ("_n_nodes", "_pod", "_profile", "_timer", "_watch")
+
+    def __init__(
+        self, profile: str, watch: OutOfTreeWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
+    ) -> None:
+        self._profile, self._watch, self._timer, self.now_s = profile, watch, timer, now_s
+        self._pod: Pod
+        self._n_nodes = 0
+
+    def begin(self, pod: Pod, n_nodes: int) -> None:
+        """Note that the next calls are about the pod, and so many nodes."""
+        self._pod, self._n_nodes = pod, n_nodes
+
+    def observe(self, plugin: str, point: str, elapsed_s: float, status: str, failure: str = "") -> None:
+        """Judge a call that has just ended, and observe it."""
+        if self._timer is not None:
+            self._timer.observe(plugin, point, elapsed_s, status)
+        called = OutOfTreeCall(self._profile, plugin, point, self._pod, self._n_nodes)
+        self._watch.judge(called, elapsed_s, failure)
+
+    def outside(self, plugin: GuardedPlugin, point: str, pod: Pod, call: Callable[[], _T]) -> _T:
+        """Return the result of a call outside of cycles, of PreEnqueue or a hint, and let the watch judge it."""
+        started_s, failure = self.now_s(), ""
+        try:
+            return call()
+        except BaseException as error:
+            failure = str(error) if isinstance(error, PluginFailed) else f"{point}: {plugin.described(error)}"
+            raise
+        finally:
+            called = OutOfTreeCall(self._profile, plugin.name, point, pod)
+            self._watch.judge(called, self.now_s() - started_s, failure)
+
+
+def _timed(
+    profile: Profile, timer_by_guest: Mapping[str, _OutOfTreeTimer], other: _PluginTimer | None
+) -> Profile:
+    """Return the profile with its out-of-tree plugins timed by their timers, and all others by `other` if given."""
+
+    def filtering(plugin: FilterPlugin) -> FilterPlugin:
+        timer = timer_by_guest.get(plugin.name, other)
+        return plugin if timer is None else _TimedFilterPlugin(plugin, timer)
+
+    def scoring(plugin: ScorePlugin) -> ScorePlugin:
+        timer = timer_by_guest.get(plugin.name, other)
+        return plugin if timer is None else _TimedScorePlugin(plugin, timer)
+
+    return replace(
+        profile,
+        filters=tuple(map(filtering, profile.filters)),
+        scorers=tuple(replace(weighted, plugin=scoring(weighted.plugin)) for weighted in profile.scorers),
+    )
+
+
+class _TimedFilterPlugin(FilterPlugin):
+    """A plugin whose PreFilter and Filter calls are timed; a decision asks it for nothing else."""
+
+    def __init__(self, plugin: FilterPlugin, timer: _PluginTimer) -> None:
+        self.name = plugin.name
+        self._plugin = plugin
+        self._timer = timer
+
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
+        self._timer.begin(context.pod, view.n_nodes)
+        result = self._timer.run(
+            self.name, "PreFilter", lambda: self._plugin.prefilter(context, view), _status
+        )
+        if isinstance(result, Skip | Status):
+            return result
+        if isinstance(result, PreFilterResult):
+            timed = _TimedNodeFilter(self.name, result.node_filter, self._timer)
+            return replace(result, node_filter=timed)
+        return _TimedNodeFilter(self.name, result, self._timer)
+
+
+class _TimedNodeFilter(NodeFilter):
+    """A filter whose first mask is timed: that of Filter."""
+
+    def __init__(self, name: str, node_filter: NodeFilter, timer: _PluginTimer) -> None:
+        self._name, self._filter, self._timer = name, node_filter, timer
+        self._is_timed = False
+        if node_filter.prepare is not None:
+            self.prepare = partial(self._timed_pieces, node_filter.prepare)
+        self._prepared_s = 0.0
+        self.needs_pods, self.copies, self.domain_copies, self.reserve = (
+            node_filter.needs_pods,
+            node_filter.copies,
+            node_filter.domain_copies,
+            node_filter.reserve,
+        )
+
+    def _timed_pieces(self, prepare: Callable[[Mask], Pieces[None]], rows: Mask) -> Pieces[None]:
+        began_s = self._timer.now_s()
+        for _ in prepare(rows):
+            self._prepared_s += self._timer.now_s() - began_s
+            yield
+            began_s = self._timer.now_s()
+        self._prepared_s += self._timer.now_s() - began_s
+
+    def mask(self) -> Mask:
+        return self._first_timed(self._filter.mask)
+
+    def mask_within(self, rows: Mask) -> Mask:
+        return self._first_timed(lambda: self._filter.mask_within(rows))
+
+    def _first_timed(self, call: Callable[[], Mask]) -> Mask:
+        if self._is_timed:
+            return call()
+        self._is_timed = True
+        return self._timer.run(self._name, "Filter", call, before_s=self._prepared_s)
+
+    def statuses(self) -> NodeStatuses:
+        return self._filter.statuses()
+
+    @property
+    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
+        return self._filter.trial
+
+    @property
+    def room(self) -> RoomFilter | None:
+        return self._filter.room
+
+
+class _TimedScorePlugin(ScorePlugin):
+    """A plugin whose PreScore, Score and NormalizeScore calls are timed."""
+
+    def __init__(self, plugin: ScorePlugin, timer: _PluginTimer) -> None:
+        self.name = plugin.name
+        self._plugin = plugin
+        self._timer = timer
+
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
+        self._timer.begin(context.pod, view.n_nodes)
+        result = self._timer.run(
+            self.name, "PreScore", lambda: self._plugin.prescore(context, view, feasible), _status
+        )
+        if isinstance(result, Skip | Status):
+            return result
+        return _TimedNodeScorer(self.name, result, self._timer)
+
+
+class _TimedNodeScorer(Generic[_Raw]):
+    def __init__(self, name: str, scorer: NodeScorer[_Raw], timer: _PluginTimer) -> None:
+        self._name = name
+        self._scorer = scorer
+        self._timer = timer
+
+    def raw(self) -> _Raw:
+        return self._timer.run(self._name, "Score", self._scorer.raw)
+
+    def normalized(self, raw: _Raw) -> Scores:
+        timer, started_s = self._timer, self._timer.now_s()
+        try:
+            scores = self._scorer.normalized(raw)
+        except PluginFailed as failure:
+            timer.observe(self._name, _NORMALIZE, timer.now_s() - started_s, Code.ERROR.value, str(failure))
+            raise
+        # The same array means that the plugin does not normalise; upstream makes no call then.
+        if scores is not raw:
+            timer.observe(self._name, _NORMALIZE, timer.now_s() - started_s, _SUCCESS)
+        return scores
+
+
+def _status(result: PreFiltered | PreScored) -> str:
+    """Return upstream's status label of a PreFilter or PreScore call."""
+    if isinstance(result, Skip):
+        return Code.SKIP.value
+    return result.code.value if isinstance(result, Status) else _SUCCESS

@@ -1,0 +1,201 @@
+"""
+Resolves which plugins run where: reads a profile's `plugins`, merges it into the defaults and expands multiPoint.
+
+Source: pkg/scheduler/apis/config/v1/default_plugins.go (mergePluginSet) and
+pkg/scheduler/framework/runtime/framework.go (updatePluginList, expandMultiPointPlugins, getScoreWeights), kubernetes
+1.36. Not checked here: whether all weights together fit 64 bits, since they are 32-bit values.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.daemon.settings.decoding import ObjectReader
+from scheduler.daemon.settings.plugin_table import (
+    DEFAULT_PLUGINS,
+    GROUP_POINTS,
+    GROUPS_MISSING,
+    IN_TREE_BY_NAME,
+    MULTI_POINT,
+    POINTS,
+    REMOVED_PLUGINS,
+    InTreePlugin,
+    type_name,
+)
+from scheduler.daemon.settings.problems import Problems, shown
+
+API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
+ALL: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginEntry:
+    """An `enabled` item; `weight` 0 means unset, as upstream. `path` is '' for upstream's defaults."""
+
+    name: str
+    weight: int = 0
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSet:
+    """The plugins that a file enables and disables at one extension point, or the result of a merge."""
+
+    enabled: tuple[PluginEntry, ...] = ()
+    disabled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PluginLists:
+    """The plugins of every extension point in running order, built or not, and the weights of the score point."""
+
+    names_by_point: Mapping[str, tuple[str, ...]]
+    weight_by_name: Mapping[str, int]
+
+
+_DEFAULT_ENTRIES: Final = tuple(PluginEntry(plugin.name, plugin.weight) for plugin in DEFAULT_PLUGINS)
+
+
+def read_plugin_sets(
+    reader: ObjectReader, known: Mapping[str, InTreePlugin], notes: list[str]
+) -> dict[str, PluginSet]:
+    """
+    Return the plugin set of every extension point and of multiPoint, empty if the file does not mention it.
+
+    Entries that cannot run at their point are recorded as problems and left out. Unknown names under `disabled`, which
+    change nothing, are noted.
+    """
+    with reader:
+        return {
+            point: _read_set(point, reader.child(point), known, notes)
+            for point in (MULTI_POINT, *POINTS, *GROUP_POINTS)
+        }
+
+
+def _read_set(
+    point: str, reader: ObjectReader, known: Mapping[str, InTreePlugin], notes: list[str]
+) -> PluginSet:
+    with reader:
+        entries = [_read_entry(item) for item in reader.objects("enabled")]
+        disabled = [_read_entry(item) for item in reader.objects("disabled")]
+    notes.extend(
+        f"{entry.path}.name: {shown(entry.name)} does not exist, so nothing is disabled"
+        for entry in disabled
+        if entry.name not in known and entry.name not in REMOVED_PLUGINS | {ALL}
+    )
+    seen: set[str] = set()
+    usable: list[PluginEntry] = []
+    for entry in entries:
+        if not _can_run(point, entry, known, reader.problems):
+            continue
+        if point != MULTI_POINT and entry.name in seen:
+            _report_duplicate(entry, point, reader.problems)
+            continue
+        seen.add(entry.name)
+        usable.append(entry)
+    return PluginSet(tuple(usable), tuple(entry.name for entry in disabled))
+
+
+def _read_entry(reader: ObjectReader) -> PluginEntry:
+    with reader:
+        return PluginEntry(reader.text("name") or "", reader.integer("weight") or 0, reader.path)
+
+
+def _can_run(point: str, entry: PluginEntry, known: Mapping[str, InTreePlugin], problems: Problems) -> bool:
+    path, name = f"{entry.path}.name", entry.name
+    plugin = known.get(name)
+    if name in REMOVED_PLUGINS:
+        report_removed(entry.path, name, problems)
+    elif plugin is None:
+        kind = "plugin" if point == MULTI_POINT else type_name(point)
+        problems.add(path, f"{kind} {shown(name)} does not exist")
+    elif point != MULTI_POINT and point not in plugin.points:
+        problems.add(path, f"plugin {shown(name)} does not extend {type_name(point)} plugin")
+    elif plugin.missing:
+        problems.found(path, shown(name), f"a plugin that is built ({plugin.missing})")
+    elif point in GROUP_POINTS:
+        problems.found(path, shown(name), f"none ({GROUPS_MISSING})")
+    else:
+        return True
+    return False
+
+
+def report_removed(path: str, name: str, problems: Problems) -> None:
+    """Record that the plugin `name`, used at `path`, was removed from Kubernetes."""
+    # Upstream prints "v1" because it uses core's group version by mistake.
+    problems.invalid(
+        path, name, f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
+    )
+
+
+def _report_duplicate(entry: PluginEntry, point: str, problems: Problems) -> None:
+    problems.add(
+        f"{entry.path}.name", f'plugin {shown(entry.name)} already registered as "{type_name(point)}"'
+    )
+
+
+def merge(defaults: tuple[PluginEntry, ...], custom: PluginSet) -> tuple[PluginEntry, ...]:
+    """
+    Return `defaults` without the disabled plugins, then the enabled ones; an enabled default keeps its place.
+
+    A plugin that is both enabled and disabled is enabled. If a default is enabled twice, the last entry takes its
+    place and the others are appended.
+    """
+    last_by_name = {entry.name: entry for entry in custom.enabled}
+    kept: list[PluginEntry] = []
+    replacements: list[PluginEntry] = []
+    for default in defaults if ALL not in custom.disabled else ():
+        if default.name in custom.disabled:
+            continue
+        replacement = last_by_name.get(default.name)
+        kept.append(replacement or default)
+        if replacement is not None:
+            replacements.append(replacement)
+    appended = [entry for entry in custom.enabled if entry not in replacements]
+    return (*kept, *appended)
+
+
+def resolve(
+    sets: Mapping[str, PluginSet], known: Mapping[str, InTreePlugin], problems: Problems
+) -> PluginLists:
+    """Return the plugins of every point under the file's `sets`; duplicates in multiPoint are recorded as problems."""
+    multi = merge(_DEFAULT_ENTRIES, sets[MULTI_POINT])
+    duplicates: set[str] = set()
+    names_by_point = {
+        point: _expanded(point, sets[point], multi, known, problems, duplicates) for point in POINTS
+    }
+    weight_by_name: dict[str, int] = {}
+    for entry in (*sets["score"].enabled, *multi):
+        if entry.name in names_by_point["score"] and entry.name not in weight_by_name:
+            own = 0 if entry.name in IN_TREE_BY_NAME else known[entry.name].weight
+            weight_by_name[entry.name] = entry.weight or own or 1
+    return PluginLists(names_by_point, weight_by_name)
+
+
+def _expanded(
+    point: str,
+    own: PluginSet,
+    multi: tuple[PluginEntry, ...],
+    known: Mapping[str, InTreePlugin],
+    problems: Problems,
+    duplicates: set[str],
+) -> tuple[str, ...]:
+    own_names = [entry.name for entry in own.enabled]
+    if ALL in own.disabled:
+        return tuple(own_names)
+    overridden: set[str] = set()
+    from_multi: list[str] = []
+    for entry in multi:
+        name = entry.name
+        if point not in known[name].points or name in own.disabled:
+            continue
+        if name in own_names:
+            overridden.add(name)
+        elif name not in from_multi:
+            from_multi.append(name)
+        elif entry.path not in duplicates:
+            duplicates.add(entry.path)
+            _report_duplicate(entry, point, problems)
+    first = [name for name in own_names if name in overridden]
+    last = [name for name in own_names if name not in overridden]
+    return (*first, *from_multi, *last)

@@ -1,0 +1,114 @@
+"""
+kube-scheduler's in-tree plugins: their extension points, and which of them are built here.
+
+Source: pkg/scheduler/apis/config/v1/default_plugins.go, framework/plugins/registry.go and the interfaces that each
+plugin implements (kubernetes 1.36, all feature gates at their defaults).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
+from scheduler.engine.plugins.registry import IN_TREE
+
+MULTI_POINT: Final = "multiPoint"
+#: In the order in which upstream expands multiPoint, so that the first reported problem is the same.
+POINTS: Final = (
+    "preFilter",
+    "filter",
+    "postFilter",
+    "reserve",
+    "preScore",
+    "score",
+    "preBind",
+    "bind",
+    "postBind",
+    "permit",
+    "preEnqueue",
+    "queueSort",
+)
+#: Points of pod groups: a file may name them. Nothing runs there, nor upstream with its gates at their defaults.
+GROUP_POINTS: Final = ("placementGenerate", "placementScore")
+
+
+@dataclass(frozen=True, slots=True)
+class InTreePlugin:
+    """
+    One plugin of kube-scheduler, or an out-of-tree plugin.
+
+    `weight` is the default score weight, 0 if upstream sets none (it then counts as 1). `missing` is the feature
+    without which the plugin is not built, '' if it is built.
+    """
+
+    name: str
+    points: frozenset[str]
+    weight: int = 0
+    missing: str = ""
+
+
+def _built(name: str) -> InTreePlugin:
+    """Return a plugin that is built here, as its class describes it."""
+    plugin = IN_TREE[name]
+    weight = plugin.default_weight if "score" in plugin.extension_points else 0
+    return InTreePlugin(name, frozenset(plugin.extension_points), weight)
+
+
+def _plugin(name: str, points: str, weight: int = 0, missing: str = "") -> InTreePlugin:
+    return InTreePlugin(name, frozenset(points.split()), weight, missing)
+
+
+GROUPS_MISSING: Final = "groups are placed by a search that calls no plugin there"
+
+#: Enabled through multiPoint by default, in this order.
+DEFAULT_PLUGINS: Final = (
+    _built("SchedulingGates"),
+    _plugin("PrioritySort", "queueSort"),
+    _built("NodeUnschedulable"),
+    _built("NodeName"),
+    _built("TaintToleration"),
+    _built("NodeAffinity"),
+    _built("NodePorts"),
+    _built("NodeResourcesFit"),
+    _built("VolumeRestrictions"),
+    _built("NodeVolumeLimits"),
+    _built("VolumeBinding"),
+    _built("VolumeZone"),
+    _built("PodTopologySpread"),
+    _built("InterPodAffinity"),
+    _built("DynamicResources"),
+    _built("DefaultPreemption"),
+    _built("NodeResourcesBalancedAllocation"),
+    _built("ImageLocality"),
+    _plugin("DefaultBinder", "bind"),
+    _built("NodeDeclaredFeatures"),
+)
+
+#: Registered upstream only with a feature gate that is off by default.
+_GATED_PLUGINS: Final = (
+    _built("GangScheduling"),
+    _plugin("TopologyPlacementGenerator", "placementGenerate", missing=GROUPS_MISSING),
+    _plugin("PodGroupPodsCount", "placementScore", 1, missing=GROUPS_MISSING),
+)
+
+IN_TREE_BY_NAME: Final[MappingProxyType[str, InTreePlugin]] = MappingProxyType(
+    {plugin.name: plugin for plugin in (*DEFAULT_PLUGINS, *_GATED_PLUGINS)}
+)
+
+#: Source: apis/config/validation/validation.go, invalidPluginsByVersion (kubernetes 1.36).
+REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
+
+
+def known_plugins(out_of_tree: Mapping[str, OutOfTreePlugin]) -> Mapping[str, InTreePlugin]:
+    """Return every plugin that a configuration can name."""
+    added = {
+        name: InTreePlugin(name, frozenset(plugin.points), plugin.default_weight)
+        for name, plugin in out_of_tree.items()
+    }
+    return IN_TREE_BY_NAME | added
+
+
+def type_name(point: str) -> str:
+    """Return the upstream interface of an extension point, "FilterPlugin" for filter, as messages show it."""
+    return f"{point[0].upper()}{point[1:]}Plugin"

@@ -1,0 +1,99 @@
+"""A configuration after defaulting, merging and validation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from scheduler.daemon.settings.feature_gates import RequestedSemantics
+from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics, Version
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderElection:
+    """
+    Leader election; the other fields matter only with `leader_elect`.
+
+    `resource_name` differs from upstream's `kube-scheduler`: with that Lease, this scheduler would be a standby of
+    kube-scheduler for ever.
+    """
+
+    leader_elect: bool = True
+    lease_duration_s: float = 15.0
+    renew_deadline_s: float = 10.0
+    retry_period_s: float = 2.0
+    resource_lock: str = "leases"
+    resource_name: str = "affinity-scheduler"
+    resource_namespace: str = "kube-system"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConnection:
+    """The connection to the API server; `kubeconfig` '' means in-cluster, a negative `qps` unlimited."""
+
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = "application/vnd.kubernetes.protobuf"
+    qps: float = 50.0
+    burst: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSettings:
+    """
+    One scheduler name and the plugins that run for its pods. Only `not_built` names plugins that are not built.
+
+    `plugins_by_point`: every extension point of `plugin_table.POINTS`, plugins in running order.
+    `weight_by_plugin`: the plugins of the score point, each at least 1 unless the file sets a negative weight.
+    `args_by_plugin`: every plugin that takes arguments, enabled or not; of out_of_tree only those that the file names.
+    `not_built`: plugins that kube-scheduler would run here by default and this scheduler lacks, in order.
+    """
+
+    scheduler_name: str
+    plugins_by_point: Mapping[str, tuple[str, ...]]
+    weight_by_plugin: Mapping[str, int]
+    args_by_plugin: Mapping[str, object]
+    #: None to use the configuration's percentage.
+    percentage_of_nodes_to_score: int | None = None
+    not_built: tuple[str, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """
+    A whole configuration, complete and valid. `profiles` is never empty and its scheduler names are unique.
+
+    `semantics`: what `requested` means, of which `at` makes another.
+    `notes`: fields of the file without effect here, one line each with its path.
+    `out_of_tree`: the plugins of the user's that a profile runs, by name.
+    """
+
+    profiles: tuple[ProfileSettings, ...]
+    parallelism: int = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    #: 0 to score every feasible node; kube-scheduler would adapt to the cluster's size.
+    percentage_of_nodes_to_score: int = 0
+    pod_initial_backoff_s: int = 1
+    pod_max_backoff_s: int = 10
+    delay_cache_until_active: bool = False
+    semantics: Semantics = DEFAULT_SEMANTICS
+    requested: RequestedSemantics = field(default_factory=RequestedSemantics, compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    out_of_tree: Mapping[str, OutOfTreePlugin] = field(default_factory=dict, compare=False)
+
+    @property
+    def node_annotations(self) -> frozenset[str]:
+        """The keys of the node annotations that a plugin reads."""
+        return frozenset(key for plugin in self.out_of_tree.values() for key in plugin.node_annotations)
+
+    def at(self, server: Version | None) -> Settings:
+        """
+        Return the settings beside an API server of this version; None if there is none or it does not say.
+
+        Raises InvalidSettingsError naming each gate that cannot be switched in the version to emulate.
+        """
+        return replace(self, semantics=self.requested.at(server))

@@ -1,0 +1,216 @@
+"""
+Writes Settings as a configuration file that relies on no default.
+
+Plugins are listed by extension point with every default disabled, so that a reader sees what runs where and in which
+order without knowing how multiPoint expands.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+
+import msgspec
+
+from scheduler.daemon.settings.documents import write_document
+from scheduler.daemon.settings.durations import format_duration
+from scheduler.daemon.settings.loading import KIND
+from scheduler.daemon.settings.plugin_lists import ALL, API_VERSION
+from scheduler.daemon.settings.plugin_table import MULTI_POINT
+from scheduler.daemon.settings.problems import shown
+from scheduler.daemon.settings.resolved import ProfileSettings, Settings
+from scheduler.engine.model.gated_fields import FIELDS, reason_without_effect, without_effect
+from scheduler.engine.model.semantics import Semantics
+from scheduler.engine.plugins.inter_pod_affinity.args import InterPodAffinityArgs
+from scheduler.engine.plugins.node_resources.args import NodeResourcesFitArgs
+from scheduler.engine.plugins.pod_topology_spread.args import DefaultConstraint, PodTopologySpreadArgs
+from scheduler.engine.plugins.pod_topology_spread.constraints import parsed_default
+from scheduler.engine.plugins.pod_topology_spread.plugin import NAME as SPREAD
+from scheduler.engine.plugins.registry import gated_off
+from scheduler.engine.plugins.volume_binding.args import VolumeBindingArgs
+from scheduler.engine.syntax.selectors import Selector
+from scheduler.errors import InvariantViolation
+
+_Fields = dict[str, object]
+
+
+def resolved_yaml(settings: Settings) -> str:
+    """
+    Return the completed configuration as YAML that loads to equal settings under the same feature gates.
+
+    Comments at its top have what no field holds: notes, plugins that are not built, feature gates.
+    """
+    return "".join(f"# {line}\n" for line in _remarks(settings)) + write_document(resolved_document(settings))
+
+
+def as_json(settings: Settings) -> str:
+    """
+    Return the body of /configz: upstream's `componentconfig`, and our additions under our own name.
+
+    Both have a kind, since programs decode the body as a map of objects.
+    """
+    own = {
+        "apiVersion": "affinity-scheduler.io/v1",
+        "kind": "AffinitySchedulerStatus",
+        "notBuilt": {profile.scheduler_name: list(profile.not_built) for profile in settings.profiles},
+        "emulatedVersion": str(settings.semantics.version),
+        "featureGates": _gates(settings),
+        "notes": list(settings.notes),
+    }
+    return json.dumps({"componentconfig": resolved_document(settings), "affinity-scheduler": own})
+
+
+def resolved_document(settings: Settings) -> _Fields:
+    """Return the completed configuration as a KubeSchedulerConfiguration with every field present."""
+    client = settings.client_connection
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "parallelism": settings.parallelism,
+        "leaderElection": _fields(settings.leader_election),
+        "clientConnection": {
+            **_fields(client),
+            "qps": int(client.qps) if client.qps.is_integer() else client.qps,
+        },
+        "enableProfiling": settings.enable_profiling,
+        "enableContentionProfiling": settings.enable_contention_profiling,
+        "percentageOfNodesToScore": settings.percentage_of_nodes_to_score,
+        "podInitialBackoffSeconds": settings.pod_initial_backoff_s,
+        "podMaxBackoffSeconds": settings.pod_max_backoff_s,
+        "delayCacheUntilActive": settings.delay_cache_until_active,
+        "profiles": [_profile(profile) for profile in settings.profiles],
+    }
+
+
+def _remarks(settings: Settings) -> list[str]:
+    not_built = [
+        f"notBuilt in profile {shown(profile.scheduler_name)}: {', '.join(profile.not_built)}"
+        for profile in settings.profiles
+        if profile.not_built
+    ]
+    off = [
+        f"profile {shown(profile.scheduler_name)}: {reason}"
+        for profile in settings.profiles
+        for reason in _reasons_without_effect(profile, settings.semantics)
+    ]
+    gates = ", ".join(f"{gate}={shown(value)}" for gate, value in _gates(settings).items())
+    return [
+        *(f"note: {note}" for note in settings.notes),
+        *not_built,
+        *off,
+        f"emulatedVersion: {settings.semantics.version}",
+        f"featureGates: {gates}",
+    ]
+
+
+def _gates(settings: Settings) -> dict[str, bool]:
+    """Return the gates that the version has and that have an effect here."""
+    return {gate.value: settings.semantics.enabled(gate) for gate in settings.semantics.stages}
+
+
+def _reasons_without_effect(profile: ProfileSettings, semantics: Semantics) -> Iterator[str]:
+    """Yield why plugins, and fields of default constraints, have no effect in the emulated version."""
+    used = {name for names in profile.plugins_by_point.values() for name in names}
+    for name, gate in gated_off(semantics).items():
+        if name in used:
+            yield reason_without_effect(name, gate, semantics)
+    args = profile.args_by_plugin.get(SPREAD)
+    if isinstance(args, PodTopologySpreadArgs):
+        constraints = [parsed_default(each) for each in args.default_constraints]
+        for gate in without_effect(semantics, constraints, (), has_resources=False):
+            yield reason_without_effect(f"defaultConstraints: {FIELDS[gate]}", gate, semantics)
+
+
+def _profile(profile: ProfileSettings) -> _Fields:
+    percentage = profile.percentage_of_nodes_to_score
+    plugins: _Fields = {MULTI_POINT: {"disabled": [{"name": ALL}]}}
+    for point, names in profile.plugins_by_point.items():
+        if names:
+            weight_by_name = profile.weight_by_plugin if point == "score" else {}
+            plugins[point] = {
+                "enabled": [
+                    {"name": name, **({"weight": weight_by_name[name]} if name in weight_by_name else {})}
+                    for name in names
+                ]
+            }
+    return {
+        "schedulerName": profile.scheduler_name,
+        **({} if percentage is None else {"percentageOfNodesToScore": percentage}),
+        "plugins": plugins,
+        "pluginConfig": [
+            {"name": name, "args": {"apiVersion": API_VERSION, "kind": f"{name}Args", **args_document(args)}}
+            for name, args in profile.args_by_plugin.items()
+        ],
+    }
+
+
+def _selector(selector: Selector) -> _Fields:
+    expressions: list[_Fields] = [
+        {
+            "key": one.key,
+            "operator": one.operator,
+            **({"values": list(one.values)} if one.values else {}),
+        }
+        for one in selector.requirements
+    ]
+    return {"matchExpressions": expressions} if expressions else {}
+
+
+def args_document(args: object) -> _Fields:
+    """Return a plugin's arguments as a configuration has them."""
+    match args:
+        case InterPodAffinityArgs():
+            exempt = {"exemptNamespaces": list(args.exempt_namespaces)} if args.exempt_namespaces else {}
+            annotating: _Fields = {"selector": _selector(args.annotation_namespace_selector)}
+            if args.annotation_namespaces:
+                annotating["names"] = list(args.annotation_namespaces)
+            return {
+                "hardPodAffinityWeight": args.hard_pod_affinity_weight,
+                "ignorePreferredTermsOfExistingPods": args.ignore_preferred_terms_of_existing_pods,
+                **exempt,
+                "annotationNamespaces": annotating,
+            }
+        case NodeResourcesFitArgs():
+            return _fit(args)
+        case VolumeBindingArgs():
+            shape = {"shape": _value(args.shape)} if args.shape else {}
+            return {"bindTimeoutSeconds": args.bind_timeout_s, **shape}
+        case msgspec.Struct():
+            return dict(msgspec.to_builtins(args))
+        case _ if is_dataclass(args):
+            return _fields(args)
+        case _:
+            raise InvariantViolation(f"no text is known for arguments of type {type(args).__name__}")
+
+
+def _fit(args: NodeResourcesFitArgs) -> _Fields:
+    strategy = _fields(args.scoring_strategy)
+    if shape := strategy.pop("shape"):
+        strategy["requestedToCapacityRatio"] = {"shape": shape}
+    return {**_fields(args), "scoringStrategy": strategy}
+
+
+def _fields(values: object) -> _Fields:
+    """Return the fields of a dataclass as a file has them; fields that are None are absent."""
+    if not is_dataclass(values):
+        raise TypeError(f"{type(values).__name__} has no fields")
+    document: _Fields = {}
+    for field in fields(values):
+        value = getattr(values, field.name)
+        if field.name.endswith("_s"):
+            document[_camel_case(field.name.removesuffix("_s"))] = format_duration(value)
+        elif value is not None:
+            document[_camel_case(field.name)] = _value(value)
+    if isinstance(values, DefaultConstraint) and not values.match_label_keys:
+        del document["matchLabelKeys"]
+    return document
+
+
+def _value(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_value(item) for item in value]
+    return _fields(value) if is_dataclass(value) else value
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

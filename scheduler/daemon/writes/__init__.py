@@ -1,0 +1,1 @@
+"""Carries out what the machine decides: binds, claims, evictions, conditions, events."""

@@ -1,0 +1,392 @@
+"""
+Writes ResourceClaims for a pod. Outcomes are values, with upstream's words.
+
+    (create) --> [finalizer] --> status --written--> (pod status)
+                     ^   `- 409, lost, 5xx, 429 - GET --- reserved as wanted --> written
+                     `-----------------------------'  `-- gone, replaced, allocated elsewhere, deallocated --> failed
+
+Every try after the first begins with a read, so that a write whose answer was lost is not made twice. So does the first
+try of a claim that is reserved for the pod already, of which usually nothing is left to write. A claim that is created
+has a name that follows from its pod, so that one whose creation lost its answer is found again.
+
+The pods of one claim take turns, since each write names the version that it changes. A pod whose turn it is writes for
+all pods that wait for theirs and want the same.
+
+Source: plugins/dynamicresources/dynamicresources.go, bindClaim and Unreserve; extendeddynamicresources.go, deleteClaim
+(kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import msgspec
+
+from scheduler.daemon.kube import claim_requests
+from scheduler.daemon.kube.client import KubeClient
+from scheduler.daemon.kube.requests import Request, second_time
+from scheduler.daemon.writes.binder import TIMEOUT_S
+from scheduler.daemon.writes.conditions import is_pod_gone
+from scheduler.engine.model.allocations import Allocation
+from scheduler.engine.model.claim_writes import (
+    ClaimDeallocation,
+    ClaimDeletion,
+    ClaimRelease,
+    ClaimReservation,
+    ContainerRequest,
+    consumer,
+    is_reserved_for,
+)
+from scheduler.engine.model.device_gates import DeviceGates, GatedDeviceDecoder
+from scheduler.engine.model.device_requests import CLAIM_FINALIZER, ResourceClaim
+from scheduler.engine.model.devices import MAX_CONSUMERS, DeviceKind
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.semantics import Semantics
+from scheduler.engine.model.volumes import is_older
+from scheduler.errors import ApiError, Conflict, NotFound, ServerFault, Throttled, Unreachable
+
+#: Tries of one claim, and the pause after a conflict (client-go retry.DefaultRetry).
+_MAX_TRIES: Final = 5
+_CONFLICT_PAUSE_S: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimOutcome:
+    """
+    How far the writes of one claim came.
+
+    `claim`: its newest state, None if nothing was written. `problem`: why the next write failed; empty if none did.
+    """
+
+    claim: ResourceClaim | None
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class _Turns:
+    """
+    The turns of the pods that reserve one claim.
+
+    Attributes:
+        waiting: the reservations that are not answered, by UID of the pod.
+        answered: the outcomes of what was written for pods whose turn has not come, by their UID.
+        newest: the claim as last written; None before that.
+    """
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: dict[str, ClaimReservation] = field(default_factory=dict)
+    answered: dict[str, ClaimOutcome] = field(default_factory=dict)
+    newest: ResourceClaim | None = None
+
+    def joining(self, claim: ResourceClaim, write: ClaimReservation) -> list[ClaimReservation]:
+        """Return the reservations that one write makes: this one, and others with the same devices."""
+        joined = [write]
+        allocation = claim.allocation or write.allocation
+        for uid, other in self.waiting.items():
+            if len(claim.reserved_for) + len(joined) >= MAX_CONSUMERS:
+                break
+            if uid == write.pod.uid or uid in self.answered or is_reserved_for(claim, other.pod):
+                continue
+            if allocation is not None and _has_decided_devices(allocation, other):
+                joined.append(other)
+        return joined
+
+
+class ClaimWriter:
+    """
+    Writes to the API server; arguments as `ReservationWriter`. `clock_s`: the time since the epoch.
+
+    `on_created` is called with "success" or "failure" after a request that creates a claim.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        pause: Callable[[int, ApiError], Awaitable[None]],
+        may_write: Callable[[], bool],
+        clock_s: Callable[[], float],
+        on_created: Callable[[str], None],
+        semantics: Semantics,
+    ) -> None:
+        self._client, self._pause, self._may_write, self._clock_s = client, pause, may_write, clock_s
+        self._on_created = on_created
+        self._decoder = GatedDeviceDecoder(semantics)
+        #: Whether allocations get a time, from which the timeout of binding conditions counts.
+        self._stamps = DeviceGates.of(semantics).binding_conditions
+        #: By UID of a claim.
+        self._turns: dict[str, _Turns] = {}
+
+    async def reserve(self, write: ClaimReservation) -> ClaimOutcome:
+        """
+        Reserve the claim for the pod, and store its allocation; create it before if it does not exist.
+
+        Difference: the pod names a created claim before the claim is reserved for it; upstream's names it afterwards.
+        The controller that takes the pod out of the claim, once the pod is gone, finds the claim by that name.
+        """
+        claim, pod = write.obj, write.pod
+        is_new = not claim.resource_version
+        if is_new:
+            try:
+                claim = await self._created(claim, pod)
+            except ApiError as error:
+                # As upstream prints the name that the claim does not have yet.
+                return ClaimOutcome(
+                    None, f"create claim for extended resources {pod.namespace}/: {error.message}"
+                )
+            if write.mappings and (problem := await self._note_in_pod(pod, claim, write.mappings)):
+                return ClaimOutcome(claim, problem)
+        outcome = await self._in_turn(claim, write)
+        problem = outcome.problem
+        if is_new and not write.mappings and not problem:
+            problem = f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus"
+        return ClaimOutcome(outcome.claim or (claim if is_new else None), problem)
+
+    async def release(self, write: ClaimRelease) -> str:
+        """Take the pod out of the claim. Return why that failed, empty if it did not."""
+        return await self._repeated(
+            lambda _: claim_requests.release_claim(write.obj, write.pod.uid), write.obj
+        )
+
+    async def deallocate(self, write: ClaimDeallocation) -> str:
+        """Take the allocation from the claim, unless it has changed. Return why that failed, empty if it did not."""
+        try:
+            await self._request(claim_requests.deallocate_claim(write.obj))
+        except ApiError as error:
+            return error.message
+        return ""
+
+    async def delete(self, write: ClaimDeletion, pod: Pod) -> str:
+        """
+        Delete the claim that was created for the pod. Return why that failed, empty if it did not.
+
+        Difference: the pod names it no more. Upstream's does, and a kubelet with a device plugin waits for that claim.
+        """
+        problem = await self._delete(write)
+        if problem:
+            return problem
+        try:
+            await self._request(claim_requests.patch_extended_claim_status(pod, None))
+        except ApiError as error:
+            return (
+                ""
+                if is_pod_gone(error)
+                else f"update pod {pod.key} ExtendedResourceClaimStatus: {error.message}"
+            )
+        return ""
+
+    async def _delete(self, write: ClaimDeletion) -> str:
+        """Delete the claim, which nothing protects any more. Return why that failed, empty if it did not."""
+
+        def unprotect(claim: ResourceClaim) -> Request:
+            left = [each for each in claim.finalizers if each != CLAIM_FINALIZER]
+            return claim_requests.set_finalizers(claim, left)
+
+        problem = await self._repeated(unprotect, write.obj)
+        if problem:
+            return problem
+        return await self._repeated(lambda _: claim_requests.delete_resource_claim(write.obj), write.obj)
+
+    async def _created(self, wanted: ResourceClaim, pod: Pod) -> ResourceClaim:
+        """Create the claim for the pod's extended resources, unless an earlier request did. Return it."""
+        request = claim_requests.create_resource_claim(wanted, pod)
+        try:
+            claim = await self._claim(request)
+        except ApiError as error:
+            self._on_created("failure")
+            if not (isinstance(error, Conflict) or error.took_effect_unknown):
+                raise
+            key = f"{pod.namespace}/{wanted.created_name}"
+            try:
+                claim = await self._claim(claim_requests.get_resource_claim(replace(wanted, key=key)))
+            except NotFound:
+                raise error from None
+            if claim.controller is None or claim.controller.uid != pod.uid:
+                raise
+            if claim.requests == wanted.requests and not claim.terminating:
+                return claim
+            # Of an attempt on another kind of node.
+            if await self._delete(ClaimDeletion(claim)):
+                raise
+            claim = await self._claim(request)
+        self._on_created("success")
+        return claim
+
+    async def _in_turn(self, claim: ResourceClaim, write: ClaimReservation) -> ClaimOutcome:
+        """Reserve the claim once the pods before have, unless one of them has written for this pod, too."""
+        key, uid = claim.uid, write.pod.uid
+        turns = self._turns.setdefault(key, _Turns())
+        turns.waiting[uid] = write
+        try:
+            async with turns.lock:
+                if (answered := turns.answered.pop(uid, None)) is not None:
+                    return answered
+                if turns.newest is not None and is_older(
+                    claim.resource_version, turns.newest.resource_version
+                ):
+                    claim = turns.newest
+                outcome, joined = await self._reserved(claim, write, turns)
+                turns.answered |= {each.pod.uid: outcome for each in joined if each is not write}
+                return outcome
+        finally:
+            turns.waiting.pop(uid, None)
+            if not turns.waiting:
+                self._turns.pop(key, None)
+
+    async def _reserved(
+        self, claim: ResourceClaim, write: ClaimReservation, turns: _Turns
+    ) -> tuple[ClaimOutcome, Sequence[ClaimReservation]]:
+        """Return the outcome, and the reservations that share it."""
+        alone = joined = [write]
+        uid, problem = claim.uid, ""
+        changed: ResourceClaim | None = None
+        for attempt in range(1, _MAX_TRIES + 1):
+            if attempt > 1 or is_reserved_for(claim, write.pod):
+                try:
+                    claim = await self._claim(claim_requests.get_resource_claim(claim))
+                except ApiError as error:
+                    text = f"get updated claim {claim.key} after conflict: {error.message}"
+                    if isinstance(error, NotFound) or not _may_repeat(error):
+                        return ClaimOutcome(changed, text), alone
+                    problem = text
+                    await self._pause(attempt, error)
+                    continue
+                if claim.uid != uid:
+                    return ClaimOutcome(changed, _deleted(claim)), alone
+                if _is_done(claim, write):
+                    turns.newest = claim
+                    return ClaimOutcome(claim), alone
+            verb = "add finalizer to" if _lacks_finalizer(claim, write) else _status_verb(write)
+            try:
+                if _lacks_finalizer(claim, write) and not _contradiction(claim, write):
+                    finalizers = (*claim.finalizers, CLAIM_FINALIZER)
+                    claim = changed = await self._claim(claim_requests.set_finalizers(claim, finalizers))
+                    verb = _status_verb(write)
+                if contradiction := _contradiction(claim, write):
+                    return ClaimOutcome(changed, contradiction), alone
+                joined = turns.joining(claim, write)
+                turns.newest = await self._claim(self._status_request(claim, write, joined))
+                return ClaimOutcome(turns.newest), joined
+            except ApiError as error:
+                problem = f"{verb} claim {claim.key}: {error.message}"
+                if not _may_repeat(error):
+                    return ClaimOutcome(changed, problem), alone
+                await self._pause_after(attempt, error)
+        return ClaimOutcome(changed, problem), joined
+
+    def _status_request(
+        self, claim: ResourceClaim, write: ClaimReservation, joined: Sequence[ClaimReservation]
+    ) -> Request:
+        """Quirk: a stored allocation without a time gets one, which the API server refuses."""
+        changed = write.allocation if claim.allocation is None else None
+        allocation = claim.allocation or changed
+        if self._stamps and allocation is not None and allocation.allocation_timestamp is None:
+            now = second_time(self._clock_s())
+            changed = msgspec.structs.replace(allocation, allocation_timestamp=now)
+        consumers = (consumer(each.pod) for each in joined)
+        return claim_requests.reserve_claim(claim, changed, (*claim.reserved_for, *consumers))
+
+    async def _note_in_pod(self, pod: Pod, claim: ResourceClaim, mappings: Sequence[ContainerRequest]) -> str:
+        request = claim_requests.patch_extended_claim_status(pod, (claim.name, mappings))
+        problem = await self._repeated(lambda _: request, claim, reads=False)
+        return f"update pod {pod.key} ExtendedResourceClaimStatus: {problem}" if problem else ""
+
+    async def _repeated(
+        self, request_for: Callable[[ResourceClaim], Request], claim: ResourceClaim, *, reads: bool = True
+    ) -> str:
+        """Send a request that may take effect twice. `reads`: whether a conflict is followed by a read of the claim."""
+        problem = ""
+        for attempt in range(1, _MAX_TRIES + 1):
+            try:
+                if attempt > 1 and reads:
+                    uid, claim = claim.uid, await self._claim(claim_requests.get_resource_claim(claim))
+                    if claim.uid != uid:
+                        return ""
+                await self._request(request_for(claim))
+            except NotFound as error:
+                # The claim is gone, and with it what is to be undone.
+                return "" if reads else error.message
+            except ApiError as error:
+                problem = error.message
+                if not _may_repeat(error):
+                    return problem
+                await self._pause_after(attempt, error)
+            else:
+                return ""
+        return problem
+
+    async def _pause_after(self, attempt: int, error: ApiError) -> None:
+        if attempt == _MAX_TRIES:
+            return
+        if isinstance(error, Conflict):
+            await asyncio.sleep(_CONFLICT_PAUSE_S)
+        else:
+            await self._pause(attempt, error)
+
+    async def _claim(self, request: Request) -> ResourceClaim:
+        claim = self._decoder.decode(DeviceKind.CLAIM, await self._request(request))
+        if not isinstance(claim, ResourceClaim):
+            raise ServerFault(200, "Unreadable", "the answer is no ResourceClaim")
+        return claim
+
+    async def _request(self, request: Request) -> bytes:
+        if not self._may_write():
+            raise ApiError(0, "NotLeading", "this instance does not hold the Lease")
+        return await self._client.request(request, timeout_s=TIMEOUT_S, may_send=self._may_write)
+
+
+def _is_done(claim: ResourceClaim, write: ClaimReservation) -> bool:
+    """Return whether a write whose answer was lost has taken effect."""
+    if not is_reserved_for(claim, write.pod) or claim.allocation is None:
+        return False
+    return _has_decided_devices(claim.allocation, write)
+
+
+def _has_decided_devices(allocation: Allocation, write: ClaimReservation) -> bool:
+    """
+    Return whether these are the devices with which the pod was decided.
+
+    Difference: upstream reserves a claim that was allocated at the decision whatever its allocation has become, on
+    another node too.
+    """
+    decided = write.allocation or write.obj.allocation
+    return decided is None or _devices(allocation) == _devices(decided)
+
+
+def _devices(allocation: Allocation) -> list[tuple[str, ...]]:
+    results = allocation.devices.results
+    return [(each.request, each.driver, each.pool, each.device, each.share_id or "") for each in results]
+
+
+def _lacks_finalizer(claim: ResourceClaim, write: ClaimReservation) -> bool:
+    return (
+        write.allocation is not None and claim.allocation is None and CLAIM_FINALIZER not in claim.finalizers
+    )
+
+
+def _status_verb(write: ClaimReservation) -> str:
+    return "add reservation to" if write.allocation is None else "add allocation and reservation to"
+
+
+def _contradiction(claim: ResourceClaim, write: ClaimReservation) -> str:
+    """Return what another client has done that leaves no room for the write; empty if nothing."""
+    if claim.terminating:
+        return _deleted(claim)
+    if claim.allocation is None:
+        is_as_wanted = write.allocation is not None
+        return "" if is_as_wanted else f"claim {claim.key} got deallocated elsewhere in the meantime"
+    # Another member of the pod's group may have stored the same.
+    if not _has_decided_devices(claim.allocation, write):
+        return f"claim {claim.key} got allocated elsewhere in the meantime"
+    return ""
+
+
+def _deleted(claim: ResourceClaim) -> str:
+    return f"claim {claim.key} got deleted in the meantime"
+
+
+def _may_repeat(error: ApiError) -> bool:
+    return isinstance(error, (Conflict, Throttled, Unreachable, ServerFault)) or error.took_effect_unknown

@@ -1,0 +1,232 @@
+"""
+Writes what is reserved for a pod, each kind of object by its row of `_WRITER_BY_TYPE`. Outcomes are values.
+
+Every write names the resourceVersion on which it was decided, so that another scheduler's write is never overwritten.
+
+       PATCH --2xx--> written              429, or never sent --pause--> PATCH again (bounded)
+         |
+         '--409, lost, 5xx--> GET until answered --as wanted--> written
+                               '--otherwise--> after 409 or changed: failed; else pause, PATCH again (bounded)
+
+A write that was given up and takes effect later does no harm: watches will show it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from scheduler.daemon.kube import requests
+from scheduler.daemon.kube.client import KubeClient
+from scheduler.daemon.kube.requests import Request
+from scheduler.daemon.kube.responses import WrittenVolume, decode_written_volume
+from scheduler.daemon.writes.binder import MAX_POSTS, TIMEOUT_S
+from scheduler.daemon.writes.claim_writer import ClaimWriter
+from scheduler.engine.model.claim_writes import (
+    ClaimDeallocation,
+    ClaimDeletion,
+    ClaimRelease,
+    ClaimReservation,
+)
+from scheduler.engine.model.instructions import WriteObjects, WriteReservation
+from scheduler.engine.model.object_writes import NodeSelection, ObjectWrite, StoredObject, VolumePromise
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
+from scheduler.engine.model.stimuli import ReservationWritten
+from scheduler.engine.model.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
+from scheduler.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    InvariantViolation,
+    NotFound,
+    Throttled,
+    Unreachable,
+)
+
+NOT_LEADING: Final = "this instance does not hold the Lease"
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """One object's write, the request that reads it, and whether an object as read is as wanted."""
+
+    patch: Request
+    read: Request
+    resource_version: str
+    is_done: Callable[[WrittenVolume], bool]
+
+
+class ReservationWriter:
+    """
+    Writes to the API server.
+
+    `pause` waits after the failed attempt of a number. `may_write` returns True while this instance may write; it is
+    called before a write and after the rate limit. `clock_s`: the time since the epoch. `on_claim_created` is called
+    with "success" or "failure" after the creation of a claim.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        pause: Callable[[int, ApiError], Awaitable[None]],
+        may_write: Callable[[], bool] = lambda: True,
+        clock_s: Callable[[], float] = time.time,
+        on_claim_created: Callable[[str], None] = lambda _: None,
+        semantics: Semantics = DEFAULT_SEMANTICS,
+    ) -> None:
+        self._client, self._pause, self._may_write = client, pause, may_write
+        self._claims = ClaimWriter(
+            client,
+            pause=pause,
+            may_write=may_write,
+            clock_s=clock_s,
+            on_created=on_claim_created,
+            semantics=semantics,
+        )
+        #: By UID of a pod: set once the last of its writes is made.
+        self._turns: dict[str, asyncio.Event] = {}
+
+    async def write(self, instruction: WriteReservation) -> ReservationWritten:
+        """Make the writes in order up to the first that fails, and return their versions."""
+        versions: list[str] = []
+        objects: list[StoredObject] = []
+        problem = ""
+        async with self._turn(instruction.pod.uid):
+            for write in instruction.writes:
+                if isinstance(write, ClaimReservation):
+                    outcome = await self._claims.reserve(write)
+                    objects += [] if outcome.claim is None else [outcome.claim]
+                    version, problem = (
+                        "" if outcome.claim is None else outcome.claim.resource_version,
+                        outcome.problem,
+                    )
+                else:
+                    written = await self._make(_WRITER_BY_TYPE[type(write)](write))
+                    version, problem = (
+                        ("", written.message) if isinstance(written, ApiError) else (written, "")
+                    )
+                if problem:
+                    break
+                versions.append(version)
+        uid, number = instruction.pod.uid, instruction.number
+        return ReservationWritten(uid, tuple(versions), problem, number, tuple(objects))
+
+    async def write_all(self, instruction: WriteObjects) -> list[str]:
+        """Make each of the writes, and return what failed, one line each."""
+        problems: list[str] = []
+        async with self._turn(instruction.pod.uid):
+            for write in instruction.writes:
+                match write:
+                    case ClaimRelease():
+                        problem = await self._claims.release(write)
+                    case ClaimDeallocation():
+                        problem = await self._claims.deallocate(write)
+                    case ClaimDeletion():
+                        problem = await self._claims.delete(write, instruction.pod)
+                    case _:
+                        raise InvariantViolation(f"nothing writes {write} but a reservation")
+                if problem:
+                    problems.append(f"{write.obj.kind} {write.obj.key}: {problem}")
+        return problems
+
+    @asynccontextmanager
+    async def _turn(self, uid: str) -> AsyncIterator[None]:
+        """Let the writes for a pod follow each other: what is undone must not undo what comes later."""
+        before, own = self._turns.get(uid), asyncio.Event()
+        self._turns[uid] = own
+        try:
+            if before is not None:
+                await before.wait()
+            yield
+        finally:
+            own.set()
+            if self._turns.get(uid) is own:
+                del self._turns[uid]
+
+    async def _make(self, write: _Write) -> str | ApiError:
+        """Return the written version, or the error of a write that is given up."""
+        last = ApiError(0, "NotLeading", NOT_LEADING)
+        for attempt in range(1, MAX_POSTS + 1):
+            if not self._may_write():
+                return ApiError(0, "NotLeading", NOT_LEADING)
+            try:
+                body = await self._client.request(write.patch, timeout_s=TIMEOUT_S, may_send=self._may_write)
+                return decode_written_volume(body).metadata.resource_version
+            except ApiError as error:
+                last = error
+                if isinstance(error, Conflict) or error.took_effect_unknown:
+                    settled = await self._settle(write, error)
+                    if settled is not None:
+                        return settled
+                elif not isinstance(error, (Throttled, Unreachable)):
+                    return error
+                if attempt < MAX_POSTS:
+                    await self._pause(attempt, error)
+        return last
+
+    async def _settle(self, write: _Write, error: ApiError) -> str | ApiError | None:
+        """Read the object until it is known if the write took effect. Return None if it may be sent again."""
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                stored = decode_written_volume(await self._client.request(write.read, timeout_s=TIMEOUT_S))
+            except (NotFound, Forbidden, Invalid) as refusal:
+                return refusal if isinstance(refusal, NotFound) else error
+            except ApiError as unanswered:
+                await self._pause(attempt, unanswered)
+                continue
+            if write.is_done(stored):
+                return stored.metadata.resource_version
+            is_as_before = stored.metadata.resource_version == write.resource_version
+            return None if is_as_before and not isinstance(error, Conflict) else error
+
+
+def _promise(promise: VolumePromise) -> _Write:
+    """Source: component-helpers storage/volume/pv_helpers.go, GetBindVolumeToClaim (kubernetes 1.36)."""
+    volume, claim = promise.obj, promise.claim
+    wanted = (claim.namespace, claim.name, claim.uid)
+    patch = requests.promise_volume(
+        volume.key,
+        resource_version=volume.resource_version,
+        claim=requests.ClaimReference(*wanted, claim.resource_version),
+        # Without it, the PV controller keeps the volume for the claim's name when the claim is gone.
+        annotations={} if volume.is_for(claim) else {BOUND_BY_CONTROLLER: "yes"},
+    )
+
+    def is_done(found: WrittenVolume) -> bool:
+        reference = found.spec.claim_ref
+        return reference is not None and (reference.namespace, reference.name, reference.uid) == wanted
+
+    return _Write(patch, requests.get_volume(volume.key), volume.resource_version, is_done)
+
+
+def _selection(selection: NodeSelection) -> _Write:
+    """Source: plugins/volumebinding/binder.go, AssumePodVolumes (kubernetes 1.36)."""
+    claim, node_name = selection.obj, selection.node_name
+    patch = requests.annotate_claim(
+        claim.namespace,
+        claim.name,
+        resource_version=claim.resource_version,
+        annotations={SELECTED_NODE: node_name},
+    )
+
+    def is_done(found: WrittenVolume) -> bool:
+        selected = (found.metadata.annotations or {}).get(SELECTED_NODE)
+        return found.metadata.uid == claim.uid and selected == node_name
+
+    read = requests.get_claim(claim.namespace, claim.name)
+    return _Write(patch, read, claim.resource_version, is_done)
+
+
+#: By type of write: the requests that make it.
+_WRITER_BY_TYPE: Final[Mapping[type[ObjectWrite[Any]], Callable[[Any], _Write]]] = {
+    VolumePromise: _promise,
+    NodeSelection: _selection,
+}

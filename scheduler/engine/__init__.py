@@ -1,0 +1,1 @@
+"""What is decided. Pure: no IO, no clock, no asyncio, no chance of its own."""

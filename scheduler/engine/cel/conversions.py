@@ -1,0 +1,171 @@
+"""
+Conversions between types, such as int("12").
+
+Source: cel-go common/stdlib/standard.go and ConvertToType of common/types.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from scheduler.engine.cel.functions import Overload, function, traversal
+from scheduler.engine.cel.operators import checked_int, checked_timestamp, checked_uint
+from scheduler.engine.cel.times import format_duration, format_timestamp, parse_duration, parse_timestamp
+from scheduler.engine.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    UINT_MAX,
+    CelError,
+    Duration,
+    Timestamp,
+    TypeValue,
+    Uint,
+    Value,
+    format_double,
+    type_name,
+)
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DIGITS: Final = re.compile(r"[0-9]+")
+_DECIMAL: Final = re.compile(
+    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.I
+)
+_HEX: Final = re.compile(r"[+-]?0x([0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+", re.I)
+_SEPARATOR: Final = re.compile(r"(?<=[0-9])_(?=[0-9])")
+_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+#: Longer digits are no number of 64 bits; it also bounds Python's own conversion.
+_MAX_DIGITS: Final = 4000
+
+
+def _failed(target: str) -> CelError:
+    return CelError(f"type conversion error from 'string' to '{target}'")
+
+
+def _int_of_string(text: str) -> int:
+    if _INTEGER.fullmatch(text) and len(text) <= _MAX_DIGITS and INT_MIN <= int(text) <= INT_MAX:
+        return int(text)
+    raise _failed("int")
+
+
+def _uint_of_string(text: str) -> Uint:
+    if _DIGITS.fullmatch(text) and len(text) <= _MAX_DIGITS and int(text) <= UINT_MAX:
+        return Uint(text)
+    raise _failed("uint")
+
+
+def _double_of_string(text: str) -> float:
+    text = _SEPARATOR.sub("", text)
+    if _DECIMAL.fullmatch(text):
+        value = float(text)
+        if value not in (float("inf"), float("-inf")) or "n" in text.lower():
+            return value
+    if _HEX.fullmatch(text):
+        try:
+            return float.fromhex(text)
+        except OverflowError:
+            pass
+    raise _failed("double")
+
+
+def _bool_of_string(text: str) -> bool:
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    raise _failed("bool")
+
+
+def _int_of_double(value: float) -> int:
+    if value != value or value <= float(INT_MIN) or value >= float(INT_MAX):
+        raise CelError("integer overflow")
+    return int(value)
+
+
+def _uint_of_double(value: float) -> Uint:
+    if value != value or value < 0 or value >= float(UINT_MAX):
+        raise CelError("unsigned integer overflow")
+    return Uint(value)
+
+
+def _string_of_bytes(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise CelError("invalid UTF-8 in bytes, cannot convert to string") from None
+
+
+def _duration_of_string(text: str) -> Duration:
+    duration = parse_duration(text)
+    if duration is None:
+        raise _failed("google.protobuf.Duration")
+    return duration
+
+
+def _timestamp_of_string(text: str) -> Timestamp:
+    timestamp = parse_timestamp(text)
+    if timestamp is None:
+        raise _failed("google.protobuf.Timestamp")
+    return checked_timestamp(timestamp.ns, timestamp.offset_s)
+
+
+def _identity(value: Value) -> Value:
+    return value
+
+
+#: By result: argument -> conversion.
+_CONVERSIONS: Final[dict[str, dict[str, Callable[..., Value]]]] = {
+    "bool": {"bool": _identity, "string": _bool_of_string},
+    "bytes": {"bytes": _identity, "string": lambda text: text.encode(errors="surrogateescape")},
+    "double": {"double": _identity, "int": float, "string": _double_of_string, "uint": float},
+    "duration": {"duration": _identity, "int": Duration, "string": _duration_of_string},
+    "int": {
+        "int": _identity, "double": _int_of_double, "duration": lambda value: value.ns,
+        "string": _int_of_string, "timestamp": lambda value: value.ns // 10**9,
+        "uint": lambda value: checked_int(int(value)),
+    },
+    "string": {
+        "string": _identity, "bool": lambda value: "true" if value else "false", "bytes": _string_of_bytes,
+        "double": lambda value: format_double(value, max_digits=6), "duration": format_duration, "int": str,
+        "timestamp": format_timestamp, "uint": str,
+    },
+    "timestamp": {
+        "timestamp": _identity, "int": lambda value: checked_timestamp(value * 10**9),
+        "string": _timestamp_of_string,
+    },
+    "uint": {
+        "uint": _identity, "double": _uint_of_double, "int": checked_uint, "string": _uint_of_string,
+    },
+}  # fmt: skip
+
+
+def string_of(value: Value) -> str:
+    """Return string(value); a type is written as its name."""
+    if value.__class__ is TypeValue:
+        return str(value.name)
+    short = type_name(value).removeprefix("google.protobuf.").lower()
+    return str(_CONVERSIONS["string"][short](value))
+
+
+#: Conversions of a constant are calculated when an expression is compiled, and fail there.
+CONSTANT_FUNCTIONS: Final = frozenset({*_CONVERSIONS, "dyn", "type"})
+
+
+def _overloads() -> list[Overload]:
+    declared = []
+    for result, by_argument in _CONVERSIONS.items():
+        for argument, convert in by_argument.items():
+            reads = {argument, result} == {"string", "bytes"}
+            declared += function(
+                result,
+                f"({argument}) -> {result}",
+                convert,
+                cost=traversal if reads else 1,
+                costs_by_name=False,
+            )
+    return declared
+
+
+OVERLOADS: Final = [
+    *_overloads(),
+    *function("dyn", "(A) -> dyn", _identity, is_guarded=False),
+    *function("type", "(A) -> type(A)", lambda value: TypeValue(type_name(value)), is_guarded=False),
+]

@@ -1,0 +1,135 @@
+"""
+Formats of texts by name, as in format.dns1123Label().validate("a").
+
+Source: apiserver/pkg/cel/library/format.go (kubernetes 1.36).
+"""
+
+import base64
+import binascii
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.engine.cel.functions import function
+from scheduler.engine.cel.times import parse_timestamp
+from scheduler.engine.cel.urls import UrlError, parse_url
+from scheduler.engine.cel.values import NONE, Optional, Value, go_quote, register_type, size_of
+from scheduler.engine.syntax.names import (
+    dns_label_faults,
+    label_key_faults,
+    label_value_faults,
+    subdomain_faults,
+)
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.I | re.A)
+_DNS_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_DNS_1035_RULE: Final = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
+_CLOCK: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))", re.A)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFormat:
+    """A format. `faults` returns what is wrong with a text; `regex_size` is its share of a call's cost."""
+
+    name: str
+    faults: Callable[[str], list[str]]
+    regex_size: int
+
+
+register_type(NamedFormat, "kubernetes.NamedFormat")
+
+
+def _dns_1035_faults(text: str) -> list[str]:
+    faults = [] if len(text.encode(errors="replace")) <= 63 else ["must be no more than 63 bytes"]
+    return faults if _DNS_1035.fullmatch(text) else [*faults, _DNS_1035_RULE]
+
+
+def _of_prefix(faults: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
+    def call(text: str) -> list[str]:
+        is_masked = len(text) > 1 and text.endswith("-")
+        return faults(f"{text[:-2]}a" if is_masked else text)
+
+    return call
+
+
+def _uri_faults(text: str) -> list[str]:
+    try:
+        parse_url(text)
+    except UrlError as error:
+        return [f"parse {go_quote(text)}: {error}"]
+    return []
+
+
+def _byte_faults(text: str) -> list[str]:
+    if not text:
+        return ["invalid base64"]
+    try:
+        base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        return ["invalid base64"]
+    return []
+
+
+def _is_date(text: str) -> bool:
+    return parse_timestamp(f"{text}T00:00:00Z") is not None
+
+
+def _is_datetime(text: str) -> bool:
+    date, _, clock = text.lower().partition("t")
+    shape = _CLOCK.fullmatch(clock)
+    return _is_date(date) and shape is not None and shape[1] < "24" and max(shape[2], shape[3]) < "60"
+
+
+def _unless(is_valid: Callable[[str], object], fault: str) -> Callable[[str], list[str]]:
+    return lambda text: [] if is_valid(text) else [fault]
+
+
+FORMATS: Final = {
+    "dns1123Label": NamedFormat("DNS1123Label", dns_label_faults, 30),
+    "dns1123Subdomain": NamedFormat("DNS1123Subdomain", subdomain_faults, 60),
+    "dns1035Label": NamedFormat("DNS1035Label", _dns_1035_faults, 30),
+    "qualifiedName": NamedFormat("QualifiedName", label_key_faults, 60),
+    "dns1123LabelPrefix": NamedFormat("DNS1123LabelPrefix", _of_prefix(dns_label_faults), 30),
+    "dns1123SubdomainPrefix": NamedFormat("DNS1123SubdomainPrefix", _of_prefix(subdomain_faults), 60),
+    "dns1035LabelPrefix": NamedFormat("DNS1035LabelPrefix", _of_prefix(_dns_1035_faults), 30),
+    "labelValue": NamedFormat("LabelValue", label_value_faults, 40),
+    "uri": NamedFormat("URI", _uri_faults, 1103),
+    "uuid": NamedFormat("uuid", _unless(_UUID.fullmatch, "does not match the UUID format"), 70),
+    "byte": NamedFormat("byte", _byte_faults, 84),
+    "date": NamedFormat("date", _unless(_is_date, "invalid date"), 71),
+    "datetime": NamedFormat("datetime", _unless(_is_datetime, "invalid datetime"), 71),
+}
+
+
+def _named(name: str) -> Optional:
+    return Optional(has_value=True, value=FORMATS[name]) if name in FORMATS else NONE
+
+
+def _validate(format_: NamedFormat, text: str) -> Optional:
+    faults: Value = format_.faults(text)
+    return Optional(has_value=True, value=faults) if faults else NONE
+
+
+def _validate_cost(args: Sequence[Value]) -> int:
+    return math.ceil((1.0 + size_of(args[1])) * 0.1) * math.ceil(int(args[0].regex_size) * 0.25)
+
+
+def _getter(format_: NamedFormat) -> Callable[[], NamedFormat]:
+    return lambda: format_
+
+
+OVERLOADS: Final = [
+    *function("format.named", "(string) -> optional(named_format)", _named),
+    *function("validate", "named_format.(string) -> optional(list(string))", _validate, cost=_validate_cost),
+    *(
+        overload
+        for name, format_ in FORMATS.items()
+        for overload in function(f"format.{name}", "() -> named_format", _getter(format_))
+    ),
+]

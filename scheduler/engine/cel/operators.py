@@ -1,0 +1,305 @@
+"""
+Arithmetic and order: the operators whose operands decide at runtime what they do.
+
+Integers have 64 bits and overflow into errors. Source: cel-go common/types/{int,uint,double,overflow,compare}.go.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from scheduler.engine.cel.functions import Cost, Overload, function, smaller_size
+from scheduler.engine.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    MISSING,
+    UINT_MAX,
+    Accumulator,
+    CelError,
+    CostLimitError,
+    Duration,
+    MapAccumulator,
+    Timestamp,
+    Uint,
+    Value,
+    compare_numbers,
+    display,
+    equal_or_unknown,
+    lookup,
+    map_key,
+    size_of,
+    type_name,
+    weight,
+)
+
+TIMESTAMP_MIN_S: Final = -62135596800
+TIMESTAMP_MAX_S: Final = 253402300799
+#: A longer list is refused as too expensive. Upstream joins lists without copying, so that it has no such limit.
+MAX_LIST: Final = 1_000_000
+
+
+def checked_int(value: int) -> int:
+    """Return the integer, or raise CelError where it has more than 64 bits."""
+    if INT_MIN <= value <= INT_MAX:
+        return value
+    raise CelError("integer overflow")
+
+
+def checked_uint(value: int) -> Uint:
+    """Return the unsigned integer, or raise CelError where it is negative or has more than 64 bits."""
+    if 0 <= value <= UINT_MAX:
+        return Uint(value)
+    raise CelError("unsigned integer overflow")
+
+
+def checked_duration(ns: int) -> Duration:
+    """Return the duration, or raise CelError where its nanoseconds have more than 64 bits."""
+    if INT_MIN <= ns <= INT_MAX:
+        return Duration(ns)
+    raise CelError("duration overflow")
+
+
+def checked_timestamp(ns: int, offset_s: int = 0) -> Timestamp:
+    """Return the time, or raise CelError where it is not in the years 1 to 9999."""
+    if TIMESTAMP_MIN_S <= ns // 10**9 <= TIMESTAMP_MAX_S:
+        return Timestamp(ns, offset_s)
+    raise CelError("timestamp overflow")
+
+
+def add(left: Value, right: Value) -> Value:
+    """Return `left + right`."""
+    class_, other = left.__class__, right.__class__
+    if class_ not in _ADDED:
+        raise CelError("no such overload: _+_")
+    if class_ is Duration and other is Timestamp:
+        return checked_timestamp(left.ns + right.ns, right.offset_s)
+    if class_ is Timestamp and other is Duration:
+        return checked_timestamp(left.ns + right.ns, left.offset_s)
+    if class_ is Accumulator and other is list:
+        left.extend(right)
+        if len(left) > MAX_LIST:
+            raise CostLimitError
+        return left
+    if class_ is not other or class_ is Timestamp:
+        raise CelError("no such overload")
+    if class_ is int:
+        return checked_int(left + right)
+    if class_ is Uint:
+        return checked_uint(int(left) + int(right))
+    if class_ is Duration:
+        return checked_duration(left.ns + right.ns)
+    if class_ is list and len(left) + len(right) > MAX_LIST:
+        raise CostLimitError
+    return left + right
+
+
+def subtract(left: Value, right: Value) -> Value:
+    """Return `left - right`."""
+    class_, other = left.__class__, right.__class__
+    if class_ not in _SUBTRACTED:
+        raise CelError("no such overload: _-_")
+    if class_ is Timestamp and other is Duration:
+        return checked_timestamp(left.ns - right.ns, left.offset_s)
+    if class_ is not other:
+        raise CelError("no such overload")
+    if class_ is int:
+        return checked_int(left - right)
+    if class_ is Uint:
+        return checked_uint(int(left) - int(right))
+    if class_ is float:
+        return left - right
+    if class_ is Timestamp:
+        return Duration(checked_int(left.ns - right.ns))
+    return checked_duration(left.ns - right.ns)
+
+
+def multiply(left: Value, right: Value) -> Value:
+    """Return `left * right`."""
+    class_ = _same_number("_*_", left, right)
+    if class_ is int:
+        return checked_int(left * right)
+    return checked_uint(int(left) * int(right)) if class_ is Uint else left * right
+
+
+def divide(left: Value, right: Value) -> Value:
+    """Return `left / right`; integers are rounded towards zero."""
+    class_ = _same_number("_/_", left, right)
+    if class_ is float:
+        if right:
+            return left / right
+        is_nan = not left or left != left
+        return (
+            math.nan
+            if is_nan
+            else math.copysign(math.inf, math.copysign(1.0, left) * math.copysign(1.0, right))
+        )
+    if not right:
+        raise CelError("division by zero")
+    quotient = abs(int(left)) // abs(int(right))
+    if class_ is Uint:
+        return Uint(quotient)
+    return checked_int(quotient if (left < 0) == (right < 0) else -quotient)
+
+
+def modulo(left: Value, right: Value) -> Value:
+    """Return the remainder of `left / right`, with the sign of `left`."""
+    if left.__class__ is float:
+        raise CelError("no such overload: _%_")
+    class_ = _same_number("_%_", left, right)
+    if not right:
+        raise CelError("modulus by zero")
+    if left == INT_MIN and right == -1:
+        raise CelError("integer overflow")
+    remainder = abs(int(left)) % abs(int(right))
+    return Uint(remainder) if class_ is Uint else -remainder if left < 0 else remainder
+
+
+def _same_number(operator: str, left: Value, right: Value) -> type:
+    class_ = left.__class__
+    if class_ is not int and class_ is not Uint and class_ is not float:
+        raise CelError(f"no such overload: {operator}")
+    if class_ is not right.__class__:
+        raise CelError("no such overload")
+    return class_  # type: ignore[no-any-return]
+
+
+def negate(value: Value) -> Value:
+    """Return `-value`."""
+    class_ = value.__class__
+    if class_ is int:
+        return checked_int(-value)
+    if class_ is float:
+        return -value
+    if class_ is Duration:
+        return checked_duration(-value.ns)
+    raise CelError("no such overload" if class_ in (bool, str) else "no such overload: -_")
+
+
+def logical_not(value: Value) -> bool:
+    """Return `!value`."""
+    if value is True or value is False:
+        return not value
+    raise CelError("no such overload")
+
+
+def compare(operator: str, left: Value, right: Value) -> int:
+    """Return -1, 0 or 1 for less, equal or greater; raise CelError if the values have no order."""
+    class_, other = left.__class__, right.__class__
+    if class_ in _NUMBERS:
+        if other not in _NUMBERS:
+            raise CelError("no such overload")
+        if left != left or right != right:
+            raise CelError("NaN values cannot be ordered")
+        return compare_numbers(left, right)
+    if class_ not in _ORDERED:
+        raise CelError(f"no such overload: {operator}")
+    if class_ is not other:
+        raise CelError("no such overload")
+    return int(left > right) - int(left < right)
+
+
+def contains(element: Value, container: Value) -> bool:
+    """Return `element in container`: an element of a list, a key of a map."""
+    class_ = container.__class__
+    if class_ is list:
+        return any(equal_or_unknown(element, other) for other in container)
+    if isinstance(container, dict):
+        return (element if element.__class__ is str else map_key(element)) in container
+    raise CelError("no such overload")
+
+
+def size(value: Value) -> int:
+    """Return the number of characters, bytes, elements or entries."""
+    if value.__class__ in _SIZED or isinstance(value, (list, dict)):
+        return len(value)
+    raise CelError("no such overload: size")
+
+
+def insert(map_: Value, *entry: Value) -> Value:
+    """Return the map with one more entry, or with the entries of another map; a key may not be there twice."""
+    entries = [(entry[0], entry[1])] if len(entry) == 2 else [(key, value) for key, value in entry[0].items()]
+    result = map_ if map_.__class__ is MapAccumulator else dict(map_)
+    for key, value in entries:
+        key = map_key(key) if len(entry) == 2 else key
+        if key in result:
+            raise CelError(f"insert failed: key {entry[0] if len(entry) == 2 else key} already exists")
+        result[key] = value
+    return result
+
+
+_NUMBERS: Final = frozenset({int, Uint, float})
+_ORDERED: Final = frozenset({bool, str, bytes, Timestamp, Duration})
+_ADDED: Final = frozenset({int, Uint, float, str, bytes, list, Duration, Timestamp, Accumulator})
+_SUBTRACTED: Final = frozenset({int, Uint, float, Duration, Timestamp})
+_SIZED: Final = frozenset({str, bytes})
+
+
+def _joined_size(args: Sequence[Value]) -> int:
+    return math.ceil((size_of(args[0]) + size_of(args[1])) * 0.1)
+
+
+def _operator(
+    name: str, types: str, result: str, call: Callable[..., Value], cost: Cost = 1
+) -> list[Overload]:
+    signatures = ";".join(f"({pair}) -> {result or pair.split(', ')[0]}" for pair in types.split("; "))
+    return function(name, signatures, call, cost=cost, is_guarded=False, costs_by_name=False)
+
+
+_NUMERIC: Final = "double, double; int, int; uint, uint"
+_COMPARED: Final = (
+    "int, int; int, double; int, uint; uint, uint; uint, double; uint, int; "
+    "double, double; double, int; double, uint"
+)
+
+
+def _order(name: str, test: Callable[[int], bool]) -> list[Overload]:
+    def call(left: Value, right: Value) -> bool:
+        return test(compare(name, left, right))
+
+    return [
+        *_operator(name, f"bool, bool; {_COMPARED}", "bool", call),
+        *_operator(name, "string, string; bytes, bytes", "bool", call, smaller_size),
+        *_operator(name, "timestamp, timestamp; duration, duration", "bool", call),
+    ]
+
+
+OVERLOADS: Final = [
+    *_operator("_+_", "bytes, bytes", "", add, _joined_size),
+    *_operator("_+_", "double, double; duration, duration", "", add),
+    *_operator("_+_", "duration, timestamp; timestamp, duration", "timestamp", add),
+    *_operator("_+_", "int, int; list(A), list(A)", "", add),
+    *_operator("_+_", "string, string", "", add, _joined_size),
+    *_operator("_+_", "uint, uint", "", add),
+    *_operator("_-_", "double, double; duration, duration; int, int; timestamp, duration", "", subtract),
+    *_operator("_-_", "timestamp, timestamp", "duration", subtract),
+    *_operator("_-_", "uint, uint", "", subtract),
+    *_operator("_*_", _NUMERIC, "", multiply),
+    *_operator("_/_", _NUMERIC, "", divide),
+    *_operator("_%_", "int, int; uint, uint", "", modulo),
+    *_operator("-_", "double; int", "", negate),
+    *_operator("!_", "bool", "", logical_not),
+    *_order("_<_", lambda sign: sign < 0),
+    *_order("_<=_", lambda sign: sign <= 0),
+    *_order("_>_", lambda sign: sign > 0),
+    *_order("_>=_", lambda sign: sign >= 0),
+    *_operator("@in", "A, list(A)", "bool", contains, lambda args: weight(args[1])),
+    *_operator("@in", "A, map(A, B)", "bool", contains),
+    *function("size", "(bytes) -> int; bytes.() -> int; (list(A)) -> int; list(A).() -> int; (map(A, B)) -> int;"
+        "map(A, B).() -> int; (string) -> int; string.() -> int", size, is_guarded=False),
+    *function("cel.@mapInsert", "(map(K, V), K, V) -> map(K, V); (map(K, V), map(K, V)) -> map(K, V)", insert),
+]  # fmt: skip
+
+
+def index(container: Value, key: Value) -> Value:
+    """Return `container[key]`, or MISSING; raise CelError if the key is no index of a list."""
+    if isinstance(container, dict):
+        return lookup(container, key)
+    if container.__class__ is not list:
+        return MISSING
+    class_ = key.__class__
+    if class_ not in _NUMBERS:
+        raise CelError(f"unsupported index type '{type_name(key)}' in list")
+    if (class_ is float and not key.is_integer()) or abs(key) > INT_MAX:
+        raise CelError(f"unsupported index value {display(key)} in list")
+    position = int(key)
+    return container[position] if 0 <= position < len(container) else MISSING

@@ -1,0 +1,134 @@
+"""
+Functions of strings. Indexes count code points.
+
+Source: cel-go ext/strings.go (version 2 of the library), common/stdlib/standard.go; Go's package strings.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from scheduler.engine.cel.functions import double_traversal, function, traversal
+from scheduler.engine.cel.values import CelError, Value, check_size, display
+
+#: What Go's strings.TrimSpace takes; str.strip() would also take U+001C..U+001F.
+_BLANKS: Final = (
+    "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
+)
+_QUOTED: Final = str.maketrans(
+    {
+        "\a": "\\a",
+        "\b": "\\b",
+        "\f": "\\f",
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+        "\v": "\\v",
+        "\\": "\\\\",
+        '"': '\\"',
+    }
+)
+_LOWER: Final = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+_UPPER: Final = {ord(letter): letter.upper() for letter in "abcdefghijklmnopqrstuvwxyz"}
+
+
+def _out_of_range(index: int) -> CelError:
+    return CelError(f"index out of range: {index}")
+
+
+def _char_at(text: str, index: int) -> str:
+    if not 0 <= index <= len(text):
+        raise _out_of_range(index)
+    return text[index : index + 1]
+
+
+def _index_of(text: str, part: str, start: int = 0) -> int:
+    if part and start < 0:
+        raise _out_of_range(start)
+    return text.find(part, start) if part else start
+
+
+def _last_index_of(text: str, part: str, end: int | None = None) -> int:
+    if not part:
+        return len(text) if end is None else end
+    if end is None:
+        if len(text.encode(errors="replace")) < len(part.encode(errors="replace")):
+            return -1
+        end = len(text) - 1
+    if end < 0:
+        raise _out_of_range(end)
+    return text.rfind(part, 0, end + len(part)) if end < len(text) else -1
+
+
+def _replace(text: str, old: str, new: str, count: int = -1) -> str:
+    n_replaced = text.count(old) if count < 0 else min(text.count(old), count)
+    check_size(len(text) + n_replaced * (len(new) - len(old)))
+    return text.replace(old, new, count)
+
+
+def _split(text: str, separator: str, count: int = -1) -> list[Value]:
+    if count == 0:
+        return []
+    if not separator:
+        head = list(text) if count < 0 else list(text[: count - 1])
+        tail = "" if count < 0 else text[count - 1 :]
+        return [*head, tail] if tail else head
+    return list(text.split(separator, count - 1 if count > 0 else -1))
+
+
+def _substring(text: str, start: int, end: int | None = None) -> str:
+    if end is not None and start > end:
+        raise CelError(f"invalid substring range. start: {start}, end: {end}")
+    if not 0 <= start <= len(text):
+        raise _out_of_range(start)
+    if end is not None and not 0 <= end <= len(text):
+        raise _out_of_range(end)
+    return text[start:end]
+
+
+def _join(parts: list[Value], separator: str = "") -> str:
+    for part in parts:
+        if part.__class__ is not str:
+            raise CelError(f"join: invalid input: {display(part)}")
+    check_size(sum(map(len, parts)) + len(parts) * len(separator))
+    return separator.join(parts)
+
+
+def _quote(text: str) -> str:
+    return f'"{text.translate(_QUOTED)}"'
+
+
+def _of_strings(test: Callable[[str, str], bool]) -> Callable[[Value, Value], bool]:
+    def call(text: Value, part: Value) -> bool:
+        if text.__class__ is not str or part.__class__ is not str:
+            raise CelError("no such overload")
+        return test(text, part)
+
+    return call
+
+
+def _contains_cost(args: Sequence[Value]) -> int:
+    return traversal(args[:1]) * traversal(args[1:])
+
+
+OVERLOADS: Final = [
+    *function("contains", "string.(string) -> bool", _of_strings(lambda text, part: part in text),
+        cost=_contains_cost, is_guarded=False),
+    *function("startsWith", "string.(string) -> bool", _of_strings(str.startswith), cost=traversal, is_guarded=False),
+    *function("endsWith", "string.(string) -> bool", _of_strings(str.endswith), cost=traversal, is_guarded=False),
+    *function("charAt", "string.(int) -> string", _char_at),
+    *function("indexOf", "string.(string) -> int; string.(string, int) -> int", _index_of,
+        cost=lambda args: len(args[0].encode(errors="replace")) // 10),
+    *function("lastIndexOf", "string.(string) -> int; string.(string, int) -> int", _last_index_of,
+        cost=lambda args: len(args[0].encode(errors="replace")) // 10),
+    *function("lowerAscii", "string.() -> string", lambda text: text.translate(_LOWER), cost=traversal),
+    *function("upperAscii", "string.() -> string", lambda text: text.translate(_UPPER), cost=traversal),
+    *function("replace", "string.(string, string) -> string; string.(string, string, int) -> string", _replace,
+        cost=double_traversal),
+    *function("split", "string.(string) -> list(string); string.(string, int) -> list(string)", _split,
+        cost=double_traversal),
+    *function("substring", "string.(int) -> string; string.(int, int) -> string", _substring, cost=traversal),
+    *function("trim", "string.() -> string", lambda text: text.strip(_BLANKS), cost=traversal),
+    *function("join", "list(string).() -> string; list(string).(string) -> string", _join,
+        cost=0, result_cost=lambda result: double_traversal((result,))),
+    *function("strings.quote", "(string) -> string", _quote, cost=traversal, costs_by_name=False),
+]  # fmt: skip

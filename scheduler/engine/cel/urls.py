@@ -1,0 +1,180 @@
+"""
+URLs, as in url("https://example.com:80/path?k=v").getHost().
+
+Source: apiserver/pkg/cel/library/urls.go (kubernetes 1.36), Go's net/url.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, unquote, unquote_plus
+
+from scheduler.engine.cel.functions import function, traversal
+from scheduler.engine.cel.networks import is_ipv6
+from scheduler.engine.cel.values import CelError, Value, go_quote, register_type
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_PORT: Final = re.compile(r"(:[0-9]*)?")
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.S)
+_USERINFO: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
+_HOST_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9\-_.~!$&'()*+,;=:\[\]<>\"%\x80-\U0010ffff]")
+#: The characters that a path shown as written may hold unescaped.
+_RAW_PATH: Final = re.compile(r"[A-Za-z0-9\-_.~!$&'()*+,;=:@\[\]%/]*")
+_PATH_SAFE: Final = "$&+,/:;=@"
+
+
+@dataclass(frozen=True, slots=True)
+class URL:
+    """A URL, parsed. It is equal to another with the same parts."""
+
+    scheme: str
+    opaque: str
+    user: str
+    host: str
+    raw_path: str
+    query: str
+    fragment: str
+
+
+register_type(URL, "kubernetes.URL")
+
+
+class UrlError(Exception):
+    """The text is no URL; the message is that of net/url without the operation and the URL."""
+
+
+def _check_escapes(text: str) -> None:
+    bad = _BAD_ESCAPE.search(text)
+    if bad:
+        raise UrlError(f"invalid URL escape {go_quote(bad[0])}")
+
+
+def _host(scheme: str, host: str) -> str:
+    opening = host.rfind("[")
+    if opening > 0:
+        raise UrlError("invalid IP-literal")
+    if opening == 0:
+        closing = host.rfind("]")
+        if closing < 0:
+            raise UrlError("missing ']' in host")
+        _check_port(host[closing + 1 :])
+        _check_escapes(host)
+        fault = is_ipv6(unquote(host[1:closing]))
+        if fault:
+            raise UrlError(fault)
+    elif ":" in host:
+        colon = host.find(":") if scheme in ("http", "https") else host.rfind(":")
+        _check_port(host[colon:])
+    _check_escapes(host)
+    escape = next((part for part in re.findall(r"%..", host) if part[1] < "8" and part != "%25"), "")
+    bad = _HOST_CHARACTERS.search(host)
+    if escape and not (bad and bad.start() < host.index(escape)):
+        raise UrlError(f"invalid URL escape {go_quote(escape)}")
+    if bad:
+        raise UrlError(f"invalid character {go_quote(bad[0])} in host name")
+    return unquote(host)
+
+
+def _check_port(port: str) -> None:
+    if not _PORT.fullmatch(port):
+        raise UrlError(f"invalid port {go_quote(port)} after host")
+
+
+def parse_url(text: str) -> URL:
+    """
+    Return the parts of an absolute URL or an absolute path.
+
+    Raises:
+        UrlError: the text is neither.
+    """
+    if _CONTROL.search(text):
+        raise UrlError("net/url: invalid control character in URL")
+    if not text:
+        raise UrlError("empty url")
+    if text == "*":
+        return URL("", "", "", "", "*", "", "")
+    shape = _SCHEME.match(text)
+    if text.startswith(":"):
+        raise UrlError("missing protocol scheme")
+    scheme = shape[1].lower() if shape else ""
+    # A fragment counts as a part of the path or the query first: this is how upstream checks a URL.
+    _parse_rest(scheme, text[shape.end() :] if shape else text)
+    whole, _, fragment = text.partition("#")
+    opaque, user, host, raw_path, query = _parse_rest(scheme, whole[shape.end() :] if shape else whole)
+    _check_escapes(fragment)
+    return URL(scheme, opaque, user, host, raw_path, query, unquote(fragment))
+
+
+def _parse_rest(scheme: str, rest: str) -> tuple[str, str, str, str, str]:
+    path, _, query = rest.partition("?")
+    if not path.startswith("/"):
+        if scheme:
+            return path, "", "", "", query
+        raise UrlError("invalid URI for request")
+    user, host = "", ""
+    if scheme and path.startswith("//"):
+        authority, slash, tail = path[2:].partition("/")
+        path = slash + tail
+        user, at, host_text = authority.rpartition("@")
+        host = _host(scheme, host_text)
+        if at and not _USERINFO.fullmatch(user):
+            raise UrlError("net/url: invalid userinfo")
+        _check_escapes(user)
+    _check_escapes(path)
+    return "", user, host, path, query
+
+
+def _url(text: str) -> URL:
+    try:
+        return parse_url(text)
+    except UrlError as error:
+        prefix = "URL parse error during conversion from string"
+        raise CelError(f"{prefix}: parse {go_quote(text)}: {error}") from None
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parse_url(text)
+    except UrlError:
+        return False
+    return True
+
+
+def _port(url: URL) -> str:
+    _, colon, port = url.host.rpartition(":")
+    return port if colon and _PORT.fullmatch(f":{port}") else ""
+
+
+def _hostname(url: URL) -> str:
+    host, colon, port = url.host.rpartition(":")
+    name = host if colon and _PORT.fullmatch(f":{port}") else url.host
+    return name[1:-1] if name.startswith("[") and name.endswith("]") else name
+
+
+def _escaped_path(url: URL) -> str:
+    if _RAW_PATH.fullmatch(url.raw_path):
+        return url.raw_path
+    return quote(unquote(url.raw_path, errors="surrogateescape"), safe=_PATH_SAFE, errors="surrogateescape")
+
+
+def _query(url: URL) -> dict[Value, Value]:
+    result: dict[Value, Value] = {}
+    for part in url.query.split("&"):
+        if not part or ";" in part or _BAD_ESCAPE.search(part):
+            continue
+        key, _, value = part.partition("=")
+        result.setdefault(unquote_plus(key), []).append(unquote_plus(value))
+    return result
+
+
+OVERLOADS: Final = [
+    *function("url", "(string) -> url", _url, cost=traversal),
+    *function("isURL", "(string) -> bool", _is_url),
+    *function("getScheme", "url.() -> string", lambda url: url.scheme),
+    *function("getHost", "url.() -> string", lambda url: url.host),
+    *function("getHostname", "url.() -> string", _hostname),
+    *function("getPort", "url.() -> string", _port),
+    *function("getEscapedPath", "url.() -> string", _escaped_path),
+    *function("getQuery", "url.() -> map(string, list(string))", _query),
+]

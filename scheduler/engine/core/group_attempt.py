@@ -1,0 +1,341 @@
+"""
+One attempt to place a group: its members by kind, the steps of every way to search, and what becomes of it.
+
+The steps come in pieces: they yield after each decision and after each place that they take back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from scheduler.engine.core.decide import CycleError, ScheduleResult
+from scheduler.engine.core.group_domains import Domains, domain_ids
+from scheduler.engine.core.group_members import Kind, is_selected
+from scheduler.engine.core.group_trial import GroupTrial, Place
+from scheduler.engine.framework.diagnosis import FitError
+from scheduler.engine.framework.pod_groups import most_copies
+from scheduler.engine.model.group_topology import Topology
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.state.arrays import Amounts, Mask
+from scheduler.engine.state.batches import Pieces
+
+
+@dataclass(frozen=True, slots=True)
+class PartRequest:
+    """A part of a group, of which `n_needed` pending members need places, or none; the others are as in the group's."""
+
+    n_needed: int
+    topology: Topology
+    rows: Mask
+    held: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """
+    A group that needs places.
+
+    `members`: pending pods of one profile, of which `n_needed`, at least one, need places. `rows`: the only nodes that
+    may be chosen. `held`: int64 array of shape (n_rows,): 2 for nodes on which a neighbour in rank of a member runs, 1
+    for nodes with other running members, else 0. `parts`: by name; empty for a group without parts.
+    """
+
+    members: Sequence[Pod]
+    n_needed: int
+    topology: Topology
+    rows: Mask
+    held: Amounts
+    parts: Mapping[str, PartRequest] = field(default_factory=dict)
+
+    def max_decisions(self, n_more: int) -> int:
+        """
+        Return how many decisions the search may take.
+
+        One for each member, as many as preferred levels and parts take before, and `n_more` in whole domains.
+        """
+        prefers = self.topology.preferred or any(part.topology.preferred for part in self.parts.values())
+        # Room is looked at before members are placed: of all for preferred levels, and of each part.
+        n_for_levels = 1 + len(self.members) if prefers else 0
+        return self.n_without_levels() + n_for_levels + n_more
+
+    def n_without_levels(self) -> int:
+        """Return how many decisions there are for members and parts without preferred levels."""
+        return len(self.members) + 2 * len(self.parts)
+
+
+class Stuck(NamedTuple):
+    """
+    The most members that one attempt placed, in which domain, and why the next member was refused.
+
+    `rows`: the nodes that it was asked for, bool array of shape (n_rows,).
+    """
+
+    places: tuple[Place, ...]
+    domain: str
+    rows: Mask
+    pod: Pod
+    error: FitError
+
+    @property
+    def n_placed(self) -> int:
+        """Return the number of members that had places."""
+        return len(self.places)
+
+
+class PartRoom(NamedTuple):
+    """
+    How many parts of `size` members a domain of the group, without a name if it is everywhere, has room for.
+
+    `n_domains`: those of `key` within it in which a part has room. Upper bounds.
+    """
+
+    domain: str
+    n_parts: int
+    n_domains: int
+    key: str
+    size: int
+    n_needed: int
+
+
+class LimitedRoom(NamedTuple):
+    """How many members a rule lets have places in all, and in each domain of its key that has room."""
+
+    key: str
+    n_most: int
+    each: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """
+    What became of the group.
+
+    Attributes:
+        is_placed: whether enough members have places, which are in the trial.
+        error: the error that ended the search.
+        stuck: where the search came furthest.
+        key: the topology key whose domains had too little room; empty if none had to be shared.
+        room: how many members the domains have room for, by the key's value.
+        rejecting: the plugins that refused a member, by its UID.
+        is_cut_short: whether the search ran out of decisions.
+        n_decisions: that it took.
+        part_room: for how many parts the domains have room, if the parts have to be in one domain each.
+        limit: a rule that leaves room for too few members, whatever else changes.
+    """
+
+    is_placed: bool = False
+    error: CycleError | None = None
+    stuck: Stuck | None = None
+    key: str = ""
+    room: dict[str, int] = field(default_factory=dict)
+    rejecting: dict[str, frozenset[str]] = field(default_factory=dict)
+    is_cut_short: bool = False
+    n_decisions: int = 0
+    part_room: list[PartRoom] = field(default_factory=list)
+    limit: LimitedRoom | None = None
+
+    @property
+    def lacks_domain(self) -> bool:
+        """Return whether no node is in a domain that the members may take, so that no plugin was asked of any."""
+        return self.stuck is not None and not self.stuck.rows.any()
+
+
+class Attempt:
+    """
+    The members and their places on a trial.
+
+    Attributes:
+        domain: the domain that is tried, for the message.
+        liftable: the plugins whose refusal a sibling may lift.
+        is_proven_infeasible: whether a kind has no place even on the untouched state, whatever its siblings do.
+        liftable_rows: the rows without room that may get some once siblings are placed, bool array of shape (n_rows,).
+    """
+
+    def __init__(self, request: SearchRequest, trial: GroupTrial, kinds: Sequence[Kind]) -> None:
+        self.request, self.trial, self.view, self.kinds = request, trial, trial.view, kinds
+        self.outcome = Outcome(key=request.topology.required[-1] if request.topology.required else "")
+        self.kind_of = {pod.uid: kind for kind in kinds for pod in kind.pods}
+        self.liftable = {plugin.name for plugin in trial.profile.filters if plugin.lifted_by_siblings}
+        self.domain = ""
+        self.is_proven_infeasible = False
+        self.liftable_rows: Mask = np.zeros_like(request.rows)
+        #: The domains of `outcome.key`, and the plugins that refused a node of others.
+        self._shared = Domains.none()
+        self._refusing: set[str] = set()
+
+    def end(self) -> Pieces[None]:
+        """Complete the outcome of a group without places."""
+        yield from self.take_back(0)
+        self.outcome.room = self._shared.room_by_value() | self.outcome.room
+        if not self.outcome.room and (home := self.home_of(self.request)):
+            self.outcome.room[home] = 0
+        for uid in self.kind_of:
+            self.outcome.rejecting[uid] = self.outcome.rejecting.get(uid, frozenset()) | self._refusing
+
+    @property
+    def n_placed(self) -> int:
+        """Return how many members have places."""
+        return len(self.trial.places)
+
+    # Places.
+
+    def take_back(self, n_kept: int) -> Pieces[None]:
+        """Take back the last places."""
+        while self.n_placed > n_kept:
+            self.kind_of[self.trial.take_back().uid].n_placed -= 1
+            yield
+
+    def place(self, kind: Kind, result: ScheduleResult, *, is_owed: bool) -> None:
+        """Place the next member of the kind."""
+        self.trial.place(kind.left[0], result, is_owed=is_owed)
+        kind.n_placed += 1
+
+    def try_next(self, kind: Kind, rows: Mask, siblings: Sequence[Pod] = ()) -> Pieces[FitError | None]:
+        """Place the next member of the kind on one of the rows; return why it has no place."""
+        decision = yield from self.trial.deciding(kind.left[0], rows, siblings)
+        if isinstance(decision, ScheduleResult):
+            self.place(kind, decision, is_owed=bool(siblings))
+            yield
+            return None
+        self.note(kind, decision, rows)
+        yield
+        return decision
+
+    def note(self, kind: Kind, error: FitError, rows: Mask) -> None:
+        """Note why the next member of the kind is refused on these rows."""
+        outcome = self.outcome
+        for member in kind.left:
+            outcome.rejecting[member.uid] = outcome.rejecting.get(member.uid, frozenset()) | error.rejecting
+        if outcome.stuck is None or self.n_placed > outcome.stuck.n_placed:
+            outcome.stuck = Stuck(tuple(self.trial.places), self.domain, rows, kind.left[0], error)
+        if not self.n_placed and self.is_everywhere(rows):
+            self.is_proven_infeasible |= error.rejecting.isdisjoint(self.liftable)
+
+    def is_everywhere(self, rows: Mask) -> bool:
+        """Return whether these are all rows that may be chosen."""
+        return rows is self.request.rows or np.array_equal(rows, self.request.rows)
+
+    def siblings(self, kind: Kind) -> list[Pod]:
+        """Return the members still to be placed after the next one of the kind that its affinity waits for."""
+        others = (other.left[1:2] if other is kind else other.left[:1] for other in self.kinds)
+        return [pod for left in others for pod in left if is_selected(kind.needs, pod, self.view)]
+
+    def home_of(self, request: SearchRequest | PartRequest) -> str:
+        """Return the required domain in which members run, and others have to be; empty if there is none."""
+        rows = np.flatnonzero((request.held > 0) & request.rows)
+        if not request.topology.required or not len(rows):
+            return ""
+        ids = domain_ids(request.topology.required, self.view.nodes)
+        return ids.value_of(ids.ids.item(rows[0]))
+
+    @contextmanager
+    def within(self, domain: str) -> Iterator[None]:
+        """Let messages name this domain within the block; if it has no name, the one around it."""
+        outer, self.domain = self.domain, domain or self.domain
+        try:
+            yield
+        finally:
+            self.domain = outer
+
+    # Parts.
+
+    def n_placed_of(self, part: str) -> int:
+        """Return how many members of the part have places."""
+        return sum(kind.n_placed for kind in self.kinds if kind.part == part)
+
+    def has_whole_parts(self) -> bool:
+        """Return whether every part has as many places as it needs, or none."""
+        needed = {name: part.n_needed for name, part in self.request.parts.items()}
+        return all(self.n_placed_of(name) == 0 or self.n_placed_of(name) >= n for name, n in needed.items())
+
+    def rows_of(self, kind: Kind) -> Mask | None:
+        """Return the rows on which the kind's part may be, now that some of it have places; None for all."""
+        part = self.request.parts.get(kind.part)
+        if part is None:
+            return None
+        if part.topology.required:
+            ids = domain_ids(part.topology.required, self.view.nodes).ids
+            for place in self.trial.places:
+                if self.kind_of[place.pod.uid].part == kind.part:
+                    here: Mask = ids == ids.item(self.view.nodes.row_by_name[place.node_name])
+                    return part.rows & here
+        return part.rows
+
+    # Several members.
+
+    def fill(self, kinds: Sequence[Kind], rows: Mask, *, is_partial: bool = False) -> Pieces[bool]:
+        """
+        Place the members of the kinds; a kind that others may help waits for them. Return whether all have places.
+
+        `is_partial`: go on without a kind that has none.
+        """
+        waiting = [kind for kind in kinds if kind.left]
+        while waiting:
+            n_before = self.n_placed
+            for kind in list(waiting):
+                refusal = None
+                while kind.left and refusal is None:
+                    refusal = yield from self.try_next(kind, rows)
+                if refusal is not None and not refusal.rejecting.isdisjoint(self.liftable):
+                    continue
+                if refusal is not None and not is_partial:
+                    return False
+                waiting.remove(kind)
+            is_stuck = waiting and self.n_placed == n_before
+            if is_stuck and not (yield from self._defer(waiting, rows)):
+                return False
+        return True
+
+    def _defer(self, waiting: Sequence[Kind], rows: Mask) -> Pieces[bool]:
+        """Place one member whose affinity waits for a sibling; return whether there is one."""
+        for kind in waiting:
+            siblings = self.siblings(kind)
+            if siblings and (yield from self.try_next(kind, rows, siblings)) is None:
+                return True
+        return False
+
+    # Room.
+
+    def room_of(self, kind: Kind, scope: Mask, n_most: int = 0) -> Pieces[Amounts | None]:
+        """
+        Return for how many members of the kind each row of the scope has room, None if none has. One decision.
+
+        Room is counted by resources, so there may be less. `n_most`: more than as many are not counted; by default, as
+        many as the kind has without a place.
+        """
+        decision = yield from self.trial.deciding(kind.left[0], scope, is_scored=False)
+        if isinstance(decision, FitError) and (siblings := self.siblings(kind)):
+            decision = yield from self.trial.deciding(kind.left[0], scope, siblings, is_scored=False)
+        if isinstance(decision, FitError):
+            self.note(kind, decision, scope)
+            if not decision.rejecting.isdisjoint(self.liftable):
+                self.liftable_rows |= scope
+            yield
+            return None
+        filtered, feasible = decision.scores.filtered, decision.scores.feasible.mask
+        copies = np.clip(most_copies(filtered.filters, self.view.n_rows), 1, n_most or len(kind.left))
+        self._refusing |= {refusal.plugin for refusal in filtered.refusals}
+        for refusal in filtered.refusals:
+            if refusal.plugin in self.liftable:
+                self.liftable_rows |= refusal.rows & scope
+        yield
+        return np.where(feasible, copies, 0)
+
+    def domains_of(self, keys: Sequence[str], room: Amounts, scope: Mask) -> Domains:
+        """Return the domains by these keys, the outermost first. `room`: as of `room_of`."""
+        ids = domain_ids(keys, self.view.nodes)
+        domains = Domains(ids, ids.per_domain(room), scope)
+        required = self.request.topology.required
+        if not required or tuple(keys) == required:
+            self.outcome.key, self._shared = ids.name, domains
+        return domains
+
+
+def largest_of(kinds: Sequence[Kind]) -> Kind:
+    """Return the kind with the most members without a place."""
+    return max(kinds, key=lambda kind: len(kind.left))

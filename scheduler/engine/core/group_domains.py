@@ -1,0 +1,141 @@
+"""The domains of topology keys with room for members of a group, in the order in which they are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.state.arrays import Amounts, Mask, Rows
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.columns import ABSENT, LabelColumn
+from scheduler.engine.state.node_table import NodeTable
+
+
+class DomainIds:
+    """
+    The domains of nodes by the values of one topology key, or by the combinations of several, the outermost first.
+
+    `ids`: the domain of each row, shape (n_rows,); ABSENT where the node lacks a key.
+    """
+
+    def __init__(self, columns: Sequence[LabelColumn], n_rows: int) -> None:
+        self._columns = columns
+        self.ids: Rows = columns[0].ids[:n_rows]
+        for column in columns[1:]:
+            inner = column.ids[:n_rows]
+            pairs = np.where(
+                (self.ids == ABSENT) | (inner == ABSENT), ABSENT, self.ids * column.n_ids + inner
+            )
+            self.ids = np.searchsorted(np.flatnonzero(np.bincount(np.append(pairs, ABSENT))), pairs)
+
+    @property
+    def name(self) -> str:
+        """Return the key whose values tell the domains apart, the innermost."""
+        return self._columns[-1].key
+
+    def value_of(self, number: int) -> str:
+        """Return the values of the domain, the outermost first. O(n_rows) if there are several keys."""
+        if len(self._columns) == 1:
+            return self._columns[0].value_of(number)
+        row = int(np.argmax(self.ids == number))
+        return "/".join(column.value_of(column.ids.item(row)) for column in self._columns)
+
+    def per_domain(self, amounts: Amounts) -> Amounts:
+        """Return the amounts of rows added up per domain."""
+        totals = np.bincount(self.ids, weights=amounts, minlength=1).astype(np.int64)
+        totals[ABSENT] = 0
+        return totals
+
+
+def domain_ids(keys: Sequence[str], nodes: NodeTable) -> DomainIds:
+    """Return the domains of these keys, the outermost first."""
+    return DomainIds([nodes.column(key) for key in keys], nodes.n_rows)
+
+
+def held_rows(state: ClusterState, running: Iterable[Pod]) -> Mask:
+    """Return the rows on which these pods run."""
+    held = np.zeros(state.nodes.n_rows, dtype=np.bool_)
+    held[[state.placed[pod.uid].row for pod in running]] = True
+    return held
+
+
+def rows_for(state: ClusterState, held: Mask, required: Sequence[str]) -> Mask:
+    """
+    Return the rows that may be chosen for the group's members: of the domains in which others run, if all share one.
+
+    `held`: as of `held_rows`. `required`: the keys of which all members share the values; empty for none.
+    """
+    rows = state.nodes.alive.copy()
+    if required:
+        ids = domain_ids(required, state.nodes).ids
+        running = np.flatnonzero(np.bincount(ids[held])[1:]) + 1
+        rows &= np.isin(ids, running) if len(running) else ids != ABSENT
+    return rows
+
+
+class Domain(NamedTuple):
+    """A domain: the value of its key, an upper bound of the pods that it has room for, and its rows."""
+
+    value: str
+    room: int
+    rows: Mask
+
+
+class Domains:
+    """
+    Domains within a scope.
+
+    Args:
+        ids: None if all rows of the scope count as one domain without a name.
+        room: upper bound of the pods by domain, int64 of shape (n_ids,).
+        scope: bool array of shape (n_rows,).
+    """
+
+    def __init__(self, ids: DomainIds | None, room: Amounts, scope: Mask) -> None:
+        self._ids, self._room, self._scope = ids, room, scope
+
+    @classmethod
+    def one(cls, scope: Mask) -> Domains:
+        """Return a single domain of all rows of the scope."""
+        return cls(None, np.array([max(1, len(scope))]), scope)
+
+    @classmethod
+    def none(cls) -> Domains:
+        """Return no domains."""
+        return cls(None, np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.bool_))
+
+    def __bool__(self) -> bool:
+        return bool(self._room.any())
+
+    def with_room(self, n_wanted: int) -> Iterator[Domain]:
+        """Yield the domains that may have room for `n_wanted`, the tightest first; the roomiest if none has."""
+        numbers = np.flatnonzero(self._room >= max(1, n_wanted))
+        if not len(numbers):
+            yield from self.roomiest(1)
+            return
+        for number in numbers[np.argsort(self._room[numbers], kind="stable")].tolist():
+            yield self._domain(number)
+
+    def roomiest(self, n_most: int, n_wanted: int | None = None) -> Iterator[Domain]:
+        """Yield the `n_most` roomiest domains, and all others with room for `n_wanted`."""
+        for index, number in enumerate(np.argsort(-self._room, kind="stable").tolist()):
+            room = self._room.item(number)
+            if not room or (index >= n_most and (n_wanted is None or room < n_wanted)):
+                return
+            yield self._domain(number)
+
+    def room_by_value(self) -> dict[str, int]:
+        """Return the upper bounds by value of the key. O(domains)."""
+        if self._ids is None:
+            return {}
+        numbers = np.flatnonzero(self._room).tolist()
+        return {self._ids.value_of(number): self._room.item(number) for number in numbers}
+
+    def _domain(self, number: int) -> Domain:
+        if self._ids is None:
+            return Domain("", self._room.item(number), self._scope)
+        rows = self._scope & (self._ids.ids == number)
+        return Domain(self._ids.value_of(number), self._room.item(number), rows)

@@ -1,0 +1,205 @@
+"""
+Whether a group has places at all: by bounds that prove that it has none, and by trying everything.
+
+    exhaustive  every order of kinds and every node, depth first, no assignment twice
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.engine.core.decide import ScheduleResult
+from scheduler.engine.core.group_attempt import Attempt, LimitedRoom
+from scheduler.engine.core.group_domains import domain_ids
+from scheduler.engine.core.group_members import Kind, has_closed_form, is_selected
+from scheduler.engine.framework.diagnosis import FitError
+from scheduler.engine.framework.interface import DomainCopies
+from scheduler.engine.framework.pod_groups import domain_copies, most_copies
+from scheduler.engine.state.arrays import Amounts, Mask
+from scheduler.engine.state.batches import Pieces
+from scheduler.engine.state.columns import ABSENT
+
+
+@dataclass(slots=True)
+class _Frame:
+    """One level of the exhaustive search: the kinds to try, and the rows left for the first of them."""
+
+    kinds: list[Kind]
+    rows: Mask
+    is_deferring: bool = False
+
+
+def is_proven(attempt: Attempt) -> Pieces[bool]:
+    """Return whether the greedy search, resources or limits per domain show that there is no placement."""
+    n_spare = len(attempt.request.members) - attempt.request.n_needed
+    if not n_spare and attempt.is_proven_infeasible:
+        return True
+    limits: dict[Hashable, DomainCopies] = {}
+    limited: dict[Hashable, list[tuple[Kind, Amounts]]] = {}
+    for kind in attempt.kinds:
+        room, own_limits = _room_of(kind, attempt)
+        if _most_within(_keys_of(kind, attempt), room, attempt) < len(kind.pods) - n_spare:
+            return True
+        limits |= own_limits
+        for limit in own_limits:
+            limited.setdefault(limit, []).append((kind, room))
+        yield
+    for limit, kinds in limited.items():
+        n_wanted = sum(len(kind.pods) for kind, _ in kinds) - n_spare
+        room = np.sum([room for _, room in kinds], axis=0)
+        if _is_too_low(limits[limit], room, n_wanted, attempt):
+            return True
+    return (len(attempt.kinds) == 1 or _are_equal_parts(attempt)) and has_closed_form(
+        attempt.kinds[0], attempt.view
+    )
+
+
+def _are_equal_parts(attempt: Attempt) -> bool:
+    """
+    Return whether the parts are alike, atomic and of one kind each, without rules between pods or members that run.
+
+    Then each takes what is left of a domain as any other would.
+    """
+    parts, spec = attempt.request.parts, attempt.kinds[0].first.spec
+    if len(attempt.kinds) != len(parts) or attempt.request.held.any():
+        return False
+    if spec.affinity.required or spec.affinity.required_anti or spec.spread:
+        return False
+    forms = {
+        (
+            kind.first.spec,
+            kind.first.priority,
+            len(kind.pods),
+            parts[kind.part].n_needed,
+            parts[kind.part].topology,
+        )
+        for kind in attempt.kinds
+    }
+    are_atomic = all(parts[kind.part].n_needed == len(kind.pods) for kind in attempt.kinds)
+    return len(forms) == 1 and are_atomic and not any(kind.first.generated_claims for kind in attempt.kinds)
+
+
+def _room_of(kind: Kind, attempt: Attempt) -> tuple[Amounts, Mapping[Hashable, DomainCopies]]:
+    """Return an upper bound of the members of the kind by row, by resources, and their limits. One decision."""
+    n_pods, part = len(kind.pods), attempt.request.parts.get(kind.part)
+    possible = attempt.request.rows if part is None else attempt.request.rows & part.rows
+    decision = attempt.trial.decide(kind.first, attempt.request.rows, attempt.siblings(kind))
+    if isinstance(decision, FitError):
+        is_final = decision.rejecting.isdisjoint(attempt.liftable)
+        return np.where(possible, 0 if is_final else n_pods, 0), {}
+    filtered = decision.scores.filtered
+    accepted = decision.scores.feasible.mask.copy()
+    for refusal in filtered.refusals:
+        if refusal.plugin in attempt.liftable:
+            accepted |= refusal.rows
+    copies = most_copies(filtered.filters, attempt.view.n_rows)
+    room = np.where(possible & accepted, np.clip(copies, 0, n_pods), 0)
+    return room, domain_copies(filtered.filters, len(attempt.request.members))
+
+
+def _most_within(keys: Sequence[str], room: Amounts, attempt: Attempt) -> int:
+    """Return the most of the room of one domain of these keys; all of it without keys."""
+    if not keys:
+        return int(room.sum())
+    return int(domain_ids(keys, attempt.view.nodes).per_domain(room).max(initial=0))
+
+
+def _is_too_low(limit: DomainCopies, room: Amounts, n_wanted: int, attempt: Attempt) -> bool:
+    """Return whether the limit leaves room for fewer members; if so, note it for the message."""
+    nodes, required = attempt.view.nodes, attempt.request.topology.required
+    ids = domain_ids((*required, limit.topology_key), nodes).ids
+    of_key = nodes.column(limit.topology_key).ids[: len(ids)]
+    totals = np.bincount(ids, weights=room).astype(np.int64)
+    # The room of a domain, up to its limit, counts on the domain's first row.
+    numbers, firsts = np.unique(ids, return_index=True)
+    within = np.where(ids == ABSENT, room, 0)
+    firsts = firsts[numbers != ABSENT]
+    within[firsts] = np.minimum(totals[ids[firsts]], limit.most[of_key[firsts]])
+    most = _most_within(required, within, attempt)
+    if most < n_wanted <= _most_within(required, room, attempt):
+        each = within[firsts]
+        if required:
+            outer = domain_ids(required, nodes)
+            each = each[outer.ids[firsts] == np.argmax(outer.per_domain(within))]
+        attempt.outcome.limit = LimitedRoom(limit.topology_key, most, tuple(each[each > 0].tolist()))
+    return most < n_wanted
+
+
+def _keys_of(kind: Kind, attempt: Attempt) -> tuple[str, ...]:
+    """Return the keys of which all members of the kind share the values; none if none is known."""
+    part = attempt.request.parts.get(kind.part)
+    of_part = () if part is None else part.topology.required
+    return of_part or attempt.request.topology.required or _one_domain_keys(kind, attempt)
+
+
+def _one_domain_keys(kind: Kind, attempt: Attempt) -> tuple[str, ...]:
+    """Return a key of which all members of the kind have to share the value; none if none is known."""
+    selected = [other for other in attempt.kinds if is_selected(kind.needs, other.first, attempt.view)]
+    if kind not in selected or any(
+        (other.needs, other.keys) != (kind.needs, kind.keys) for other in selected
+    ):
+        # Members of another kind that it needs may be in several domains.
+        return ()
+    is_met = kind.needs is None or attempt.view.pods_by_domain(kind.needs, kind.keys[0]).amounts.any()
+    return () if is_met else kind.keys[:1]
+
+
+def exhaust(attempt: Attempt, scope: Mask) -> Pieces[bool]:
+    """Try every order of kinds and every node of the scope, depth first."""
+    seen: set[Hashable] = set()
+    trial = attempt.trial
+    frames = [_Frame(list(attempt.kinds), scope.copy())]
+    while frames:
+        n_placed = attempt.n_placed
+        is_enough = n_placed >= attempt.request.n_needed and attempt.has_whole_parts()
+        if is_enough and (yield from trial.is_settled()):
+            if not attempt.request.parts:
+                yield from attempt.fill(attempt.kinds, scope, is_partial=True)
+            if not (yield from trial.is_settled()):
+                yield from attempt.take_back(n_placed)
+            return True
+        if not (yield from _advance(frames[-1], scope, attempt)):
+            frames.pop()
+            yield from attempt.take_back(max(0, len(frames) - 1))
+            continue
+        assignment = _assignment(attempt)
+        if assignment in seen:
+            yield from attempt.take_back(len(frames) - 1)
+            continue
+        seen.add(assignment)
+        frames.append(_Frame([kind for kind in attempt.kinds if kind.left], scope.copy()))
+    return False
+
+
+def _advance(frame: _Frame, scope: Mask, attempt: Attempt) -> Pieces[bool]:
+    """Place one more member in a way that the frame has not tried; return whether there was one."""
+    while frame.kinds:
+        kind = frame.kinds[0]
+        siblings = attempt.siblings(kind) if frame.is_deferring else ()
+        of_part = attempt.rows_of(kind)
+        rows = frame.rows if of_part is None else frame.rows & of_part
+        decision = yield from attempt.trial.deciding(kind.left[0], rows, siblings)
+        if isinstance(decision, ScheduleResult):
+            frame.rows[decision.scores.chosen] = False
+            attempt.place(kind, decision, is_owed=frame.is_deferring)
+            yield
+            return True
+        yield
+        if not frame.is_deferring and attempt.siblings(kind):
+            frame.is_deferring = True
+            continue
+        frame.kinds.pop(0)
+        frame.rows, frame.is_deferring = scope.copy(), False
+    return False
+
+
+def _assignment(attempt: Attempt) -> Hashable:
+    """Return which kinds are on which nodes, and which of them wait for siblings."""
+    places = (
+        (id(attempt.kind_of[place.pod.uid]), place.node_name, place.is_owed) for place in attempt.trial.places
+    )
+    return frozenset(Counter(places).items())

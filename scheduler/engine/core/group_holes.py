@@ -1,0 +1,312 @@
+"""
+Finds running pods whose move to other nodes makes room for a group that has no places: each with its new place.
+
+    group first    some pods leave, the group is placed, then each of these pods is
+    moved first    the same pods take any other places that they have, then the group is placed; tried last
+
+Sets of one and of two pods are tried, first in the domains with most room for the group, there the pods whose leaving
+gives their node room for one more member; then, as long as more may move, one or two beside the set that lets most
+members have places. So a set of at most two pods is found if there is one among few pods; among more, pairs are made of
+the first `_MOST_PAIRED` alone, and `_MOST_DECISIONS` end the search. Everything is put back.
+
+The search comes in pieces: it yields after each decision. Nothing else may read or change the state before its end.
+
+A pod may move that has a controller, no volumes and no group, and no higher priority than any member.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import combinations, permutations
+from typing import Final
+
+import numpy as np
+
+from scheduler.engine.core.decide import ScheduleResult, Scope, decide
+from scheduler.engine.core.group_attempt import Attempt, Outcome, SearchRequest
+from scheduler.engine.core.group_domains import domain_ids
+from scheduler.engine.core.group_members import kinds_of
+from scheduler.engine.core.group_requests import all_levels, search_request
+from scheduler.engine.core.group_search import search
+from scheduler.engine.core.group_trial import (
+    CycleBrokenError,
+    GroupTrial,
+    OutOfDecisionsError,
+    detached_trial,
+)
+from scheduler.engine.core.trial_rng import TrialRng
+from scheduler.engine.framework.observer import Unobserved
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.disruption_budgets import guarding, refusing
+from scheduler.engine.model.pod_groups import GroupKey
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.requests import filter_request
+from scheduler.engine.state.arrays import Mask
+from scheduler.engine.state.batches import Pieces, batches
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
+
+#: Decisions for one group: about half a second at 5,000 nodes.
+_MOST_DECISIONS: Final = 2_000
+#: Pods of which pairs are made, and the ones that are tried alone before.
+_MOST_PAIRED: Final = 40
+_MOST_ALONE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PodMove:
+    """A pod on its node, and the node to which it can go."""
+
+    pod: Pod
+    node_name: str
+
+    @property
+    def text(self) -> str:
+        """Return the move as messages show it."""
+        return f"move {self.pod.key} from {self.pod.node_name} to {self.node_name}"
+
+
+_NO_MOVES: Final[tuple[PodMove, ...]] = ()
+
+
+class HoleSearch:
+    """
+    Looks for moves for one group.
+
+    Args:
+        state: the cluster, of which each pod that left is back afterwards.
+        profiles: by schedulerName, of the state.
+        members: the pending pods of the group without gates, of one profile.
+        n_most: pods that may move.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        profiles: Mapping[str, Profile],
+        key: GroupKey,
+        members: Sequence[Pod],
+        n_most: int,
+    ) -> None:
+        self._state, self._view, self._key, self._members = state, ClusterView(state), key, members
+        self._profiles, self._profile = profiles, profiles[members[0].scheduler_name]
+        self._rng, self._n_most, self._n_left = TrialRng(f"{key.text} moves"), n_most, _MOST_DECISIONS
+        self._priority = min(pod.priority for pod in members)
+        #: The UIDs of the pods that were out of the state for a while.
+        self.touched: set[str] = set()
+        #: The node of each member after the moves that were found, by UID.
+        self.places: dict[str, str] = {}
+
+    def moves(self, movable: Collection[str]) -> Pieces[tuple[PodMove, ...]]:
+        """Return the moves, of pods with these UIDs alone; empty if none are found, or the group needs none."""
+        placed = self._state.placed
+        leaving = [each.pod for each in placed.values() if each.pod.terminating and not each.assumed]
+        uids = {pod.uid for pod in self._members}
+        with self._state.without_nominations(uids), self._without(leaving):
+            groups = self._state.groups
+            if not groups.is_complete(self._members[0]) or groups.disagreement(self._key):
+                return _NO_MOVES
+            outcome, trial = yield from self._search()
+            yield from trial.take_all_back()
+            if outcome.is_placed:
+                return _NO_MOVES
+            pods = [placed[uid].pod for uid in movable if self.may_move(uid)]
+            turns = yield from self._turns(pods, outcome)
+            return (yield from self._moves(sorted(pods, key=lambda pod: turns[pod.uid])))
+
+    def may_move(self, uid: str) -> bool:
+        """Return whether a running pod may move for the group, so far as its own fields say."""
+        placed = self._state.placed.get(uid)
+        if placed is None or placed.assumed or placed.pod.terminating:
+            return False
+        pod = placed.pod
+        has_controller = pod.owner is not None and not pod.is_bound_to_node
+        is_plain = pod.group is None and not pod.spec.claim_volumes and pod.scheduler_name in self._profiles
+        is_on_node = self._state.node(pod.node_name) is not None
+        return has_controller and is_plain and is_on_node and pod.priority <= self._priority
+
+    def _moves(self, pods: Sequence[Pod]) -> Pieces[tuple[PodMove, ...]]:
+        base: tuple[Pod, ...] = ()
+        while len(base) < self._n_most:
+            best, n_best = base, -1
+            for more in _few(pods, base, self._n_most - len(base)):
+                if self._n_left <= 0:
+                    return _NO_MOVES
+                moves, n_placed = yield from self._group_first((*base, *more))
+                if moves:
+                    return moves
+                if n_placed > n_best:
+                    best, n_best = (*base, *more), n_placed
+            if not base and (moves := (yield from self._any_moved_first(pods))):
+                return moves
+            if best == base:
+                break
+            base = best
+        return _NO_MOVES
+
+    def _turns(
+        self, pods: Sequence[Pod], outcome: Outcome
+    ) -> Pieces[dict[str, tuple[int, int, bool, int, str]]]:
+        """Return the sort keys of the pods by UID: domain by domain, the roomiest first; see the module."""
+        nodes, group = self._state.nodes, self._state.groups.get(self._key)
+        asked = None if group is None else group.topology
+        first = self._members[0]
+        required = () if asked is None else all_levels(asked, first, self._state, self._profile).required
+        numbers = np.zeros(nodes.n_rows, dtype=np.int64)
+        room: Counter[int] = Counter()
+        if required:
+            ids = domain_ids(required, nodes)
+            numbers = ids.ids
+            domains = {numbers.item(nodes.row_by_name[pod.node_name]) for pod in pods}
+            room = Counter({number: outcome.room.get(ids.value_of(number), 0) for number in domains})
+        turns: dict[str, tuple[int, int, bool, int, str]] = {}
+        for few in batches(pods):
+            for pod in few:
+                row, held = nodes.row_by_name[pod.node_name], filter_request(pod)
+                number = numbers.item(row)
+                size = sum(held.values())
+                turns[pod.uid] = -room[number], number, self._lacks_room(row, held), size, pod.uid
+            yield
+        return turns
+
+    def _lacks_room(self, row: int, held: Mapping[str, int]) -> bool:
+        """Return whether the node has room for no more members without a pod that requests this much."""
+        return any(
+            self._state.nodes.left_at(name, row) % amount + held[name] < amount
+            for name, amount in filter_request(self._members[0]).items()
+            if amount and held.get(name, 0)
+        )
+
+    # One set of pods.
+
+    @contextmanager
+    def _without(self, pods: Sequence[Pod]) -> Iterator[None]:
+        self.touched.update(pod.uid for pod in pods)
+        for pod in pods:
+            with self._state.groups.with_notes_kept(pod):
+                self._state.remove_pod(pod.uid)
+        try:
+            yield
+        finally:
+            for pod in pods:
+                self._state.upsert_pod(pod)
+
+    def _is_allowed(self, pods: Sequence[Pod]) -> bool:
+        """Return whether the Eviction API lets these pods go."""
+        used = Counter[str]()
+        for pod in pods:
+            guards = guarding(pod, self._state.budgets.within(pod.namespace))
+            if refusing(guards, used):
+                return False
+            used.update(budget.key for budget in guards)
+        return True
+
+    def _search(self) -> Pieces[tuple[Outcome, GroupTrial]]:
+        """Return what the search for the group's places finds; they are taken in the trial."""
+        n_most = 2 * len(self._members) + min(self._profile.max_search_decisions, 100)
+        trial = detached_trial(self._state, self._profile, self._key.text, n_most)
+        group, outcome = self._state.groups.get(self._key), Outcome()
+        if group is not None:
+            request = search_request(self._state, self._key, group, self._members, self._profile)
+            outcome.room = yield from self._room(request)
+            if not outcome.room or max(outcome.room.values()) >= request.n_needed:
+                outcome = yield from search(request, trial)
+        self._n_left -= 1 + trial.n_decisions
+        self.places = {place.pod.uid: place.node_name for place in trial.places} if outcome.is_placed else {}
+        return outcome, trial
+
+    def _room(self, request: SearchRequest) -> Pieces[dict[str, int]]:
+        """Return an upper bound of the members for which each required domain has room; empty if none is known."""
+        kinds = yield from kinds_of(request.members, self._view)
+        required = request.topology.required
+        if len(kinds) != 1 or kinds[0].needs is not None or not required:
+            return {}
+        self._n_left -= 1
+        trial = detached_trial(self._state, self._profile, self._key.text, _MOST_DECISIONS)
+        attempt = Attempt(request, trial, kinds)
+        try:
+            room = yield from attempt.room_of(kinds[0], request.rows)
+        except (CycleBrokenError, OutOfDecisionsError):
+            # The search meets the same error, and says so.
+            return {}
+        return {} if room is None else attempt.domains_of(required, room, request.rows).room_by_value()
+
+    def _group_first(self, pods: Sequence[Pod]) -> Pieces[tuple[tuple[PodMove, ...], int]]:
+        """Return the moves of all these pods if they do, and how many members have places without the pods."""
+        if not self._is_allowed(pods):
+            return _NO_MOVES, -1
+        with self._without(pods):
+            outcome, trial = yield from self._search()
+            stuck = 0 if outcome.stuck is None else outcome.stuck.n_placed
+            n_placed = max(stuck, max(outcome.room.values(), default=0))
+            orders = list(permutations(pods)) if len(pods) == 2 else [tuple(pods)]
+            moves = _NO_MOVES
+            for order in orders if outcome.is_placed else ():
+                with closing(self._placed_again(order, is_any=False)) as places:
+                    moves = moves or next(places, _NO_MOVES)
+                yield
+            yield from trial.take_all_back()
+        return moves, n_placed
+
+    def _any_moved_first(self, pods: Sequence[Pod]) -> Pieces[tuple[PodMove, ...]]:
+        for few in _few(pods, (), min(2, self._n_most)):
+            if not self._is_allowed(few):
+                continue
+            with self._without(few), closing(self._placed_again(few, is_any=True)) as places:
+                for moves in places:
+                    if self._n_left <= 0:
+                        return _NO_MOVES
+                    outcome, trial = yield from self._search()
+                    yield from trial.take_all_back()
+                    if outcome.is_placed:
+                        return moves
+        return _NO_MOVES
+
+    def _placed_again(
+        self, pods: Sequence[Pod], *, is_any: bool
+    ) -> Generator[tuple[PodMove, ...], None, None]:
+        """Yield places for the pods, which they have until the next ones: the best, or one after the other any."""
+        if not pods:
+            yield ()
+            return
+        pod = pods[0].recreated()
+        rows = self._view.alive.copy()
+        rows[self._state.nodes.row_by_name[pods[0].node_name]] = False
+        for node_name in self._nodes_for(pod, rows, is_any=is_any):
+            self._state.assume(replace(pod, node_name=node_name), node_name)
+            try:
+                with closing(self._placed_again(pods[1:], is_any=is_any)) as others:
+                    for more in others:
+                        yield (PodMove(pods[0], node_name), *more)
+            finally:
+                self._state.forget(pod.uid)
+
+    def _nodes_for(self, pod: Pod, rows: Mask, *, is_any: bool) -> Sequence[str]:
+        self._n_left -= 1
+        decision = decide(
+            pod, self._view, self._profiles[pod.scheduler_name], self._rng, Unobserved(), Scope(rows)
+        )
+        if not isinstance(decision, ScheduleResult):
+            return ()
+        if not is_any:
+            return (decision.node_name,)
+        feasible = np.flatnonzero(decision.scores.feasible.mask & rows)
+        return [self._state.nodes.name_of(row) for row in feasible.tolist()]
+
+
+def _few(pods: Sequence[Pod], base: Sequence[Pod], n_most: int) -> Iterator[tuple[Pod, ...]]:
+    """Yield each pod beside the base, and each pair."""
+    taken = {pod.uid for pod in base}
+    others = [pod for pod in pods if pod.uid not in taken]
+    yield from ((pod,) for pod in others[:_MOST_ALONE])
+    if n_most > 1:
+        yield from combinations(others[:_MOST_PAIRED], 2)
+    yield from ((pod,) for pod in others[_MOST_ALONE:])
+
+
+def moves_text(moves: Sequence[PodMove]) -> str:
+    """Return a sentence on the moves; empty without any."""
+    return f"The group would fit after: {'; '.join(move.text for move in moves)}." if moves else ""

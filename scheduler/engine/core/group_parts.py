@@ -1,0 +1,212 @@
+"""
+Places a group of parts: each part as a whole or not at all, in a domain of its own level within the group's.
+
+The largest parts come first, each in the tightest domain that holds it. Parts that are alike are placed if that is
+possible at all; of unlike ones every node is tried, as for any group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from scheduler.engine.core.group_attempt import Attempt, PartRequest, PartRoom, largest_of
+from scheduler.engine.core.group_domains import Domain, DomainIds, Domains, domain_ids
+from scheduler.engine.core.group_greedy import GreedySearch
+from scheduler.engine.core.group_layouts import layout_of
+from scheduler.engine.core.group_members import Component, Kind
+from scheduler.engine.model.group_ranks import rank_of
+from scheduler.engine.state.arrays import Amounts, Mask
+from scheduler.engine.state.batches import Pieces
+
+
+class PartSearch(GreedySearch):
+    """The greedy search for a group with parts."""
+
+    def __init__(self, attempt: Attempt, components: Sequence[Component]) -> None:
+        super().__init__(attempt, components)
+        self._by_part: dict[str, list[Kind]] = {name: [] for name in self._request.parts}
+        for kind in attempt.kinds:
+            self._by_part[kind.part].append(kind)
+        self._sizes = {name: sum(len(kind.pods) for kind in kinds) for name, kinds in self._by_part.items()}
+        order = sorted(self._by_part, key=lambda name: (rank_of(self._by_part[name][0].first.labels), name))
+        self._order = sorted(order, key=lambda name: -self._sizes[name])
+
+    # Scopes.
+
+    def _room_of_all(self) -> Pieces[tuple[Amounts | None, int]]:
+        """
+        Return the room of rows, and how much all members need of it.
+
+        Of parts that are alike and have a domain each, room is counted in whole parts: a domain has it on one row.
+        """
+        if not self._are_alike():
+            return (yield from super()._room_of_all())
+        first = self._order[0]
+        part, n_members = self._request.parts[first], len(self._request.members)
+        room = yield from self._attempt.room_of(self._by_part[first][0], self._request.rows, n_members)
+        if room is None or not part.topology.required:
+            return room, n_members
+        ids = domain_ids(part.topology.required, self._attempt.view.nodes)
+        whole = in_whole_parts(room, ids, part.n_needed, self._sizes[first])
+        self._note_room(whole, part)
+        return whole, n_members
+
+    def _are_alike(self) -> bool:
+        """Return whether the parts are of one kind each, of equal spec, size and levels, and none of them runs."""
+        parts = self._request.parts
+        forms = {
+            (self._by_part[name][0].first.spec, self._sizes[name], part.n_needed, part.topology)
+            for name, part in parts.items()
+        }
+        return len(forms) == 1 and len(self._kinds) == len(parts) and not self._request.held.any()
+
+    def _note_room(self, whole: Amounts, part: PartRequest) -> None:
+        """Note for how many parts the domains of the group have room."""
+        required, size = self._request.topology.required, part.n_needed
+        n_needed = -(-self._request.n_needed // size)
+        numbers = domain_ids(required, self._attempt.view.nodes) if required else None
+        ids = np.ones(len(whole), dtype=np.intp) if numbers is None else numbers.ids
+        rooms = np.bincount(ids, weights=whole, minlength=2).astype(np.int64)
+        n_domains = np.bincount(ids[whole > 0], minlength=len(rooms))
+        for number in np.argsort(-rooms[1:], kind="stable")[:2].tolist():
+            n_parts = rooms.item(number + 1) // size
+            domain = "" if numbers is None else numbers.value_of(number + 1)
+            key = part.topology.required[-1]
+            self._attempt.outcome.part_room.append(
+                PartRoom(domain, n_parts, n_domains.item(number + 1), key, size, n_needed)
+            )
+
+    def _note_placed(self, domain: str) -> None:
+        """Note how many parts have places in the domain, if their members are unlike but not their sizes and levels."""
+        forms = {
+            (self._sizes[name], part.n_needed, part.topology.required)
+            for name, part in self._request.parts.items()
+        }
+        size, least, required = forms.pop()
+        if forms or not required or self._are_alike():
+            return
+        nodes, outcome = self._attempt.view.nodes, self._attempt.outcome
+        ids = domain_ids(required, nodes).ids
+        used = {ids.item(nodes.row_by_name[place.node_name]) for place in self._trial.places}
+        n_parts, n_needed = self._attempt.n_placed // size, -(-self._request.n_needed // least)
+        rooms = [*outcome.part_room, PartRoom(domain, n_parts, len(used), required[-1], least, n_needed)]
+        rooms.sort(key=lambda room: room.n_parts)
+        best = {room.domain: room for room in rooms}
+        outcome.part_room = sorted(best.values(), key=lambda room: -room.n_parts)[:2]
+
+    # Greedy.
+
+    def _place_all(self, scope: Domain) -> Pieces[bool]:
+        """Place every member within the scope, if the group prefers levels first in few of their domains."""
+        self._attempt.domain = scope.value
+        if self._levels:
+            with self._trial.sparing(self._n_spared):
+                narrow = yield from self._narrowed(scope.rows)
+                if narrow is not None and (yield from self._place_parts(scope.value, narrow)):
+                    return True
+            yield from self._attempt.take_back(0)
+        return (yield from self._place_parts(scope.value, scope.rows))
+
+    def _place_parts(self, scope: str, rows: Mask) -> Pieces[bool]:
+        """Place every member on these rows of the scope; a part that fails after others is tried first once more."""
+        attempt, order = self._attempt, self._order
+        for _ in range(2):
+            failed = yield from self._place_each_part(order, rows)
+            if failed is None and (yield from self._trial.is_settled()):
+                return True
+            if scope:
+                attempt.outcome.room[scope] = attempt.n_placed
+            self._note_placed(scope)
+            yield from attempt.take_back(0)
+            if failed is None or failed == order[0]:
+                return False
+            order = [failed, *(name for name in order if name != failed)]
+        return False
+
+    def _narrowed(self, scope: Mask) -> Pieces[Mask | None]:
+        """Return the rows of the scope that parts are to use as the group prefers levels; None if there is no room."""
+        room, n_wanted = yield from self._room_of_all()
+        if room is None:
+            return None
+        layout = layout_of(np.flatnonzero(scope), room, self._levels, n_wanted, self._request.held)
+        if layout is None:
+            return None
+        narrow = np.zeros_like(scope)
+        ids = self._levels[-1]
+        narrow[np.isin(ids, ids[np.concatenate(layout.domains)])] = True
+        return narrow & scope
+
+    def _place_each_part(self, order: Sequence[str], scope: Mask) -> Pieces[str | None]:
+        """Return the first part of which not all members have places."""
+        for name in order:
+            if not (yield from self._place_part(name, scope, self._sizes[name])):
+                return name
+        return None
+
+    def _place_part(self, name: str, scope: Mask, n_least: int) -> Pieces[bool]:
+        """Place at least so many members of the part, or none."""
+        attempt, part = self._attempt, self._request.parts[name]
+        kinds, n_before = [kind for kind in self._by_part[name] if kind.left], attempt.n_placed
+        rows = scope & part.rows
+        with attempt.within(attempt.home_of(part)):
+            room = (yield from self._room(kinds, rows)) if kinds else None
+        if room is None:
+            return False
+        for domain in self._candidates(kinds, part, room, rows, n_least):
+            yield from self._fill_part(kinds, domain, part)
+            if attempt.n_placed - n_before >= n_least:
+                return True
+            yield from attempt.take_back(n_before)
+        return False
+
+    def _candidates(
+        self, kinds: Sequence[Kind], part: PartRequest, room: Amounts, rows: Mask, n_least: int
+    ) -> Iterator[Domain]:
+        """Return the domains in which the part may be, the best one first."""
+        if not part.topology.required:
+            return iter([Domain("", int(room.sum()), rows)])
+        ids = domain_ids(part.topology.required, self._attempt.view.nodes)
+        domains = Domains(ids, ids.per_domain(room), rows)
+        n_wanted = min(len(largest_of(kinds).left), n_least)
+        return self._in_order(domains, room, n_wanted, self._levels_of(part.topology), part.held)
+
+    def _fill_part(self, kinds: Sequence[Kind], domain: Domain, part: PartRequest) -> Pieces[None]:
+        """Place as many members of the part as the domain takes."""
+        attempt, n_before = self._attempt, self._attempt.n_placed
+        levels = self._levels_of(part.topology)
+        with attempt.within(domain.value):
+            is_filled = bool(levels) and (yield from self._fill_levels(kinds, levels, domain.rows, part.held))
+            if not is_filled:
+                yield from attempt.take_back(n_before)
+                yield from attempt.fill(kinds, domain.rows, is_partial=True)
+
+    # As many as fit.
+
+    def _options(self, scope: Mask) -> list[Pieces[object]]:
+        """Return the way to place as many parts as fit."""
+        return [self._place_most(scope)]
+
+    def _place_most(self, scope: Mask) -> Pieces[None]:
+        """Place as many parts as fit, each with all members that fit beside it."""
+        for name in self._order:
+            if not (yield from self._place_part(name, scope, self._sizes[name])):
+                yield from self._place_part(name, scope, self._request.parts[name].n_needed)
+
+
+def in_whole_parts(room: Amounts, ids: DomainIds, n_needed: int, size: int) -> Amounts:
+    """
+    Return the room of rows counted in parts that have a domain each: all that a domain has is on its first row.
+
+    `n_needed`: the members of a part that need places. `size`: how many it has.
+    """
+    rooms = ids.per_domain(room)
+    rooms = np.minimum(rooms, rooms // n_needed * size)
+    whole = np.zeros_like(room)
+    firsts = np.full(len(rooms), -1)
+    rows = np.flatnonzero(room)[::-1]
+    firsts[ids.ids[rows]] = rows
+    numbers = np.flatnonzero(rooms)
+    whole[firsts[numbers]] = rooms[numbers]
+    return whole

@@ -1,0 +1,317 @@
+"""
+The pods that have to leave so that a whole group has places: found on a trial state, which is as before afterwards.
+
+    remove     all pods of lower priority leave, in a large cluster only from the nodes where that costs least
+    search     the group is placed as usual; if it has no places now, no pod is evicted
+    reprieve   pods of nodes that no member takes come back at once, the others one by one, the most important first and
+               before them the ones whose eviction breaks a budget; a pod stays if the group still has places, which may
+               be other ones
+
+So no pod is evicted unless the whole group then fits, nor one of which the group could spare the room. A group that its
+PodGroup disrupts as a whole leaves, and comes back, as if it were one pod. The work is bounded: beyond
+`_MOST_DECISIONS`, a pod comes back only if every member keeps its node.
+
+Source of the method: kubernetes 1.36, framework/preemption, podGroupEvaluator (KEP-5710). Differences: groups with
+affinity or a topology constraint may preempt too; a group without a priority of its own has that of its lowest member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from scheduler.engine.core.group_attempt import Outcome, SearchRequest
+from scheduler.engine.core.group_clearings import clearings_for
+from scheduler.engine.core.group_devices import FreedClaims
+from scheduler.engine.core.group_requests import search_request
+from scheduler.engine.core.group_search import search
+from scheduler.engine.core.group_trial import GroupTrial, Place
+from scheduler.engine.framework.post_filter import GroupPreemptor, Unit
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.pod_groups import GroupKey, PodGroup
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.state.arrays import Mask
+from scheduler.engine.state.batches import Pieces
+from scheduler.engine.state.cluster import ClusterState, PlacedPod
+from scheduler.engine.state.cluster_view import ClusterView
+
+#: Decisions of all searches of one attempt, about 0.4 s at 5,000 nodes.
+_MOST_DECISIONS: Final = 3_000
+#: Ends the message of a group that waits for the controller of claims.
+DEVICES_ARE_RELEASED: Final = "preemption: not eligible due to devices that are being released."
+
+
+@dataclass(frozen=True, slots=True)
+class Nominations:
+    """
+    The next step for a group without places.
+
+    `nodes`: where its members are nominated from now on, by UID. `shown`: the same as the API server has it; None
+    leaves that as it is. `victims`: pods to evict, the least important first, of which `n_violations` break a budget.
+    `note`: ends the message; may be empty.
+    """
+
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    shown: Mapping[str, str] | None = field(default_factory=dict)
+    victims: tuple[Pod, ...] = ()
+    n_violations: int = 0
+    note: str = ""
+
+
+def make_room(
+    request: SearchRequest,
+    below_priority: int,
+    state: ClusterState,
+    preemptor: GroupPreemptor,
+    trial: GroupTrial,
+) -> Pieces[Nominations | None]:
+    """
+    Return where the members go once pods of lower priorities have left, None if there is no room even then.
+
+    `trial`: the room is looked for on trials like it. Cost: a search, and one more for each pod that may have to leave,
+    within the bounds above.
+    """
+    attempt = _Attempt(request, state, preemptor, trial)
+    nominations = yield from _room(attempt, request, below_priority, ClusterView(state))
+    attempt.claims.take_all_back()
+    return nominations
+
+
+def _room(
+    attempt: _Attempt, request: SearchRequest, below_priority: int, view: ClusterView
+) -> Pieces[Nominations | None]:
+    yield from attempt.claims.free_left_behind()
+    if len(attempt.claims) and (nodes := (yield from attempt.places())) is not None:
+        return Nominations(nodes, nodes, note=DEVICES_ARE_RELEASED)
+    clearings = yield from clearings_for(request, below_priority, view)
+    for rows in clearings:
+        yield from attempt.remove_lower(rows, below_priority)
+        room = yield from attempt.room()
+        yield from attempt.restore_all()
+        if room is not None:
+            return room
+    return None
+
+
+def places_anew(
+    key: GroupKey, request: SearchRequest, state: ClusterState, trial: GroupTrial
+) -> Pieces[Mapping[str, str] | str]:
+    """
+    Return the nodes of the group's members, by UID, once the running ones have left theirs; or why the group stays.
+
+    A group stays without a profile that preempts, if a PodDisruptionBudget protects it, if a member is not bound yet,
+    is of another scheduler, or has no controller, which creates it again. `request`: of the pending members. `trial`:
+    as of `make_room`. Cost: a search for the group.
+    """
+    group, view = state.groups.get(key), ClusterView(state)
+    running = [state.placed[pod.uid] for pod in state.groups.placed(key)]
+    preemptor = preemptor_of(trial.profile)
+    if group is None or preemptor is None:
+        return "its profile evicts no pods."
+    if len(request.members) + len(running) < group.min_count:
+        return f"{len(request.members) + len(running)} of {group.min_count} members exist."
+    if any(placed.assumed for placed in running):
+        return "a member is being bound."
+    if (alone := next((placed.pod for placed in running if placed.pod.owner is None), None)) is not None:
+        return f"{alone.key} has no controller, which would create it again."
+    if {placed.pod.scheduler_name for placed in running} != {request.members[0].scheduler_name}:
+        return "members on nodes are of another scheduler."
+    if preemptor.reprieve_order([(placed,) for placed in running], view)[1]:
+        return "a PodDisruptionBudget protects its members on nodes."
+    anew = [placed.pod.recreated() for placed in running]
+    attempt = _Attempt(replace(request, members=[*request.members, *anew]), state, preemptor, trial)
+    return (
+        yield from attempt.places_anew(key, group, running)
+    ) or "not all its members have places elsewhere."
+
+
+def preemptor_of(profile: Profile) -> GroupPreemptor | None:
+    """Return the rules by which the profile evicts pods for groups; None if it evicts none."""
+    return next(filter(None, (plugin.group_preemptor for plugin in profile.post_filters)), None)
+
+
+class _Attempt:
+    def __init__(
+        self,
+        request: SearchRequest,
+        state: ClusterState,
+        preemptor: GroupPreemptor,
+        trial: GroupTrial,
+    ) -> None:
+        self._request, self._state = request, state
+        self._preemptor, self._trial = preemptor, trial
+        self._view = ClusterView(state)
+        group = request.members[0].group
+        self._key = None if group is None else group.key
+        self.claims = FreedClaims(request.members, trial.profile.filters, state)
+        self._removed: dict[str, PlacedPod] = {}
+        self._units: list[Unit] = []
+        self._n_decisions = 0
+
+    # Pods that leave and come back.
+
+    def remove_lower(self, rows: Mask, below_priority: int) -> Pieces[None]:
+        """Remove the pods of lower priorities from these rows."""
+        having = rows & self._view.has_lower(below_priority)
+        for row in np.flatnonzero(having).tolist():
+            for placed in list(self._view.placed_on(row)):
+                is_sibling = placed.pod.group is not None and placed.pod.group.key == self._key
+                is_lower = self._view.victim_priority(placed.pod) < below_priority
+                if is_sibling or not is_lower or placed.pod.uid in self._removed:
+                    continue
+                unit = self._view.evicted_with(placed)
+                self._units.append(unit)
+                self._remove(unit)
+                yield
+
+    def places_anew(
+        self, key: GroupKey, group: PodGroup, running: Iterable[PlacedPod]
+    ) -> Pieces[dict[str, str] | None]:
+        """Return the nodes of all members without the running ones on theirs, which are back afterwards."""
+        profile = self._trial.profile
+        for placed in running:
+            self._remove((placed,))
+            yield
+        request = search_request(self._state, key, group, self._request.members, profile)
+        # Of a group that was placed once, the members that run count as finished here.
+        self._request = replace(request, n_needed=group.min_count)
+        n_most = request.max_decisions(profile.max_search_decisions)
+        self._trial = replace(self._trial, max_decisions=n_most)
+        places = yield from self.places()
+        yield from self.restore_all()
+        self.claims.take_all_back()
+        return places
+
+    def restore_all(self) -> Pieces[None]:
+        """Bring back every pod that is still removed."""
+        for placed in list(self._removed.values()):
+            self._restore((placed,))
+            yield
+        self._units.clear()
+
+    def _remove(self, unit: Unit) -> None:
+        for placed in unit:
+            self._remove_pod(placed)
+
+    def _remove_pod(self, placed: PlacedPod) -> None:
+        uid = placed.pod.uid
+        self._removed[uid] = placed
+        with self._state.groups.with_notes_kept(placed.pod):
+            if placed.assumed:
+                self._state.forget(uid)
+            else:
+                self._state.remove_pod(uid)
+        self.claims.free(self._state.devices.claims_of(placed.pod))
+
+    def _restore(self, unit: Unit) -> None:
+        for placed in unit:
+            del self._removed[placed.pod.uid]
+            self.claims.take_back(placed.pod)
+            if placed.assumed:
+                self._state.assume(placed.pod, placed.pod.node_name)
+            else:
+                self._state.upsert_pod(placed.pod)
+
+    def _is_removed(self, unit: Unit) -> bool:
+        return unit[0].pod.uid in self._removed
+
+    # The search.
+
+    def room(self) -> Pieces[Nominations | None]:
+        """Return where the members go if they have places without the removed pods, of which some come back."""
+        if not self._removed or (nodes := (yield from self.places())) is None:
+            return None
+        nodes = yield from self._without_elsewhere(nodes)
+        removed = list(filter(self._is_removed, self._units))
+        order, n_violating = self._preemptor.reprieve_order(removed, self._view)
+        n_before = len(self._removed) + 1
+        # A pod may be spared once others are back: the one that a member's affinity needs.
+        while len(self._removed) < n_before:
+            n_before = len(self._removed)
+            late: list[Unit] = []
+            for unit in list(filter(self._is_removed, order)):
+                if self._n_decisions + len(self._request.members) > _MOST_DECISIONS:
+                    late.append(unit)
+                    continue
+                self._restore(unit)
+                if (places := (yield from self.places())) is None:
+                    self._remove(unit)
+                else:
+                    nodes = places
+        if late:
+            if (places := (yield from self._in_place(late))) is None:
+                return None
+            nodes = places
+        n_violations = sum(map(self._is_removed, order[:n_violating]))
+        leaving = filter(self._is_removed, reversed(order))
+        victims = tuple(placed.pod for unit in leaving for placed in unit)
+        return Nominations(nodes, nodes, victims, n_violations) if victims else None
+
+    def _without_elsewhere(self, nodes: dict[str, str]) -> Pieces[dict[str, str]]:
+        """Bring back the pods on nodes without a member, if the group then still has places."""
+        taken = set(nodes.values())
+        elsewhere = [
+            unit
+            for unit in filter(self._is_removed, self._units)
+            if not any(placed.pod.node_name in taken for placed in unit)
+        ]
+        if not elsewhere:
+            return nodes
+        for unit in elsewhere:
+            self._restore(unit)
+            yield
+        if (places := (yield from self.places())) is not None:
+            return places
+        for unit in elsewhere:
+            self._remove(unit)
+            yield
+        return nodes
+
+    def places(self) -> Pieces[dict[str, str] | None]:
+        """Return the nodes of the members without the removed pods, None if the group has none."""
+        outcome, trial = yield from self._search()
+        nodes = {place.pod.uid: place.node_name for place in trial.places}
+        yield from trial.take_all_back()
+        return nodes if outcome.is_placed else None
+
+    def _search(self) -> Pieces[tuple[Outcome, GroupTrial]]:
+        trial = self._trial.anew()
+        outcome = yield from search(self._request, trial)
+        self._n_decisions += outcome.n_decisions
+        return outcome, trial
+
+    def _may_matter_elsewhere(self, placed: PlacedPod) -> bool:
+        """Return whether the pod, once it is back, may keep members from other nodes than its own."""
+        return bool(placed.terms or placed.pod.spec.claim_volumes) or self.claims.has_of(placed.pod)
+
+    def _in_place(self, late: Iterable[Unit]) -> Pieces[dict[str, str] | None]:
+        """Bring back the pods beside which every member keeps its node. Return the nodes, None without places."""
+        outcome, trial = yield from self._search()
+        if not outcome.is_placed:
+            return None
+        by_node: dict[str, list[Place]] = {}
+        for place in trial.places:
+            by_node.setdefault(place.node_name, []).append(place)
+        is_local = all(_matters_on_its_node_only(pod) for pod in self._request.members)
+        for unit in late:
+            names = {placed.pod.node_name for placed in unit}
+            beside = [place for name in names for place in by_node.get(name, ())]
+            if not is_local or any(map(self._may_matter_elsewhere, unit)):
+                continue
+            self._restore(unit)
+            yield
+            if not (yield from trial.still_take(beside)):
+                self._remove(unit)
+        holds = yield from trial.still_take(trial.places)
+        nodes = {place.pod.uid: place.node_name for place in trial.places}
+        yield from trial.take_all_back()
+        return nodes if holds else None
+
+
+def _matters_on_its_node_only(pod: Pod) -> bool:
+    """Return whether a pod of lower priority can keep the member out of its own node alone."""
+    spec = pod.spec
+    return not (spec.affinity.required_anti or spec.spread or spec.claim_volumes or spec.disks)

@@ -1,0 +1,90 @@
+"""Builds the request of a group for the search of places, within the domains that its running members leave open."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from scheduler.engine.core.group_attempt import PartRequest, SearchRequest
+from scheduler.engine.core.group_domains import held_rows, rows_for
+from scheduler.engine.core.group_members import n_needed, part_of
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.group_ranks import rank_of
+from scheduler.engine.model.group_topology import ANYWHERE, Topology
+from scheduler.engine.model.pod_groups import GroupKey, PodGroup
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.state.arrays import Amounts, Mask
+from scheduler.engine.state.cluster import ClusterState
+
+
+def search_request(
+    state: ClusterState, key: GroupKey, group: PodGroup, pending: Iterable[Pod], profile: Profile
+) -> SearchRequest:
+    """Return what the search is asked for these pending members of the group; none is of a part with too few."""
+    members = [unnominated(pod) for pod in pending]
+    running = list(state.groups.placed(key))
+    topology, rows = all_levels(group.topology, members[0], state, profile), held_rows(state, running)
+    held = _nearness(state, rows, running, members)
+    rows = rows_for(state, rows, topology.required)
+    parts: dict[str, PartRequest] = {}
+    if any(map(part_of, members)):
+        parts = _parts(state, key, members, profile)
+        members = [pod for pod in members if part_of(pod) in parts]
+    return SearchRequest(members, n_needed(state.groups, key), topology, rows, held, parts)
+
+
+def _parts(
+    state: ClusterState, key: GroupKey, members: Sequence[Pod], profile: Profile
+) -> dict[str, PartRequest]:
+    """Return what the parts with enough members need, by name; a part counts as its first member describes it."""
+    firsts = {part_of(pod): pod for pod in reversed(members)}
+    parts: dict[str, PartRequest] = {}
+    sizes, running_of = Counter(map(part_of, members)), defaultdict[str, list[Pod]](list)
+    for pod in state.groups.placed(key):
+        running_of[part_of(pod)].append(pod)
+    for name, first in firsts.items():
+        part = None if first.group is None else first.group.part
+        # Members without a part beside members with one are each on their own.
+        min_count, levels = (1, ANYWHERE) if part is None else (part.min_count, part.topology)
+        running = [] if part is None else running_of[name]
+        topology, rows = all_levels(levels, first, state, profile), held_rows(state, running)
+        held = _nearness(state, rows, running, [pod for pod in members if part_of(pod) == name])
+        rows = rows_for(state, rows, topology.required)
+        # Members that finished do not come back, and beside members that run, replaced ones do not either.
+        n_missing = min_count - len(running)
+        n_missing = min(n_missing, sizes[name]) if running else n_missing - state.groups.n_finished(key, name)
+        if sizes[name] >= n_missing:
+            parts[name] = PartRequest(max(1, n_missing), topology, rows, held)
+    return parts
+
+
+def all_levels(asked: Topology, member: Pod, state: ClusterState, profile: Profile) -> Topology:
+    """
+    Return the request of a group with all levels that the machine room's hierarchy implies.
+
+    The hierarchy is the configuration's; if it names none, that of Kueue's objects.
+    """
+    if profile.topology_levels:
+        return asked.within(profile.topology_levels)
+    return state.hierarchies.implied(asked, member.spec.required_node_affinity.node_selector or ())
+
+
+def _nearness(state: ClusterState, held: Mask, running: Sequence[Pod], pending: Iterable[Pod]) -> Amounts:
+    """Return `SearchRequest.held`. `held`: as of `held_rows`. O(members) if members run and have ranks."""
+    nearness = held.astype(np.int64)
+    ranked = sorted((rank, state.placed[pod.uid].row) for pod in running if (rank := rank_of(pod.labels)))
+    for pod in pending if ranked else ():
+        if rank := rank_of(pod.labels):
+            after = bisect(ranked, rank, key=lambda each: each[0])
+            for _, row in ranked[max(0, after - 1) : after + 1]:
+                nearness[row] = 2
+    return nearness
+
+
+def unnominated(pod: Pod) -> Pod:
+    """Return the pod as the search sees it: members look for places anew, wherever room was made for them."""
+    return replace(pod, nominated_node_name="") if pod.nominated_node_name else pod

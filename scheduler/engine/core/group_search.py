@@ -1,0 +1,81 @@
+"""
+Searches a place for every member of a group, on a trial state.
+
+    greedy      in the tightest domains first: `group_greedy`; of a group with parts, one part after the other:
+                `group_parts`
+    as many     if the group needs fewer than it has: as many as fit, where most do
+    exhaustive  every order of kinds and every node: `group_exhaustive`; skipped where greedy is a proof
+    in turn     a member comes after those that its required affinity needs: `GroupTrial.line_up`
+    in order    members that are alike exchange their places, so that neighbours in rank are near: `group_order`
+
+A placement is valid if there is an order in which every member passes every filter; required affinity may also be met
+by a member that comes later. The exhaustive search finds one if there is one, unless it runs out of decisions, which
+the message then says. The same state and the same members give the same places.
+
+The search comes in pieces: it yields after each decision and after each place that it takes back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduler.engine.core.group_attempt import Attempt, Outcome, SearchRequest
+from scheduler.engine.core.group_greedy import GreedySearch
+from scheduler.engine.core.group_members import components_of, kinds_of
+from scheduler.engine.core.group_order import lay_out_ranks
+from scheduler.engine.core.group_parts import PartSearch
+from scheduler.engine.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError
+from scheduler.engine.model.pod_groups import MOST_FAILED_NODES, GroupKey
+from scheduler.engine.state.batches import Pieces
+
+
+def search(request: SearchRequest, trial: GroupTrial) -> Pieces[Outcome]:
+    """
+    Place at least `n_needed` of the members, and as many as it can.
+
+    `trial`: without places; has the places afterwards if the outcome `is_placed`, none otherwise. Cost: one decision
+    per member if the first domain has room for all, none for too few members.
+    """
+    if len(request.members) < request.n_needed:
+        return Outcome()
+    kinds = yield from kinds_of(request.members, trial.view)
+    components = yield from components_of(kinds, trial.view)
+    attempt = Attempt(request, trial, kinds)
+    searching = PartSearch(attempt, components) if request.parts else GreedySearch(attempt, components)
+    outcome = attempt.outcome
+    try:
+        outcome.is_placed = yield from searching.run()
+        if outcome.is_placed:
+            yield from trial.line_up()
+            yield from lay_out_ranks(attempt)
+    except OutOfDecisionsError:
+        outcome.is_cut_short = True
+    except CycleBrokenError as broken:
+        outcome.error = broken.error
+    outcome.n_decisions = trial.n_decisions
+    if not outcome.is_placed:
+        yield from attempt.end()
+    return outcome
+
+
+def search_twice(
+    key: GroupKey, request: SearchRequest, trial: GroupTrial
+) -> Pieces[tuple[Outcome, GroupTrial]]:
+    """
+    Search; if that is in vain, once more with the nodes that are the group's last resort (`KubeletRefusals`).
+
+    Return the outcome and its trial; if neither has places, those of the first search. A group under which so many
+    nodes failed that it avoids none had all of them in its first search.
+    """
+    outcome = yield from search(request, trial)
+    refusals = trial.state.kubelet_refusals
+    if outcome.is_placed or outcome.error is not None:
+        return outcome, trial
+    avoids_none = len(refusals.excluded_nodes(key)) > MOST_FAILED_NODES
+    if not avoids_none and (last_resorts := refusals.last_resorts(key)):
+        second = replace(trial)
+        with refusals.without(key, last_resorts):
+            again = yield from search(request, second)
+        if again.is_placed:
+            return again, second
+    return outcome, trial

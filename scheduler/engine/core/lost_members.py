@@ -1,0 +1,193 @@
+"""
+Reports placed groups that have lost members and now have too few on nodes; by choice releases them.
+
+    a member is lost --REPORT_AFTER_S--> event, and condition Whole of the PodGroup --enough members again--> condition
+                     |--release-after, while a member waits in vain--> the others are evicted, to be placed anew with it
+                     `--move-after, while a member waits in vain--> the same, but only if the whole group has places
+                        then and no PodDisruptionBudget forbids it, and not again within `MOVE_AGAIN_AFTER_S`
+
+A member that has succeeded is not lost; a group with such a member is no longer watched. A group is released only if
+its members have the annotation `RELEASE_AFTER`, and moved if they have `MOVE_AFTER`; their controllers create them
+again.
+
+After a restart, the members say as much: a group with its minimum on nodes was placed, and a group with fewer on nodes,
+beside as many pending members as it lacks, has lost some. Its times begin then.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.engine.model.instructions import EmitEvent, Instruction, PatchPodGroup
+from scheduler.engine.model.pod_groups import WHOLE, GroupKey, PodGroup
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.state.pod_groups import PodGroups
+
+#: How long a group may have too few members: one that is replaced comes within seconds.
+REPORT_AFTER_S: Final = 30.0
+
+#: A group that has moved stays for so long; one that has no places elsewhere is looked at again after a minute.
+MOVE_AGAIN_AFTER_S: Final = 1_800.0
+_LOOK_AGAIN_AFTER_S: Final = 60.0
+
+#: Ends the message of a group whose members on nodes are evicted.
+RELEASED: Final = "The members on nodes are evicted, to be placed anew with the others."
+MOVED: Final = f"The whole group has places elsewhere. {RELEASED}"
+
+
+class LostMembers:
+    """Watches the number of members on nodes of every group that was placed."""
+
+    def __init__(self, groups: PodGroups) -> None:
+        self._groups = groups
+        #: Groups with too few members, and since when; the first is the oldest.
+        self._below_since_s: dict[GroupKey, float] = {}
+        #: Groups that a decision placed, whole or not yet, here or before a restart.
+        self._decided: set[GroupKey] = set()
+        self._reported: set[GroupKey] = set()
+        #: By group with too few members that is to be released, and by one that may move: when the group is tried.
+        self._release_at_s: dict[GroupKey, float] = {}
+        self._move_at_s: dict[GroupKey, float] = {}
+        #: Groups of which this time has come, until the group is tried.
+        self._release_due: set[GroupKey] = set()
+        self._move_due: set[GroupKey] = set()
+        #: By group with too few members that was to be moved: why it was not.
+        self._stays: dict[GroupKey, str] = {}
+        #: When groups have moved.
+        self._moved_s: dict[GroupKey, float] = {}
+        #: Groups of which a member has succeeded.
+        self._ending: set[GroupKey] = set()
+
+    def note_decided(self, key: GroupKey) -> None:
+        """Note that a decision placed the group."""
+        self._decided.add(key)
+
+    def note(self, key: GroupKey, changed: Pod | None, now_s: float) -> None:
+        """Note that this member came, changed or left, or the group's object did. O(1)."""
+        if not self._groups.n_placed(key):
+            self._end(key)
+            for keys in (self._reported, self._ending, self._decided):
+                keys.discard(key)
+            return
+        if changed is not None and changed.phase == "Succeeded":
+            self._ending.add(key)
+        if min_count := self._groups.minimum_bound(key):
+            self._groups.note_whole(key, min_count)
+        group = self._groups.get(key) if changed is None else self._groups.known_by(changed, key)
+        if group is not None and self._groups.n_ready(key) >= group.min_count:
+            # Members are on nodes beside all others that it needs: a decision, if not one of here, has placed it.
+            self._decided.add(key)
+        if group is None or not self._is_below(key, group.min_count):
+            self._end(key)
+            return
+        since_s = self._below_since_s.setdefault(key, now_s)
+        reference = None if changed is None else changed.group
+        if reference is not None and reference.release_after_s and key not in self._release_due:
+            self._release_at_s[key] = since_s + reference.release_after_s
+        if reference is not None and reference.move_after_s and key not in self._move_due:
+            moved_s = self._moved_s.get(key, -MOVE_AGAIN_AFTER_S)
+            at_s = max(since_s + reference.move_after_s, moved_s + MOVE_AGAIN_AFTER_S)
+            self._move_at_s.setdefault(key, at_s)
+
+    def _end(self, key: GroupKey) -> None:
+        """Note that the group has enough members, leaves its nodes, or is watched no more."""
+        for times in (self._below_since_s, self._release_at_s, self._move_at_s):
+            times.pop(key, None)
+        self._stays.pop(key, None)
+        for keys in (self._release_due, self._move_due):
+            keys.discard(key)
+
+    def _is_below(self, key: GroupKey, min_count: int) -> bool:
+        """Return whether the group, of which members are on nodes, has too few of them."""
+        is_placed = key in self._decided or self._groups.is_whole(key, min_count)
+        if key in self._ending or self._groups.is_released(key) or not is_placed:
+            return False
+        return self._groups.n_placed(key) < min_count
+
+    def take_due(self, key: GroupKey) -> bool:
+        """Return whether the group is to be released now. If so, note that this is done."""
+        is_due = key in self._release_due
+        if is_due:
+            self._end(key)
+        return is_due
+
+    def take_move_due(self, key: GroupKey, now_s: float) -> bool:
+        """Return whether the group is to be moved now if it has places elsewhere. If so, it is not for a minute."""
+        is_due = key in self._move_due
+        if is_due:
+            self._move_due.discard(key)
+            self._move_at_s[key] = now_s + _LOOK_AGAIN_AFTER_S
+        return is_due
+
+    def note_stays(self, key: GroupKey, why: str) -> None:
+        """Note why the group, which was to be moved, stays."""
+        self._stays[key] = why
+
+    def why_stays(self, key: GroupKey) -> str:
+        """Return why the group, which was to be moved, stayed the last time; empty if it was not to be."""
+        return self._stays.get(key, "")
+
+    def note_moved(self, key: GroupKey, now_s: float) -> None:
+        """Note that the group leaves its nodes. O(groups that have moved lately)."""
+        self._moved_s = {k: at_s for k, at_s in self._moved_s.items() if at_s + MOVE_AGAIN_AFTER_S > now_s}
+        self._moved_s[key] = now_s
+        self._end(key)
+
+    def next_wake_s(self) -> float | None:
+        """Return when a group is to be reported, released or moved, None without one. O(groups with too few)."""
+        times = [*self._release_at_s.values(), *self._move_at_s.values()]
+        times += [
+            since_s + REPORT_AFTER_S
+            for key, since_s in self._below_since_s.items()
+            if key not in self._reported
+        ]
+        return min(times, default=None)
+
+    def take_reached(self, now_s: float) -> list[GroupKey]:
+        """Return the groups that are to be released or moved from now on, once a member is tried in vain; each once."""
+        reached: list[GroupKey] = []
+        for times, due in ((self._release_at_s, self._release_due), (self._move_at_s, self._move_due)):
+            keys = [key for key, at_s in times.items() if at_s <= now_s]
+            for key in keys:
+                del times[key]
+            due.update(keys)
+            reached += keys
+        return reached
+
+    def on_time(self, now_s: float) -> list[Instruction]:
+        """Return the events and conditions of groups that have had too few members for a while, once each."""
+        instructions: list[Instruction] = []
+        for key, since_s in self._below_since_s.items():
+            if key in self._reported:
+                continue
+            if since_s + REPORT_AFTER_S > now_s:
+                break
+            self._reported.add(key)
+            group, placed = self._groups.get(key), list(self._groups.placed(key))
+            if group is None or not placed:
+                continue
+            text = (
+                f"pod group {key.text} was placed and has lost members: {len(placed)} of the {group.min_count} that it"
+                " needs are on nodes"
+            )
+            instructions.append(EmitEvent(placed[0], "Warning", "PodGroupNotWhole", "Scheduling", text))
+            instructions += _condition(group, text, is_whole=False)
+        return instructions
+
+    def is_reported(self, key: GroupKey) -> bool:
+        """Return whether the group has been reported as one with too few members."""
+        return key in self._reported
+
+    def on_whole(self, key: GroupKey, group: PodGroup) -> list[Instruction]:
+        """Note that the group has enough members; return its condition if it had too few."""
+        if key not in self._reported:
+            return []
+        self._reported.discard(key)
+        return _condition(group, "", is_whole=True)
+
+
+def _condition(group: PodGroup, message: str, *, is_whole: bool) -> list[Instruction]:
+    """Return the condition if the status is ours to write."""
+    if not group.api_version:
+        return []
+    return [PatchPodGroup(group, is_whole, "Whole" if is_whole else "MembersLost", message, WHOLE)]

@@ -1,0 +1,196 @@
+"""
+Instructions that report an attempt: events, the PodScheduled condition, and the figures for metrics.
+
+Source: pkg/scheduler/schedule_one.go, handleSchedulingFailure and truncateMessage (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from scheduler.engine.core.decision_annotation import DECISION_ANNOTATION
+from scheduler.engine.core.pod_records import Binding, Relaxation
+from scheduler.engine.framework.diagnosis import FitError, PostFiltered
+from scheduler.engine.model.instructions import (
+    Attempted,
+    EmitEvent,
+    Instruction,
+    PatchCondition,
+    PatchPodGroup,
+    SaveWaits,
+)
+from scheduler.engine.model.pod_groups import PodGroup
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.queueing.queued_pod import QueuedPod
+
+#: The longest note that the Events API accepts. A longer one is cut and ends with `_NOTE_TAIL`, as upstream.
+_NOTE_LIMIT_BYTES: Final = 1024
+_NOTE_TAIL: Final = " ..."
+
+#: Victims that the report of an attempt names.
+_SHOWN_VICTIMS: Final = 10
+
+
+@dataclass(slots=True)
+class UnfitAttempt:
+    """
+    An attempt that found no node.
+
+    Attributes:
+        n_victims: pods to remove from the node that PostFilter found; 0 if all of them end already.
+        problem: why one of them could not be evicted, empty if none is known of.
+    """
+
+    queued: QueuedPod
+    pod: Pod
+    error: FitError
+    started_s: float
+    n_victims: int = 0
+    problem: str = ""
+
+    @property
+    def nominated(self) -> str | None:
+        """The node that the pod is nominated to from now on, empty for none; None leaves its nomination."""
+        return "" if self.error.postfilter is None else self.error.postfilter.nominated_node_name
+
+
+def report_bound(binding: Binding) -> list[Instruction]:
+    """Return the events of a bound pod, and its attempt."""
+    pod, node_name, relaxation = binding.bind.pod, binding.bind.node_name, binding.relaxation
+    note = f"Successfully assigned {pod.key} to {node_name}"
+    return [
+        EmitEvent(pod, "Normal", "Scheduled", "Binding", note),
+        *([] if relaxation is None else [_relaxed_event(pod, relaxation)]),
+        *([SaveWaits(pod, binding.waited_s, is_over=True)] if binding.waited_s else []),
+        attempted(
+            binding.queued,
+            "scheduled",
+            binding.started_s,
+            n_evaluated=binding.n_evaluated,
+            n_feasible=binding.n_feasible,
+            message=node_name,
+            record=binding.bind.annotations.get(DECISION_ANNOTATION, ""),
+            relaxed=()
+            if relaxation is None
+            else tuple(relaxed.kind for relaxed in relaxation.pod.spec.relaxed),
+        ),
+    ]
+
+
+def report_failure(
+    pod: Pod,
+    message: str,
+    *,
+    unschedulable: bool,
+    nominated: str | None = "",
+    shown_nomination: str | None = None,
+) -> list[Instruction]:
+    """
+    Return the event of a failed attempt, and the condition if it or the nomination changed.
+
+    `pod`: with the nomination that counted. `nominated`: the node that it is nominated to from now on, empty for none;
+    None leaves its nomination. `shown_nomination`: the one that a watch shows, where it may be another than counted, as
+    the write of one that no watch shows yet may have failed.
+    """
+    reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
+    instructions: list[Instruction] = [failed_event(pod, message)]
+    condition = pod.scheduled_condition
+    wanted = ("False", reason, message)
+    unchanged = condition is not None and (condition.status, condition.reason, condition.message) == wanted
+    shown = pod.nominated_node_name if shown_nomination is None else shown_nomination
+    changed = None if nominated == pod.nominated_node_name == shown else nominated
+    if not unchanged or changed is not None:
+        instructions.append(PatchCondition(pod, reason, message, changed))
+    return instructions
+
+
+def report_unfit(attempt: UnfitAttempt) -> list[Instruction]:
+    """Return the attempt, its event, and the condition if it or the nomination changed."""
+    message = attempt.error.message()
+    return [
+        attempted(
+            attempt.queued,
+            "unschedulable",
+            attempt.started_s,
+            message=message,
+            preemption=attempt.error.postfilter,
+            n_victims=attempt.n_victims,
+        ),
+        *report_failure(
+            attempt.pod,
+            message,
+            unschedulable=True,
+            nominated=attempt.nominated,
+            shown_nomination=attempt.queued.pod.nominated_node_name,
+        ),
+    ]
+
+
+def report_group(
+    group: PodGroup | None, reason: Literal["Scheduled", "Unschedulable", "SchedulerError"], message: str = ""
+) -> list[Instruction]:
+    """Return the condition of a PodGroup whose status is ours to write, if it changes; one that was True stays so."""
+    if group is None or not group.api_version or group.was_scheduled:
+        return []
+    known = group.scheduled_condition
+    if known is not None and (known.reason, known.message) == (reason, message):
+        return []
+    return [PatchPodGroup(group, reason == "Scheduled", reason, message)]
+
+
+def failed_event(pod: Pod, note: str) -> EmitEvent:
+    """Return the Warning event of a pod that was not scheduled, with the note cut to the Events API's limit."""
+    return EmitEvent(pod, "Warning", "FailedScheduling", "Scheduling", _truncated(note))
+
+
+def _relaxed_event(pod: Pod, relaxation: Relaxation) -> EmitEvent:
+    return EmitEvent(pod, "Normal", "RuleRelaxed", "Binding", _truncated(relaxation.note()))
+
+
+def _truncated(note: str) -> str:
+    """Return the note, or its first 1020 bytes and ` ...`; a character that the cut would split is dropped."""
+    encoded = note.encode()
+    if len(encoded) <= _NOTE_LIMIT_BYTES:
+        return note
+    start = encoded[: _NOTE_LIMIT_BYTES - len(_NOTE_TAIL)].decode(errors="ignore")
+    return start + _NOTE_TAIL
+
+
+def attempted(
+    queued: QueuedPod,
+    result: Literal["scheduled", "unschedulable", "error"],
+    started_s: float,
+    *,
+    n_evaluated: int = 0,
+    n_feasible: int = 0,
+    message: str = "",
+    preemption: PostFiltered | None = None,
+    n_victims: int = 0,
+    record: str = "",
+    relaxed: tuple[str, ...] = (),
+) -> Attempted:
+    """
+    Return the attempt for metrics and logs. A pod never active before became active at `started_s`.
+
+    `preemption`: what PostFilter did; `n_victims`: 0 if its victims are all ending already.
+    """
+    victims = preemption.victims[:_SHOWN_VICTIMS] if preemption is not None and n_victims else ()
+    nominated = preemption.nominated_node_name if preemption is not None and victims else None
+    return Attempted(
+        pod=queued.pod,
+        result=result,
+        started_s=started_s,
+        attempts=queued.attempts,
+        first_active_s=started_s if queued.initial_attempt_s is None else queued.initial_attempt_s,
+        after_flush=queued.after_flush,
+        n_evaluated=n_evaluated,
+        n_feasible=n_feasible,
+        message=message,
+        tried_preemption=preemption is not None,
+        n_victims=n_victims,
+        nominated_node_name=nominated or "",
+        victims=tuple((victim.namespace, victim.name) for victim in victims),
+        record=record,
+        relaxed=relaxed,
+    )

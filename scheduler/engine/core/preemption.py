@@ -1,0 +1,287 @@
+"""
+The evictions that make room for nominated pods.
+
+    start --> all victims but the last, at once --all answered--> the last --answered--> over
+                 |                                                   |
+                 `--one failed, or is not wanted any more------------+--> over; the others are spared, the pod is tried:
+                                                                          after a failure when a backoff is over
+
+The pod, or its group, is not tried meanwhile, until every victim that the API server deletes is seen to end: before, it
+would be found to fit nowhere, and others evicted for it. Upstream waits for the last one alone. If an event
+that may help came meanwhile, such as a new node, the pod is tried then; upstream's waits on. Nothing is kept for a
+restart: the nomination and the victims that end are on the server, and a pod waits for victims that end on its node.
+
+Without the gate SchedulerAsyncPreemption all victims go at once, and no pod is tried until all answers are there; then
+the attempt is reported. Groups, which upstream does not evict for, are not affected.
+
+Source: framework/preemption/executor.go, prepareCandidateAsync and prepareCandidate (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from scheduler.engine.core.pod_records import PodRecords, Preemption
+from scheduler.engine.model.instructions import EmitEvent, EvictVictim, Instruction
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.stimuli import EvictionEnded, VictimFate
+from scheduler.engine.model.wording import named_to
+from scheduler.engine.queueing.pod_queue import PodQueue
+from scheduler.engine.state.cluster import ClusterState
+
+#: Causes of evictions in vain.
+GONE: Final = "the pod is gone"
+ELSEWHERE: Final = "the pod runs elsewhere"
+AGAIN: Final = "the room was taken"
+
+
+class Preemptions:
+    """Begins evictions, and says what follows their ends. Writes what the records say of preemptors and of victims."""
+
+    def __init__(self, state: ClusterState, queue: PodQueue, records: PodRecords, *, is_async: bool) -> None:
+        """`is_async`: the gate SchedulerAsyncPreemption."""
+        self._state, self._queue, self._records = state, queue, records
+        self.is_async = is_async
+        self._n_decided = 0
+        #: Evictions that did not lead to the pod's bind on that node, by cause.
+        self.wasted: Counter[str] = Counter()
+
+    def start(
+        self, preemptor: Pod, node_name: str, victims: Iterable[Pod], members: Collection[str] = ()
+    ) -> list[Instruction]:
+        """
+        Return the first evictions. None of the victims ends already, or is assumed only.
+
+        `members`: the UIDs of the preemptor's group, whose victims may be on several nodes; `node_name` is empty then.
+        """
+        victims = list(victims)
+        self._count_wasted(preemptor.uid, AGAIN)
+        if not victims:
+            return []
+        holds = self.is_async or bool(members)
+        last = victims[-1] if holds else None
+        waiting = frozenset([preemptor.uid, *members] if holds else ())
+        uids = frozenset(victim.uid for victim in victims)
+        self._n_decided += 1
+        preemption = Preemption(preemptor, waiting, node_name, uids, last, number=self._n_decided)
+        record = self._records.at(preemptor.uid)
+        if (earlier := record.preemption) is not None:
+            # Its victim was seen to end before its eviction was answered, and others took the room: that is reported.
+            preemption.unanswered, preemption.unseen = earlier.unanswered, earlier.unseen
+            # Members of its group that were not tried with it this time are held for it still.
+            preemption.waiting |= earlier.waiting
+        record.preemption = preemption
+        self._records.settle(record)
+        if last is None:
+            return list(self._evict(preemption, victims))
+        for uid in waiting:
+            self._records.hold(uid, preemptor.uid)
+        first = victims[:-1]
+        return list(self._evict(preemption, first) if first else self._evict_last(preemption, last))
+
+    def is_terminating(self, victim: Pod) -> bool:
+        """Return whether the pod ends already, or the API server deletes it."""
+        record = self._records.get(victim.uid)
+        return victim.terminating or (record is not None and record.is_deleted)
+
+    def on_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
+        """Return what follows the end of an eviction; let the pods that wait for nothing else be tried again."""
+        instructions: list[Instruction] = []
+        victim_record = self._records.at(ended.victim_uid)
+        victim_record.evicted_for = ""
+        is_over = ended.fate in (VictimFate.SPARED, VictimFate.FAILED)
+        for preemption in self._making_room_by(ended.victim_uid):
+            victim = preemption.unanswered.pop(ended.victim_uid, None)
+            if victim is None:
+                continue
+            uid = preemption.preemptor.uid
+            if ended.fate is VictimFate.DELETED and uid == ended.preemptor_uid:
+                instructions.append(preempted_event(victim, preemption.preemptor, preemption.node_name))
+                self._note_deleted(victim, preemption)
+            if is_over or not self._is_end_unseen(victim.uid):
+                preemption.unseen.discard(victim.uid)
+            self._note_answered_or_seen(preemption, victim.uid)
+            preemption.is_given_up |= is_over
+            preemption.has_failed |= ended.fate is VictimFate.FAILED
+            if preemption.unanswered:
+                continue
+            is_wanted = not preemption.is_given_up and self._records.shown(uid) is not None
+            if preemption.left is not None and (is_wanted or self.must_follow(preemption.left)):
+                instructions += self._evict_last(preemption, preemption.left)
+                continue
+            preemption.left = None
+            self._release(preemption, now_s)
+        self._records.settle(victim_record)
+        return instructions
+
+    @property
+    def is_evicting(self) -> bool:
+        """Whether an eviction has no answer. O(records)."""
+        return any(record.evicted_for for record in self._records)
+
+    def is_running(self, uid: str) -> bool:
+        """Return whether an eviction for the pod has no answer, or is still to begin."""
+        preemption = self.of(uid)
+        # The last one begins with the answers of the others.
+        return preemption is not None and bool(preemption.unanswered)
+
+    def must_follow(self, victim: Pod) -> bool:
+        """Return whether other members are or will be evicted of a group that is disrupted as a whole. O(members)."""
+        groups = self._state.groups
+        if victim.group is None or not groups.is_disrupted_whole(victim):
+            return False
+        if groups.is_being_evicted(victim.group.key):
+            return True
+        others = (member.uid for member in groups.placed(victim.group.key) if member.uid != victim.uid)
+        records = (self._records.get(uid) for uid in others)
+        return any(record is not None and bool(record.evicted_for) for record in records)
+
+    def awaits(self, uid: str, victim_uid: str) -> bool:
+        """Return whether an eviction of the victim, for the pod or for another pod too, has no answer."""
+        preemption = self.of(uid)
+        return preemption is not None and victim_uid in preemption.unanswered
+
+    def of(self, uid: str) -> Preemption | None:
+        """Return the evictions for the pod that are not over."""
+        record = self._records.get(uid)
+        return None if record is None else record.preemption
+
+    def evicted_for(self, pod: Pod, node_name: str) -> tuple[str, ...]:
+        """Return the pods that were evicted from the node for the pod, as namespace/name; of others how many."""
+        record = self._records.get(pod.uid)
+        if record is None or record.room_on != node_name:
+            return ()
+        own = tuple(key for key in record.evicted if key.startswith(f"{pod.namespace}/"))
+        n_others = len(record.evicted) - len(own)
+        return (*own, f"{n_others} of other namespaces") if n_others else own
+
+    def on_terminating(self, uid: str, now_s: float) -> None:
+        """Note that a pod is gone or ends; let the pods for which it was to make room be tried again."""
+        record = self._records.get(uid)
+        if record is None:
+            return
+        record.is_deleted = False
+        for preemption in self._making_room_by(uid):
+            if uid in preemption.unseen:
+                preemption.unseen.remove(uid)
+                self._note_answered_or_seen(preemption, uid)
+                self._release(preemption, now_s)
+        self._records.settle(record)
+
+    def on_gone(self, uid: str) -> None:
+        """Note that a pod is gone, which may have been a preemptor."""
+        self._records.release(uid)
+        self._count_wasted(uid, GONE)
+
+    def on_placed(self, uid: str, node_name: str) -> None:
+        """Note that a pod is bound to the node."""
+        record = self._records.get(uid)
+        if record is not None and record.room_on in (node_name, ""):
+            record.room_on, record.evicted = "", ()
+            self._records.settle(record)
+        else:
+            self._count_wasted(uid, ELSEWHERE)
+
+    def _making_room_by(self, victim_uid: str) -> list[Preemption]:
+        record = self._records.get(victim_uid)
+        preemptors = () if record is None else record.preemptors
+        return [preemption for uid in preemptors if (preemption := self.of(uid)) is not None]
+
+    def _is_end_unseen(self, uid: str) -> bool:
+        """
+        Return whether no watch has shown that the pod is gone, or that its grace period has begun.
+
+        A pod without a grace period is gone right after it is shown to terminate; before, its room is not free.
+        """
+        placed = self._state.placed.get(uid)
+        return placed is not None and (not placed.pod.terminating or placed.pod.ends_at_once)
+
+    def _note_answered_or_seen(self, preemption: Preemption, victim_uid: str) -> None:
+        """Remove the pod from the victim's preemptors once the eviction is answered and the victim is seen to end."""
+        if victim_uid not in preemption.unanswered and victim_uid not in preemption.unseen:
+            record = self._records.at(victim_uid)
+            uid = preemption.preemptor.uid
+            record.preemptors = tuple(other for other in record.preemptors if other != uid)
+            self._records.settle(record)
+
+    def _release(self, preemption: Preemption, now_s: float) -> None:
+        """Hold the pod no more once there is nothing to wait for. Let it be tried if its room is not made."""
+        uid = preemption.preemptor.uid
+        if preemption.left is not None or preemption.unseen:
+            return
+        # Not by an answer that is late: its victim is seen to end.
+        for waiting_uid in preemption.waiting:
+            self._records.release(waiting_uid, uid)
+        self._queue.let_through_each(preemption.waiting, now_s)
+        if preemption.unanswered:
+            return
+        record = self._records.at(uid)
+        record.preemption = None
+        if record.shown is None:
+            # The answer comes after the pod was bound, or is gone.
+            placed = self._state.placed.get(uid)
+            if placed is None:
+                self._count_wasted(uid, GONE)
+            else:
+                self.on_placed(uid, self._state.nodes.name_of(placed.row))
+        elif preemption.has_failed:
+            # The next attempt chooses the same victim, which an admission policy may deny for ever. Without the gate
+            # the attempt is reported as failed, and the pod waits for an event, as upstream.
+            if preemption.waiting:
+                self._queue.back_off(uid, now_s)
+        elif preemption.is_given_up:
+            self._queue.activate(uid, now_s)
+        self._records.settle(record)
+
+    def _note_deleted(self, victim: Pod, preemption: Preemption) -> None:
+        self._state.groups.note_evicted(victim)
+        record = self._records.at(preemption.preemptor.uid)
+        record.room_on, record.evicted = preemption.node_name, (*record.evicted, victim.key)
+        if self._is_end_unseen(victim.uid):
+            self._records.at(victim.uid).is_deleted = True
+
+    def _count_wasted(self, uid: str, cause: str) -> None:
+        record = self._records.get(uid)
+        if record is not None and record.evicted:
+            self.wasted[cause] += len(record.evicted)
+            record.room_on, record.evicted = "", ()
+            self._records.settle(record)
+
+    def _evict_last(self, preemption: Preemption, last: Pod) -> Iterator[Instruction]:
+        preemption.left = None
+        return self._evict(preemption, [last])
+
+    def _evict(self, preemption: Preemption, victims: list[Pod]) -> Iterator[Instruction]:
+        """Yield the evictions; an eviction that is under way for another pod is waited for, and not begun again."""
+        uid = preemption.preemptor.uid
+        for victim in victims:
+            preemption.unanswered[victim.uid] = victim
+            if preemption.waiting and self._is_end_unseen(victim.uid):
+                preemption.unseen.add(victim.uid)
+            record = self._records.at(victim.uid)
+            if uid not in record.preemptors:
+                record.preemptors += (uid,)
+            self._records.settle(record)
+        for victim in victims:
+            record = self._records.at(victim.uid)
+            if not record.evicted_for:
+                record.evicted_for = uid
+                yield EvictVictim(preemption.preemptor, victim, preemption.number)
+
+
+def preempted_event(victim: Pod, preemptor: Pod, node_name: str, where: str = "") -> EmitEvent:
+    """
+    Return the event of a victim, reported by the profile of the pod that it makes room for.
+
+    `node_name`: empty if that is the preemptor's group.
+    """
+    note = f"Preempted by pod {preemptor.uid} on node {node_name}{where}"
+    if not node_name and preemptor.group is not None:
+        key = preemptor.group.key
+        by = named_to(victim.namespace, "pod group", key.text)
+        note = f"Preempted by {by} on node {victim.node_name}{where}"
+        if victim.group is not None and victim.group.key == key:
+            note = f"Evicted from node {victim.node_name} with its pod group {key.text}, which is placed anew{where}"
+    return EmitEvent(victim, "Normal", "Preempted", "Preempting", note, preemptor.scheduler_name)

@@ -1,0 +1,251 @@
+"""
+What follows an attempt that found no node: the pod is put back, nominated, and others are evicted for it.
+
+    on_unfit --no victims--> reported
+        `--victims--> nominated and reported --> evictions; without the gate: evictions --all answered--> reported
+
+Source: pkg/scheduler/schedule_one.go, handleSchedulingFailure; framework/preemption (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from scheduler.engine.core.decide import fits_only_without
+from scheduler.engine.core.group_cycle import GroupCycles, GroupResult
+from scheduler.engine.core.nominator import Nominator
+from scheduler.engine.core.outcomes import UnfitAttempt, report_unfit
+from scheduler.engine.core.pod_lifecycle import PodLifecycle
+from scheduler.engine.core.pod_records import Phase, PodRecords
+from scheduler.engine.core.preemption import Preemptions, preempted_event
+from scheduler.engine.core.reservations import Reservations
+from scheduler.engine.framework.diagnosis import FitError, PostFiltered
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.framework.status import failed
+from scheduler.engine.model.instructions import (
+    ClearNomination,
+    Instruction,
+    ProceedWithEviction,
+    SpareVictim,
+    WriteObjects,
+)
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.stimuli import EvictionDue, EvictionEnded, EvictionStep
+from scheduler.engine.queueing.pod_queue import PodQueue
+from scheduler.engine.queueing.queued_pod import QueuedPod
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.errors import PluginFailed
+
+#: Why a pod between Reserve and Bind is put back, in upstream's words.
+_PREEMPTED: Final = "preempted by DefaultPreemption"
+
+
+class UnfitPods:
+    """Pods that fit on no node, and the evictions for them. Shares all that it is given with the machine."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        queue: PodQueue,
+        profiles: Mapping[str, Profile],
+        *,
+        records: PodRecords,
+        lifecycle: PodLifecycle,
+        preemptions: Preemptions,
+        nominator: Nominator,
+        reservations: Reservations,
+        groups: GroupCycles,
+    ) -> None:
+        self._state, self._queue, self._profiles = state, queue, profiles
+        self._view = ClusterView(state)
+        self._records, self._lifecycle = records, lifecycle
+        self._preemptions, self._nominator = preemptions, nominator
+        self._reservations, self._groups = reservations, groups
+        #: The attempt that all others wait for, without the gate.
+        self._unreported: UnfitAttempt | None = None
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether no pod is tried before an eviction is answered, without the gate SchedulerAsyncPreemption."""
+        return self._unreported is not None
+
+    def on_unfit(self, queued: QueuedPod, error: FitError, now_s: float) -> list[Instruction]:
+        """Put back a pod that fits on no node; nominate it, and evict pods for it, if PostFilter found where."""
+        attempt = UnfitAttempt(queued, self._state.nominated.applied_to(queued.pod), error, now_s)
+        self._queue.put_back(queued, error.rejecting, now_s)
+        result = error.postfilter
+        writes = () if result is None else result.writes
+        return [*([WriteObjects(queued.pod, writes)] if writes else []), *self._follow_up(attempt, now_s)]
+
+    def _follow_up(self, attempt: UnfitAttempt, now_s: float) -> list[Instruction]:
+        """Nominate the pod, evict pods for it, and report the attempt."""
+        queued, result = attempt.queued, attempt.error.postfilter
+        are_terminating = result is not None and all(map(self._preemptions.is_terminating, result.victims))
+        if result is None or not result.victims or (are_terminating and self._preemptions.is_async):
+            # No victims, or all end already: the pod waits, and pods nominated to the node keep their nomination.
+            # Without the gate these lose it all the same (prepareCandidate).
+            return self._report_unfit(attempt, now_s)
+        evictions = self._evict(queued.pod, result.nominated_node_name or "", result.victims, now_s)
+        attempt.n_victims = len(result.victims)
+        if not self._preemptions.is_async:
+            if self._preemptions.is_running(queued.uid):
+                self._unreported = attempt
+                return evictions
+            return [*evictions, *self._report_nominated(attempt, now_s)]
+        return [*self._report_nominated(attempt, now_s), *evictions]
+
+    def _report_unfit(self, attempt: UnfitAttempt, now_s: float) -> list[Instruction]:
+        if attempt.nominated is not None and self._records.shown(attempt.pod.uid) is not None:
+            self._nominator.nominate(attempt.pod, attempt.nominated, now_s)
+        return report_unfit(attempt)
+
+    def _report_nominated(self, attempt: UnfitAttempt, now_s: float) -> list[Instruction]:
+        """Report the attempt of a pod that others leave for, and take its node from pods of lower priority."""
+        return [
+            *self._report_unfit(attempt, now_s),
+            *self._clear_nominations(attempt.pod, [attempt.nominated or ""], now_s),
+        ]
+
+    def preempt_for_group(self, result: GroupResult, preemptor: Pod, now_s: float) -> list[Instruction]:
+        """Return the instructions that make room for the group on the nodes that its members are nominated to."""
+        victims, nodes = result.nominations.victims, set(result.nominations.nodes.values())
+        if all(map(self._preemptions.is_terminating, victims)):
+            # As in `on_unfit`.
+            return []
+        cleared = self._clear_nominations(preemptor, sorted(nodes), now_s, result.members)
+        return [*cleared, *self._evict(preemptor, "", victims, now_s, result.members)]
+
+    def _evict(
+        self,
+        pod: Pod,
+        node_name: str,
+        victims: Iterable[Pod],
+        now_s: float,
+        members: Collection[str] = (),
+    ) -> list[Instruction]:
+        """
+        Return the instructions that make room. Victims between Reserve and Bind are put back without a call.
+
+        `members`: the UIDs of the pod's group, whose `node_name` is empty.
+        """
+        instructions: list[Instruction] = []
+        to_evict: list[Pod] = []
+        for victim in victims:
+            if self._reservations.holds(victim.uid):
+                message = self._reservations.failure(victim.uid, _PREEMPTED)
+                instructions += self._lifecycle.on_bind_failed(victim.uid, message, now_s)
+                instructions.append(preempted_event(victim, pod, node_name, " (in kube-scheduler memory)."))
+            elif not self._preemptions.is_terminating(victim):
+                to_evict.append(victim)
+        return [*instructions, *self._preemptions.start(pod, node_name, to_evict, members)]
+
+    def _clear_nominations(
+        self, pod: Pod, node_names: Iterable[str], now_s: float, members: Collection[str] = ()
+    ) -> list[Instruction]:
+        """Take the nodes from pods of lower priority that are nominated to them, and are not of the pod's group."""
+        instructions: list[Instruction] = []
+        nominated = self._state.nominated
+        for other in [pod for name in node_names for pod in nominated.on(name)]:
+            if other.priority < pod.priority and other.uid not in members:
+                self._nominator.withdraw(other, now_s)
+                # Also if no watch has shown it yet: it may be written. A stand-in's is not.
+                if self._records.shown(other.uid) is not None:
+                    instructions.append(ClearNomination(other))
+        return instructions
+
+    def on_eviction_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
+        """Return what follows the end of an eviction; let the pods that wait for nothing else be tried again."""
+        attempt = self._unreported
+        # Before the answer is noted. Of a victim that a group needs too, it may name the group.
+        is_awaited = attempt is not None and self._preemptions.awaits(attempt.pod.uid, ended.victim_uid)
+        instructions = self._preemptions.on_ended(ended, now_s)
+        if attempt is not None and is_awaited:
+            attempt.problem = attempt.problem or ended.problem
+            if self._preemptions.is_running(attempt.pod.uid):
+                return instructions
+            self._unreported = None
+            instructions += self._report_evicted(attempt, now_s)
+        return instructions
+
+    def _report_evicted(self, attempt: UnfitAttempt, now_s: float) -> list[Instruction]:
+        """Return the report of an attempt whose victims are evicted, or not: then PostFilter has failed."""
+        if not attempt.problem:
+            return self._report_nominated(attempt, now_s)
+        attempt.n_victims = 0
+        why = PostFiltered(failed(f"preemption: {attempt.problem}"))
+        attempt.error = replace(attempt.error, postfilter=why)
+        return self._report_unfit(attempt, now_s)
+
+    def on_eviction_due(self, due: EvictionDue) -> list[Instruction]:
+        """
+        Return the one instruction that answers; changes nothing.
+
+        A member of a group that is disrupted as a whole follows the others, whatever became of the pod.
+        """
+        placed = self._state.placed.get(due.victim_uid)
+        runs = placed is not None and not self._preemptions.is_terminating(placed.pod)
+        if placed is not None and runs and self._preemptions.must_follow(placed.pod):
+            return [ProceedWithEviction(due.preemptor_uid, due.victim_uid)]
+        is_needed = self._awaits_room_of if due.step is EvictionStep.CONDITION else self._needs_eviction
+        in_the_way = self._in_the_way(due.preemptor_uid, due.victim_uid)
+        if is_needed(due.preemptor_uid, in_the_way):
+            return [ProceedWithEviction(due.preemptor_uid, due.victim_uid)]
+        return [SpareVictim(due.preemptor_uid, due.victim_uid, ends=not runs)]
+
+    def _in_the_way(self, preemptor_uid: str, victim_uid: str) -> str:
+        """Return the victim, or the member of its group on the preemptor's node where all leave for that one."""
+        placed, preemption = self._state.placed.get(victim_uid), self._preemptions.of(preemptor_uid)
+        if placed is None or preemption is None:
+            return victim_uid
+        row = self._state.nodes.row_by_name.get(preemption.node_name)
+        unit = self._view.evicted_with(placed)
+        return next((each.pod.uid for each in unit if each.row == row), victim_uid)
+
+    def _awaits_room_of(self, preemptor_uid: str, victim_uid: str) -> bool:
+        """
+        Return whether the pod is still pending, and the victim still runs on its node, which exists. O(1).
+
+        A victim that was assumed there may have been bound to another node by another scheduler.
+        """
+        record, placed = self._records.get(preemptor_uid), self._state.placed.get(victim_uid)
+        if record is None or record.phase is not Phase.PENDING or placed is None:
+            return False
+        if record.shown is None or record.shown.terminating:
+            return False
+        if self._preemptions.is_terminating(placed.pod) or not self._view.alive.item(placed.row):
+            return False
+        preemption, node_name = record.preemption, self._state.nodes.name_of(placed.row)
+        return preemption is not None and preemption.node_name in ("", node_name)
+
+    def _needs_eviction(self, preemptor_uid: str, victim_uid: str) -> bool:
+        """
+        Return whether the victim's node still takes the pod without its victims; asked right before one is deleted.
+
+        Not if `_awaits_room_of` says no, if the pod fits somewhere by now, or if a plugin fails to say so. O(nodes). Of
+        a group, not if the group fits by now.
+        """
+        pod, preemption = self._records.shown(preemptor_uid), self._preemptions.of(preemptor_uid)
+        if pod is None or not self._awaits_room_of(preemptor_uid, victim_uid):
+            return False
+        placed, profile = self._state.placed[victim_uid], self._profiles[pod.scheduler_name]
+        if preemption is None or not preemption.node_name:
+            key = self._state.groups.key_of(pod)
+            return key is not None and self._groups.needs_room(key, profile)
+        neighbours = (neighbour.pod for neighbour in self._view.placed_on(placed.row))
+        leaving = [
+            other
+            for other in neighbours
+            if other.uid in preemption.victims or (other.terminating and self._view.is_lower(other, pod))
+        ]
+        try:
+            return fits_only_without(pod, leaving, placed.row, self._view, profile)
+        except PluginFailed:  # its cycle, which is next, says why
+            return False
+
+    def withdraw_nominations(self, node_name: str, now_s: float) -> list[Instruction]:
+        """Return the instructions that clear the nominations to a node that is gone."""
+        pods = self._nominator.leave_node(node_name, now_s)
+        return [ClearNomination(pod) for pod in pods if self._records.shown(pod.uid) is not None]

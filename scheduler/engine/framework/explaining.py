@@ -1,0 +1,295 @@
+"""
+The optional part of the plugin contract by which a filter plugin explains its refusals.
+
+A plugin's `explain` returns a `PluginExplanation`: the rules behind its refusals, a text per node to group them by, and
+changes that would lift a refusal. The package `explain` groups the nodes and tries the changes, and knows no plugin.
+For a plugin without `explain` it shows only the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from scheduler.engine.model.changes import Changes, RemovePod
+from scheduler.engine.model.disruption_budgets import guarding, refusing
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.state.arrays import Amounts, Fractions, Mask, Rows
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.engine.state.columns import ABSENT, LabelColumn
+from scheduler.engine.state.existing_terms import ExistingPodTerm
+from scheduler.engine.state.matching import PodMatcher
+from scheduler.engine.state.read_only import ReadOnlyClusterView
+
+#: The most pods that one proposal may remove.
+MOST_REMOVED: Final = 50
+#: Pods of at least this priority are system-critical (scheduling.k8s.io, SystemCriticalPriority).
+_SYSTEM_CRITICAL: Final = 2_000_000_000
+
+
+class ExplainContext:
+    """The refused pod and its cluster, read only. Methods that return pods cost O(placed pods)."""
+
+    def __init__(self, pod: Pod, state: ClusterState) -> None:
+        self.pod = pod
+        self.view: ClusterView = ClusterView(state)
+        self._state = state
+        self._held_by: dict[str, str] = {}
+
+    def read_only(self, owner: Hashable) -> ExplainContext:
+        """Return the context for an out-of-tree plugin. `owner`: see `OutOfTreeKey`."""
+        context = ExplainContext(self.pod, self._state)
+        context.view = ReadOnlyClusterView(self._state, owner)
+        return context
+
+    @property
+    def namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """The labels of every known namespace."""
+        return self._state.label_sets.namespace_labels
+
+    def placed_pods(self) -> Iterator[Pod]:
+        """Return the placed pods."""
+        return (placed.pod for placed in self._state.placed.values())
+
+    def placed(self, uid: str) -> tuple[Pod, str] | None:
+        """Return a placed pod and the name of its node; None if no node has it."""
+        placed = self._state.placed.get(uid)
+        return None if placed is None else (placed.pod, self._state.nodes.name_of(placed.row))
+
+    def held_by(self, pod: Pod) -> str:
+        """Return the PodDisruptionBudget that refuses the placed pod's eviction now; empty if there is none."""
+        if pod.uid not in self._held_by:
+            budgets = () if pod.terminating else self._state.budgets.within(pod.namespace)
+            self._held_by[pod.uid] = refusing(guarding(pod, budgets), {})
+        return self._held_by[pod.uid]
+
+    def pods_on(self, row: int) -> Iterable[Pod]:
+        """Return the pods on the row."""
+        return [placed.pod for placed in self._state.placed_on(row)]
+
+    def selected_pods(self, matcher: PodMatcher) -> Iterator[tuple[Pod, int]]:
+        """Return the placed pods that the matcher selects, and their rows."""
+        selected = self._state.label_sets.selected(matcher)
+        return ((p.pod, p.row) for p in self._state.placed.values() if selected[p.label_set.number])
+
+    def selected_on(self, matcher: PodMatcher, row: int) -> Iterator[Pod]:
+        """Return the pods on the row that the matcher selects. O(pods on the row)."""
+        matches = self._state.label_sets.matches
+        return (p.pod for p in self._state.placed_on(row) if matches(matcher, p.label_set))
+
+    def declaring_on(self, term: ExistingPodTerm, row: int) -> Iterator[Pod]:
+        """Return the pods on the row that declare the term. O(pods on the row)."""
+        return (p.pod for p in self._state.placed_on(row) if term in p.terms)
+
+    def declaring_pods(self, term: ExistingPodTerm) -> Iterator[tuple[Pod, int]]:
+        """Return the placed pods that declare the term, and their rows."""
+        return ((p.pod, p.row) for p in self._state.placed.values() if term in p.terms)
+
+
+class PodsPerRow(NamedTuple):
+    """How many pods each row has, and a function that returns the pods of a row."""
+
+    counts: Amounts
+    on: Callable[[int], Iterable[Pod]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockingRule:
+    """
+    A rule about pods per domain of a topology key that refuses nodes. Arrays have one entry per node row.
+
+    A refused row needs the label if it lacks the key; otherwise pods have to leave, or `other_changes` are needed.
+    """
+
+    #: The rule's kind in the explanation's JSON.
+    kind: str
+    topology_key: str
+    #: The column of the key; `column.key` is empty if no node has it.
+    column: LabelColumn
+    #: The selectors and namespaces of the rule, as text.
+    selects: str
+    namespaces: str
+    #: Live rows that the rule refuses.
+    refused: Mask
+    #: Rows whose pods count.
+    eligible: Mask
+    #: Pods per row that the rule counts.
+    counts: Amounts
+    #: How many of `pods` must leave the row's domain before the rule admits the pod; 0 if that would not help.
+    n_to_remove: Amounts
+    #: Returns the pods that the rule selects, and their rows.
+    find_pods: Callable[[], Iterable[tuple[Pod, int]]]
+    #: The same pods row by row; without it, an explanation looks at all of them to name five.
+    pods_per_row: PodsPerRow | None = None
+    #: The most pods that a domain may already have; None for a rule that requires pods.
+    max_existing: int | None = None
+    #: For a rule about shares, its numbers, and by domain the most pods once the pod is there; otherwise None.
+    share: Share | None = None
+    max_per_domain: Amounts | None = None
+    #: Returns the pods that declare the rule, and their rows; None if the pod itself declares it.
+    find_declaring_pods: Callable[[], Iterable[tuple[Pod, int]]] | None = None
+    #: As `pods_per_row`.
+    declaring_per_row: PodsPerRow | None = None
+    #: Matches the pods that the rule requires; None for other rules.
+    required_pods: PodMatcher | None = None
+    #: The numbers of a rule that compares domains; None for other rules.
+    skew: Skew | None = None
+    #: Returns what would lift the refusal of a row that has the key, besides the removal of pods.
+    other_changes: Callable[[int], Changes] | None = None
+
+    @cached_property
+    def lacks_key(self) -> Mask:
+        """The refused rows that lack the topology key."""
+        return self.refused & np.equal(self.column.ids[: len(self.refused)], ABSENT)
+
+    @cached_property
+    def pods(self) -> list[tuple[Pod, int]]:
+        """The selected pods on live nodes with the topology key, and their rows."""
+        ids, n_rows = self.column.ids, len(self.refused)
+        return [(pod, row) for pod, row in self.find_pods() if row < n_rows and ids[row] != ABSENT]
+
+
+_SHARE_NAMES: Final = {
+    "n_pods": "pods",
+    "is_of_minimum": "ofMinimum",
+    "declaring_takes": "declaringTakes",
+}
+
+
+class Share(msgspec.Struct, frozen=True, rename=_SHARE_NAMES, omit_defaults=True):
+    """
+    The share of `n_pods` that a domain may have: the pods that a rule selects, and the explained one.
+
+    `percent`: 0 if there are weights. `weights`: of the domains that have a node. `is_of_minimum`: `n_pods` is instead
+    the minimum of the group of the pod that declares the rule. `declaring_takes`: of a domain's share, what the pod
+    there that declares the rule takes although the rule does not select it.
+    """
+
+    n_pods: int
+    percent: int
+    weights: dict[str, int]
+    is_of_minimum: bool = False
+    declaring_takes: int = 0
+
+
+class Skew(msgspec.Struct, frozen=True, rename="camel"):
+    """The numbers of a spread constraint. `fewest`: pods in the emptiest domain; 0 below minDomains."""
+
+    max_skew: int
+    min_domains: int
+    n_domains: int = msgspec.field(name="domains")
+    fewest: int
+    counts_itself: bool
+
+
+def _one_change(rows: Rows) -> Fractions:
+    return np.ones(len(rows))
+
+
+@dataclass(frozen=True)
+class Repair:
+    """
+    Changes that would lift one plugin's refusals. They are proposals, which `explain` confirms by a decision.
+
+    Args:
+        alternatives: returns the changes that would help on a refused row, best first; empty if none would.
+        effort: estimates the number of changes for each of some refused rows, infinite if none helps.
+    """
+
+    alternatives: Callable[[int], Sequence[Changes]]
+    effort: Callable[[Rows], Fractions] = _one_change
+
+
+@dataclass(frozen=True)
+class PluginExplanation:
+    """
+    The explanation of one plugin's refusals.
+
+    Args:
+        rules: the rules that refuse nodes. If there are any, they replace `where` and `repair`.
+        where: returns a text for each of the given rows, which share a reason; rows with equal texts form a group.
+        repair: the changes that would lift refusals; None if there are none.
+        proposals: returns changes not tied to one node that may lift refusals; None if there are none.
+        admitted: what the admitted nodes have, which is named if no node is admitted by another plugin as well;
+            empty if that would not help.
+    """
+
+    rules: Sequence[BlockingRule] = ()
+    where: Callable[[Rows], Sequence[str]] | None = None
+    repair: Repair | None = None
+    proposals: Callable[[], Iterable[Changes]] | None = None
+    admitted: str = ""
+
+
+def must_stay(pod: Pod) -> bool:
+    """Return whether removing the pod is useless or harmful: its controller puts it back, or it is system-critical."""
+    return pod.is_bound_to_node or pod.priority >= _SYSTEM_CRITICAL
+
+
+def removal(pod: Pod, node_name: str) -> RemovePod:
+    """Return the change that removes the pod from the node."""
+    return RemovePod(pod.namespace, pod.name, node_name, pod.uid, pod.terminating)
+
+
+def removal_of_all(context: ExplainContext, blocks: Callable[[Pod], bool]) -> Callable[[int], list[Changes]]:
+    """Return the function of a row that removes every pod there that blocks; nothing if one of them must stay."""
+
+    def removals(row: int) -> list[Changes]:
+        blocking = [pod for pod in context.pods_on(row) if blocks(pod)]
+        if not blocking or any(map(must_stay, blocking)):
+            return []
+        node_name = context.view.nodes.name_of(row)
+        return [tuple(removal(pod, node_name) for pod in blocking)]
+
+    return removals
+
+
+def pods_to_remove(
+    context: ExplainContext,
+    pods: Iterable[Pod],
+    short: Mapping[str, int],
+    freed_by: Callable[[Pod], Mapping[str, int]],
+) -> list[Pod]:
+    """
+    Return few pods that together free the short amounts, chosen greedily; empty if no set of pods does.
+
+    Pods that a budget holds are the last. `freed_by`: returns what a pod frees, as `short` is keyed.
+    """
+    still_short = dict(short)
+    candidates = {pod.uid: (pod, freed_by(pod)) for pod in pods if not must_stay(pod)}
+    chosen: list[Pod] = []
+    while still_short and candidates and len(chosen) < MOST_REMOVED:
+        helpful = [entry for entry in candidates.values() if _share_freed(entry[1], still_short)]
+        if not helpful:
+            return []
+        pod, freed = min(
+            helpful,
+            key=lambda entry: (
+                bool(context.held_by(entry[0])),
+                -_share_freed(entry[1], still_short),
+                entry[0].priority,
+                entry[0].key,
+            ),
+        )
+        del candidates[pod.uid]
+        chosen.append(pod)
+        still_short = {
+            name: n - freed.get(name, 0) for name, n in still_short.items() if n > freed.get(name, 0)
+        }
+    return [] if still_short else chosen
+
+
+def _share_freed(freed: Mapping[str, int], short: Mapping[str, int]) -> float:
+    """Return the sum of the freed share of each short resource."""
+    return sum(min(freed.get(name, 0) / amount, 1.0) for name, amount in short.items())
+
+
+def example_value(values: Sequence[str]) -> str:
+    """Return a value for a label that needs one of these values, or any value if there are none."""
+    return values[0] if values else "true"

@@ -1,0 +1,382 @@
+"""
+The plugin contract.
+
+A plugin is called once per pod (`prefilter`, `prescore`) and returns an object that answers for all nodes at once, with
+arrays. It keeps nothing about nodes between decisions: the view caches what is expensive to compute. A plugin does
+not loop over nodes in Python, see another plugin, log, count or read a clock.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from scheduler.engine.framework.events import ClusterEventWithHint
+from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.engine.framework.reserving import Reservation
+from scheduler.engine.framework.status import NodeStatuses, Skip, Status
+from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.devices import DeviceKind
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.volumes import StorageKind
+from scheduler.engine.state.arrays import Amounts, Mask, Rows, Scores
+from scheduler.engine.state.batches import Pieces
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.engine.state.label_sets import LabelSet
+
+
+@dataclass(frozen=True, slots=True)
+class PodContext:
+    """
+    The pod under decision and its label set.
+
+    `siblings`: pods of its group that are placed after it. Its required affinity may select one of them.
+    """
+
+    pod: Pod
+    label_set: LabelSet
+    siblings: Sequence[Pod] = ()
+    #: Data that one extension point of a plugin hands on to its later ones in a cycle, by plugin name.
+    cycle_state: dict[str, Any] = field(default_factory=dict, compare=False)
+
+
+class PreFilterExtensions(ABC):
+    """
+    A filter's answer at one row while pods come and go there in thought, not in the state.
+
+    Preemption removes pods, and nominated pods are added. A pod that is added and removed again leaves no trace.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def add_pod(self, pod: Pod) -> None:
+        """Answer from now on as if the pod were on the node as well."""
+
+    @abstractmethod
+    def remove_pod(self, pod: Pod) -> None:
+        """Answer from now on as if the pod had left the node."""
+
+    @abstractmethod
+    def refusal(self) -> Status | None:
+        """Return why the row is refused now, None if it is not."""
+
+
+class CountingExtensions(PreFilterExtensions):
+    """Extensions that count a pod in and out by the same rule."""
+
+    __slots__ = ()
+
+    def add_pod(self, pod: Pod) -> None:
+        """Count the pod in."""
+        self.count(pod, 1)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Count the pod out."""
+        self.count(pod, -1)
+
+    @abstractmethod
+    def count(self, pod: Pod, delta: int) -> None:
+        """Count the pod in (`delta` 1), or out (-1)."""
+
+
+class DomainCopies(NamedTuple):
+    """The most pods that a rule lets come into each domain of its topology key: int64 array of shape (n_ids,)."""
+
+    topology_key: str
+    most: Amounts
+
+
+class NodeFilter(ABC):
+    """
+    What PreFilter returns for Filter. `statuses().codes` is 0 exactly where `mask()` is true.
+
+    A filter that knows more than its mask defines some of these:
+
+    Attributes:
+        needs_pods: whether a row that is accepted may be refused because a pod leaves it.
+        copies: returns the most copies of the pod that each row takes, if nothing else refuses them: int64, shape
+            (n_rows,), undefined on refused rows.
+        domain_copies: returns, if this many pods come, the rules that limit the copies of the pod per domain. Pods with
+            an equal key are limited together.
+        reserve: returns what has to be written before the pod is bound to the row, which is not refused.
+        prepare: does in pieces what `mask_within` of these rows needs and takes long; the state does not change.
+    """
+
+    __slots__ = ()
+
+    needs_pods: bool = True
+    copies: Callable[[], Amounts] | None = None
+    domain_copies: Callable[[int], Mapping[Hashable, DomainCopies]] | None = None
+    reserve: Callable[[int], Reservation | None] | None = None
+    prepare: Callable[[Mask], Pieces[None]] | None = None
+
+    @property
+    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
+        """Return the answer at a row while pods come and go there; None if it does not depend on the row's pods."""
+        return None
+
+    @property
+    def room(self) -> RoomFilter | None:
+        """Return the filter if it refuses rows for lack of room alone; None if it does not."""
+        return None
+
+    @abstractmethod
+    def mask(self) -> Mask:
+        """Return the rows that the plugin accepts: bool array of shape (n_rows,). Dead rows may be either."""
+
+    def mask_within(self, rows: Mask) -> Mask:
+        """
+        Return a mask that is right within `rows`, the only rows that are asked about.
+
+        Raises PluginFailed if the plugin fails at one of them, which ends the cycle.
+        """
+        del rows
+        return self.mask()
+
+    @abstractmethod
+    def statuses(self) -> NodeStatuses:
+        """Return why the other rows are refused; only called for an unschedulable pod or a decision record."""
+
+
+class RoomFilter(NodeFilter):
+    """
+    A filter that refuses a row for one reason: pods there leave too little of what can be counted.
+
+    Attributes:
+        request: what has to be left of each resource, besides room for one more pod.
+        reasons: the text of a row without room for one more pod, then the text for too little of each resource.
+    """
+
+    request: Sequence[tuple[str, int]]
+    reasons: Sequence[str]
+    needs_pods = False
+
+    @property
+    def room(self) -> RoomFilter:
+        """Return the filter itself."""
+        return self
+
+    @abstractmethod
+    def trial(self, row: int) -> PreFilterExtensions:
+        """Implement `NodeFilter.trial`."""
+
+    @abstractmethod
+    def statuses_beside(self, rows: Rows, taken: Sequence[Amounts]) -> NodeStatuses:
+        """
+        Return why each of these rows is refused once other pods are there; the codes have an entry per given row.
+
+        `taken`: by row, the number of the other pods, then what they take of each resource of the request.
+        """
+
+
+class RuleFilter(NodeFilter):
+    """
+    A filter of rules: each has a mask of the nodes that satisfy it, and the status of the others.
+
+    A node gets the status of the first rule that it does not satisfy.
+
+    Masks are bool arrays of shape (n_rows,). `trial`: as `NodeFilter.trial`; without it, pods do not matter.
+    `needs_pods`, `domain_copies`: as of `NodeFilter`.
+    """
+
+    __slots__ = ("_n_rows", "_trial", "domain_copies", "needs_pods", "rules")
+
+    def __init__(
+        self,
+        n_rows: int,
+        *rules: tuple[Mask, Status],
+        trial: Callable[[int], PreFilterExtensions] | None = None,
+        needs_pods: bool = True,
+        domain_copies: Callable[[int], Mapping[Hashable, DomainCopies]] | None = None,
+    ) -> None:
+        self._n_rows = n_rows
+        self.rules = rules
+        self._trial = trial
+        self.needs_pods = needs_pods
+        self.domain_copies = domain_copies
+
+    @property
+    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
+        """Return the given trial."""
+        return self._trial
+
+    def mask(self) -> Mask:
+        """Return the rows that satisfy every rule."""
+        if not self.rules:
+            return np.ones(self._n_rows, dtype=np.bool_)
+        return reduce(and_, [mask for mask, _ in self.rules])
+
+    def statuses(self) -> NodeStatuses:
+        """Return the status of the first rule that each row does not satisfy."""
+        return NodeStatuses.first_broken(self.rules, self._n_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class PreFilterResult:
+    """A filter together with the only node names that can be feasible."""
+
+    node_filter: NodeFilter
+    node_names: frozenset[str]
+
+
+PreFiltered = NodeFilter | PreFilterResult | Skip | Status
+
+
+class FeasibleNodes:
+    """The nodes that passed every filter. `mask`: bool array of shape (n_rows,). `n`: their number."""
+
+    __slots__ = ("mask", "n")
+
+    def __init__(self, mask: Mask) -> None:
+        self.mask = mask
+        self.n = int(np.count_nonzero(mask))
+
+    def highest(self, amounts: Scores) -> int:
+        """Return the largest amount of a feasible row, of which there must be one."""
+        row = amounts.argmax()
+        if self.mask.item(row):
+            return amounts.item(row)
+        return int(amounts[self.mask].max())
+
+    def lowest(self, amounts: Scores) -> int:
+        """Return the smallest amount of a feasible row, of which there must be one."""
+        row = amounts.argmin()
+        if self.mask.item(row):
+            return amounts.item(row)
+        return int(amounts[self.mask].min())
+
+    def n_per_domain(self, ids: Rows, n_ids: int) -> Rows:
+        """Return the number of feasible rows per domain id, including ABSENT: array of shape (n_ids,)."""
+        if self.n == len(self.mask):
+            return np.bincount(ids, minlength=n_ids)
+        return np.bincount(ids[self.mask], minlength=n_ids)
+
+
+_Raw = TypeVar("_Raw")
+
+
+class NodeScorer(Protocol[_Raw]):
+    """What PreScore returns for Score and NormalizeScore."""
+
+    def raw(self) -> _Raw:
+        """Return the scores before normalising, in a form of the plugin's choice."""
+        ...
+
+    def normalized(self, raw: _Raw) -> Scores:
+        """
+        Return scores from 0 to 100: integers of shape (n_rows,), undefined on infeasible rows.
+
+        Return `raw` itself if the plugin does not normalise.
+        """
+        ...
+
+
+class FinalScores:
+    """A scorer whose scores need no normalising."""
+
+    __slots__ = ("_scores",)
+
+    def __init__(self, scores: Scores) -> None:
+        self._scores = scores
+
+    def raw(self) -> Scores:
+        """Return the scores."""
+        return self._scores
+
+    def normalized(self, raw: Scores) -> Scores:
+        """Return the scores unchanged."""
+        return raw
+
+
+PreScored = NodeScorer[Any] | Skip | Status
+
+
+class Plugin:
+    """
+    What every plugin says of itself.
+
+    Attributes:
+        name: the name by which a configuration and messages call it.
+        extension_points: upstream's names of the points at which it can run.
+        args_type: the type of its arguments, None if it takes none.
+        storage_kinds: the kinds of volumes and of devices that it reads.
+    """
+
+    name: str
+    extension_points: ClassVar[Sequence[str]] = ()
+    args_type: ClassVar[type[Any] | None] = None
+    storage_kinds: ClassVar[Sequence[StorageKind | DeviceKind]] = ()
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return the events that may lift the plugin's rejections, each with an optional hint."""
+        return ()
+
+
+class FilterPlugin(Plugin, ABC):
+    """
+    A plugin of the PreFilter and Filter points.
+
+    Attributes:
+        reads_siblings: whether the plugin lets a pod wait for siblings that are placed after it.
+        lifted_by_siblings: whether a node that the plugin refuses may be accepted once siblings are placed.
+        gives_out: whether the plugin reserves parts of a node of which it had a choice: `reserve_together`.
+    """
+
+    reads_siblings: ClassVar[bool] = False
+    lifted_by_siblings: ClassVar[bool] = False
+    gives_out: ClassVar[bool] = False
+
+    @abstractmethod
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
+        """Return a filter for the nodes, SKIP, or the status with which the pod is rejected."""
+
+    def explain(self, _context: ExplainContext) -> PluginExplanation:
+        """Explain the refusals of a pod that `prefilter` returned a filter for."""
+        return PluginExplanation()
+
+    def explain_rejection(self, _context: ExplainContext) -> str:
+        """Return what the status of a rejection by `prefilter` leaves unsaid; empty if that is nothing."""
+        return ""
+
+    def gives_back(self, _claim: ResourceClaim, _view: ClusterView) -> bool:
+        """Return whether a group that evicts pods may have the claim's devices: no pod is left that has the claim."""
+        return False
+
+    def reserve_together(
+        self, _pods: Sequence[Pod], _row: int, _view: ClusterView
+    ) -> Sequence[Reservation | None] | None:
+        """Return what is reserved for each of the pods on the row, where nothing is yet; None if not all get theirs."""
+        return None
+
+
+class ScorePlugin(Plugin, ABC):
+    """A plugin of the PreScore and Score points. `default_weight`: of its scores."""
+
+    default_weight: ClassVar[int] = 1
+
+    @abstractmethod
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
+        """Return a scorer for the feasible nodes, SKIP, or the status with which the plugin failed."""
+
+
+class PreEnqueuePlugin(Plugin, ABC):
+    """A plugin of the PreEnqueue point, which can keep a pod out of the active queue."""
+
+    @abstractmethod
+    def admits(self, pod: Pod) -> bool:
+        """Return whether the pod may enter the active queue."""
+
+
+class Rng(Protocol):
+    """A random number generator, seeded by the caller."""
+
+    def randrange(self, stop: int, /) -> int:
+        """Return a number from 0 to stop - 1."""
+        ...

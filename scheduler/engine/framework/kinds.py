@@ -1,0 +1,353 @@
+"""
+The table of kinds: each kind of object that a scheduler may watch, and what is done with its objects.
+
+A new kind is a row, its decoder in `model`, and a `Store` of the state. Informers, stimuli, event handlers, snapshots,
+recordings and the checks of rights read the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from scheduler.engine.framework.events import Action, ClusterEvent, Resource
+from scheduler.engine.model import read_fields as fields
+from scheduler.engine.model.device_gates import GatedDeviceDecoder
+from scheduler.engine.model.devices import DeviceKind
+from scheduler.engine.model.disruption_budgets import decode_disruption_budget
+from scheduler.engine.model.kueue import KueueKind, decode_kueue_object
+from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.engine.model.pod_groups import GroupKey, GroupKind, decode_pod_group
+from scheduler.engine.model.pods import term_problem
+from scheduler.engine.model.read_fields import FieldTree
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
+from scheduler.engine.model.stimuli import (
+    DevicesRelisted,
+    DevicesServed,
+    NodeGone,
+    NodeSeen,
+    ObjectGone,
+    ObjectSeen,
+    PodGone,
+    PodGroupGone,
+    PodGroupSeen,
+    PodGroupsServed,
+    PodSeen,
+    WatchedObject,
+    WatchEvent,
+)
+from scheduler.engine.model.volume_decoder import StorageDecoder
+from scheduler.engine.model.volumes import StorageKind
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.errors import ApiError, Forbidden, NotFound
+
+
+class Asker(Enum):
+    """What asks for a kind to be watched."""
+
+    EVERY_CONFIGURATION = auto()
+    #: A profile with default spread constraints.
+    DEFAULT_SPREADING = auto()
+    #: A profile that preempts.
+    PREEMPTION = auto()
+    #: A plugin that names the kind in `storage_kinds`.
+    PLUGINS = auto()
+    #: Whatever places pods, or tells how they would be placed, in groups.
+    POD_GROUPS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """
+    What a state does with the objects of a kind.
+
+    `seen`: returns the object of a kind and key as watches show it, None if it is not known.
+    """
+
+    seen: Callable[[ClusterState, str, str], WatchedObject | None]
+    upsert: Callable[[ClusterState, Any], None]
+    remove: Callable[[ClusterState, str, str], None]
+
+
+class _Objects(Protocol):
+    """The part of a state that has the objects of some kinds."""
+
+    def get(self, kind: str, key: str) -> WatchedObject | None: ...
+    def upsert(self, obj: Any) -> None: ...  # noqa: ANN401 - of its kinds alone
+    def remove(self, kind: str, key: str) -> None: ...
+
+
+def _part(objects: Callable[[ClusterState], _Objects]) -> Store:
+    return Store(
+        lambda state, kind, key: objects(state).get(kind, key),
+        lambda state, obj: objects(state).upsert(obj),
+        lambda state, kind, key: objects(state).remove(kind, key),
+    )
+
+
+_NAMESPACES: Final = Store(
+    lambda state, _, name: state.namespace(name),
+    ClusterState.upsert_namespace,
+    lambda state, _, name: state.remove_namespace(name),
+)
+_WORKLOADS: Final = _part(lambda state: state.workloads)
+_DEVICES: Final = _part(lambda state: state.devices)
+_HIERARCHIES: Final = _part(lambda state: state.hierarchies)
+_VOLUMES: Final = Store(
+    lambda state, kind, key: state.volumes.seen(StorageKind(kind), key),
+    lambda state, obj: state.volumes.upsert(obj),
+    lambda state, kind, key: state.volumes.remove(StorageKind(kind), key),
+)
+_BUDGETS: Final = Store(
+    lambda state, _, key: state.budgets.get(key),
+    lambda state, budget: state.budgets.upsert(budget),
+    lambda state, _, key: state.budgets.remove(key),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedKind:
+    """
+    A row: a kind, and how it is watched, kept and written to files.
+
+    Attributes:
+        kind: as its objects name it; with version and group if several kinds have the name.
+        path: of its collection, such as `/api/v1/pods`.
+        section: the name of its list in a snapshot.
+        fields: what snapshots and recordings keep of an object.
+        decode: raises MalformedObjectError.
+        store: what the state does with the objects; None if they have stimuli of their own.
+        resource: of the event that wakes pods; None if no change of an object lets a pod in.
+        on_delete: takes namespace, name and UID.
+        find_problem: returns the problem of a malformed annotation, which is then ignored; None if there is none.
+        is_optional: whether there are servers without the kind: storage.k8s.io can be switched off.
+        may_be_forbidden: whether roles may leave the kind out: those of an earlier release did not have it.
+        on_served: what follows a complete list, for a kind that not every server has.
+        on_relist: what precedes a list after the first, for a kind whose order of changes matters.
+    """
+
+    kind: str
+    path: str
+    section: str
+    fields: FieldTree
+    asked_by: Asker
+    decode: Callable[[bytes | msgspec.Raw], Any]
+    on_upsert: Callable[[Any], WatchEvent] = ObjectSeen
+    on_delete: Callable[[str, str, str], WatchEvent]
+    field_selector: str = ""
+    store: Store | None = None
+    resource: Resource | None = None
+    find_problem: Callable[[Any], str | None] = lambda _: None
+    is_optional: bool = False
+    may_be_forbidden: bool = False
+    on_served: WatchEvent | None = None
+    on_relist: WatchEvent | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the kind as objects name it, which kinds of several API groups may share."""
+        return self.kind.partition(".")[0]
+
+    @property
+    def api_version(self) -> str:
+        """Return the `apiVersion` of its objects: `v1`, `apps/v1`."""
+        return self.path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")[0]
+
+    def may_lack(self, error: ApiError) -> bool:
+        """Return whether the error of a list says that there is no object of the kind, or none that may be read."""
+        return (self.is_optional and isinstance(error, NotFound)) or (
+            self.may_be_forbidden and isinstance(error, Forbidden)
+        )
+
+
+_CORE: Final = "/api/v1"
+_APPS: Final = "/apis/apps/v1"
+_POLICY: Final = "/apis/policy/v1"
+_STORAGE: Final = "/apis/storage.k8s.io/v1"
+_RESOURCE: Final = "/apis/resource.k8s.io/v1"
+#: The API groups that a server can do without.
+_OPTIONAL: Final = frozenset({_STORAGE, _RESOURCE})
+#: By kind the resource of its events, whose value may begin with the API group.
+_RESOURCES: Final = {resource.rpartition("/")[2]: resource for resource in Resource}
+
+_WORKLOAD_ROWS: Final = (
+    ("Service", _CORE, "services", fields.MAP_SELECTED),
+    ("ReplicationController", _CORE, "replicationControllers", fields.MAP_SELECTED),
+    ("ReplicaSet", _APPS, "replicaSets", fields.LABEL_SELECTED),
+    ("StatefulSet", _APPS, "statefulSets", fields.LABEL_SELECTED),
+)
+_STORAGE_ROWS: Final = (
+    (StorageKind.CLASS, _STORAGE, "storageClasses", fields.STORAGE_CLASS),
+    (StorageKind.VOLUME, _CORE, "persistentVolumes", fields.VOLUME),
+    (StorageKind.CLAIM, _CORE, "persistentVolumeClaims", fields.CLAIM),
+    (StorageKind.CSI_NODE, _STORAGE, "csiNodes", fields.CSI_NODE),
+    (StorageKind.CSI_DRIVER, _STORAGE, "csiDrivers", fields.CSI_DRIVER),
+    (StorageKind.CAPACITY, _STORAGE, "csiStorageCapacities", fields.CAPACITY),
+    (StorageKind.ATTACHMENT, _STORAGE, "volumeAttachments", fields.ATTACHMENT),
+)
+#: Claims come last: once they are all seen, pods with claims are placed.
+_DEVICE_ROWS: Final = (
+    (DeviceKind.CLASS, _RESOURCE, "deviceClasses", fields.DEVICE_CLASS),
+    (DeviceKind.TAINT_RULE, _RESOURCE, "deviceTaintRules", fields.DEVICE_TAINT_RULE),
+    (DeviceKind.SLICE, _RESOURCE, "resourceSlices", fields.RESOURCE_SLICE),
+    (DeviceKind.CLAIM, _RESOURCE, "resourceClaims", fields.RESOURCE_CLAIM),
+)
+
+
+def _stored(
+    kind: str,
+    api: str,
+    section: str,
+    kept: FieldTree,
+    asked_by: Asker,
+    decode: Callable[[bytes | msgspec.Raw], Any],
+    store: Store,
+    on_served: WatchEvent | None = None,
+    on_relist: WatchEvent | None = None,
+) -> WatchedKind:
+    """Return the row of a kind without stimuli of its own."""
+    return WatchedKind(
+        kind=kind,
+        path=f"{api}/{section.lower()}",
+        section=section,
+        fields=kept,
+        asked_by=asked_by,
+        decode=decode,
+        on_delete=lambda namespace, name, _: ObjectGone(kind, f"{namespace}/{name}" if namespace else name),
+        store=store,
+        resource=_RESOURCES.get(kind),
+        is_optional=api in _OPTIONAL,
+        may_be_forbidden=api == _RESOURCE,
+        on_served=on_served,
+        on_relist=on_relist,
+    )
+
+
+def _pod_group(kind: GroupKind, version: str, section: str) -> WatchedKind:
+    """Return a row of PodGroups. Kubernetes 1.36 and 1.37 and scheduler-plugins have one each, a server one or none."""
+    return WatchedKind(
+        kind=f"PodGroup.{version}.{kind}",
+        path=f"/apis/{kind}/{version}/podgroups",
+        section=section,
+        fields=fields.POD_GROUP,
+        asked_by=Asker.POD_GROUPS,
+        decode=partial(decode_pod_group, kind, version),
+        on_upsert=PodGroupSeen,
+        on_delete=lambda namespace, name, _: PodGroupGone(GroupKey(kind, namespace, name)),
+        is_optional=True,
+        may_be_forbidden=True,
+        on_served=PodGroupsServed(kind),
+    )
+
+
+def _kueue(kind: KueueKind, section: str, kept: FieldTree) -> WatchedKind:
+    """Return a row of Kueue's objects, of which newer releases serve two versions and older ones one."""
+    name, version, api_group = kind.split(".", 2)
+    return WatchedKind(
+        kind=kind,
+        path=f"/apis/{api_group}/{version}/{'topologies' if name == 'Topology' else 'resourceflavors'}",
+        section=section,
+        fields=kept,
+        asked_by=Asker.POD_GROUPS,
+        decode=partial(decode_kueue_object, kind),
+        on_delete=lambda _namespace, key, _uid: ObjectGone(kind, key),
+        store=_HIERARCHIES,
+        resource=_RESOURCES[name],
+        is_optional=True,
+        may_be_forbidden=True,
+    )
+
+
+def _node(annotation_keys: Collection[str]) -> WatchedKind:
+    return WatchedKind(
+        kind="Node",
+        path="/api/v1/nodes",
+        section="nodes",
+        fields=fields.NODE,
+        asked_by=Asker.EVERY_CONFIGURATION,
+        decode=partial(decode_node, annotation_keys=annotation_keys),
+        resource=Resource.NODE,
+        on_upsert=NodeSeen,
+        on_delete=lambda _namespace, name, _uid: NodeGone(name),
+    )
+
+
+def _pod(semantics: Semantics) -> WatchedKind:
+    """
+    Return the row of pods of every scheduler, except succeeded ones: a pod that succeeds looks deleted.
+
+    Failed pods are included, unlike upstream (scheduler.go, NewInformerFactory), because a kubelet rejects a pod by
+    failing it, and the event of a pod that leaves the selection has the pod's previous state.
+    """
+    return WatchedKind(
+        kind="Pod",
+        path="/api/v1/pods",
+        field_selector="status.phase!=Succeeded",
+        section="pods",
+        fields=fields.POD,
+        asked_by=Asker.EVERY_CONFIGURATION,
+        decode=PodDecoder(semantics).decode,
+        resource=Resource.POD,
+        on_upsert=PodSeen,
+        on_delete=lambda _namespace, _name, uid: PodGone(uid),
+        find_problem=term_problem,
+    )
+
+
+def kinds(
+    node_annotations: Collection[str] = (), semantics: Semantics = DEFAULT_SEMANTICS
+) -> tuple[WatchedKind, ...]:
+    """
+    Return the table, with decoders of its own, in the order of snapshots.
+
+    `node_annotations`: the keys that plugins read. `semantics`: by which pods, volumes and devices are decoded.
+    """
+    namespaces = ("Namespace", _CORE, "namespaces", fields.NAMED)
+    budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", fields.DISRUPTION_BUDGET)
+    decode_storage, decode_device = StorageDecoder(semantics).decode, GatedDeviceDecoder(semantics).decode
+    return (
+        _node(node_annotations),
+        _stored(*namespaces, Asker.EVERY_CONFIGURATION, decode_namespace, _NAMESPACES),
+        _pod(semantics),
+        *(
+            _stored(*row, Asker.DEFAULT_SPREADING, partial(decode_workload, row[0]), _WORKLOADS)
+            for row in _WORKLOAD_ROWS
+        ),
+        *(_stored(*row, Asker.PLUGINS, partial(decode_storage, row[0]), _VOLUMES) for row in _STORAGE_ROWS),
+        *(
+            _stored(
+                *row,
+                Asker.PLUGINS,
+                partial(decode_device, row[0]),
+                _DEVICES,
+                DevicesServed(row[0]),
+                DevicesRelisted(row[0]),
+            )
+            for row in _DEVICE_ROWS
+        ),
+        _stored(*budgets, Asker.PREEMPTION, decode_disruption_budget, _BUDGETS),
+        _pod_group(GroupKind.KUBERNETES, "v1alpha2", "podGroups"),
+        _pod_group(GroupKind.KUBERNETES, "v1beta1", "podGroupsV1beta1"),
+        _pod_group(GroupKind.COSCHEDULING, "v1alpha1", "coschedulingPodGroups"),
+        _kueue(KueueKind.TOPOLOGY_V1BETA1, "topologiesV1beta1", fields.TOPOLOGY),
+        _kueue(KueueKind.TOPOLOGY, "topologies", fields.TOPOLOGY),
+        _kueue(KueueKind.FLAVOR_V1BETA1, "resourceFlavorsV1beta1", fields.RESOURCE_FLAVOR),
+        _kueue(KueueKind.FLAVOR, "resourceFlavors", fields.RESOURCE_FLAVOR),
+    )
+
+
+#: The rows by kind, for all that decodes nothing.
+KINDS: Final[Mapping[str, WatchedKind]] = {row.kind: row for row in kinds()}
+STORES: Final[Mapping[str, Store]] = {row.kind: row.store for row in KINDS.values() if row.store is not None}
+
+
+def event_of(kind: str, action: Action) -> ClusterEvent | None:
+    """Return the event by which a change of an object wakes pods, None if it lets no pod in."""
+    resource = KINDS[kind].resource
+    return None if resource is None else ClusterEvent(resource, action)

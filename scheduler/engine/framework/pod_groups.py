@@ -1,0 +1,35 @@
+"""What plugins tell the search for a group's places besides their filters."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Final
+
+import numpy as np
+
+from scheduler.engine.framework.interface import DomainCopies, NodeFilter
+from scheduler.engine.state.arrays import Amounts
+
+#: The plugin that rejects pods whose group is not placed, by upstream's name.
+GANG_SCHEDULING: Final = "GangScheduling"
+
+#: More copies of a pod than any node takes.
+_MANY: Final = 1 << 30
+
+
+def most_copies(filters: Iterable[tuple[str, NodeFilter]], n_rows: int) -> Amounts:
+    """Return the most copies of the pod that each row takes, as far as filters know: int64, shape (n_rows,)."""
+    most: Amounts = np.full(n_rows, _MANY, dtype=np.int64)
+    for _, node_filter in filters:
+        if node_filter.copies is not None:
+            np.minimum(most, node_filter.copies(), out=most)
+    return most
+
+
+def domain_copies(filters: Iterable[tuple[str, NodeFilter]], n_most: int) -> dict[Hashable, DomainCopies]:
+    """Return the rules that limit the copies of the pod per domain, as far as filters know, if `n_most` pods come."""
+    limits: dict[Hashable, DomainCopies] = {}
+    for _, node_filter in filters:
+        if node_filter.domain_copies is not None:
+            limits |= node_filter.domain_copies(n_most)
+    return limits

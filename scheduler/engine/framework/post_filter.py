@@ -1,0 +1,63 @@
+"""The PostFilter point: what a profile does for a pod that fits on no node."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from scheduler.engine.framework.diagnosis import FitError, PostFiltered
+from scheduler.engine.framework.interface import Plugin, PodContext, Rng
+from scheduler.engine.framework.node_trial import FilterTrials
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.state.batches import Pieces
+from scheduler.engine.state.cluster import PlacedPod
+from scheduler.engine.state.cluster_view import ClusterView
+
+#: Pods of which all are evicted or none.
+Unit = tuple[PlacedPod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnfitPod:
+    """A pod that fits on no node: why, and the filters by which it may be tried without some of the other pods."""
+
+    context: PodContext
+    fit_error: FitError
+    trials: FilterTrials
+
+
+class GroupPreemptor(Protocol):
+    """The rules by which pods are evicted for a group."""
+
+    def group_ineligibility(
+        self, members: Sequence[Pod], priority: int, node_names: Collection[str], view: ClusterView
+    ) -> str | None:
+        """Return why the members, of this priority and nominated to these nodes, may not preempt; None if they may."""
+        ...
+
+    def reprieve_order(self, units: Sequence[Unit], view: ClusterView) -> tuple[list[Unit], int]:
+        """
+        Return the units in the order in which they are reprieved where there is room for them.
+
+        The second value is the number of units at the beginning whose removal would break a PodDisruptionBudget.
+        """
+        ...
+
+
+class PostFilterPlugin(Plugin, ABC):
+    """A plugin of the PostFilter point."""
+
+    @abstractmethod
+    def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> Pieces[PostFiltered]:
+        """
+        Return a nomination, or why there is none; yield after each piece of a few milliseconds.
+
+        It changes no state: the machine acts on the result. Nor does the state change between two pieces.
+        """
+
+    @property
+    def group_preemptor(self) -> GroupPreemptor | None:
+        """The rules by which it evicts pods for a group, None if it evicts none."""
+        return None

@@ -1,0 +1,355 @@
+"""
+Affinity declared by annotation, for rules that have no field in the API.
+
+`affinity-scheduler.io/affinity` holds an Affinity as JSON. Its terms are added to those of the spec, or replace them if
+`affinity-scheduler.io/affinity-mode` is `replace`. Besides the API's fields it accepts
+`requiredDuringSchedulingRequiredDuringExecution` lists (required, and enforced while the pod runs), `matchLabelKeys`
+and `mismatchLabelKeys` of terms, `maxPodsPerDomain` of required anti-affinity, a number or a percentage, and
+`domainWeights` of anti-affinity, by which domains have unequal shares. A percentage is of the minimum of the pod's
+group, or without one of the pods that the term selects, the incoming one included; it is rounded up.
+
+A quota for CrossNamespacePodAffinity does not see annotations. So terms about other namespaces than the pod's own count
+only if the pod's namespace is marked, see `MARKED_NAMESPACES`.
+
+Parsing is strict: an unknown field or a wrong type is a problem that names its JSON path. A pod with a problem is not
+scheduled; on a running pod the annotation counts as absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from scheduler.engine.model import affinity_wire
+from scheduler.engine.model.affinity import parse_node_term
+from scheduler.engine.model.pod_groups import group_minimum
+from scheduler.engine.model.terms import (
+    ANY_NODE,
+    AffinityTerm,
+    DomainLimit,
+    NodeTerm,
+    PodAffinity,
+    PreferredNodeTerm,
+    Problem,
+    RequiredNodeAffinity,
+    Shares,
+    TermList,
+)
+from scheduler.engine.syntax.names import label_key_faults, label_value_faults
+from scheduler.engine.syntax.selectors import (
+    NOTHING,
+    Requirement,
+    Selector,
+    SelectorError,
+    escaped,
+    parse_selector,
+)
+
+AFFINITY: Final = "affinity-scheduler.io/affinity"
+MODE: Final = "affinity-scheduler.io/affinity-mode"
+#: Set by the webhook when it has merged label keys into selectors: the merged label values as JSON.
+MERGED_LABELS: Final = "affinity-scheduler.io/merged-labels"
+#: Seconds that a pod may run without the pods that its enforced affinity requires.
+GRACE: Final = "affinity-scheduler.io/affinity-grace-seconds"
+#: The label of namespaces whose annotations may be about other namespaces, unless the configuration names others.
+MARKED_NAMESPACES: Final = Selector(
+    (Requirement("affinity-scheduler.io/annotation-reach", "In", ("cluster",)),)
+)
+
+_ADD: Final = "add"
+_REPLACE: Final = "replace"
+
+#: Longest annotation; all annotations of an object together may have 256 KiB.
+LIMIT_BYTES: Final = 64 * 1024
+#: Terms of one annotation, node terms included; each costs time in every decision.
+_LIMIT_TERMS: Final = 64
+#: Expressions of node affinity in one annotation; each is evaluated on every node.
+_LIMIT_NODE_EXPRESSIONS: Final = 256
+#: Characters that a problem shows of a mode that there is not.
+SHOWN_OF_MODE: Final = 64
+#: Longest problem text, which may quote user input and is copied into conditions, events and logs.
+_LIMIT_PROBLEM: Final = 512
+_LIMIT_PODS: Final = 1_000_000
+#: Domains with weights of one term.
+_LIMIT_WEIGHTS: Final = 100
+_LIMIT_WEIGHT: Final = 1000
+
+_PERCENTAGE: Final = re.compile(r"([1-9][0-9]?|100)%")
+_GRACE_FORMAT: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
+
+
+_DECODER: Final = msgspec.json.Decoder(affinity_wire.Affinity)
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedAffinity:
+    """The affinity that a pod declares by annotation; `replaces` says that the affinity of its spec does not count."""
+
+    pod_affinity: PodAffinity
+    required_node_affinity: RequiredNodeAffinity
+    preferred_nodes: tuple[PreferredNodeTerm, ...]
+    replaces: bool
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a pod without this affinity could go to other nodes."""
+        affinity = self.pod_affinity
+        terms = affinity.required or affinity.required_anti or self.required_node_affinity.terms
+        return bool(terms) or self.replaces
+
+
+class _MalformedError(Exception):
+    """Raised and caught in this module, with a JSON path and the problem there."""
+
+
+def parse_grace_period(annotations: Mapping[str, str]) -> float | Problem | None:
+    """Return the grace period that a pod declares, in seconds; None if it declares none."""
+    text = annotations.get(GRACE)
+    if text is None:
+        return None
+    if not _GRACE_FORMAT.fullmatch(text):
+        return Problem(f'annotation {GRACE}: found "{escaped(text[:64])}", expected seconds from 0 to 999999')
+    return float(text)
+
+
+def parse_affinity_annotation(
+    namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> AnnotatedAffinity | Problem | None:
+    """Return the affinity that the annotations of a pod with these labels declare; None if they declare none."""
+    text, mode = annotations.get(AFFINITY), annotations.get(MODE, _ADD)
+    if text is None:
+        return None
+    try:
+        if mode not in (_ADD, _REPLACE):
+            shown = escaped(mode[:SHOWN_OF_MODE])
+            return Problem(f'annotation {MODE}: found "{shown}", expected "{_ADD}" or "{_REPLACE}"')
+        if len(text.encode()) > LIMIT_BYTES:
+            return Problem(f"annotation {AFFINITY}: $: more than {LIMIT_BYTES} bytes")
+        raw = _DECODER.decode(text)
+        # The webhook merged label keys at creation; labels edited since must not add contradicting requirements.
+        labels_to_merge = {} if MERGED_LABELS in annotations else labels
+        parser = _TermParser(namespace, labels_to_merge, group_minimum(namespace, labels, annotations))
+        return _parsed_affinity(parser, raw, replaces=mode == _REPLACE)
+    except msgspec.ValidationError as error:
+        cause, at, path = str(error).rpartition(" - at `")
+        return _problem(f"{path.rstrip('`')}: {cause}" if at else f"$: {path}")
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        return _problem(f"$: {error}")
+    except _MalformedError as error:
+        return _problem(str(error))
+
+
+def _problem(cause: str) -> Problem:
+    shown = cause if len(cause) <= _LIMIT_PROBLEM else f"{cause[:_LIMIT_PROBLEM]}..."
+    return Problem(f"annotation {AFFINITY}: {escaped(shown)}")
+
+
+def _parsed_affinity(
+    parser: _TermParser, raw: affinity_wire.Affinity, *, replaces: bool
+) -> AnnotatedAffinity:
+    pod, anti = raw.pod_affinity, raw.pod_anti_affinity
+    lists = (pod.required, pod.preferred, pod.enforced, anti.required, anti.preferred, anti.enforced)
+    node_terms = _node_terms(raw.node_affinity)
+    if sum(len(terms) for terms in lists) + len(node_terms) > _LIMIT_TERMS:
+        raise _MalformedError(f"$: more than {_LIMIT_TERMS} terms")
+    if sum(len(term.match_expressions or ()) for term in node_terms) > _LIMIT_NODE_EXPRESSIONS:
+        raise _MalformedError(f"$.nodeAffinity: more than {_LIMIT_NODE_EXPRESSIONS} expressions")
+    pod_affinity = PodAffinity(
+        required=parser.required("$.podAffinity", pod, is_anti=False),
+        required_anti=parser.required("$.podAntiAffinity", anti, is_anti=True),
+        preferred=parser.preferred("$.podAffinity", pod.preferred, is_anti=False),
+        preferred_anti=parser.preferred("$.podAntiAffinity", anti.preferred, is_anti=True),
+    )
+    return AnnotatedAffinity(
+        pod_affinity, _required_nodes(raw.node_affinity), _preferred_nodes(raw.node_affinity), replaces
+    )
+
+
+def reach_problem(namespace: str) -> str:
+    """Return why annotations of this namespace may not be about other namespaces, as messages to users say it."""
+    return (
+        f"annotation {AFFINITY}: a term is about other namespaces, which annotationNamespaces of the"
+        f" configuration does not allow pods of namespace {namespace}"
+    )
+
+
+def _node_terms(raw: affinity_wire.NodeAffinity) -> tuple[affinity_wire.NodeTerm, ...]:
+    required = () if raw.required is None else raw.required.node_selector_terms
+    return (*required, *(each.preference for each in raw.preferred))
+
+
+def _required_nodes(raw: affinity_wire.NodeAffinity) -> RequiredNodeAffinity:
+    if raw.required is None:
+        return ANY_NODE
+    path = "$.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    terms = raw.required.node_selector_terms
+    if not terms:
+        raise _MalformedError(f"{path}: must have at least one node selector term")
+    return RequiredNodeAffinity(
+        None, tuple(_node_term(f"{path}[{index}]", term) for index, term in enumerate(terms))
+    )
+
+
+def _preferred_nodes(raw: affinity_wire.NodeAffinity) -> tuple[PreferredNodeTerm, ...]:
+    path = "$.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+    return tuple(
+        PreferredNodeTerm(
+            _weight(f"{path}[{index}]", each.weight),
+            _node_term(f"{path}[{index}].preference", each.preference),
+        )
+        for index, each in enumerate(raw.preferred)
+    )
+
+
+def _node_term(path: str, raw: affinity_wire.NodeTerm) -> NodeTerm:
+    term = parse_node_term(raw)
+    if term.problem is not None:
+        raise _MalformedError(f"{path}: {term.problem}")
+    return term
+
+
+def _weight(path: str, weight: int) -> int:
+    if not 1 <= weight <= 100:
+        raise _MalformedError(f"{path}.weight: found {weight}, expected 1 to 100")
+    return weight
+
+
+@dataclass(frozen=True, slots=True)
+class _TermParser:
+    """Parses the terms of one pod; raises _MalformedError. `group_minimum`: 0 if the pod does not say one."""
+
+    namespace: str
+    labels: Mapping[str, str]
+    group_minimum: int
+
+    def required(self, path: str, raw: affinity_wire.PodAffinity, *, is_anti: bool) -> TermList:
+        """Return the required terms, enforced ones last; only anti-affinity accepts maxPodsPerDomain."""
+        not_enforced = self._terms(
+            f"{path}.requiredDuringSchedulingIgnoredDuringExecution", raw.required, is_anti=is_anti
+        )
+        enforced = self._terms(
+            f"{path}.requiredDuringSchedulingRequiredDuringExecution",
+            raw.enforced,
+            is_anti=is_anti,
+            enforced=True,
+        )
+        return (*not_enforced, *enforced)
+
+    def preferred(self, path: str, raw: Iterable[affinity_wire.WeightedTerm], *, is_anti: bool) -> TermList:
+        """Return the preferred terms with their weights; only anti-affinity accepts domainWeights."""
+        path = f"{path}.preferredDuringSchedulingIgnoredDuringExecution"
+        terms = []
+        for index, weighted in enumerate(raw):
+            weight = _weight(f"{path}[{index}]", weighted.weight)
+            at = f"{path}[{index}].podAffinityTerm"
+            terms.append(self._term(at, weighted.pod_affinity_term, is_anti=is_anti, weight=weight))
+        return tuple(terms)
+
+    def _terms(
+        self, path: str, raw: Iterable[affinity_wire.Term], *, is_anti: bool, enforced: bool = False
+    ) -> tuple[AffinityTerm, ...]:
+        return tuple(
+            self._term(f"{path}[{index}]", term, is_anti=is_anti, enforced=enforced)
+            for index, term in enumerate(raw)
+        )
+
+    def _term(
+        self, path: str, raw: affinity_wire.Term, *, is_anti: bool, enforced: bool = False, weight: int = 0
+    ) -> AffinityTerm:
+        if not raw.topology_key:
+            raise _MalformedError(f"{path}.topologyKey: can not be empty")
+        if faults := label_key_faults(raw.topology_key):
+            raise _MalformedError(f"{path}.topologyKey: {'; '.join(faults)}")
+        namespaces = self._namespaces(raw)
+        max_pods = _max_pods(path, raw, self.group_minimum, is_anti=is_anti, is_required=not weight)
+        is_of_minimum = isinstance(max_pods, int) and isinstance(raw.max_pods_per_domain, str)
+        return AffinityTerm(
+            selector=self._selector(path, raw),
+            namespaces=namespaces,
+            namespace_selector=_parsed_selector(f"{path}.namespaceSelector", raw.namespace_selector),
+            topology_key=raw.topology_key,
+            weight=weight,
+            max_pods=max_pods,
+            enforced=enforced,
+            crosses_by_annotation=raw.namespace_selector is not None or namespaces != {self.namespace},
+            by_annotation=True,
+            percent_of_minimum=int(str(raw.max_pods_per_domain).rstrip("%")) if is_of_minimum else 0,
+        )
+
+    def _namespaces(self, raw: affinity_wire.Term) -> frozenset[str]:
+        is_own_only = not raw.namespaces and raw.namespace_selector is None
+        return frozenset((self.namespace,) if is_own_only else raw.namespaces)
+
+    def _selector(self, path: str, raw: affinity_wire.Term) -> Selector:
+        """Return the labelSelector with matchLabelKeys and mismatchLabelKeys merged in, as the API server does."""
+        selector = _parsed_selector(f"{path}.labelSelector", raw.label_selector)
+        if (raw.match_label_keys or raw.mismatch_label_keys) and selector is NOTHING:
+            name = "matchLabelKeys" if raw.match_label_keys else "mismatchLabelKeys"
+            raise _MalformedError(f"{path}.{name}: must not be specified when labelSelector is not set")
+        if both := set(raw.match_label_keys) & set(raw.mismatch_label_keys):
+            raise _MalformedError(f"{path}.matchLabelKeys: {min(both)} is in mismatchLabelKeys too")
+        matching = [
+            Requirement(key, "In", (self.labels[key],)) for key in raw.match_label_keys if key in self.labels
+        ]
+        mismatching = [
+            Requirement(key, "NotIn", (self.labels[key],))
+            for key in raw.mismatch_label_keys
+            if key in self.labels
+        ]
+        if not matching and not mismatching:
+            return selector
+        return Selector((*selector.requirements, *matching, *mismatching))
+
+
+def _max_pods(
+    path: str, raw: affinity_wire.Term, minimum: int, *, is_anti: bool, is_required: bool
+) -> DomainLimit:
+    """Return how many pods a domain may have; a percentage of the group's minimum is rounded up."""
+    limit, at = raw.max_pods_per_domain, f"{path}.maxPodsPerDomain"
+    if raw.domain_weights is not None:
+        return _weights(path, raw, raw.domain_weights, minimum, is_anti=is_anti)
+    if limit is None:
+        return 1
+    if not is_anti or not is_required:
+        raise _MalformedError(f"{at}: only required anti-affinity takes it")
+    if isinstance(limit, str):
+        if not (percentage := _PERCENTAGE.fullmatch(limit)):
+            raise _MalformedError(f'{at}: found "{limit[:64]}", expected a number, or "1%" to "100%"')
+        percent = int(percentage[1])
+        return -(-percent * minimum // 100) if minimum else Shares(percent=percent)
+    if not 1 <= limit <= _LIMIT_PODS:
+        raise _MalformedError(f"{at}: found {str(limit)[:64]}, expected 1 to {_LIMIT_PODS}")
+    return limit
+
+
+def _weights(
+    path: str, raw: affinity_wire.Term, weights: Mapping[str, int], minimum: int, *, is_anti: bool
+) -> Shares:
+    at = f"{path}.domainWeights"
+    if not is_anti:
+        raise _MalformedError(f"{at}: only anti-affinity takes it")
+    if raw.max_pods_per_domain is not None:
+        raise _MalformedError(f"{at}: must not be specified together with maxPodsPerDomain")
+    if not 1 <= len(weights) <= _LIMIT_WEIGHTS:
+        raise _MalformedError(f"{at}: found {len(weights)} domains, expected 1 to {_LIMIT_WEIGHTS}")
+    for domain, weight in weights.items():
+        if faults := label_value_faults(domain):
+            raise _MalformedError(f'{at}: domain "{domain[:64]}": {"; ".join(faults)}')
+        if not 1 <= weight <= _LIMIT_WEIGHT:
+            raise _MalformedError(f"{at}.{domain}: found {str(weight)[:64]}, expected 1 to {_LIMIT_WEIGHT}")
+    return Shares(weights=tuple(sorted(weights.items())), least_whole=minimum)
+
+
+def _parsed_selector(path: str, raw: affinity_wire.LabelSelector | None) -> Selector:
+    if raw is None:
+        return NOTHING
+    try:
+        return parse_selector(
+            raw.match_labels, [(e.key, e.operator, e.values) for e in raw.match_expressions]
+        )
+    except SelectorError as error:
+        raise _MalformedError(f"{path}: {error}") from error

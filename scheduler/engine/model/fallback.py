@@ -1,0 +1,322 @@
+"""
+Required rules that may become preferences, by annotation.
+
+`affinity-scheduler.io/fallback` holds a JSON list. Each entry names required terms of the pod, those of its affinity
+annotation included, and when they count as preferred:
+
+    [{"rule": "podAntiAffinity", "topologyKey": "topology.kubernetes.io/zone", "matchLabels": {"app": "db"},
+      "afterSeconds": 300, "afterNotTriggerScaleUp": true, "weight": 100}]
+
+    rule                    podAffinity, podAntiAffinity, topologySpreadConstraints, or nodeAffinity, which then stands
+                            in the affinity annotation alone: the kubelet checks the spec's again
+    topologyKey             of the terms; not for nodeAffinity
+    matchLabels             only terms whose labelSelector requires these labels; all terms of the key without it
+    afterSeconds            how long the entry's terms have to keep the pod pending; see `engine.queueing.rule_clocks`
+    afterNotTriggerScaleUp  whether an autoscaler's event NotTriggerScaleUp about the pod is enough
+    weight                  1 to 100, of the preferred terms; a spread constraint becomes ScheduleAnyway, without weight
+
+A pod is bound with the relaxed entries in `affinity-scheduler.io/relaxed`, and its terms then count as preferred for
+all others too. A required anti-affinity term that has an entry *yields* to pods that have relaxed an equal term:
+otherwise two replicas of one workload, which declare the same term against each other, would still keep apart.
+
+Source: lifecycle/predicate.go, generalFilter, and scheduler.go, AdmissionCheck (kubernetes 1.36).
+
+Parsing is strict. A pod with a problem is not scheduled; on a running pod the annotation counts as absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import msgspec
+
+from scheduler.engine.model.terms import (
+    AffinityTerm,
+    DomainLimit,
+    PodAffinity,
+    PreferredNodeTerm,
+    Problem,
+    RequiredNodeAffinity,
+    Shares,
+    SpreadConstraint,
+    TermList,
+    usable,
+)
+from scheduler.engine.syntax.selectors import Requirement, Selector, escaped
+
+FALLBACK: Final = "affinity-scheduler.io/fallback"
+#: Written with the bind: the entries that were relaxed, and why.
+RELAXED: Final = "affinity-scheduler.io/relaxed"
+#: The pod condition whose message has, by entry, the seconds counted so far.
+CONDITION: Final = "affinity-scheduler.io/Fallback"
+
+Kind = Literal["podAffinity", "podAntiAffinity", "nodeAffinity", "topologySpreadConstraints"]
+
+LIMIT_CHARACTERS: Final = 16 * 1024
+#: A pod that fits nowhere is tried twice per entry at most.
+_LIMIT_ENTRIES: Final = 8
+_LIMIT_LABELS: Final = 16
+_LIMIT_SECONDS: Final = 999_999
+_LIMIT_PROBLEM: Final = 512
+
+
+class _Entry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    rule: Kind
+    topology_key: str = ""
+    match_labels: dict[str, str] = {}
+    after_seconds: int | None = None
+    after_not_trigger_scale_up: bool = False
+    weight: int | None = None
+
+
+class RelaxedRule(msgspec.Struct, frozen=True):
+    """An entry of the mark: the name of the relaxed entry, and why it was relaxed."""
+
+    rule: str
+    why: str = ""
+
+
+_ENTRIES: Final = msgspec.json.Decoder(tuple[_Entry, ...])
+_MARK: Final = msgspec.json.Decoder(tuple[RelaxedRule, ...])
+_WAITED: Final = msgspec.json.Decoder(dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """One entry. `after_s`: None if no time relaxes it."""
+
+    kind: Kind
+    topology_key: str
+    labels: tuple[tuple[str, str], ...]
+    after_s: int | None
+    after_not_trigger_scale_up: bool
+    weight: int
+
+    @property
+    def name(self) -> str:
+        """The entry's name in messages, the mark and the condition: its rule, key and labels."""
+        key = f" by {self.topology_key}" if self.topology_key else ""
+        labels = ",".join(f"{key}={value}" for key, value in self.labels)
+        return f"{self.kind}{key}{f' of {labels}' if labels else ''}"
+
+    @property
+    def softened(self) -> str:
+        """The preference that replaces the rule once it is relaxed."""
+        if self.kind == "topologySpreadConstraints":
+            return "ScheduleAnyway"
+        return f"preferred with weight {self.weight}"
+
+    @property
+    def text(self) -> str:
+        """A sentence's rest: what the rule counts as once it is relaxed, and when that is."""
+        when = [f"after {self.after_s} s"] if self.after_s is not None else []
+        when += ["when an autoscaler says NotTriggerScaleUp"] if self.after_not_trigger_scale_up else []
+        return f"{self.name} counts as {self.softened}, {' or '.join(when)}"
+
+    def names(self, term: AffinityTerm | SpreadConstraint) -> bool:
+        """Return whether the entry is about the term, which stands in the entry's rule."""
+        selector = term.selector
+        if term.topology_key != self.topology_key or not isinstance(selector, Selector):
+            return False
+        return all(Requirement(key, "In", (value,)) in selector.requirements for key, value in self.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The parts of a spec that entries are about."""
+
+    affinity: PodAffinity
+    spread: tuple[SpreadConstraint, ...]
+    required_nodes: RequiredNodeAffinity
+    preferred_nodes: tuple[PreferredNodeTerm, ...] | None
+
+
+def parse_fallbacks(annotations: Mapping[str, str]) -> tuple[Fallback, ...] | Problem:
+    """Return the entries of the annotation; none without it."""
+    text = annotations.get(FALLBACK)
+    if text is None:
+        return ()
+    if len(text) > LIMIT_CHARACTERS:
+        return _problem(f"$: more than {LIMIT_CHARACTERS} characters")
+    try:
+        raw = _ENTRIES.decode(text)
+    except msgspec.ValidationError as error:
+        cause, at, path = str(error).rpartition(" - at `")
+        return _problem(f"{path.rstrip('`')}: {cause}" if at else f"$: {path}")
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        return _problem(f"$: {error}")
+    if len(raw) > _LIMIT_ENTRIES:
+        return _problem(f"$: more than {_LIMIT_ENTRIES} entries")
+    by_name: dict[str, Fallback] = {}
+    for index, entry in enumerate(raw):
+        if (fault := _fault(entry)) is not None:
+            return _problem(f"$[{index}]{fault}")
+        fallback = _fallback(entry)
+        if by_name.setdefault(fallback.name, fallback) is not fallback:
+            return _problem(f"$[{index}]: {fallback.name} is named twice")
+    return tuple(by_name.values())
+
+
+def _problem(cause: str) -> Problem:
+    shown = cause if len(cause) <= _LIMIT_PROBLEM else f"{cause[:_LIMIT_PROBLEM]}..."
+    return Problem(f"annotation {FALLBACK}: {escaped(shown)}")
+
+
+def _fault(entry: _Entry) -> str | None:
+    """Return a path below the entry, and what is wrong there; None if the entry is valid by itself."""
+    is_of_nodes = entry.rule == "nodeAffinity"
+    if is_of_nodes and (entry.topology_key or entry.match_labels):
+        return ": nodeAffinity takes neither topologyKey nor matchLabels"
+    if not is_of_nodes and not entry.topology_key:
+        return ".topologyKey: required, the key of the terms"
+    if entry.weight is not None and entry.rule == "topologySpreadConstraints":
+        return ".weight: a spread constraint becomes ScheduleAnyway, which has no weight"
+    if entry.weight is not None and not 1 <= entry.weight <= 100:
+        return f".weight: found {entry.weight}, expected 1 to 100"
+    if entry.after_seconds is None and not entry.after_not_trigger_scale_up:
+        return ": expected afterSeconds, afterNotTriggerScaleUp, or both"
+    if entry.after_seconds is not None and not 0 <= entry.after_seconds <= _LIMIT_SECONDS:
+        return f".afterSeconds: found {entry.after_seconds}, expected 0 to {_LIMIT_SECONDS}"
+    if len(entry.match_labels) > _LIMIT_LABELS:
+        return f".matchLabels: more than {_LIMIT_LABELS} labels"
+    return None
+
+
+def _fallback(entry: _Entry) -> Fallback:
+    return Fallback(
+        kind=entry.rule,
+        topology_key=entry.topology_key,
+        labels=tuple(sorted(entry.match_labels.items())),
+        after_s=entry.after_seconds,
+        after_not_trigger_scale_up=entry.after_not_trigger_scale_up,
+        weight=100 if entry.weight is None else entry.weight,
+    )
+
+
+def yielding(
+    rules: Rules, fallbacks: tuple[Fallback, ...], *, spec_requires_nodes: bool = False
+) -> Rules | Problem:
+    """
+    Return the rules in which each anti-affinity term with an entry is marked; a Problem if an entry names no term.
+
+    `spec_requires_nodes`: whether the spec itself has required node affinity, which no entry can relax: the kubelet
+    would refuse the pod.
+    """
+    for index, entry in enumerate(fallbacks):
+        if entry.kind == "nodeAffinity" and spec_requires_nodes:
+            return _problem(
+                f"$[{index}]: nodeAffinity in the spec is checked again by the kubelet; "
+                "declare it in the affinity annotation alone"
+            )
+        if not _is_about_any(entry, rules):
+            return _problem(f"$[{index}]: the pod has no required term of {entry.name}")
+    anti = rules.affinity.required_anti
+    if isinstance(anti, Problem):
+        return rules
+    of_anti = [entry for entry in fallbacks if entry.kind == "podAntiAffinity"]
+    marked = tuple(replace(term, yields=any(entry.names(term) for entry in of_anti)) for term in anti)
+    return replace(rules, affinity=replace(rules.affinity, required_anti=marked))
+
+
+def _is_about_any(entry: Fallback, rules: Rules) -> bool:
+    match entry.kind:
+        case "nodeAffinity":
+            return rules.required_nodes.terms is not None
+        case "topologySpreadConstraints":
+            return any(constraint.hard and entry.names(constraint) for constraint in rules.spread)
+        case "podAffinity":
+            terms = rules.affinity.required
+        case "podAntiAffinity":
+            terms = rules.affinity.required_anti
+    # A list that does not parse is refused with a message of its own.
+    return isinstance(terms, Problem) or any(map(entry.names, terms))
+
+
+def relaxed_rules(rules: Rules, entries: Collection[Fallback]) -> tuple[Rules, tuple[AffinityTerm, ...]]:
+    """Return the rules with the terms of these entries as preferences, and the anti-affinity terms among them."""
+    by_kind = {
+        kind: [entry for entry in entries if entry.kind == kind] for kind in {entry.kind for entry in entries}
+    }
+    affinity = rules.affinity
+    required, near = _split(affinity.required, by_kind.get("podAffinity", ()))
+    required_anti, apart = _split(affinity.required_anti, by_kind.get("podAntiAffinity", ()))
+    of_spread = by_kind.get("topologySpreadConstraints", ())
+    spread = tuple(
+        replace(constraint, hard=False)
+        if constraint.hard and any(entry.names(constraint) for entry in of_spread)
+        else constraint
+        for constraint in rules.spread
+    )
+    nodes, preferred_nodes = rules.required_nodes, rules.preferred_nodes
+    for entry in by_kind.get("nodeAffinity", ()):
+        # A term that does not parse matches no node; among the preferences it would fail every decision.
+        parsed = (term for term in nodes.terms or () if term.problem is None)
+        wanted = tuple(PreferredNodeTerm(entry.weight, term) for term in parsed)
+        preferred_nodes = (*(preferred_nodes or ()), *wanted)
+        nodes = RequiredNodeAffinity(nodes.node_selector, None)
+    softened = PodAffinity(
+        required=required,
+        required_anti=required_anti,
+        preferred=_appended(affinity.preferred, near),
+        preferred_anti=_appended(affinity.preferred_anti, apart),
+    )
+    return Rules(softened, spread, nodes, preferred_nodes), tuple(term for term, _ in apart)
+
+
+def _split(terms: TermList, entries: Iterable[Fallback]) -> tuple[TermList, list[tuple[AffinityTerm, int]]]:
+    """Return the terms that no entry names, and each other term with the weight of the first entry that names it."""
+    kept, relaxed = [], []
+    for term in usable(terms):
+        weight = next((entry.weight for entry in entries if entry.names(term)), None)
+        if weight is None:
+            kept.append(term)
+        else:
+            relaxed.append((term, weight))
+    return terms if isinstance(terms, Problem) else tuple(kept), relaxed
+
+
+def _appended(preferred: TermList, relaxed: Iterable[tuple[AffinityTerm, int]]) -> TermList:
+    added = tuple(
+        replace(term, weight=weight, max_pods=_preferred_limit(term.max_pods), enforced=False, yields=False)
+        for term, weight in relaxed
+    )
+    return preferred if isinstance(preferred, Problem) else (*preferred, *added)
+
+
+def _preferred_limit(limit: DomainLimit) -> DomainLimit:
+    """Return the limit as a preference has it: weights stay, and a number or an equal share is one pod less each."""
+    return limit if isinstance(limit, Shares) and limit.weights else 1
+
+
+def mark(relaxed: Iterable[RelaxedRule]) -> str:
+    """Return the value of the mark."""
+    return msgspec.json.encode(list(relaxed)).decode()
+
+
+def read_mark(annotations: Mapping[str, str]) -> tuple[RelaxedRule, ...]:
+    """Return the relaxed entries that the annotations name; none if the mark is absent or malformed."""
+    text = annotations.get(RELAXED)
+    if text is None or len(text) > LIMIT_CHARACTERS:
+        return ()
+    try:
+        return _MARK.decode(text)[:_LIMIT_ENTRIES]
+    except (msgspec.DecodeError, UnicodeError):
+        return ()
+
+
+def waited_text(waited_s: Mapping[str, int]) -> str:
+    """Return the condition's message: whole seconds by the name of the entry, as JSON."""
+    return msgspec.json.encode(dict(sorted(waited_s.items()))).decode()
+
+
+def read_waited(message: str) -> dict[str, int]:
+    """Return the seconds in a condition's message; none if it is malformed."""
+    if len(message) > LIMIT_CHARACTERS:
+        return {}
+    try:
+        waited = _WAITED.decode(message)
+    except (msgspec.DecodeError, UnicodeError):
+        return {}
+    return {name: min(seconds, _LIMIT_SECONDS) for name, seconds in waited.items() if seconds > 0}

@@ -1,0 +1,305 @@
+"""
+Pods as they are in JSON: only the fields that a scheduler reads, decoded by msgspec.
+
+Parts that repeat across pods stay raw bytes, so a known spec is not decoded again.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from scheduler.engine.model.wire import (
+    Int32,
+    LabelSelector,
+    Metadata,
+    MigratedDisk,
+    Named,
+    NodeSelector,
+    NodeTerm,
+    QuantityText,
+    Wire,
+)
+
+_T = TypeVar("_T")
+
+
+class RestartRule(Wire, frozen=True):
+    """containers[].restartPolicyRules[]."""
+
+    action: str = ""
+
+
+class Container(Wire, frozen=True):
+    """containers[] and initContainers[]."""
+
+    name: str = ""
+    image: str | None = None
+    resources: Raw = Raw()
+    ports: Raw = Raw()
+    restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] | None = None
+
+
+class ClaimVolume(Wire, frozen=True):
+    """volumes[].persistentVolumeClaim."""
+
+    claim_name: str = ""
+
+
+class ImageVolume(Wire, frozen=True):
+    """volumes[].image."""
+
+    reference: str | None = None
+
+
+class Iscsi(Wire, frozen=True):
+    """volumes[].iscsi."""
+
+    iqn: str = ""
+    read_only: bool | None = None
+
+
+class Rbd(Wire, frozen=True):
+    """volumes[].rbd."""
+
+    monitors: tuple[str, ...] | None = None
+    image: str = ""
+    pool: str | None = None
+    read_only: bool | None = None
+
+
+class VsphereVolume(Wire, frozen=True):
+    """volumes[].vsphereVolume."""
+
+    volume_path: str = ""
+
+
+class CsiVolume(Wire, frozen=True):
+    """volumes[].csi."""
+
+    driver: str = ""
+
+
+class Volume(MigratedDisk, frozen=True):
+    """volumes[]: the sources that restrict where a pod can run."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimVolume | None = None
+    ephemeral: Named | None = None
+    image: ImageVolume | None = None
+    csi: CsiVolume | None = None
+    iscsi: Iscsi | None = None
+    rbd: Rbd | None = None
+    vsphere_volume: VsphereVolume | None = None
+
+    @property
+    def claim_name(self) -> str:
+        """Return the name of the claim, or ''."""
+        return self.persistent_volume_claim.claim_name if self.persistent_volume_claim else ""
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """Return whether a claim is created for the pod."""
+        return self.ephemeral is not None
+
+    @property
+    def image_reference(self) -> str:
+        """Return the image that is mounted, or ''."""
+        return (self.image.reference or "") if self.image else ""
+
+    @property
+    def is_read(self) -> bool:
+        """Return whether any plugin reads this volume."""
+        return self != Volume(name=self.name)
+
+
+class SchedulingGroup(Wire, frozen=True):
+    """spec.schedulingGroup of a pod (kubernetes 1.36)."""
+
+    pod_group_name: str | None = None
+
+
+class PodSpec(Wire, frozen=True):
+    """spec of a pod."""
+
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    priority: Int32 | None = None
+    preemption_policy: str | None = None
+    node_selector: Raw = Raw()
+    affinity: Raw = Raw()
+    topology_spread_constraints: Raw = Raw()
+    tolerations: Raw = Raw()
+    containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
+    overhead: Raw = Raw()
+    resources: Raw = Raw()
+    resource_claims: Raw = Raw()
+    volumes: tuple[Volume, ...] | None = None
+    scheduling_gates: tuple[Named, ...] | None = None
+    host_network: bool | None = None
+    host_users: bool | None = None
+    scheduling_group: SchedulingGroup | None = None
+
+
+class Condition(Wire, frozen=True):
+    """status.conditions[]."""
+
+    type: str = ""
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class ContainerStatus(Wire, frozen=True):
+    """status.containerStatuses[]."""
+
+    name: str = ""
+    resources: Raw = Raw()
+    allocated_resources: Raw = Raw()
+
+
+class PodResourceClaim(Wire, frozen=True):
+    """spec.resourceClaims[]."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class ResourceClaimStatus(Wire, frozen=True):
+    """status.resourceClaimStatuses[]."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class PodStatus(Wire, frozen=True):
+    """status of a pod."""
+
+    phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    nominated_node_name: str | None = None
+    start_time: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    resources: Raw = Raw()
+    allocated_resources: Raw = Raw()
+    resource_claim_statuses: tuple[ResourceClaimStatus, ...] | None = None
+
+
+class Pod(Wire, frozen=True):
+    """A pod."""
+
+    metadata: Metadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Resources(Wire, frozen=True):
+    """resources of a container or pod."""
+
+    requests: dict[str, QuantityText] | None = None
+
+
+class ContainerPort(Wire, frozen=True):
+    """containers[].ports[]."""
+
+    host_port: int | None = None
+    host_ip: str | None = msgspec.field(name="hostIP", default=None)
+    protocol: str | None = None
+
+
+class Toleration(Wire, frozen=True):
+    """tolerations[]."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class AffinityTerm(Wire, frozen=True):
+    """A term of pod affinity or anti-affinity."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] | None = None
+    namespace_selector: LabelSelector | None = None
+
+
+class WeightedTerm(Wire, frozen=True):
+    """A preferred term."""
+
+    weight: int = 0
+    pod_affinity_term: AffinityTerm = AffinityTerm()
+
+
+class PodAffinity(Wire, frozen=True):
+    """podAffinity and podAntiAffinity."""
+
+    required: tuple[AffinityTerm, ...] | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+    preferred: tuple[WeightedTerm, ...] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class PreferredNode(Wire, frozen=True):
+    """A preferred node term."""
+
+    weight: int = 0
+    preference: NodeTerm = NodeTerm()
+
+
+class NodeAffinity(Wire, frozen=True):
+    """nodeAffinity."""
+
+    required: NodeSelector | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+    preferred: tuple[PreferredNode, ...] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class Affinity(Wire, frozen=True):
+    """affinity of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class SpreadConstraint(Wire, frozen=True):
+    """topologySpreadConstraints[]."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] | None = None
+
+
+AFFINITY: Final = msgspec.json.Decoder(Affinity | None)
+LABELS: Final = msgspec.json.Decoder(dict[str, str] | None)
+SPREAD: Final = msgspec.json.Decoder(tuple[SpreadConstraint, ...] | None)
+TOLERATIONS: Final = msgspec.json.Decoder(tuple[Toleration, ...] | None)
+QUANTITIES: Final = msgspec.json.Decoder(dict[str, QuantityText] | None)
+RESOURCES: Final = msgspec.json.Decoder(Resources | None)
+PORTS: Final = msgspec.json.Decoder(tuple[ContainerPort, ...] | None)
+RESOURCE_CLAIMS: Final = msgspec.json.Decoder(tuple[PodResourceClaim, ...] | None)
+
+
+def decode_part(decoder: msgspec.json.Decoder[_T | None], raw: Raw) -> _T | None:
+    """Return the part of a pod; None if the field is absent or null."""
+    return decoder.decode(raw) if raw else None

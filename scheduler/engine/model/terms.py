@@ -1,0 +1,273 @@
+"""
+Affinity terms, spread constraints, tolerations and node selectors, parsed once.
+
+A list that does not parse is a `Problem`: an incoming pod is refused with upstream's message, and on a running pod the
+list counts as empty (interpodaffinity, kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from scheduler.engine.syntax.selectors import Selector
+
+HOSTNAME_KEY: Final = "kubernetes.io/hostname"
+ZONE_KEY: Final = "topology.kubernetes.io/zone"
+#: The key of the taint that the node controller sets on a cordoned node.
+CORDON_TAINT_KEY: Final = "node.kubernetes.io/unschedulable"
+
+#: Source: apimachinery/pkg/api/validate/content/decimal_int.go (kubernetes 1.36).
+_DECIMAL: Final = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The reason why a part of an object did not parse: one line, worded as upstream words it."""
+
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """
+    The share of the pods that an anti-affinity term selects that a domain may have; only by annotation.
+
+    Attributes:
+        percent: of every domain; 0 if there are weights.
+        weights: by domain, sorted. A domain's share is its weight among those of all domains that have a node.
+        least_whole: the number of pods that is divided if fewer are selected: the minimum of the pod's group.
+    """
+
+    percent: int = 0
+    weights: tuple[tuple[str, int], ...] = ()
+    least_whole: int = 0
+
+
+#: The most selected pods of a domain, the declaring pod included, as a number or as a share.
+DomainLimit = int | Shares
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityTerm:
+    """
+    One (anti-)affinity term as declared by a pod.
+
+    The term covers the union of `namespaces` and `namespace_selector`.
+
+    Attributes:
+        namespaces: the listed namespaces; the declaring pod's own if neither a list nor a selector is given.
+        namespace_selector: NOTHING if absent.
+        weight: 0 for required terms.
+        max_pods: matching pods that a required anti-affinity term allows per domain, the declaring pod included; other
+            than 1 only by annotation. Weights of a preferred anti-affinity term are here, too.
+        enforced: whether the rule has to hold while the pod runs; only by annotation.
+        crosses_by_annotation: whether an annotation declares it and it is not about the pod's own namespace alone. It
+            counts only if an administrator lets the namespace declare such terms: quotas do not see annotations.
+        by_annotation: whether an annotation declares it, so that autoscalers do not see it.
+        yields: whether this required anti-affinity gives way to a pod that has relaxed an equal term; see `fallback`.
+        percent_of_minimum: of which percentage of the minimum of the pod's group `max_pods` is; 0 for another number.
+    """
+
+    selector: Selector
+    namespaces: frozenset[str]
+    namespace_selector: Selector
+    topology_key: str
+    weight: int = 0
+    max_pods: DomainLimit = 1
+    enforced: bool = False
+    crosses_by_annotation: bool = False
+    by_annotation: bool = False
+    yields: bool = False
+    percent_of_minimum: int = 0
+
+    @property
+    def is_limiting(self) -> bool:
+        """Whether it is about a number or a share of pods, and not about any pod."""
+        return self.max_pods != 1
+
+
+#: A parsed list of terms, or why it did not parse: the first bad term makes the whole list a problem.
+TermList = tuple[AffinityTerm, ...] | Problem
+
+
+@dataclass(frozen=True, slots=True)
+class PodAffinity:
+    """The four term lists of a pod; each parses or fails on its own."""
+
+    required: TermList = ()
+    required_anti: TermList = ()
+    preferred: TermList = ()
+    preferred_anti: TermList = ()
+
+    def usable_terms(self) -> Iterator[AffinityTerm]:
+        """Yield the terms of all lists that parse."""
+        for terms in (self.required, self.required_anti, self.preferred, self.preferred_anti):
+            yield from usable(terms)
+
+    def crosses_by_annotation(self) -> bool:
+        """Return whether a term crosses namespaces by annotation. O(terms)."""
+        return any(term.crosses_by_annotation for term in self.usable_terms())
+
+    def problem(self) -> str | None:
+        """
+        Return the problem of the first list that does not parse, with upstream's name of the list; None if all parse.
+
+        Source: pkg/scheduler/framework/types.go, NewPodInfo (kubernetes 1.36).
+        """
+        for name, terms in (
+            ("requiredAffinityTerms", self.required),
+            ("requiredAntiAffinityTerms", self.required_anti),
+            ("preferredAffinityTerms", self.preferred),
+            ("preferredAntiAffinityTerms", self.preferred_anti),
+        ):
+            if isinstance(terms, Problem):
+                return f"{name}: {terms.cause}"
+        return None
+
+
+def usable(terms: TermList) -> tuple[AffinityTerm, ...]:
+    """Return the terms of a list; none if it does not parse, as upstream treats lists of running pods."""
+    return () if isinstance(terms, Problem) else terms
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """One topology spread constraint; the plugin merges `match_label_keys` into `selector` for each pod."""
+
+    max_skew: int
+    topology_key: str
+    hard: bool
+    selector: Selector | Problem
+    min_domains: int = 1
+    honor_node_affinity: bool = True
+    honor_node_taints: bool = False
+    match_label_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """
+    A toleration of a pod; absent fields are empty strings.
+
+    `compares_numbers`: the gate TaintTolerationComparisonOperators, without which Lt and Gt match no taint.
+    """
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    compares_numbers: bool = False
+
+    def tolerates(self, taint: Taint) -> bool:
+        """
+        Return whether this toleration covers the taint.
+
+        Source: staging/src/k8s.io/api/core/v1/toleration.go, ToleratesTaint (kubernetes 1.36).
+        """
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        match self.operator:
+            case "" | "Equal":
+                return self.value == taint.value
+            case "Exists":
+                return True
+            case "Lt" | "Gt" if self.compares_numbers:
+                own, other = _decimal(self.value), _decimal(taint.value)
+                if own is None or other is None:
+                    return False
+                return other < own if self.operator == "Lt" else other > own
+            case _:
+                return False
+
+
+def _decimal(text: str) -> int | None:
+    """Return a decimal integer of 64 bits without leading zeros or plus sign, None for any other text."""
+    number = int(text) if _DECIMAL.fullmatch(text) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRequirement:
+    """One expression of a node selector term; `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """
+    One node selector term: a node has to satisfy all label expressions and all name requirements.
+
+    An empty term and a term with a `problem` match no node; other terms of the selector still count.
+    """
+
+    expressions: tuple[NodeRequirement, ...]
+    names: tuple[NodeRequirement, ...]
+    problem: str | None = None
+    #: Precomputed: every decision looks its terms up, and to hash 992 requirements takes 0.5 ms.
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.expressions, self.names, self.problem)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether both lists are empty; such a term matches no node."""
+        return not self.expressions and not self.names and self.problem is None
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredNodeTerm:
+    """A node term that adds `weight` to the score of every node it matches."""
+
+    weight: int
+    term: NodeTerm
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredNodeAffinity:
+    """
+    The nodeSelector and the required node affinity of a pod; a node has to satisfy both.
+
+    Attributes:
+        node_selector: label pairs; None if the pod has no nodeSelector, which PreFilter tells from an empty one.
+        terms: a node has to satisfy one of them; None if the pod has no required node affinity.
+
+    Source: component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go, RequiredNodeAffinity (kubernetes 1.36).
+    """
+
+    node_selector: tuple[tuple[str, str], ...] | None
+    terms: tuple[NodeTerm, ...] | None
+
+    @property
+    def matches_all_nodes(self) -> bool:
+        """Return whether every node satisfies the rule."""
+        return not self.node_selector and self.terms is None
+
+    def label_keys(self) -> set[str]:
+        """Return the keys of the node labels that the rule reads."""
+        pairs = self.node_selector or ()
+        expressions = (each for term in self.terms or () for each in term.expressions)
+        return {*(key for key, _ in pairs), *(each.key for each in expressions)}
+
+
+ANY_NODE: Final = RequiredNodeAffinity(node_selector=None, terms=None)

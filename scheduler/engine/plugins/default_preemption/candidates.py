@@ -1,0 +1,235 @@
+"""
+The nodes on which a pod would fit if some pods of lower priority left, and which pods these are.
+
+On each node all pods of lower priority leave first. If the pod fits then, as many of them as possible are reprieved,
+one by one: first the pods whose removal would break a PodDisruptionBudget, then the others, and among both the most
+important first. A group that its PodGroup disrupts as a whole is one unit: it leaves all nodes, or stays.
+
+The node where evicting pods does the least harm is chosen.
+
+With `preferFewerVictims` (not upstream) pods of equal priority are also reprieved in another order: those of DaemonSets
+first, whose replacement has no other node (kubernetes #141227), then those whose room the pod uses least. The victims
+that are left are taken if they are in no respect worse.
+
+Source: plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode and filterPodsWithPDBViolation;
+framework/preemption/preemption.go, pickOneNodeForPreemption (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from scheduler.engine.framework.node_trial import NodeUnderTrial
+from scheduler.engine.framework.post_filter import UnfitPod, Unit
+from scheduler.engine.framework.status import Status, failed, unresolvable
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.requests import PODS, filter_request
+from scheduler.engine.state.cluster import PlacedPod
+from scheduler.engine.state.cluster_view import ClusterView
+
+NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
+
+#: Makes every priority positive, so that a node with more pods of a negative priority is not better.
+LOWEST_PRIORITY: Final = 1 << 31
+
+#: Fewest broken budgets, lowest priority of the first victim, smallest sum of priorities, fewest victims, and latest
+#: start of the victims of the highest priority: the smaller, the less harm. Upstream takes any of equal nodes.
+Harm = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """
+    A node, and the pods that have to leave for the pod, the most important first.
+
+    `priorities`: of the victims, with which they were compared. `n_violations`: how many units of them break a budget.
+    """
+
+    row: int
+    victims: tuple[Pod, ...]
+    priorities: tuple[int, ...]
+    n_violations: int
+
+    @property
+    def harm(self) -> Harm:
+        """Return the harm of evicting the victims, of which there is at least one."""
+        first, n_victims = self.victims[0], len(self.victims)
+        total = sum(self.priorities) + LOWEST_PRIORITY * n_victims
+        return self.n_violations, self.priorities[0], total, n_victims, -first.start_rank
+
+
+def candidate_at(
+    row: int, unfit: UnfitPod, view: ClusterView, *, prefers_fewer: bool = False
+) -> Candidate | Status:
+    """
+    Return the pods that the pod would evict from the row, or why evicting does not help.
+
+    Cost: 10 µs, and 3 µs for each pod of lower priority; twice as much with `prefers_fewer`.
+    """
+    lower = lower_units(view.placed_on(row), unfit.context.pod.priority, view)
+    if not lower:
+        return NO_VICTIMS
+    ordered = reprieve_order(lower, view)
+    by_importance = _candidate(row, unfit, view, *ordered)
+    if not prefers_fewer or isinstance(by_importance, Status) or len(lower) == 1:
+        return by_importance
+    key = partial(_use_key, short=_shortages(row, unfit.context.pod, view), row=row, view=view)
+    by_use = _candidate(row, unfit, view, *(sorted(units, key=key) for units in ordered))
+    if isinstance(by_use, Status) or not _is_no_worse(by_use, by_importance):
+        return by_importance
+    return by_use
+
+
+def _candidate(
+    row: int, unfit: UnfitPod, view: ClusterView, violating: Sequence[Unit], others: Sequence[Unit]
+) -> Candidate | Status:
+    """Return what is left to evict if the units are reprieved in this order."""
+    trial = unfit.trials.at(row, view.nominated_above_on(row, unfit.context.pod))
+    for unit in (*violating, *others):
+        for placed in unit:
+            if placed.row == row:
+                trial.remove_pod(placed.pod)
+    if (refusal := trial.refusal()) is not None:
+        return refusal.status
+    evicted = _reprieve(violating, trial, row)
+    n_violations = len(evicted)
+    evicted += _reprieve(others, trial, row)
+    if not evicted and unfit.fit_error.prefilter is None:
+        # It waits for devices alone, which pods that are gone held.
+        return NO_VICTIMS
+    if not evicted:
+        # All may stay although the node refuses the pod: a PreFilter refused it, which no eviction changes.
+        return failed(f'expected at least one victim pod on node "{view.nodes.name_of(row)}"')
+    if violating and others:
+        evicted.sort(key=lambda unit: importance(unit, view))
+    victims = tuple(placed.pod for unit in evicted for placed in unit)
+    return Candidate(row, victims, tuple(map(view.victim_priority, victims)), n_violations)
+
+
+def _is_no_worse(candidate: Candidate, than: Candidate) -> bool:
+    """Return whether it breaks as many budgets, and has victims of no higher priority and not more of them."""
+    return candidate.n_violations == than.n_violations and all(
+        harm <= than_harm for harm, than_harm in zip(candidate.harm[1:4], than.harm[1:4], strict=True)
+    )
+
+
+def _shortages(row: int, pod: Pod, view: ClusterView) -> dict[str, int]:
+    """Return what the row lacks for the pod, by resource, beside all pods that are there or nominated."""
+    short = {name: amount - view.nodes.left_at(name, row) for name, amount in filter_request(pod).items()}
+    short[PODS] = 1 - int(view.nodes.pods_left(row))
+    for nominated in view.nominated_above_on(row, pod):
+        for name, amount in _taken([nominated], view).items():
+            short[name] = short.get(name, 0) + amount
+    return {name: amount for name, amount in short.items() if amount > 0}
+
+
+def _taken(pods: Sequence[Pod], view: ClusterView) -> Counter[str]:
+    taken = Counter({PODS: len(pods)})
+    for pod in pods:
+        taken.update(view.usage_of(pod).requested)
+    return taken
+
+
+def _use_key(
+    unit: Unit, *, short: Mapping[str, int], row: int, view: ClusterView
+) -> tuple[int, int, bool, float, float, int]:
+    """
+    Return a key that sorts units by priority, then by their use for the pod, the least first.
+
+    A pod's use is the sum of the shares of all shortages that it would end. Of equal use, the largest pod is first: of
+    those that would do, the smallest is evicted.
+    """
+    priority, n_members, start = importance(unit, view)
+    taken = _taken([placed.pod for placed in unit if placed.row == row], view)
+    use = sum(min(taken[name], amount) / amount for name, amount in short.items())
+    size = sum(taken[name] / amount for name, amount in short.items())
+    return priority, n_members, not unit[0].pod.is_bound_to_node, use, -size, start
+
+
+def lower_units(pods: Iterable[PlacedPod], priority: int, view: ClusterView) -> list[Unit]:
+    """Return the units that a pod of the priority evicts and that have one of these pods, each once."""
+    seen: set[str] = set()
+    units: list[Unit] = []
+    for placed in pods:
+        if placed.pod.group is None:
+            if placed.pod.priority < priority:
+                units.append((placed,))
+            continue
+        if placed.pod.uid in seen or view.victim_priority(placed.pod) >= priority:
+            continue
+        unit = view.evicted_with(placed)
+        seen.update(each.pod.uid for each in unit)
+        units.append(unit)
+    return units
+
+
+def reprieve_order(units: Iterable[Unit], view: ClusterView) -> tuple[list[Unit], list[Unit]]:
+    """Return the units whose removal would break a budget, and the others, both with the most important first."""
+    # Equally important pods have no order upstream: sort.Slice leaves them as NodeInfo.Pods has them (beyond 12 pods
+    # not even that), where pods are appended as watches bring them and the last pod fills the gap that another leaves.
+    # Here the name decides, so that a restart changes no decision; the recorded decisions agree with this direction.
+    ordered = sorted(units, key=lambda unit: unit[0].pod.key, reverse=True)
+    ordered.sort(key=lambda unit: importance(unit, view))
+    return _by_violation(ordered, view)
+
+
+def importance(unit: Unit, view: ClusterView) -> tuple[int, int, int]:
+    """
+    Return a key that sorts units by importance: a higher priority first, then a group before a pod, the larger group,
+    and the earlier start.
+
+    Source: framework/preemption/podgrouppreemption.go, moreImportantVictim (kubernetes 1.36).
+    """
+    pod = unit[0].pod
+    if pod.group is None:
+        return -pod.priority, 0, pod.start_rank
+    n_members = len(unit) if view.is_disrupted_whole(pod) else 0
+    return -view.victim_priority(pod), -n_members, min(placed.pod.start_rank for placed in unit)
+
+
+def _reprieve(units: Iterable[Unit], trial: NodeUnderTrial, row: int) -> list[Unit]:
+    """Reprieve each unit beside which the incoming pod still fits. Return the others."""
+    evicted = []
+    for unit in units:
+        on_row = [placed for placed in unit if placed.row == row]
+        for placed in on_row:
+            trial.add_pod(placed.pod)
+        if trial.refusal() is not None:
+            for placed in on_row:
+                trial.remove_pod(placed.pod)
+            evicted.append(unit)
+    return evicted
+
+
+def _by_violation(units: Sequence[Unit], view: ClusterView) -> tuple[list[Unit], list[Unit]]:
+    """
+    Return the units whose removal would break a budget, if they left in this order; and the others.
+
+    Every pod takes from its budgets, whether an earlier one of the unit breaks them or not.
+    """
+    allowed: dict[str, int] = {}
+    violating: list[Unit] = []
+    others: list[Unit] = []
+    for unit in units:
+        breaks = False
+        for placed in unit:
+            breaks |= _breaks_a_budget(placed, allowed, view)
+        (violating if breaks else others).append(unit)
+    return violating, others
+
+
+def _breaks_a_budget(placed: PlacedPod, allowed: dict[str, int], view: ClusterView) -> bool:
+    """Take the pod from the disruptions that each of its budgets allows. Return whether a budget allows none."""
+    is_broken = False
+    for budget in view.budgets_of(placed.label_set):
+        # A pod that is being evicted already is counted out.
+        if placed.pod.name in budget.disrupted_pods:
+            continue
+        left = allowed.get(budget.key, budget.disruptions_allowed) - 1
+        allowed[budget.key] = left
+        is_broken |= left < 0
+    return is_broken

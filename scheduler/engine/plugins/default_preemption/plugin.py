@@ -1,0 +1,122 @@
+"""
+DefaultPreemption: if a pod fits nowhere, find the node where the fewest and least important pods have to leave for it.
+
+Here: the plugin and its part of the message. `eligibility`: whether the pod may preempt. `candidates`: the victims on
+one node, and the harm; `dry_runs`: of many nodes at once. `search`: which nodes are asked. The machine acts on it.
+
+Source: plugins/defaultpreemption/default_preemption.go, framework/preemption/preemption.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from heapq import nsmallest
+from typing import ClassVar, Final
+
+from scheduler.engine.framework.diagnosis import PostFiltered, fit_message
+from scheduler.engine.framework.events import ClusterEventWithHint
+from scheduler.engine.framework.interface import PreEnqueuePlugin, Rng
+from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.framework.post_filter import GroupPreemptor, PostFilterPlugin, UnfitPod, Unit
+from scheduler.engine.framework.status import SUCCESS, Status, failed, unschedulable
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.plugins.default_preemption.args import DefaultPreemptionArgs
+from scheduler.engine.plugins.default_preemption.candidates import Candidate, candidate_at, reprieve_order
+from scheduler.engine.plugins.default_preemption.eligibility import group_ineligibility, ineligibility
+from scheduler.engine.plugins.default_preemption.search import Search, find_candidates
+from scheduler.engine.state.batches import Pieces
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.errors import InvariantViolation
+
+NAME: Final = "DefaultPreemption"
+
+#: The most nodes where victims are chosen by their use, too; 0.2 ms each with 30 pods.
+_MOST_BY_USE: Final = 20
+NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+
+
+class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
+    """Nominates a pod to a node, and names the pods that have to leave it."""
+
+    name = NAME
+    extension_points: ClassVar = ("preEnqueue", "postFilter")
+    args_type: ClassVar = DefaultPreemptionArgs
+
+    def __init__(self, args: DefaultPreemptionArgs, context: PluginContext) -> None:
+        self.args = args
+        self._is_preempting = context.is_preempting
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """
+        Return nothing: the machine lets a pod hear of events again once no pod is being evicted for it.
+
+        Upstream registers deleted pods with a hint that never helps, and after each deletion checks every held pod.
+        """
+        return ()
+
+    def admits(self, pod: Pod) -> bool:
+        """Return whether no pod is being evicted for the pod."""
+        return not self._is_preempting(pod)
+
+    def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> Pieces[PostFiltered]:
+        """Return the nomination and its victims, or why preemption does not help. O(pods) at most."""
+        unfit = with_preemptor_priority(unfit, view)
+        reason = ineligibility(unfit, view)
+        if reason is not None:
+            return PostFiltered(unschedulable(f"preemption: {reason}"))
+        search = yield from find_candidates(unfit, view, self.args, rng)
+        if search.candidates:
+            best = self._best_of(search, unfit, view)
+            return PostFiltered(SUCCESS, view.nodes.name_of(best.row), best.victims, best.n_violations)
+        if search.errors:
+            return PostFiltered(failed(f"preemption: {_joined(search.errors)}"))
+        return PostFiltered(unschedulable(f"preemption: {_message(search, view)}"), "")
+
+    def _best_of(self, search: Search, unfit: UnfitPod, view: ClusterView) -> Candidate:
+        """Return the candidate that does the least harm. Only on the best nodes are victims looked for by use too."""
+        fewer = self.args.prefer_fewer_victims
+        nodes = nsmallest(_MOST_BY_USE if fewer else 1, search.candidates, key=lambda each: each.harm)
+        answers = [candidate_at(each.row, unfit, view, prefers_fewer=fewer) for each in nodes]
+        candidates = [answer for answer in answers if not isinstance(answer, Status)]
+        if len(candidates) < len(nodes):
+            raise InvariantViolation(f"{unfit.context.pod.key}: a node that was a candidate is none")
+        return min(candidates, key=lambda candidate: candidate.harm)
+
+    @property
+    def group_preemptor(self) -> GroupPreemptor:
+        """Return the plugin itself."""
+        return self
+
+    def group_ineligibility(
+        self, members: Sequence[Pod], priority: int, node_names: Collection[str], view: ClusterView
+    ) -> str | None:
+        """Return why the members, of this priority and nominated to these nodes, may not preempt; None if they may."""
+        return group_ineligibility(members, priority, node_names, view)
+
+    def reprieve_order(self, units: Sequence[Unit], view: ClusterView) -> tuple[list[Unit], int]:
+        """Return the units in the order of their reprieve, and the number of the first ones, which budgets protect."""
+        violating, others = reprieve_order(units, view)
+        return [*violating, *others], len(violating)
+
+
+def with_preemptor_priority(unfit: UnfitPod, view: ClusterView) -> UnfitPod:
+    """Return the pod with the priority with which it evicts others: that of its PodGroup, if it has one."""
+    context = unfit.context
+    priority = view.preemptor_priority(context.pod)
+    if priority == context.pod.priority:
+        return unfit
+    return replace(unfit, context=replace(context, pod=replace(context.pod, priority=priority)))
+
+
+def _message(search: Search, view: ClusterView) -> str:
+    reasons = search.reasons.copy()
+    if n_others := view.n_nodes - search.n_asked:
+        reasons[NOT_HELPFUL] += n_others
+    return fit_message(view.n_nodes, reasons)
+
+
+def _joined(errors: list[str]) -> str:
+    """Return the errors as upstream's aggregate writes them: each once, in brackets if there are several."""
+    distinct = list(dict.fromkeys(errors))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

@@ -1,0 +1,69 @@
+"""
+Counters that the devices of a pool share: a device of which a part is gone cannot be given as a whole.
+
+Deviation: upstream keeps counters by the pool's name without its driver, and does not give back those of a device that
+is refused later (kubernetes #140434, #140436).
+
+Source: structured/internal/incubating/allocator_incubating.go, checkAvailableCounters (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from scheduler.engine.model.devices import Device
+from scheduler.engine.plugins.dynamic_resources.inputs import AllocatedView
+from scheduler.engine.plugins.dynamic_resources.pools import Pool
+
+
+class Counters:
+    """The rest of the counters of each pool while devices are taken, in billionths."""
+
+    def __init__(self, allocated: AllocatedView) -> None:
+        self._allocated = allocated
+        self._left_by_pool: dict[Pool, dict[tuple[str, str], int]] = {}
+
+    def can_take(self, pool: Pool, device: Device) -> bool:
+        """Return whether with the device no counter of the pool is below zero, also those that it does not consume."""
+        left = self._left(pool)
+        consumed = consumption_of(device)
+        return all(amount >= consumed.get(counter, 0) for counter, amount in left.items())
+
+    def take(self, pool: Pool, device: Device) -> None:
+        """Consume the counters of a device."""
+        self._change(pool, device, -1)
+
+    def give_back(self, pool: Pool, device: Device) -> None:
+        """Return the counters of a device that was taken."""
+        self._change(pool, device, +1)
+
+    def _change(self, pool: Pool, device: Device, sign: int) -> None:
+        left = self._left(pool)
+        for counter, amount in consumption_of(device).items():
+            left[counter] += sign * amount
+
+    def _left(self, pool: Pool) -> dict[tuple[str, str], int]:
+        left = self._left_by_pool.get(pool)
+        if left is None:
+            left = self._left_by_pool[pool] = available(pool, self._allocated)
+        return left
+
+
+def available(pool: Pool, allocated: AllocatedView) -> dict[tuple[str, str], int]:
+    """Return what the allocated devices of the pool leave of its counters; below zero if they took too much."""
+    left = dict(pool.counters or {})
+    for each in (*pool.slices, *pool.slices_elsewhere):
+        for device in each.devices:
+            if device.consumes_counters:
+                device_id = each.device_id(device)
+                if device_id in allocated.dedicated or device_id in allocated.shared:
+                    for counter, amount in consumption_of(device).items():
+                        left[counter] -= amount
+    return left
+
+
+def consumption_of(device: Device) -> dict[tuple[str, str], int]:
+    """Return how much the device consumes of each counter, in billionths, by set and counter."""
+    sums: dict[tuple[str, str], int] = {}
+    for each in device.consumes_counters:
+        for name, amount in each.counters.items():
+            sums[each.name, name] = sums.get((each.name, name), 0) + amount
+    return sums

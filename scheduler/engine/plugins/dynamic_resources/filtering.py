@@ -1,0 +1,397 @@
+"""
+The nodes on which a pod's claims are available, or can be allocated.
+
+Source: plugins/dynamicresources/dynamicresources.go, Filter (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler.engine.framework.interface import NodeFilter, PreFilterExtensions
+from scheduler.engine.framework.status import Code, NodeStatuses, Status, failed, unresolvable, unschedulable
+from scheduler.engine.model.allocations import Allocation
+from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.node_selection import NodeSelection
+from scheduler.engine.model.nodes import Node
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.semantics import Semantics
+from scheduler.engine.plugins.dynamic_resources.allocator import (
+    CANNOT_ALLOCATE,
+    INVALID_POOLS,
+    Allocator,
+)
+from scheduler.engine.plugins.dynamic_resources.args import DynamicResourcesArgs
+from scheduler.engine.plugins.dynamic_resources.binding import has_timed_out, readiness
+from scheduler.engine.plugins.dynamic_resources.claims import PodClaims
+from scheduler.engine.plugins.dynamic_resources.extended_resources import Variant, Variants, supply_of
+from scheduler.engine.plugins.dynamic_resources.inputs import Refusal, RefusalKind, SearchError, TargetNode
+from scheduler.engine.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers, form_of
+from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.engine.plugins.dynamic_resources.reserving import NAME, ReservedClaims, reserved_claims
+from scheduler.engine.plugins.dynamic_resources.selection import ENDED_AT_LIMIT
+from scheduler.engine.plugins.dynamic_resources.trial import DeviceTrials, FixedTrial
+from scheduler.engine.state.arrays import Mask, RowIndex
+from scheduler.engine.state.batches import Pieces, finished
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.errors import PluginFailed, SearchUnfinished
+
+UNAVAILABLE: Final = unresolvable("resourceclaim not available on the node")
+_STATUS_BY_ANSWER: Final[Mapping[int, Status]] = {
+    Answer.DEVICES: UNAVAILABLE,
+    Answer.NO_DEVICES: unresolvable(CANNOT_ALLOCATE),
+    Answer.INVALID_POOLS: unresolvable(INVALID_POOLS),
+    Answer.LIMIT: unresolvable(ENDED_AT_LIMIT),
+    Answer.POSTPONED: unresolvable(ENDED_AT_LIMIT),
+}
+#: The status of a row, instead of the one above, where pods of lower priority may release devices.
+_MENDED: Final[Mapping[int, Status]] = {
+    Answer.NO_DEVICES: unschedulable(CANNOT_ALLOCATE),
+    Answer.INVALID_POOLS: unschedulable(INVALID_POOLS),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAllocation:
+    """
+    What the pod's unallocated claims get on a node.
+
+    Attributes:
+        claims: the claims, in the order of `allocations`; the special one as this node's variant.
+    """
+
+    claims: tuple[ResourceClaim, ...] = ()
+    allocations: tuple[Allocation, ...] = ()
+    variant: Variant | None = None
+
+
+class DeviceFilter(NodeFilter):
+    """
+    What every node says to the claims of a pod. There are trials if pods are evicted for their devices.
+
+    A node is asked once it has to answer: a search on a node that another plugin refuses may fail.
+    """
+
+    needs_pods = False
+
+    def __init__(
+        self,
+        pod: Pod,
+        claims: PodClaims,
+        variants: Variants | None,
+        view: ClusterView,
+        index: PoolIndex,
+        allocator: Allocator,
+        args: DynamicResourcesArgs,
+        semantics: Semantics,
+    ) -> None:
+        self.pod, self.claims = pod, claims
+        self._frees_beside_missing_devices = semantics.frees_claims_beside_missing_devices
+        self._variants, self._view, self._index, self._allocator = variants, view, index, allocator
+        self._binding_timeout_s = args.binding_timeout_s
+        self._trials = (
+            DeviceTrials(claims.all, allocator, view)
+            if args.preempt_for_devices and claims.unallocated
+            else None
+        )
+        #: What rows get, of those for which it was worked out.
+        self._answers: dict[int, NodeAllocation | Status] = {}
+        #: By row, of those that were asked: whether there are devices for the unallocated claims.
+        self._has_devices = np.zeros(view.n_rows, np.int8)
+        self._scores = np.zeros(view.n_rows, np.int16)
+        #: The rows for which that is known, and those that the cycle has asked about.
+        self._known = np.zeros(view.n_rows, np.bool_)
+        self._asked = np.zeros(view.n_rows, np.bool_)
+        self._unready = tuple(map(self._is_unready, claims.all))
+        #: By index of an allocated claim that is bound to nodes, the rows where it is.
+        self._available = {
+            index: self._matching(claims.selections[claim.key])
+            for index, claim in enumerate(claims.all)
+            if claim.key in claims.selections
+        }
+
+    @property
+    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
+        """Return the answer at a row while pods release its devices; None if no claim needs devices."""
+        return None if self._trials is None else partial(self._trial_at, self._trials)
+
+    def mask(self) -> Mask:
+        """Return the rows on which every claim is available or can be allocated."""
+        return self._accepted(self._view.alive)
+
+    def prepare(self, rows: Mask) -> Pieces[None]:
+        """Look at the slices that changed, then ask these rows; a first search takes 60 µs a node of eight devices."""
+        yield from self._index.refreshing()
+        yield from self._look_at(rows, until_error=True)
+
+    def mask_within(self, rows: Mask) -> Mask:
+        """
+        Return the same of these rows alone.
+
+        Raises PluginFailed if the search for devices fails at one of them, SearchUnfinished if it takes another turn.
+        """
+        self._asked |= rows
+        accepted = self._accepted(rows, until_error=True)
+        for row in np.flatnonzero(rows & (self._has_devices == Answer.ERROR)).tolist():
+            answer = self.answer(row)
+            if isinstance(answer, Status) and answer.code is Code.ERROR:
+                raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {answer.message}')
+        if not accepted.any() and (rows & (self._has_devices == Answer.POSTPONED)).any():
+            # Else an error, so that the pod is tried again soon: the next attempt gets further.
+            failure = SearchUnfinished if self._allocator.goes_on else PluginFailed
+            raise failure(NAME, "Filter", f'running "{NAME}" filter plugin: {ENDED_AT_LIMIT}')
+        return accepted
+
+    def statuses(self) -> NodeStatuses:
+        """Return why the rows that were asked about are refused; of all rows if none was."""
+        if not self._known.any():
+            self.mask()
+        refused = self._known & ~self._accepted(self._known)
+        return NodeStatuses.by_row(
+            {row: self._status(row) for row in np.flatnonzero(refused).tolist()}, self._view.n_rows
+        )
+
+    def _trial_at(self, trials: DeviceTrials, row: int) -> PreFilterExtensions:
+        node = self._view.node_at(row)
+        if node is None or self.missing(row):
+            return FixedTrial(UNAVAILABLE)
+        if self.is_undecided(row) or self._has_devices.item(row) == Answer.ERROR:
+            return FixedTrial(self._status(row))
+        claims = self.claims_at(node)
+        if isinstance(claims, Status):
+            return FixedTrial(claims)
+        pools = self._index.pools(TargetNode(node.name, node.labels))
+        if not claims or isinstance(pools, SearchError):
+            return FixedTrial(failed(pools.text) if isinstance(pools, SearchError) else None)
+        has_devices = self._has_devices.item(row) == Answer.DEVICES
+        return trials.at(row, node, pools, claims, has_devices=has_devices)
+
+    def unavailable(self) -> list[ResourceClaim]:
+        """Return the allocated claims that are not available on a node that the cycle has asked about."""
+        counts = self._asked.copy()
+        if not self._frees_beside_missing_devices:
+            # A row that is refused before for lack of devices does not count.
+            counts &= self._has_devices == Answer.DEVICES
+        rows = np.flatnonzero(counts).tolist()
+        claims = self.claims.all
+        return [
+            claim for index, claim in enumerate(claims) if any(self._is_missing(index, row) for row in rows)
+        ]
+
+    def alternative_scores(self, rows: Mask) -> npt.NDArray[np.int16]:
+        """Return what the alternatives of unallocated claims add to the scores of these rows."""
+        self._accepted(rows)
+        return self._scores
+
+    def answer(self, row: int) -> NodeAllocation | Status:
+        """Return what the claims get on the row, or why it is refused."""
+        answer = self._answers.get(row)
+        if answer is None:
+            node = self._view.node_at(row)
+            answer = self._answers[row] = UNAVAILABLE if node is None else self._answer(row, node)
+        return answer
+
+    def claims_at(self, node: Node) -> tuple[ResourceClaim, ...] | Status:
+        """
+        Return the claims that are to be allocated on the node, its variant of the special one among them.
+
+        Or why the node cannot serve an extended resource.
+        """
+        unallocated = self.claims.unallocated
+        variant = self.variant_at(node)
+        if isinstance(variant, Status):
+            return variant
+        if variant is None:
+            return unallocated if self._variants is None or self.claims.of_user else ()
+        return tuple(variant.claim if claim is self.claims.special else claim for claim in unallocated)
+
+    def missing(self, row: int) -> list[ResourceClaim]:
+        """Return the allocated claims that are not available on the row."""
+        return [claim for index, claim in enumerate(self.claims.all) if self._is_missing(index, row)]
+
+    def is_undecided(self, row: int) -> bool:
+        """Return whether the search on the row, which was asked, ended at its limit."""
+        return self._has_devices.item(row) in (Answer.LIMIT, Answer.POSTPONED)
+
+    def reserve(self, row: int) -> ReservedClaims | None:
+        """
+        Return what is written before the pod is bound to the row; None if its claims need nothing.
+
+        Raises PluginFailed if the devices that were there are not found again.
+        """
+        answer = self.answer(row)
+        if isinstance(answer, Status):
+            raise PluginFailed(NAME, "Reserve", f'running "{NAME}" Reserve plugin: {answer.message}')
+        allocated = dict(zip((claim.key for claim in answer.claims), answer.allocations, strict=True))
+        return reserved_claims(self.pod, self.claims, allocated, answer.variant, self._binding_timeout_s)
+
+    def reserve_together(
+        self, others: Sequence[DeviceFilter], row: int
+    ) -> list[ReservedClaims | None] | None:
+        """Return what this pod and others reserve on the row, with devices from one search; None if it finds none."""
+        node = self._view.node_at(row)
+        if node is None:
+            return None
+        filters = (self, *others)
+        asked: list[tuple[ResourceClaim, ...]] = []
+        for each in filters:
+            claims = each.claims_at(node)
+            if isinstance(claims, Status):
+                return None
+            asked.append(claims)
+        # Pods may share a claim.
+        by_uid = {claim.uid: claim for claims in asked for claim in claims}
+        allocated = self._allocator.allocate(TargetNode(node.name, node.labels), tuple(by_uid.values()))
+        if isinstance(allocated, Refusal):
+            return None
+        allocation_of = dict(zip(by_uid, allocated, strict=True))
+        for each, claims in zip(filters, asked, strict=True):
+            variant = each.variant_at(node)
+            allocations = tuple(allocation_of[claim.uid] for claim in claims)
+            each._answers[row] = NodeAllocation(
+                claims, allocations, None if isinstance(variant, Status) else variant
+            )
+        return [each.reserve(row) for each in filters]
+
+    def variant_at(self, node: Node) -> Variant | Status | None:
+        """Return the special claim as on the node; None if there is none, or why the node cannot serve it."""
+        if self._variants is None:
+            return None
+        return self._variants.at(node, is_only_claim=not self.claims.of_user)
+
+    def _look_at(self, rows: Mask, *, until_error: bool) -> Pieces[None]:
+        new = rows & self._view.alive & ~self._known
+        if new.any():
+            self._known |= new
+            yield from self._ask(new, until_error=until_error)
+
+    def _accepted(self, rows: Mask, *, until_error: bool = False) -> Mask:
+        finished(self._look_at(rows, until_error=until_error))
+        accepted: Mask = rows & (self._has_devices == Answer.DEVICES)
+        if any(self._unready):
+            accepted[:] = False
+        for available in self._available.values():
+            accepted &= available
+        return accepted
+
+    def _ask(self, rows: Mask, *, until_error: bool) -> Pieces[None]:
+        """Ask live rows for devices for the unallocated claims."""
+        if self._variants is None:
+            yield from self._ask_for(rows, self.claims.unallocated, until_error=until_error)
+            return
+        supplies = self._view.per_row(
+            ("supply of extended resources", self._variants.resources), self._supplies, np.int64
+        )
+        for supply in np.unique(supplies[rows]).tolist():
+            alike = rows & (supplies == supply)
+            node = self._view.node_at(int(np.argmax(alike)))
+            claims = None if node is None else self.claims_at(node)
+            if isinstance(claims, tuple):
+                yield from self._ask_for(alike, claims, until_error=until_error)
+            else:
+                self._has_devices[alike] = Answer.ERROR
+
+    def _supplies(self, rows: RowIndex) -> npt.NDArray[np.int64] | int:
+        """Return numbers that are equal for nodes that have the same of the requested resources."""
+        resources = () if self._variants is None else self._variants.resources
+        if isinstance(rows, int):
+            return supply_of(self._view.node_at(rows), resources)
+        numbers = np.arange(self._view.n_rows)[rows].tolist()
+        return np.array([supply_of(self._view.node_at(row), resources) for row in numbers], np.int64)
+
+    def _ask_for(self, rows: Mask, claims: tuple[ResourceClaim, ...], *, until_error: bool) -> Pieces[None]:
+        if not claims:
+            self._has_devices[rows] = Answer.DEVICES
+            return
+        answers = self._node_answers(claims)
+        first_fit = self._allocator.first_fit(claims)
+        cycle = Cycle(self._allocator, claims, self._index, self._view, first_fit)
+        yield from answers.ask(rows, cycle, until_error=until_error)
+        np.copyto(self._has_devices, answers.answers, where=rows)
+        np.copyto(self._scores, answers.scores, where=rows)
+
+    def _status(self, row: int) -> Status:
+        """Return why a row that was asked is refused."""
+        answer = self._has_devices.item(row)
+        if answer in _MENDED and self._may_get_devices.item(row):
+            return _MENDED[answer]
+        status = _STATUS_BY_ANSWER.get(answer)
+        if status is not None:
+            return status
+        allocation = self.answer(row)
+        return allocation if isinstance(allocation, Status) else UNAVAILABLE
+
+    @cached_property
+    def _may_get_devices(self) -> Mask:
+        """The rows where pods of lower priority may release devices, or where some did for which the pod waits."""
+        rows = self._view.has_lower(self.pod.priority) & (self._trials is not None)
+        row = self._view.row_of(self.pod.nominated_node_name) if self.pod.nominated_node_name else None
+        if row is not None:
+            rows[row] = self._trials is not None
+        return rows
+
+    def _answer(self, row: int, node: Node) -> NodeAllocation | Status:
+        variant, claims = self.variant_at(node), self.claims_at(node)
+        if isinstance(variant, Status):
+            return variant
+        if isinstance(claims, Status):
+            return claims
+        if variant is None and self._variants is not None and not self.claims.of_user:
+            return NodeAllocation()
+        allocations: tuple[Allocation, ...] = ()
+        if claims:
+            allocated = self._allocate(node, claims)
+            if isinstance(allocated, Refusal):
+                return _status(allocated)
+            allocations = allocated
+        if self.missing(row):
+            return UNAVAILABLE
+        return NodeAllocation(claims, allocations, variant)
+
+    def _allocate(self, node: Node, claims: tuple[ResourceClaim, ...]) -> tuple[Allocation, ...] | Refusal:
+        """Return what the claims get on a node; as long as its search took in one cycle, it may take once more."""
+        self._allocator.renew()
+        target = TargetNode(node.name, node.labels)
+        pools = self._index.pools(target)
+        long = (
+            None if isinstance(pools, SearchError) else self._node_answers(claims).long_search(target, pools)
+        )
+        if long is None:
+            return self._allocator.allocate(target, claims)
+        return self._allocator.allocations(target, long, claims)
+
+    def _node_answers(self, claims: tuple[ResourceClaim, ...]) -> NodeAnswers:
+        form = form_of(claims, self._view.devices.classes)
+        return self._view.kept(("devices for claims", form), NodeAnswers)
+
+    def _is_missing(self, index: int, row: int) -> bool:
+        available = self._available.get(index)
+        return self._unready[index] or (available is not None and not available.item(row))
+
+    def _is_unready(self, claim: ResourceClaim) -> bool:
+        """Return whether the devices of an allocated claim never became ready, or are another claim's."""
+        if claim.allocation is None:
+            return False
+        if self._view.devices.earlier_claim(claim) is not None:
+            return True
+        ready = readiness(claim)
+        if isinstance(ready, str):
+            return True
+        return not ready and has_timed_out(claim, self._binding_timeout_s, self._view.devices.epoch_s)
+
+    def _matching(self, selection: NodeSelection) -> Mask:
+        terms = selection.terms
+        if len(terms) == 1 and not terms[0].expressions and len(terms[0].names) == 1:
+            # The selector of nearly every claim: its node's name, which other claims do not share.
+            return self._view.matching_names(terms[0])
+        return self._view.matching(selection.rule)
+
+
+def _status(refusal: Refusal) -> Status:
+    return failed(refusal.text) if refusal.kind is RefusalKind.ERROR else unresolvable(refusal.text)

@@ -1,0 +1,320 @@
+"""
+Which nodes have devices for claims of one form: an answer for each row, kept until the node's devices change.
+
+Claims of a form differ in names alone, as those that are made from one template. An answer is worked out where a row is
+asked about, once for all nodes with the same slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.devices import DeviceClass, PoolId
+from scheduler.engine.model.nodes import Node
+from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
+from scheduler.engine.plugins.dynamic_resources.audit_window import AuditWindow
+from scheduler.engine.plugins.dynamic_resources.first_fit import FirstFit
+from scheduler.engine.plugins.dynamic_resources.inputs import Refusal, RefusalKind, SearchError, TargetNode
+from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.engine.plugins.dynamic_resources.pools import NodePools
+from scheduler.engine.plugins.dynamic_resources.search import Search
+from scheduler.engine.state.arrays import Mask
+from scheduler.engine.state.batches import Pieces
+from scheduler.engine.state.cluster_view import ClusterView
+
+#: Pools of several nodes each that are asked together, 5 µs each at 5,000 nodes.
+_MAX_ALIKE: Final = 256
+#: Devices that are searched in one piece, 8 to 25 µs each with new selectors; of fewer, a node counts as having eight.
+_DEVICES_PER_PIECE: Final = 128
+_FEWEST_DEVICES: Final = 8
+
+Answers = npt.NDArray[np.int8]
+#: The pools of a search, and its node where these select nodes per device.
+_Place: TypeAlias = tuple[NodePools, str]
+
+
+class Answer(IntEnum):
+    """The answer of a node to the claims."""
+
+    UNKNOWN = 0
+    DEVICES = 1
+    NO_DEVICES = 2
+    INVALID_POOLS = 3
+    LIMIT = 4
+    #: The search is not over; the next decision goes on with it.
+    POSTPONED = 5
+    #: An error, whose text names the claim.
+    ERROR = 6
+
+
+_OF_REFUSAL: Final = {
+    RefusalKind.NO_DEVICES: Answer.NO_DEVICES,
+    RefusalKind.INVALID_POOLS: Answer.INVALID_POOLS,
+    RefusalKind.LIMIT: Answer.LIMIT,
+    RefusalKind.POSTPONED: Answer.POSTPONED,
+    RefusalKind.ERROR: Answer.ERROR,
+}
+
+
+#: Answers that say nothing of the devices.
+_WITHOUT_RESULT: Final = (Answer.UNKNOWN, Answer.LIMIT, Answer.POSTPONED)
+
+
+def form_of(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> Hashable:
+    """Return what claims ask for: of equal forms, every node has devices for both or for neither."""
+    names = dict.fromkeys(
+        query.class_name
+        for claim in claims
+        for request in claim.requests
+        for query in (request.exactly, *request.first_available)
+        if query is not None
+    )
+    selectors = tuple((name, found.selectors if (found := classes.get(name)) else None) for name in names)
+    return tuple((claim.requests, claim.constraints) for claim in claims), selectors
+
+
+class Cycle(NamedTuple):
+    """
+    One cycle: its allocator, the claims of the form, and the cluster as both see it.
+
+    `first_fit`: the claims if all their requests are plain; None also where every node is to be searched.
+    """
+
+    allocator: Allocator
+    claims: Sequence[ResourceClaim]
+    pools: PoolIndex
+    view: ClusterView
+    first_fit: FirstFit | None = None
+
+
+class NodeAnswers:
+    """
+    The answers of all rows for claims of one form.
+
+    Attributes:
+        answers: int8 array of shape (n_rows,).
+        scores: what the alternatives of requests add to the score of a row with devices, in the same shape.
+    """
+
+    def __init__(self) -> None:
+        self.answers: Answers = np.zeros(0, np.int8)
+        self.scores: npt.NDArray[np.int16] = np.zeros(0, np.int16)
+        #: The inputs of the answer of each row.
+        self._nodes: list[Node | None] = []
+        self._pools: list[NodePools | None] = []
+        #: The number of the pools that the row has with others, int32 array of shape (n_rows,); 0 where not known.
+        self._alike: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self._number_by_pools: dict[NodePools, int] = {}
+        #: The searches that did not end in the cycle that began them, also once they have found devices.
+        self._long: dict[_Place, Search] = {}
+        self._row_version = self._device_version = self._classes_version = -1
+        #: Pools that any node may reach: whether a device of theirs may be taken for the claims.
+        self._touched: dict[PoolId, bool] = {}
+        #: For the audit: the last cycle that asked, and which answers are next.
+        self._cycle: Cycle | None = None
+        self._window = AuditWindow()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays, of the two lists, and of the long searches."""
+        return 23 * len(self._nodes) + 5000 * len(self._long)
+
+    def long_search(self, node: TargetNode, pools: NodePools) -> Search | None:
+        """Return the search that found devices on the node, if it took several cycles."""
+        search = self._long.get(_place(node, pools))
+        return search if search is not None and search.has_found else None
+
+    def ask(self, rows: Mask, cycle: Cycle, *, until_error: bool = False) -> Pieces[None]:
+        """
+        Bring the answers of `rows`, which are live, up to date, in pieces; those of other rows may be UNKNOWN.
+
+        `until_error`: an error at one of them fails the pod, so that the rows after it are POSTPONED.
+
+        Cost: 20 µs, and a search for each of these rows whose devices changed.
+        """
+        # The audit searches every node.
+        self._cycle = cycle._replace(first_fit=None)
+        self._forget_changed(cycle)
+        self.answers[self.answers == Answer.POSTPONED] = Answer.UNKNOWN
+        by_pools: dict[NodePools, tuple[Answer, int]] = {}
+        self._ask_alike(rows & (self.answers == Answer.UNKNOWN), cycle)
+        unknown = rows & (self.answers == Answer.UNKNOWN)
+        fails = until_error and bool((rows & (self.answers == Answer.ERROR)).any())
+        n_devices = 0
+        for row in np.flatnonzero(unknown).tolist():
+            if fails:
+                self.answers[unknown & (self.answers == Answer.UNKNOWN)] = Answer.POSTPONED
+                return
+            node = cycle.view.node_at(row)
+            if node is not None:
+                target = TargetNode(node.name, node.labels)
+                pools = cycle.pools.pools(target)
+                self._nodes[row] = node
+                self._pools[row] = None if isinstance(pools, SearchError) else pools
+                if pools in by_pools:
+                    self._alike[row] = self._number_by_pools.setdefault(pools, len(self._number_by_pools) + 1)
+                self.answers[row], self.scores[row] = _answer(target, pools, cycle, by_pools, self._long)
+                fails = until_error and self.answers.item(row) == Answer.ERROR
+                n_devices += max(
+                    _FEWEST_DEVICES, 0 if isinstance(pools, SearchError) else len(pools.candidates)
+                )
+                if n_devices >= _DEVICES_PER_PIECE:
+                    n_devices = 0
+                    yield
+
+    def _ask_alike(self, unknown: Mask, cycle: Cycle) -> None:
+        """Answer the rows that have their pools with others, all at once; none if there are many such pools."""
+        numbers = np.flatnonzero(np.bincount(self._alike[unknown])).tolist()
+        if len(numbers) > _MAX_ALIKE:
+            return
+        pools_by_number = {number: pools for pools, number in self._number_by_pools.items()}
+        for number in filter(None, numbers):
+            rows = unknown & (self._alike == number)
+            node = cycle.view.node_at(int(rows.argmax()))
+            if node is not None:
+                target = TargetNode(node.name, node.labels)
+                answer = _answer(target, pools_by_number[number], cycle, {}, self._long)
+                self.answers[rows], self.scores[rows] = answer
+
+    def same_as(self, _fresh: NodeAnswers) -> bool:
+        """Return whether the next few answers are what a search of now gives; for the audit."""
+        cycle = self._cycle
+        if cycle is None:
+            return True
+        self._forget_changed(cycle)
+        known = np.flatnonzero(~np.isin(self.answers, _WITHOUT_RESULT)).tolist()
+        for row in self._window.of(known):
+            node = cycle.view.node_at(row)
+            if node is None:
+                continue
+            target = TargetNode(node.name, node.labels)
+            answer, score = _answer(target, cycle.pools.pools(target), cycle, {}, {})
+            if answer not in _WITHOUT_RESULT and (answer, score) != (self.answers[row], self.scores[row]):
+                return False
+        return True
+
+    def _forget_changed(self, cycle: Cycle) -> None:
+        view = cycle.view
+        n_new = view.n_rows - len(self.answers)
+        if n_new:
+            self.answers = np.append(self.answers, np.zeros(n_new, np.int8))
+            self.scores = np.append(self.scores, np.zeros(n_new, np.int16))
+            self._alike = np.append(self._alike, np.zeros(n_new, np.int32))
+            self._nodes += [None] * n_new
+            self._pools += [None] * n_new
+        if self._row_version != view.version:
+            for row in np.flatnonzero(view.rows_changed_after(self._row_version)).tolist():
+                # A row changes with each pod that comes or goes, which changes no devices.
+                if not _is_same(view.node_at(row), self._nodes[row]):
+                    self._forget(row)
+            self._row_version = view.version
+        if self._classes_version != view.devices.classes_version:
+            # Classes that select the same may have another configuration, which is part of what a search returns.
+            self._classes_version = view.devices.classes_version
+            self._long.clear()
+        changes = view.devices.changes
+        if self._device_version != changes.version:
+            latest = changes.since(self._device_version) if self._device_version >= 0 else None
+            if latest is None or any(change.of_slices for change in latest):
+                self._alike[:] = 0
+                self._number_by_pools.clear()
+            if latest is None:
+                self._touched.clear()
+                self._forget_all()
+            else:
+                if any(change.of_slices for change in latest):
+                    self._touched.clear()
+                    self._forget_other_pools(cycle.pools)
+                self._forget_pools(dict.fromkeys(each.pool for each in latest if not each.of_slices), cycle)
+            self._device_version = changes.version
+
+    def _forget_other_pools(self, index: PoolIndex) -> None:
+        """Forget the answers of the rows that have other slices than before."""
+        for row in np.flatnonzero(self.answers).tolist():
+            node = self._nodes[row]
+            pools = None if node is None else index.known_pools(TargetNode(node.name, node.labels))
+            if pools is None or pools is not self._pools[row]:
+                self._forget(row)
+
+    def _forget_pools(self, pools: Iterable[PoolId], cycle: Cycle) -> None:
+        """Forget the answers of the rows that have devices of the pools."""
+        for pool in pools:
+            nodes = cycle.pools.nodes_of(pool)
+            if nodes is None:
+                if pool not in self._touched:
+                    slices = cycle.pools.slices_of(pool)
+                    self._touched[pool] = cycle.allocator.may_take(cycle.claims, slices)
+                if self._touched[pool]:
+                    self._forget_all()
+                    return
+                continue
+            for name in nodes:
+                row = cycle.view.row_of(name)
+                if row is not None:
+                    self._forget(row)
+
+    def _forget(self, row: int) -> None:
+        self.answers[row] = Answer.UNKNOWN
+        self._alike[row] = 0
+        node, pools = self._nodes[row], self._pools[row]
+        if node is not None and pools is not None:
+            self._long.pop(_place(TargetNode(node.name, node.labels), pools), None)
+
+    def _forget_all(self) -> None:
+        self.answers[:] = Answer.UNKNOWN
+        self._long.clear()
+
+
+def _is_same(node: Node | None, other: Node | None) -> bool:
+    """Return whether both are the same for the search: of one name and equal labels."""
+    if node is None or other is None:
+        return node is other
+    return node is other or (node.name == other.name and node.labels == other.labels)
+
+
+def _place(node: TargetNode, pools: NodePools) -> _Place:
+    return pools, node.name if pools.selects_per_device else ""
+
+
+def _answer(
+    node: TargetNode,
+    pools: NodePools | SearchError,
+    cycle: Cycle,
+    by_pools: dict[NodePools, tuple[Answer, int]],
+    long: dict[_Place, Search],
+) -> tuple[Answer, int]:
+    """
+    Return the answer and the score of a node. `by_pools`: those of pools that several nodes have.
+
+    `long`: the searches that are to go on.
+    """
+    if isinstance(pools, SearchError):
+        return Answer.ERROR, 0
+    known = by_pools.get(pools)
+    if known is not None:
+        return known
+    succeeds = None if cycle.first_fit is None else cycle.first_fit.succeeds(pools)
+    if succeeds is not None:
+        refusal = Answer.INVALID_POOLS if pools.has_invalid else Answer.NO_DEVICES
+        by_pools[pools] = (Answer.DEVICES if succeeds else refusal), 0
+        return by_pools[pools]
+    place = _place(node, pools)
+    begun = long.get(place) or cycle.allocator.begin(node, pools, cycle.claims)
+    ended = begun if isinstance(begun, Refusal) else cycle.allocator.go_on(node, begun)
+    if isinstance(ended, Search):
+        answer = Answer.DEVICES, ended.score()
+    else:
+        answer = _OF_REFUSAL[ended.kind], 0
+        if isinstance(begun, Search) and begun.n_steps and ended.kind is RefusalKind.POSTPONED:
+            long[place] = begun
+        else:
+            long.pop(place, None)
+    if not pools.selects_per_device:
+        by_pools[pools] = answer
+    return answer

@@ -1,0 +1,246 @@
+"""
+DynamicResources: a pod runs where its ResourceClaims are allocated, or can be.
+
+`claims` tells which claims a pod has, `filtering` asks every node, `allocator` finds devices; `reserving` says what is
+written, `post_filter` what is given up for a pod that fits nowhere.
+
+Source: plugins/dynamicresources/dynamicresources.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from scheduler.engine.framework.diagnosis import PostFiltered
+from scheduler.engine.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    Need,
+    Resource,
+    never,
+    queue_if,
+    resource_claim_need,
+)
+from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.engine.framework.interface import (
+    FeasibleNodes,
+    FilterPlugin,
+    PodContext,
+    PreEnqueuePlugin,
+    PreFiltered,
+    PreScored,
+    Rng,
+    ScorePlugin,
+)
+from scheduler.engine.framework.memo import MemoBySpec
+from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.framework.post_filter import PostFilterPlugin, UnfitPod
+from scheduler.engine.framework.status import SKIP, Status, unresolvable
+from scheduler.engine.model.claim_writes import ClaimRelease
+from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.devices import DeviceKind
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
+from scheduler.engine.plugins.dynamic_resources.args import DynamicResourcesArgs
+from scheduler.engine.plugins.dynamic_resources.claims import checked, held_in_deletion, resolved
+from scheduler.engine.plugins.dynamic_resources.device_findings import DeviceInspection
+from scheduler.engine.plugins.dynamic_resources.explaining import explain_devices, known_classes
+from scheduler.engine.plugins.dynamic_resources.extended_resources import (
+    Variants,
+    extended_request,
+    special_claim,
+)
+from scheduler.engine.plugins.dynamic_resources.filtering import DeviceFilter
+from scheduler.engine.plugins.dynamic_resources.inputs import Inputs
+from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.engine.plugins.dynamic_resources.post_filter import NO_CLAIMS, post_filtered
+from scheduler.engine.plugins.dynamic_resources.refused_nodes import RefusedNodes
+from scheduler.engine.plugins.dynamic_resources.reserving import NAME, ReservedClaims
+from scheduler.engine.plugins.dynamic_resources.scoring import scorer_of
+from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
+from scheduler.engine.plugins.dynamic_resources.trial import has_no_pod
+from scheduler.engine.state.batches import Pieces
+from scheduler.engine.state.cluster_view import ClusterView
+
+
+class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPlugin):
+    """Claims and their devices."""
+
+    name = NAME
+    extension_points: ClassVar = (
+        "preEnqueue",
+        "preFilter",
+        "filter",
+        "postFilter",
+        "score",
+        "reserve",
+        "preBind",
+    )
+    default_weight: ClassVar = 2
+    storage_kinds: ClassVar = tuple(DeviceKind)
+    gives_out: ClassVar = True
+    args_type: ClassVar = DynamicResourcesArgs
+
+    def __init__(self, args: DynamicResourcesArgs, context: PluginContext) -> None:
+        self._args, self._semantics = args, context.semantics
+        self._claim_of, self._serves_claims = context.resource_claim, context.serves_claims
+        self._extended_request = MemoBySpec(extended_request)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return everything that claims, devices and their nodes are made of."""
+        both = Action.ADD | Action.UPDATE
+        return (
+            ClusterEventWithHint(
+                Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
+            ),
+            ClusterEventWithHint(
+                Resource.RESOURCE_CLAIM,
+                both | Action.DELETE,
+                self._hint_after_claim_change,
+                never,
+                needs=_needs_after_claim_change,
+            ),
+            ClusterEventWithHint(
+                Resource.POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._hint_after_pod_update
+            ),
+            ClusterEventWithHint(Resource.DEVICE_CLASS, both),
+            ClusterEventWithHint(Resource.RESOURCE_SLICE, both),
+            # Upstream changes the slices instead.
+            ClusterEventWithHint(Resource.DEVICE_TAINT_RULE, both | Action.DELETE),
+        )
+
+    def admits(self, pod: Pod) -> bool:
+        """Return whether the pod's claims exist and are its own."""
+        return self.gate(pod) is None
+
+    def gate(self, pod: Pod) -> Status | None:
+        """
+        Return why the pod's claims keep it from being tried, None if they do not.
+
+        Difference: a pod is tried, so that PostFilter releases a claim which is being deleted and reserved for it.
+        """
+        if not pod.spec.resource_claims or not self._serves_claims():
+            return None
+        claims = resolved(pod, self._claim_of)
+        if not isinstance(claims, str) or any(held_in_deletion(pod, self._claim_of)):
+            return None
+        return unresolvable(claims)
+
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
+        """Skip a pod without claims, and without extended resources that a class provides."""
+        pod, devices = context.pod, view.devices
+        if not devices.is_served or not (pod.spec.resource_claims or devices.extended_resources):
+            return SKIP
+        of_user = resolved(pod, devices.claim)
+        if isinstance(of_user, str):
+            return unresolvable(of_user)
+        request = self._extended_request.of(pod) if devices.extended_resources else {}
+        special = special_claim(pod, request, devices)
+        if not of_user and special is None:
+            return SKIP
+        claims = checked(pod, of_user, special, view)
+        if isinstance(claims, Status):
+            return claims
+        variants = None if special is None else Variants(pod, special, request, devices)
+        index = view.kept("pools of devices", lambda: PoolIndex(devices, devices.changes))
+        inputs = Inputs(devices.allocated, devices.classes)
+        seed = f"{pod.uid}/{devices.allocated.version}"
+        allocator = Allocator(index, inputs, SelectorResults(view.kept), seed=seed)
+        device_filter = DeviceFilter(
+            pod, claims, variants, view, index, allocator, self._args, self._semantics
+        )
+        context.cycle_state[NAME] = device_filter
+        return device_filter
+
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Say which devices each request found on a node, and why they were not taken."""
+        view = context.view
+        device_filter = self.prefilter(PodContext(context.pod, view.label_set(context.pod)), view)
+        if not isinstance(device_filter, DeviceFilter):
+            return PluginExplanation()
+        device_filter.mask()
+        devices = view.devices
+        index = view.kept("pools of devices", lambda: PoolIndex(devices, devices.changes))
+        inputs = Inputs(devices.allocated, devices.classes)
+        inspection = DeviceInspection(index, inputs, SelectorResults(view.kept))
+        return explain_devices(RefusedNodes(context, device_filter, inspection))
+
+    def explain_rejection(self, context: ExplainContext) -> str:
+        """Say which classes there are for a claim that names an unknown one."""
+        return known_classes(context)
+
+    def gives_back(self, claim: ResourceClaim, view: ClusterView) -> bool:
+        """Return whether the claim has no pod any more; False where pods are not evicted for devices."""
+        return self._args.preempt_for_devices and has_no_pod(claim, view)
+
+    def reserve_together(
+        self, pods: Sequence[Pod], row: int, view: ClusterView
+    ) -> Sequence[ReservedClaims | None] | None:
+        """Return what is reserved for each of the pods, with devices from one search for all their claims."""
+        filters = [self.prefilter(PodContext(pod, view.label_set(pod)), view) for pod in pods]
+        of_devices = [each for each in filters if isinstance(each, DeviceFilter)]
+        return None if len(of_devices) < len(pods) else of_devices[0].reserve_together(of_devices[1:], row)
+
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
+        """Score nodes by the alternatives that claims get there; a pod without claims is skipped: all would get 0."""
+        del view
+        device_filter = context.cycle_state.get(NAME)
+        return SKIP if device_filter is None else scorer_of(device_filter, feasible)
+
+    def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> Pieces[PostFiltered]:
+        """Give up an allocation that keeps the pod from all nodes, in one piece."""
+        yield from ()
+        device_filter, pod = unfit.context.cycle_state.get(NAME), unfit.context.pod
+        if device_filter is None and (held := tuple(held_in_deletion(pod, view.devices.claim))):
+            return PostFiltered(NO_CLAIMS.status, writes=tuple(ClaimRelease(claim, pod) for claim in held))
+        return post_filtered(device_filter, rng)
+
+    def _hint_after_claim_change(
+        self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None
+    ) -> Hint:
+        """
+        Source: dynamicresources.go, isSchedulableAfterClaimChange (kubernetes 1.36).
+
+        Difference: upstream hears of no deletion, so that a pod waits for its next flush after its claim for extended
+        resources was deleted (PostFilter), or after a list without a claim that had devices.
+        """
+        if new is None:
+            return queue_if(old is None or old.allocation is not None or _is_made_for(old, pod))
+        claims = resolved(pod, self._claim_of)
+        if isinstance(claims, str):
+            return Hint.SKIP
+        if _is_deallocated(old, new):
+            return Hint.QUEUE
+        if all(claim.uid != new.uid for claim in claims):
+            return Hint.SKIP
+        return queue_if(old is None or _status_of(old) != _status_of(new))
+
+    def _hint_after_pod_update(self, pod: Pod, _old: Pod | None, new: Pod | None) -> Hint:
+        """Source: dynamicresources.go, isSchedulableAfterPodChange (kubernetes 1.36)."""
+        if new is None:
+            return Hint.QUEUE
+        return queue_if(new.uid == pod.uid and not isinstance(resolved(new, self._claim_of), str))
+
+
+def _is_deallocated(old: ResourceClaim | None, new: ResourceClaim) -> bool:
+    return old is not None and old.allocation is not None and new.allocation is None
+
+
+def _is_made_for(claim: ResourceClaim, pod: Pod) -> bool:
+    """Return whether the claim was created for the pod's extended resources."""
+    return claim.is_special and any(owner.uid == pod.uid for owner in claim.owners)
+
+
+def _status_of(claim: ResourceClaim) -> tuple[object, ...]:
+    return claim.allocation, claim.reserved_for, claim.devices
+
+
+def _needs_after_claim_change(old: ResourceClaim | None, new: ResourceClaim | None) -> frozenset[Need] | None:
+    """Return the claim that changed: only its pods are helped, unless its devices are free now."""
+    if new is None:
+        return frozenset() if old is not None and old.allocation is None and not old.is_special else None
+    if _is_deallocated(old, new):
+        return None
+    return frozenset((resource_claim_need(new.key),))

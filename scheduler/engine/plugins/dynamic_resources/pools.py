@@ -1,0 +1,261 @@
+"""
+The pools of devices that a node reaches, in the order in which they are tried.
+
+Source: structured/internal/incubating/pools_incubating.go, GatherPools (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import chain
+
+from scheduler.engine.model.devices import Device, PoolId, ResourceSlice
+from scheduler.engine.model.node_selection import NodeSelection, go_text
+from scheduler.engine.plugins.dynamic_resources.inputs import Candidate, SearchError, SliceView, TargetNode
+
+
+class PoolState(Enum):
+    """Whether the devices of a pool can be allocated."""
+
+    USABLE = auto()
+    #: Its driver is replacing slices.
+    INCOMPLETE = auto()
+    #: Its slices contradict each other.
+    INVALID = auto()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """
+    A pool as a node sees it. Without devices unless it is usable.
+
+    Attributes:
+        slices: those with devices that the node may reach, by name.
+        slices_elsewhere: the others of the generation; their devices consume counters.
+        counters: declared amounts in billionths, by set and counter.
+        problem: why it is invalid; empty if it is not.
+        candidates: its devices, in the order in which they are tried.
+        has_binding_conditions: whether a device has some: such pools are tried last.
+        selects_per_device: whether a slice selects nodes per device, so that nodes with these slices may differ.
+        is_plain: whether each device can be taken that is free and selected, whatever else is taken.
+    """
+
+    id: PoolId
+    state: PoolState
+    slices: tuple[ResourceSlice, ...] = ()
+    slices_elsewhere: tuple[ResourceSlice, ...] = ()
+    counters: Mapping[tuple[str, str], int] | None = None
+    problem: str = ""
+    candidates: tuple[Candidate, ...] = ()
+    has_binding_conditions: bool = False
+    selects_per_device: bool = False
+    is_plain: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodePools:
+    """
+    The pools of a node, and their devices, in the order in which they are tried.
+
+    Attributes:
+        candidates: the devices of the usable pools.
+        are_plain: whether all pools are.
+    """
+
+    pools: tuple[Pool, ...]
+    candidates: tuple[Candidate, ...]
+    are_plain: bool
+
+    def pool_of(self, candidate: Candidate) -> Pool:
+        """Return the pool of a device. O(pools)."""
+        pool_id = candidate.slice.pool_id
+        return next(pool for pool in self.pools if pool.id == pool_id)
+
+    @property
+    def selects_per_device(self) -> bool:
+        """Whether nodes with these slices may differ."""
+        return any(pool.selects_per_device for pool in self.pools)
+
+    @property
+    def has_invalid(self) -> bool:
+        """Whether a pool is invalid."""
+        return any(pool.state is PoolState.INVALID for pool in self.pools)
+
+
+def node_pools(
+    relevant: Iterable[ResourceSlice],
+    slices: SliceView,
+    elsewhere: Mapping[PoolId, Pool],
+    shared: dict[tuple[ResourceSlice, ...], Pool | None],
+) -> NodePools:
+    """
+    Return the pools of a node.
+
+    Args:
+        relevant: the slices with devices for the node.
+        slices: all slices.
+        elsewhere: the pools that every node sees by their counters, where they are incomplete or invalid.
+        shared: the pools that several nodes see alike, by their slices with devices; those that are made are added.
+    """
+    by_pool: dict[PoolId, list[ResourceSlice]] = {}
+    for each in relevant:
+        by_pool.setdefault(each.pool_id, []).append(each)
+    pools = [pool for pool_id, pool in elsewhere.items() if pool_id not in by_pool]
+    for pool_id, with_devices in by_pool.items():
+        key = tuple(with_devices)
+        if key in shared:
+            pool = shared[key]
+        else:
+            all_slices = slices.of_pool(pool_id)
+            counters = [each for each in all_slices if each.shared_counters]
+            pool = pool_of(pool_id, [*with_devices, *counters], all_slices)
+            if not all(each.node_name for each in with_devices):
+                shared[key] = pool
+        if pool is not None:
+            pools.append(pool)
+    pools.sort(key=lambda pool: (pool.has_binding_conditions, _byte_order(pool.id)))
+    candidates = tuple(chain.from_iterable(pool.candidates for pool in pools))
+    return NodePools(tuple(pools), candidates, all(pool.is_plain for pool in pools))
+
+
+def reaches(
+    node: TargetNode, name: str | None, selection: NodeSelection | None, *, all_nodes: bool
+) -> bool | SearchError:
+    """Return whether the node is the one of a slice or device; the first field that is set decides."""
+    if name:
+        return node.name == name
+    if all_nodes:
+        return True
+    if selection is None:
+        return False
+    if selection.problem is not None:
+        return SearchError(f"failed to parse node selector {go_text(selection)}: {selection.problem}")
+    return selection.matches(node.name, node.labels)
+
+
+def device_reaches(node: TargetNode, device: Device) -> bool | SearchError:
+    """Return whether the node is the one of a device, in a slice that selects nodes per device."""
+    return reaches(node, device.node_name, device.node_selection, all_nodes=device.all_nodes)
+
+
+def is_relevant(each: ResourceSlice, node: TargetNode) -> bool | SearchError:
+    """Return whether a slice is for a node. O(devices) if it selects nodes per device."""
+    if each.shared_counters:
+        return True
+    failure = "gather pool information: failed to perform node selection for"
+    if each.node_name or each.all_nodes or each.node_selection is not None:
+        match = reaches(node, each.node_name, each.node_selection, all_nodes=each.all_nodes)
+        return (
+            SearchError(f"{failure} slice {each.key}: {match.text}")
+            if isinstance(match, SearchError)
+            else match
+        )
+    if each.per_device_node_selection:
+        for device in each.devices:
+            match = device_reaches(node, device)
+            if isinstance(match, SearchError):
+                # Upstream prints the whole device.
+                return SearchError(f"{failure} device {device.name} in slice {each.key}: {match.text}")
+            if match:
+                return True
+    return False
+
+
+def pool_of(
+    pool_id: PoolId, relevant: Collection[ResourceSlice], all_slices: Collection[ResourceSlice]
+) -> Pool | None:
+    """
+    Return the pool as a node sees it by the slices that are relevant for it.
+
+    None if it is being replaced by a generation of which the node sees nothing yet.
+    """
+    # As upstream, a pool whose old slices are all relevant is complete even if a newer generation exists elsewhere.
+    generation = max(each.generation for each in relevant)
+    kept = sorted((each for each in relevant if each.generation == generation), key=_name)
+    elsewhere: list[ResourceSlice] = []
+    if len(kept) != kept[0].slice_count:
+        if any(each.generation > generation for each in all_slices):
+            return None
+        current = sorted((each for each in all_slices if each.generation == generation), key=_name)
+        if len(current) != kept[0].slice_count:
+            return Pool(pool_id, PoolState.INCOMPLETE)
+        names = {each.key for each in kept}
+        elsewhere = [each for each in current if each.key not in names]
+    return _validated(pool_id, kept, elsewhere)
+
+
+def _validated(pool_id: PoolId, kept: list[ResourceSlice], elsewhere: list[ResourceSlice]) -> Pool:
+    device_slices = tuple(each for each in kept if not each.shared_counters)
+    names: set[str] = set()
+    for device in _devices(device_slices):
+        if device.name in names:
+            return Pool(pool_id, PoolState.INVALID, problem=f"duplicate device name {device.name}")
+        names.add(device.name)
+    declared: dict[str, Mapping[str, int]] = {}
+    for each in kept:
+        for counters in each.shared_counters:
+            if counters.name in declared:
+                return Pool(pool_id, PoolState.INVALID, problem=f"duplicate counter set name {counters.name}")
+            declared[counters.name] = counters.counters
+    problem = _consumption_problem(declared, [*kept, *elsewhere])
+    if problem is not None:
+        return Pool(pool_id, PoolState.INVALID, problem=problem)
+    counters_by_name = {
+        (name, counter): amount for name, counters in declared.items() for counter, amount in counters.items()
+    }
+    return Pool(
+        pool_id,
+        PoolState.USABLE,
+        device_slices,
+        tuple(elsewhere),
+        counters_by_name,
+        candidates=tuple(
+            Candidate(device, each, each.device_id(device))
+            for each in device_slices
+            for device in each.devices
+        ),
+        has_binding_conditions=any(
+            device.binding_conditions is not None for device in _devices(device_slices)
+        ),
+        selects_per_device=any(each.per_device_node_selection for each in device_slices),
+        is_plain=all(map(_is_plain, device_slices)),
+    )
+
+
+def _is_plain(each: ResourceSlice) -> bool:
+    selects_nodes = each.node_selection is not None and len(each.node_selection.terms) > 1
+    return not (selects_nodes or each.per_device_node_selection) and not any(
+        device.taints
+        or device.consumes_counters
+        or device.allow_multiple_allocations
+        or any(capacity.policy is not None for capacity in device.capacity.values())
+        for device in each.devices
+    )
+
+
+def _consumption_problem(
+    declared: Mapping[str, Mapping[str, int]], slices: Iterable[ResourceSlice]
+) -> str | None:
+    for device in _devices(slices):
+        for consumed in device.consumes_counters:
+            counters = declared.get(consumed.name)
+            if counters is None:
+                return f"counter set {consumed.name} not found"
+            for counter in consumed.counters:
+                if counter not in counters:
+                    return f"counter {counter} not found in counter set {consumed.name}"
+    return None
+
+
+def _devices(slices: Iterable[ResourceSlice]) -> Iterable[Device]:
+    return (device for each in slices for device in each.devices)
+
+
+def _name(each: ResourceSlice) -> bytes:
+    return each.key.encode()
+
+
+def _byte_order(pool_id: PoolId) -> tuple[bytes, bytes]:
+    return pool_id.driver.encode(), pool_id.pool.encode()

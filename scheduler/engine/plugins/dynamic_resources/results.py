@@ -1,0 +1,130 @@
+"""
+The allocation of a claim: its devices, their configuration, and the nodes where they are available.
+
+Source: structured/internal/incubating/allocator_incubating.go, Allocate and createNodeSelector (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+
+from scheduler.engine.model.allocations import (
+    FROM_CLAIM,
+    FROM_CLASS,
+    AllocatedConfiguration,
+    Allocation,
+    DeviceResult,
+    DeviceResults,
+)
+from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.devices import DeviceClass
+from scheduler.engine.model.node_selection import NodeSelection, on_node
+from scheduler.engine.model.terms import NodeRequirement, NodeTerm
+from scheduler.engine.plugins.dynamic_resources.checks import Query
+from scheduler.engine.plugins.dynamic_resources.inputs import SearchError, TargetNode
+from scheduler.engine.plugins.dynamic_resources.search import Taken
+
+
+def allocation_of(
+    claim: ResourceClaim, taken: Sequence[Taken], chosen: Sequence[Query], node: TargetNode, seed: str
+) -> Allocation | SearchError:
+    """
+    Return the allocation of a claim.
+
+    Args:
+        claim: the claim.
+        taken: its devices in the order of the search.
+        chosen: the query of each of its requests.
+        node: where the devices are used.
+        seed: makes share IDs unique; another one for each decision.
+    """
+    selector = _node_selection(taken, node)
+    if isinstance(selector, SearchError):
+        return SearchError(f"create NodeSelector for claim {claim.name}: {selector.text}")
+    return Allocation(
+        devices=DeviceResults(
+            results=tuple(_result(each, f"{seed}/{claim.key}/{index}") for index, each in enumerate(taken)),
+            config=(*_class_configuration(chosen), *_claim_configuration(claim, chosen)),
+        ),
+        node_selector=None if selector is None else selector.to_wire(),
+    )
+
+
+def _result(taken: Taken, seed: str) -> DeviceResult:
+    query, device, device_id = taken.query, taken.candidate.device, taken.candidate.id
+    return DeviceResult(
+        request=query.full_name,
+        driver=device_id.driver,
+        pool=device_id.pool,
+        device=device_id.device,
+        admin_access=True if query.query.admin_access else None,
+        tolerations=query.query.tolerations or None,
+        binding_conditions=device.binding_conditions or None,
+        binding_failure_conditions=device.binding_failure_conditions or None,
+        share_id=None if taken.wanted is None else _share_id(seed),
+        consumed_capacity={name: str(amount) for name, amount in taken.wanted.items()}
+        if taken.wanted
+        else None,
+    )
+
+
+def _share_id(seed: str) -> str:
+    """Return a UUID (RFC 9562, version 8) of the text; upstream draws one at random."""
+    digest = sha256(seed.encode()).hexdigest()
+    return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
+
+
+def _class_configuration(chosen: Sequence[Query]) -> Iterator[AllocatedConfiguration]:
+    """Yield the configuration of each class once, for all requests of that class."""
+    requests_by_class: dict[str, list[str]] = {}
+    classes: Mapping[str, DeviceClass] = {query.device_class.key: query.device_class for query in chosen}
+    for query in chosen:
+        requests_by_class.setdefault(query.device_class.key, []).append(query.full_name)
+    for name, requests in requests_by_class.items():
+        for each in classes[name].config:
+            yield AllocatedConfiguration(FROM_CLASS, tuple(requests), each.opaque)
+
+
+def _claim_configuration(claim: ResourceClaim, chosen: Sequence[Query]) -> Iterator[AllocatedConfiguration]:
+    """Yield the claim's configuration; as upstream, once for each request that it names."""
+    for each in claim.config:
+        names = each.requests or ()
+        n_times = 1
+        if names:
+            n_times = sum(query.request in names or query.full_name in names for query in chosen)
+        for _ in range(n_times):
+            yield AllocatedConfiguration(FROM_CLAIM, names or None, each.opaque)
+
+
+def _node_selection(taken: Sequence[Taken], node: TargetNode) -> NodeSelection | SearchError | None:
+    """Return the nodes that reach all devices; None for all nodes."""
+    expressions: list[NodeRequirement] = []
+    names: list[NodeRequirement] = []
+    for each in taken:
+        device, source = each.candidate.device, each.candidate.slice
+        per_device = source.per_device_node_selection
+        node_name = device.node_name if per_device else source.node_name
+        if node_name is not None or device.binds_to_node:
+            return on_node(node.name)
+        selection = device.node_selection if per_device else source.node_selection
+        if selection is None or not selection.terms:
+            continue
+        if len(selection.terms) > 1:
+            return SearchError(f"unsupported ResourceSlice.NodeSelector with {len(selection.terms)} terms")
+        _add_new(selection.terms[0].names, names)
+        _add_new(selection.terms[0].expressions, expressions)
+    if not expressions and not names:
+        return None
+    return NodeSelection((NodeTerm(tuple(expressions), tuple(names)),))
+
+
+def _add_new(requirements: Sequence[NodeRequirement], kept: list[NodeRequirement]) -> None:
+    for each in requirements:
+        if not any(
+            each.key == other.key
+            and each.operator == other.operator
+            and set(each.values) == set(other.values)
+            for other in kept
+        ):
+            kept.append(each)

@@ -1,0 +1,139 @@
+"""
+Which devices a request selects: the selectors of its class, then its own.
+
+Source: structured/internal/incubating/allocator_incubating.go, isSelectable and selectorsMatch (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+from typing import Final, TypeAlias
+
+from scheduler.engine.cel import (
+    COST_LIMIT,
+    CompileError,
+    EvaluationError,
+    Selector,
+    compile_selector,
+)
+from scheduler.engine.model.device_fields import fields_of
+from scheduler.engine.model.devices import Device
+from scheduler.engine.plugins.dynamic_resources.audit_window import AuditWindow
+from scheduler.engine.plugins.dynamic_resources.inputs import Candidate, SearchError
+
+ENDED_AT_LIMIT: Final = "search for devices ended at its limit"
+#: What may be evaluated for a pod in a cycle, over all nodes: 19 ms at up to 0.15 µs a unit. The first evaluation may
+#: cost as much as any, so that each try gets further.
+MAX_COST: Final = COST_LIMIT // 8
+#: To see a device as expressions do, in the same units. It takes 13 µs, but a first decision over 5,000 nodes, with a
+#: selector of the class and one of the claim, is not to be cut short.
+_COST_OF_DEVICE: Final = 5
+#: Cost of an evaluation, with that of its device, up to which a search goes on at once.
+_CHEAP: Final = 64
+#: The most results that are kept of one expression: 2,000 slices with the most devices.
+_MAX_RESULTS: Final = 262_144
+
+
+class ExpressionResults:
+    """A compiled CEL expression, and its results by driver and device, which never change."""
+
+    def __init__(self, expression: str) -> None:
+        self.selector = compile_selector(expression)
+        self.by_driver: defaultdict[str, dict[Device, bool | EvaluationError]] = defaultdict(dict)
+        self._audited = AuditWindow()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the expression, and 64 of each result."""
+        return 2000 + 64 * sum(map(len, self.by_driver.values()))
+
+    def same_as(self, fresh: ExpressionResults) -> bool:
+        """Return whether the next few results are what an evaluation gives now; for the audit."""
+        known = [(driver, device) for driver, results in self.by_driver.items() for device in results]
+        return all(
+            isinstance(fresh.selector, Selector)
+            and fresh.selector.evaluate(fields_of(driver, device), COST_LIMIT)[0]
+            == self.by_driver[driver][device]
+            for driver, device in self._audited.of(known)
+        )
+
+
+#: Returns the value that is kept by a key, made where there is none, as `ClusterView.kept`.
+Keep: TypeAlias = Callable[[Hashable, Callable[[], ExpressionResults]], ExpressionResults]
+
+
+def _keep_nothing(_key: Hashable, make: Callable[[], ExpressionResults]) -> ExpressionResults:
+    return make()
+
+
+class SelectorResults:
+    """
+    The results of CEL expressions by device, for one pod.
+
+    What it may evaluate in a cycle is bounded. What is evaluated is kept, so that the next cycle gets further.
+    """
+
+    def __init__(self, keep: Keep = _keep_nothing) -> None:
+        self._keep = keep
+        #: What may still be evaluated for the pod.
+        self._cost_left, self._n_evaluated = MAX_COST, 0
+        self._opened: dict[str, ExpressionResults] = {}
+
+    @property
+    def is_spent_on_few(self) -> bool:
+        """Whether the pod has evaluated as much as it may, for the cost of an expression, not the number of devices."""
+        return self._cost_left <= 0 and self._n_evaluated * _CHEAP < MAX_COST
+
+    def renew(self) -> None:
+        """Let the pod evaluate as much as at first."""
+        self._cost_left, self._n_evaluated = MAX_COST, 0
+
+    def matches(
+        self, expression: str, candidate: Candidate
+    ) -> bool | CompileError | EvaluationError | SearchError:
+        """Return whether the expression is true for the device, or why it has no answer."""
+        opened = self._opened.get(expression)
+        if opened is None:
+            opened = self._opened[expression] = self._keep(
+                ("selector of devices", expression), lambda: ExpressionResults(expression)
+            )
+        results = opened.by_driver[candidate.id.driver]
+        result = results.get(candidate.device)
+        if result is not None:
+            return result
+        if isinstance(opened.selector, CompileError):
+            return opened.selector
+        if len(results) >= _MAX_RESULTS:
+            results.clear()
+        if self._cost_left <= 0:
+            return SearchError(ENDED_AT_LIMIT, is_limit=True)
+        limit = COST_LIMIT if self._cost_left == MAX_COST else self._cost_left
+        result, cost = opened.selector.evaluate(fields_of(candidate.id.driver, candidate.device), limit)
+        self._cost_left -= _COST_OF_DEVICE + cost
+        self._n_evaluated += 1
+        if cost > limit and limit < COST_LIMIT:
+            return SearchError(ENDED_AT_LIMIT, is_limit=True)
+        results[candidate.device] = result
+        return result
+
+
+def all_match(
+    selectors: tuple[str | None, ...], candidate: Candidate, results: SelectorResults, *, owner: str
+) -> bool | SearchError:
+    """Return whether all selectors are true for the device; the first that is false or fails decides."""
+    for index, expression in enumerate(selectors):
+        if expression is None:
+            return SearchError(
+                f"{owner}: selector #{index}: CEL expression empty (unsupported selector type?)"
+            )
+        result = results.matches(expression, candidate)
+        if isinstance(result, SearchError):
+            return result
+        if isinstance(result, CompileError):
+            return SearchError(f"{owner}: selector #{index}: CEL compile error: {result.text}")
+        if isinstance(result, EvaluationError):
+            return SearchError(f"{owner}: selector #{index}: CEL runtime error: {result.text}")
+        if not result:
+            return False
+    return True

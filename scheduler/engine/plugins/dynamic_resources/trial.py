@@ -1,0 +1,210 @@
+"""
+The devices of one node while pods leave it in thought, and nominated pods come: for preemption, beyond upstream.
+
+A claim is released once every pod that it is reserved for has left. The claims of nominated pods get devices first.
+
+Difference: upstream's dry run never returns a victim's devices (KEP-5690 is open).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from scheduler.engine.framework.interface import PreFilterExtensions
+from scheduler.engine.framework.status import Status, failed, unschedulable
+from scheduler.engine.model.allocations import Consumer
+from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.nodes import Node
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
+from scheduler.engine.plugins.dynamic_resources.claims import resolved, unknown_class
+from scheduler.engine.plugins.dynamic_resources.extended_resources import (
+    Variants,
+    extended_request,
+    special_claim,
+)
+from scheduler.engine.plugins.dynamic_resources.inputs import Refusal, RefusalKind, TargetNode
+from scheduler.engine.plugins.dynamic_resources.pools import NodePools
+from scheduler.engine.state.allocated_devices import AllocatedDevices
+from scheduler.engine.state.cluster_view import ClusterView
+
+_POD: Final = ("", "pods")
+
+
+def has_no_pod(claim: ResourceClaim, view: ClusterView, left: Collection[str] = ()) -> bool:
+    """Return whether all pods have left, or are in `left`, that a claim is reserved for; False if it is for none."""
+
+    def has_left(consumer: Consumer) -> bool:
+        if (consumer.api_group, consumer.resource) != _POD:
+            return False
+        return consumer.uid in left or not view.is_placed(consumer.uid)
+
+    return bool(claim.reserved_for) and all(map(has_left, claim.reserved_for))
+
+
+class DeviceTrials:
+    """
+    The trials of one pod's claims. The same question is searched once in a cycle, however often it is asked.
+
+    All searches share the budget of the cycle; a search that ends at the limit counts as a refusal.
+    """
+
+    def __init__(self, own: Sequence[ResourceClaim], allocator: Allocator, view: ClusterView) -> None:
+        """`own`: all claims of the pod; what they hold stays theirs."""
+        self._own = {claim.uid for claim in own}
+        self._allocator, self._view = allocator, view
+        self._holders: dict[NodePools, Mapping[str, ResourceClaim]] = {}
+        self._answers: dict[tuple[int, frozenset[str], tuple[str, ...]], Status | None] = {}
+
+    def at(
+        self, row: int, node: Node, pools: NodePools, claims: Sequence[ResourceClaim], *, has_devices: bool
+    ) -> DeviceTrial:
+        """
+        Return the trial of a row.
+
+        `claims`: those of the pod that need devices there. `has_devices`: whether there are some as it is.
+        """
+        target = TargetNode(node.name, node.labels)
+        return DeviceTrial(self, row, target, pools, claims, has_devices=has_devices)
+
+    def holders(self, pools: NodePools) -> Mapping[str, ResourceClaim]:
+        """Return by key the claims that have devices of the pools. O(devices of the pools) where not yet known."""
+        if pools not in self._holders:
+            self._holders[pools] = self._gather_holders(pools)
+        return self._holders[pools]
+
+    def _gather_holders(self, pools: NodePools) -> dict[str, ResourceClaim]:
+        devices = self._view.devices
+        keys = dict.fromkeys(
+            key
+            for pool in pools.pools
+            for each in (*pool.slices, *pool.slices_elsewhere)
+            for device in each.devices
+            for key in devices.allocated.claims_of(each.device_id(device))
+        )
+        claims = {key: devices.claim(key) for key in keys}
+        return {key: claim for key, claim in claims.items() if claim is not None}
+
+    def is_released(self, claim: ResourceClaim, left: set[str]) -> bool:
+        """
+        Return whether every pod has left that the claim is reserved for. `left`: in thought.
+
+        A pod that counts on no node has left, or ended: the claim's controller will release the claim. For a moment
+        that is wrong of a pod that another scheduler is about to bind.
+        """
+        return claim.uid not in self._own and has_no_pod(claim, self._view, left)
+
+    def refusal(
+        self, trial: DeviceTrial, released: frozenset[str], nominated: Iterable[Pod]
+    ) -> Status | None:
+        """Return why the pod's claims get no devices on the row beside those of the nominated pods."""
+        pods = sorted(nominated, key=lambda pod: pod.uid)
+        question = trial.row, released, tuple(pod.uid for pod in pods)
+        if question not in self._answers:
+            self._answers[question] = self._search(trial, released, pods)
+        return self._answers[question]
+
+    def _search(self, trial: DeviceTrial, released: frozenset[str], pods: Iterable[Pod]) -> Status | None:
+        allocated = AllocatedDevices()
+        for key, claim in trial.holders.items():
+            if key not in released and claim.allocation is not None:
+                allocated.add(claim.allocation, key)
+        before = {
+            claim.uid: claim
+            for pod in pods
+            for claim in self._unallocated(pod, trial.node)
+            if claim.uid not in self._own
+        }
+        claims = (*before.values(), *trial.claims)
+        search = self._allocator.beside(allocated).search(trial.node, trial.pools, claims)
+        if not isinstance(search, Refusal):
+            return None
+        return failed(search.text) if search.kind is RefusalKind.ERROR else unschedulable(search.text)
+
+    def _unallocated(self, pod: Pod, node: TargetNode) -> tuple[ResourceClaim, ...]:
+        """Return the claims of another pod that need devices on the node, as far as they are known."""
+        devices = self._view.devices
+        of_user = resolved(pod, devices.claim)
+        if isinstance(of_user, str):
+            return ()
+        unallocated = tuple(
+            claim for claim in of_user if claim.allocation is None and unknown_class(claim, devices) is None
+        )
+        request = extended_request(pod) if devices.extended_resources else {}
+        special, row = special_claim(pod, request, devices), self._view.row_of(node.name)
+        live = None if row is None else self._view.node_at(row)
+        if special is None or live is None:
+            return unallocated
+        variant = Variants(pod, special, request, devices).at(live, is_only_claim=not of_user)
+        return (
+            unallocated if variant is None or isinstance(variant, Status) else (*unallocated, variant.claim)
+        )
+
+
+class DeviceTrial(PreFilterExtensions):
+    """
+    The trial of one row.
+
+    Attributes:
+        holders: by key, the claims that have devices of the row's pools.
+    """
+
+    __slots__ = ("_has_devices", "_joined", "_left", "_trials", "claims", "holders", "node", "pools", "row")
+
+    def __init__(
+        self,
+        trials: DeviceTrials,
+        row: int,
+        node: TargetNode,
+        pools: NodePools,
+        claims: Sequence[ResourceClaim],
+        *,
+        has_devices: bool,
+    ) -> None:
+        self._trials, self._has_devices = trials, has_devices
+        self.row, self.node, self.pools, self.claims = row, node, pools, claims
+        self.holders = trials.holders(pools)
+        self._left: set[str] = set()
+        self._joined: dict[str, Pod] = {}
+
+    def add_pod(self, pod: Pod) -> None:
+        """Let a pod that left return, or give devices to the claims of another one first."""
+        if pod.uid in self._left:
+            self._left.remove(pod.uid)
+        else:
+            self._joined[pod.uid] = pod
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Release the claims that no other pod has."""
+        if self._joined.pop(pod.uid, None) is None:
+            self._left.add(pod.uid)
+
+    def refusal(self) -> Status | None:
+        """Return why there are no devices for the claims."""
+        if self._has_devices and not self._joined:
+            # A claim that is released takes no device away. A search might end at the limit here.
+            return None
+        released = frozenset(
+            key for key, claim in self.holders.items() if self._trials.is_released(claim, self._left)
+        )
+        return self._trials.refusal(self, released, self._joined.values())
+
+
+class FixedTrial(PreFilterExtensions):
+    """The trial of a row that pods do not change."""
+
+    __slots__ = ("_status",)
+
+    def __init__(self, status: Status | None) -> None:
+        self._status = status
+
+    def add_pod(self, pod: Pod) -> None:
+        """Change nothing."""
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Change nothing."""
+
+    def refusal(self) -> Status | None:
+        """Return the row's status."""
+        return self._status

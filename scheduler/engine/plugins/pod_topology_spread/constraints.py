@@ -1,0 +1,162 @@
+"""
+The topology spread constraints of a pod: its own or, if it has none, the profile's defaults.
+
+Source: plugins/podtopologyspread/common.go and plugin.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Final
+
+from scheduler.engine.framework.memo import MemoBySpec
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.semantics import Gate, Semantics
+from scheduler.engine.model.terms import Problem, SpreadConstraint
+from scheduler.engine.plugins.pod_topology_spread.args import DefaultConstraint, PodTopologySpreadArgs
+from scheduler.engine.state.matching import NamespaceRule, PodMatcher
+from scheduler.engine.syntax.selectors import EVERYTHING, NOTHING, Selector, with_requirements
+
+#: Default selectors whose constraints are memoized, 1 KB each.
+_MEMOIZED_SELECTORS: Final = 256
+
+#: Returns the selector of a pod's default constraints, None if no workload selects the pod.
+DefaultSelector = Callable[[Pod], Selector | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A constraint of one pod, with matchLabelKeys merged into the selector."""
+
+    max_skew: int
+    topology_key: str
+    selector: Selector
+    #: Selects the pods that count; None if no pod counts.
+    matcher: PodMatcher | None
+    min_domains: int
+    honor_node_affinity: bool
+    honor_node_taints: bool
+
+    def selects(self, pod: Pod) -> bool:
+        """Return whether the pod's labels are selected."""
+        return self.selector.matches(pod.labels)
+
+    def counts(self, running: Pod) -> bool:
+        """Return whether a running pod of the same namespace counts: it is selected and not terminating."""
+        return not running.terminating and self.selects(running)
+
+
+_HardAndSoft = tuple[tuple[Constraint, ...], tuple[Constraint, ...]]
+
+
+class SpreadConstraints:
+    """Returns the constraints of a pod, computed once per spec or once per default selector."""
+
+    def __init__(
+        self, args: PodTopologySpreadArgs, semantics: Semantics, default_selector: DefaultSelector
+    ) -> None:
+        self._semantics = semantics
+        self._default_selector = default_selector
+        self._defaults = tuple(parsed_default(c) for c in args.effective_default_constraints)
+        # Memos of functions, not of bound methods: these would be reference cycles, freed only by a full collection.
+        self._own = MemoBySpec(partial(_own_constraints, semantics=semantics))
+        self._of_default = lru_cache(maxsize=_MEMOIZED_SELECTORS)(
+            partial(_default_constraints, defaults=self._defaults, semantics=semantics)
+        )
+
+    @property
+    def has_hard_defaults(self) -> bool:
+        """Whether a default constraint is DoNotSchedule."""
+        return any(c.hard for c in self._defaults)
+
+    def of(self, pod: Pod, *, hard: bool) -> tuple[Constraint, ...]:
+        """Return the pod's hard or soft constraints; the default constraints if it declares none of either."""
+        if pod.spec.spread:
+            own = self._own.of(pod) or _resolved(pod, self._semantics)
+            return own[not hard]
+        if not any(c.hard is hard for c in self._defaults):
+            return ()
+        selector = self._default_selector(pod)
+        return () if selector is None else self._of_default(selector, pod.namespace)[not hard]
+
+
+def has_match_label_keys(pod: Pod) -> bool:
+    """Return whether a constraint of the pod has matchLabelKeys, so that it depends on the pod's labels."""
+    return any(c.match_label_keys for c in pod.spec.spread)
+
+
+def parsed_default(constraint: DefaultConstraint) -> SpreadConstraint:
+    """Return a default constraint, without its selector. Its matchLabelKeys have no effect, as upstream."""
+    return SpreadConstraint(
+        max_skew=constraint.max_skew,
+        topology_key=constraint.topology_key,
+        hard=constraint.when_unsatisfiable == "DoNotSchedule",
+        selector=EVERYTHING,
+        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+        honor_node_affinity=constraint.node_affinity_policy != "Ignore",
+        honor_node_taints=constraint.node_taints_policy == "Honor",
+    )
+
+
+def _own_constraints(pod: Pod, *, semantics: Semantics) -> _HardAndSoft | None:
+    """Return the constraints of the pod's spec, None if they depend on its labels too."""
+    if semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD) and has_match_label_keys(pod):
+        return None
+    return _resolved(pod, semantics)
+
+
+def _resolved(pod: Pod, semantics: Semantics) -> _HardAndSoft:
+    return _hard_and_soft(
+        (c.hard, _constraint(c, _selector(pod, c, semantics), pod.namespace, semantics))
+        for c in pod.spec.spread
+    )
+
+
+def _default_constraints(
+    selector: Selector, namespace: str, *, defaults: Sequence[SpreadConstraint], semantics: Semantics
+) -> _HardAndSoft:
+    return _hard_and_soft((c.hard, _constraint(c, selector, namespace, semantics)) for c in defaults)
+
+
+def _hard_and_soft(constraints: Iterable[tuple[bool, Constraint]]) -> _HardAndSoft:
+    both: tuple[list[Constraint], list[Constraint]] = ([], [])
+    for hard, constraint in constraints:
+        both[not hard].append(constraint)
+    return tuple(both[0]), tuple(both[1])
+
+
+def _selector(pod: Pod, declared: SpreadConstraint, semantics: Semantics) -> Selector:
+    selector = NOTHING if isinstance(declared.selector, Problem) else declared.selector
+    if semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD) and declared.match_label_keys:
+        own = {key: pod.labels[key] for key in declared.match_label_keys if key in pod.labels}
+        selector = with_requirements(selector, own)
+    return selector
+
+
+def _constraint(
+    declared: SpreadConstraint, selector: Selector, namespace: str, semantics: Semantics
+) -> Constraint:
+    policies = semantics.enabled(Gate.NODE_INCLUSION_POLICY_IN_POD_TOPOLOGY_SPREAD)
+    return Constraint(
+        max_skew=declared.max_skew,
+        topology_key=declared.topology_key,
+        selector=selector,
+        matcher=_matcher(selector, namespace),
+        min_domains=declared.min_domains,
+        honor_node_affinity=declared.honor_node_affinity or not policies,
+        honor_node_taints=declared.honor_node_taints and policies,
+    )
+
+
+def _matcher(selector: Selector, namespace: str) -> PodMatcher | None:
+    """
+    Return the matcher of the pods of the namespace that the selector selects.
+
+    Quirk of kubernetes 1.36 (common.go, countPodsMatchSelector): an empty selector counts no pod, although it matches
+    the incoming pod.
+    """
+    if selector.is_empty or selector.is_nothing:
+        return None
+    return PodMatcher(((NamespaceRule(frozenset((namespace,)), NOTHING), selector),))

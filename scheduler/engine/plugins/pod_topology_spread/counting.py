@@ -1,0 +1,80 @@
+"""The pods that a constraint counts, and the eligible nodes: they form the domains, and only their pods count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.terms import HOSTNAME_KEY
+from scheduler.engine.plugins.pod_topology_spread.constraints import Constraint
+from scheduler.engine.state.arrays import Counts, Mask, Rows
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.engine.state.columns import LabelColumn, PerDomain
+from scheduler.engine.state.counts import Domains, PodCounts
+
+
+class CountedPods(NamedTuple):
+    """
+    A constraint, the domains of its topology key, and the pods that it counts.
+
+    `counts`: selected pods that are not terminating; None if no pod counts. `eligible`: the nodes that form the domains
+    and whose pods count, bool array of shape (n_rows,).
+    """
+
+    constraint: Constraint
+    column: LabelColumn
+    counts: PodCounts | None
+    eligible: Mask
+
+    @property
+    def is_by_node(self) -> bool:
+        """Whether each node is a domain, even if it lacks the hostname label."""
+        return self.constraint.topology_key == HOSTNAME_KEY
+
+    def by_row(self) -> Counts:
+        """Return the counted pods on each row, eligible or not: int32 array of shape (n_rows,)."""
+        return np.zeros(len(self.eligible), dtype=np.int32) if self.counts is None else self.counts.by_row
+
+    def per_domain(self) -> PerDomain:
+        """Return the counted pods of each domain, not to be written to."""
+        if self.counts is None:
+            return self.column.per_domain(self.by_row())
+        return self.counts.per_domain(Domains(self.column, self.eligible))
+
+    def domains(self) -> Rows:
+        """Return the ids of the domains of eligible nodes."""
+        return self.column.per_domain(self.eligible).amounts.nonzero()[0]
+
+    def fewest(self, per_domain: PerDomain, domains: Rows) -> int:
+        """Return the fewest pods of a domain; 0 if there are fewer domains than minDomains."""
+        if not len(domains) or len(domains) < self.constraint.min_domains:
+            return 0
+        return int(per_domain.amounts[domains].min())
+
+
+def counted_pods(
+    pod: Pod, view: ClusterView, constraints: Sequence[Constraint], keys: tuple[str, ...]
+) -> list[CountedPods]:
+    """Return the counted pods of each constraint. `keys`: labels that an eligible node must have."""
+    rule, tolerations = pod.spec.required_node_affinity, pod.spec.tolerations
+    return [
+        CountedPods(
+            constraint,
+            view.column(constraint.topology_key),
+            None if constraint.matcher is None else view.selected(constraint.matcher, live_only=True),
+            view.eligible(
+                keys,
+                rule if constraint.honor_node_affinity and not rule.matches_all_nodes else None,
+                tolerations if constraint.honor_node_taints else None,
+            ),
+        )
+        for constraint in constraints
+    ]
+
+
+def topology_keys(constraints: Sequence[Constraint]) -> tuple[str, ...]:
+    """Return the key of each constraint."""
+    return tuple(constraint.topology_key for constraint in constraints)

@@ -1,0 +1,77 @@
+"""The nodes that each hard constraint refuses, and how many pods too many their domains have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from scheduler.engine.framework.explaining import BlockingRule, ExplainContext, PodsPerRow, Skew
+from scheduler.engine.model.changes import AddMatchLabelKey, AllowSkew, Changes
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.revisions import REVISION_KEY, spreads_revisions
+from scheduler.engine.model.wording import namespaces_text, selector_text
+from scheduler.engine.plugins.pod_topology_spread.constraints import Constraint
+from scheduler.engine.plugins.pod_topology_spread.counting import CountedPods, counted_pods, topology_keys
+from scheduler.engine.state.columns import ABSENT
+from scheduler.engine.syntax.selectors import NOTHING
+
+
+def spread_rules(context: ExplainContext, constraints: Sequence[Constraint]) -> list[BlockingRule]:
+    """Return the constraints that refuse a node, in the pod's order. O(constraints x nodes)."""
+    counted = counted_pods(context.pod, context.view, constraints, topology_keys(constraints))
+    rules = [_rule(context, pods) for pods in counted]
+    return [rule for rule in rules if rule.refused.any()]
+
+
+def match_label_keys_to_add(context: ExplainContext) -> Iterator[Changes]:
+    """Yield matchLabelKeys for the pod's own constraints, if they count the pods of its other revisions."""
+    pod = context.pod
+    keys = sorted(
+        {constraint.topology_key for constraint in pod.spec.spread if spreads_revisions(constraint, pod)}
+    )
+    if keys:
+        yield tuple(AddMatchLabelKey("topologySpreadConstraints", key, REVISION_KEY) for key in keys)
+
+
+def _rule(context: ExplainContext, counted: CountedPods) -> BlockingRule:
+    constraint, column, alive = counted.constraint, counted.column, context.view.alive
+    per_domain, domains = counted.per_domain(), counted.domains()
+    fewest, own = counted.fewest(per_domain, domains), constraint.selects(context.pod)
+    most = fewest + constraint.max_skew - int(own)
+    lacks_key = column.ids[: len(alive)] == ABSENT
+    excess = np.where(alive & ~lacks_key, np.maximum(per_domain.on_nodes() - most, 0), 0)
+    key, max_skew = constraint.topology_key, constraint.max_skew
+    counts = (counted.by_row() * counted.eligible).astype(np.int64)
+    return BlockingRule(
+        kind="topologySpread",
+        topology_key=key,
+        column=column,
+        selects=selector_text(constraint.selector),
+        namespaces=namespaces_text((context.pod.namespace,), NOTHING),
+        refused=(excess > 0) | (alive & lacks_key),
+        eligible=counted.eligible,
+        counts=counts,
+        n_to_remove=excess,
+        find_pods=lambda: _pods(context, counted),
+        pods_per_row=PodsPerRow(counts, partial(_pods_on, context, counted)),
+        max_existing=most,
+        skew=Skew(max_skew, constraint.min_domains, len(domains), fewest, own),
+        other_changes=lambda row: (AllowSkew(key, max_skew + int(excess[row])),),
+    )
+
+
+def _pods_on(context: ExplainContext, counted: CountedPods, row: int) -> Iterator[Pod]:
+    """Yield the pods on the row that the constraint counts."""
+    matcher = counted.constraint.matcher
+    return (pod for pod in context.selected_on(matcher, row) if not pod.terminating) if matcher else iter(())
+
+
+def _pods(context: ExplainContext, counted: CountedPods) -> Iterator[tuple[Pod, int]]:
+    """Yield the pods that the constraint counts, and their rows."""
+    if counted.constraint.matcher is None:
+        return
+    for pod, row in context.selected_pods(counted.constraint.matcher):
+        if row < len(counted.eligible) and counted.eligible[row] and not pod.terminating:
+            yield pod, row

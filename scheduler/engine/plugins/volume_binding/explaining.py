@@ -1,0 +1,122 @@
+"""Which claim, and which volume, class or pool, keeps a node out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.engine.framework.status import NodeStatuses, Status
+from scheduler.engine.model.requests import EPHEMERAL_STORAGE
+from scheduler.engine.model.volumes import NO_PROVISIONER, PersistentVolumeClaim, StorageClass, VolumeTopology
+from scheduler.engine.model.wording import amount_text, requirement_text
+from scheduler.engine.plugins.volume_binding.claims import PodClaims, claims_of
+from scheduler.engine.plugins.volume_binding.filtering import BIND_CONFLICT, NO_SPACE, VolumeFilter
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.engine.state.volumes import Volumes
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusals:
+    """The statuses of the nodes for one claim alone. `storage_class`: None for a claim that has its volume."""
+
+    claim: PersistentVolumeClaim
+    storage_class: StorageClass | None
+    statuses: NodeStatuses
+
+
+def explain_claims(context: ExplainContext) -> PluginExplanation:
+    """Return the explanation of the refusals of a pod whose claims are bound or wait for its node."""
+    view = context.view
+    claims = claims_of(context.pod, view.volumes)
+    if isinstance(claims, Status):
+        return PluginExplanation()
+    parts = [
+        *(_refusals(PodClaims(bound=[claim]), claim, None, view) for claim in claims.bound),
+        *(_refusals(PodClaims(delayed=[delayed]), *delayed, view) for delayed in claims.delayed),
+    ]
+    return PluginExplanation(
+        where=lambda rows: [_where(parts, row, view.volumes) for row in rows.tolist()],
+        admitted=_admitted(claims),
+    )
+
+
+def explain_rejection(context: ExplainContext) -> str:
+    """Return which claims have no volume, and why, of a pod that cannot be placed whatever the node."""
+    volumes, pod = context.view.volumes, context.pod
+    keys = (f"{pod.namespace}/{claim_volume.claim_name(pod.name)}" for claim_volume in pod.spec.claim_volumes)
+    claims = [claim for key in keys if (claim := volumes.claim(key)) is not None]
+    return "; ".join(text for claim in claims if not claim.is_bound and (text := _unbound(claim, volumes)))
+
+
+def _unbound(claim: PersistentVolumeClaim, volumes: Volumes) -> str:
+    """Return why a claim has no volume yet; empty if it waits for its pod's node."""
+    if claim.volume_name:
+        return f"claim {claim.name}: volume {claim.volume_name} is not bound to it yet"
+    if not claim.class_name:
+        return f"claim {claim.name}: has no class that could make its volume"
+    storage_class = volumes.storage_class(claim.class_name)
+    if storage_class is None:
+        return f"claim {claim.name}: there is no class {claim.class_name}"
+    if storage_class.waits:
+        return ""
+    maker = _maker(storage_class)
+    if not maker:
+        return f"claim {claim.name}: no volume of class {claim.class_name} is bound to it yet, and the class makes none"
+    return f"claim {claim.name}: {maker} has made no volume of class {claim.class_name} for it"
+
+
+def _refusals(
+    claims: PodClaims, claim: PersistentVolumeClaim, storage_class: StorageClass | None, view: ClusterView
+) -> _Refusals:
+    return _Refusals(claim, storage_class, VolumeFilter(claims, view, bind_timeout_s=0).statuses())
+
+
+def _admitted(claims: PodClaims) -> str:
+    names = sorted({claim.name for claim in (*claims.bound, *(claim for claim, _ in claims.delayed))})
+    noun = "the volume of claim" if len(names) == 1 else "the volumes of claims"
+    return f"{'room for ' if claims.delayed else ''}{noun} {', '.join(names)}"
+
+
+def _where(parts: Sequence[_Refusals], row: int, volumes: Volumes) -> str:
+    """Return for each claim that keeps the row out why it does."""
+    texts = [_text(part, row, volumes) for part in parts if part.statuses.codes[row]]
+    return "; ".join(texts) or "no free volume for each of its claims"
+
+
+def _text(part: _Refusals, row: int, volumes: Volumes) -> str:
+    claim, storage_class = part.claim, part.storage_class
+    if storage_class is None:
+        volume = volumes.volume(claim.volume_name)
+        if volume is None:
+            return f"claim {claim.name}: there is no volume {claim.volume_name}"
+        return f"claim {claim.name}: volume {volume.key} is reached from {topology_text(volume.topology)}"
+    status = part.statuses.at(row)
+    reasons = () if status is None else status.reasons
+    size = amount_text(EPHEMERAL_STORAGE, claim.requested_bytes or 0)
+    if NO_SPACE in reasons:
+        return f"claim {claim.name}: no pool of class {storage_class.key} has {size}"
+    if BIND_CONFLICT in reasons and claim.selected_node is not None:
+        return f"claim {claim.name}: its volume is to be on node {claim.selected_node}"
+    if not _maker(storage_class):
+        wanted = ", ".join((size, *claim.access_modes))
+        return f"claim {claim.name}: no free volume of class {storage_class.key} suits it ({wanted})"
+    allowed = topology_text(VolumeTopology(storage_class.allowed_topologies))
+    return f"claim {claim.name}: class {storage_class.key} makes volumes for {allowed}"
+
+
+def _maker(storage_class: StorageClass) -> str:
+    return "" if storage_class.provisioner == NO_PROVISIONER else storage_class.provisioner
+
+
+def topology_text(topology: VolumeTopology | None) -> str:
+    """Return the nodes that reach the topology, by their labels."""
+    if topology is None:
+        return "every node"
+    return " or ".join(_term_texts(topology)) or "no node"
+
+
+def _term_texts(topology: VolumeTopology) -> Iterator[str]:
+    for term in topology.terms:
+        if term.problem is None and not term.is_empty:
+            yield ",".join(map(requirement_text, term.expressions)) or "every node"

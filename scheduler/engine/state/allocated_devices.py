@@ -1,0 +1,104 @@
+"""
+The devices that claims hold, and what they consume of devices that several claims share.
+
+Source: plugins/dynamicresources/allocateddevices.go (kubernetes 1.36). Difference: upstream keeps sets, from which a
+device is gone as soon as one of two claims that name it is; here every claim counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Set
+
+from scheduler.engine.model.allocations import Allocation, DeviceResult
+from scheduler.engine.model.devices import DeviceId
+from scheduler.engine.state.sparse_dicts import add_count
+from scheduler.engine.syntax.quantity_format import parse_formatted
+
+
+class AllocatedDevices:
+    """
+    What is allocated, by device. Results with admin access do not count.
+
+    Attributes:
+        version: of the last change.
+        n_by_driver: how many devices claims have or share; drivers without any are left out.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.n_by_driver: dict[str, int] = {}
+        #: By device: keys of the claims that have it for themselves, and in how many results.
+        self._dedicated: dict[DeviceId, dict[str, int]] = {}
+        #: By device: keys of the claims that share it, and in how many results.
+        self._shared: dict[DeviceId, dict[str, int]] = {}
+        #: By device: what these consume of its capacities, in billionths, without what is 0; empty if all of it is.
+        self._consumed: dict[DeviceId, dict[str, int]] = {}
+        #: By device: how many results consume capacity.
+        self._n_consuming: dict[DeviceId, int] = {}
+
+    @property
+    def dedicated(self) -> Set[DeviceId]:
+        """The devices that a claim has for itself."""
+        return self._dedicated.keys()
+
+    @property
+    def shared(self) -> Collection[DeviceId]:
+        """The devices that claims share."""
+        return self._shared.keys()
+
+    @property
+    def consumed(self) -> Mapping[DeviceId, Mapping[str, int]]:
+        """How much of the capacities of shared devices is consumed, in billionths; only where it is recorded."""
+        return self._consumed
+
+    def owners(self, device: DeviceId) -> Iterator[str]:
+        """Yield the keys of the claims that have the device for themselves; two if two schedulers gave it away."""
+        yield from self._dedicated.get(device, ())
+
+    def claims_of(self, device: DeviceId) -> Iterator[str]:
+        """Yield the keys of the claims that have the device."""
+        yield from self._dedicated.get(device, ())
+        yield from self._shared.get(device, ())
+
+    def has(self, device: DeviceId) -> bool:
+        """Return whether a claim has the device, or shares it."""
+        return device in self._dedicated or device in self._shared
+
+    def add(self, allocation: Allocation, claim_key: str) -> None:
+        """Count the claim's allocation. O(results)."""
+        self._count(allocation, claim_key, 1)
+
+    def remove(self, allocation: Allocation, claim_key: str) -> None:
+        """Undo `add`."""
+        self._count(allocation, claim_key, -1)
+
+    def _count(self, allocation: Allocation, claim_key: str, delta: int) -> None:
+        self.version += 1
+        for result in allocation.devices.results:
+            if result.admin_access:
+                continue
+            device = DeviceId(result.driver, result.pool, result.device)
+            had = self.has(device)
+            by_device = self._dedicated if result.share_id is None else self._shared
+            claims = by_device.setdefault(device, {})
+            add_count(claims, claim_key, delta)
+            if not claims:
+                del by_device[device]
+            if (change := self.has(device) - had) != 0:
+                add_count(self.n_by_driver, device.driver, change)
+            if result.share_id is not None and result.consumed_capacity:
+                self._consume(device, result, delta)
+
+    def _consume(self, device: DeviceId, result: DeviceResult, delta: int) -> None:
+        if add_count(self._n_consuming, device, delta) == 0:
+            del self._consumed[device]
+            return
+        consumed = self._consumed.setdefault(device, {})
+        for name, text in (result.consumed_capacity or {}).items():
+            amount = parse_formatted(0 if text is None else text).nano
+            if amount:
+                add_count(consumed, name, delta * amount)
+
+    def content(self) -> tuple[object, ...]:
+        """Return everything that is counted, to compare it with a recount."""
+        return self._dedicated, self._shared, self._consumed, self._n_consuming, self.n_by_driver

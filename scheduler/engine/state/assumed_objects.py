@@ -1,0 +1,164 @@
+"""
+Objects that this scheduler is writing for pods: they count as written before a watch shows it.
+
+    assume --+--> shown by a watch, or deleted     the object counts as watches show it
+             +--> release                          as watches show it, since it was not written
+             `--> settle(version), then release    as assumed until a watch shows this version or a later one
+
+Several pods may hold an assumption: pods that share an object. Source: util/assumecache (kubernetes 1.36). Difference:
+upstream gives an assumption up with any newer version, and when the first of its pods fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from scheduler.engine.model.object_writes import ObjectWrite, StoredObject
+from scheduler.engine.model.volumes import is_older
+from scheduler.errors import InvariantViolation
+
+_Key: TypeAlias = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Assumption:
+    """
+    Attributes:
+        seen: the object as watches show it.
+        write: what is assumed.
+        holders: UIDs of the pods that assume it.
+        version: of the written object; empty before the write.
+    """
+
+    seen: StoredObject
+    write: ObjectWrite[Any]
+    holders: set[str] = field(default_factory=set)
+    version: str = ""
+
+    def assumed(self) -> Any:  # noqa: ANN401
+        return self.write.applied_to(self.seen)
+
+    def is_over(self) -> bool:
+        """Return whether a watch shows the written version, the object is taken, or no pod holds it."""
+        if self.version:
+            if not is_older(self.seen.resource_version, self.version):
+                return True
+        elif not self.holders:
+            return True
+        return self.write.is_settled_in(self.seen)
+
+
+class AssumedObjects:
+    """The assumptions, by kind and key. An object that is returned has the type that its kind names."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[_Key, _Assumption] = {}
+
+    def copy(self) -> AssumedObjects:
+        """Return a copy that changes on its own. O(assumptions)."""
+        copy = AssumedObjects()
+        copy._by_key = {
+            key: replace(assumption, holders=set(assumption.holders))
+            for key, assumption in self._by_key.items()
+        }
+        return copy
+
+    def __len__(self) -> int:
+        """Return the number of objects that are assumed."""
+        return len(self._by_key)
+
+    def seen(self, kind: str, key: str) -> Any | None:  # noqa: ANN401
+        """Return the assumed object as watches show it, None if it is not assumed."""
+        assumption = self._by_key.get((kind, key))
+        return None if assumption is None else assumption.seen
+
+    def is_unwritten(self, kind: str, key: str) -> bool:
+        """Return whether the object is assumed, and the write has no answer yet."""
+        assumption = self._by_key.get((kind, key))
+        return assumption is not None and not assumption.version
+
+    def holders_of(self, kind: str, key: str) -> Collection[str]:
+        """Return the UIDs of the pods that assume the object."""
+        assumption = self._by_key.get((kind, key))
+        return () if assumption is None else assumption.holders
+
+    def over(self, obj: StoredObject) -> Any:  # noqa: ANN401
+        """Return the object that a watch shows, with the value that is assumed of it."""
+        assumption = self._by_key.get((obj.kind, obj.key))
+        if assumption is None:
+            return obj
+        assumption.seen = obj
+        if assumption.is_over():
+            del self._by_key[obj.kind, obj.key]
+            return obj
+        return assumption.assumed()
+
+    def drop(self, kind: str, key: str) -> None:
+        """Forget the object, which was deleted."""
+        self._by_key.pop((kind, key), None)
+
+    def assume(self, write: ObjectWrite[Any], holder: str) -> Any | None:  # noqa: ANN401 - the kind names the type
+        """
+        Assume the write for the pod. Return the object as it counts from now on, None if it counts as before.
+
+        Raises InvariantViolation if another value is assumed: a volume, say, would be promised to two claims.
+        """
+        obj: StoredObject = write.obj
+        known = self._by_key.get((obj.kind, obj.key))
+        if write.value is None:
+            return None
+        if known is not None:
+            if known.write.value != write.value:
+                raise InvariantViolation(
+                    f"{obj.kind} {obj.key} is assumed as {known.write.value}, not {write.value}"
+                )
+            known.holders.add(holder)
+            return None
+        assumption = _Assumption(obj, write, {holder})
+        if assumption.is_over():
+            return None
+        self._by_key[obj.kind, obj.key] = assumption
+        return assumption.assumed()
+
+    def settle(self, kind: str, key: str, version: str, holder: str) -> Any | None:  # noqa: ANN401
+        """
+        Note the version that was written for the pod.
+
+        Return the object as watches show it if it counts so from now on, else None. An answer about an object that was
+        replaced since comes from no holder of the assumption about the next one.
+        """
+        assumption = self._by_key.get((kind, key))
+        if assumption is None or holder not in assumption.holders:
+            return None
+        assumption.version = version
+        return self._ended(assumption)
+
+    def release(self, kind: str, key: str, holder: str) -> Any | None:  # noqa: ANN401
+        """End the pod's part. Return the object as watches show it if it counts so from now on, else None."""
+        assumption = self._by_key.get((kind, key))
+        if assumption is None:
+            return None
+        assumption.holders.discard(holder)
+        return self._ended(assumption)
+
+    def holders(self) -> Iterator[tuple[str, str, frozenset[str]]]:
+        """Yield each assumed object and the UIDs of its pods; for tests."""
+        for (kind, key), assumption in self._by_key.items():
+            yield kind, key, frozenset(assumption.holders)
+
+    def differences(self, counted: Callable[[Any, str], object]) -> Iterator[str]:
+        """Yield the assumptions that should have ended, or that do not count; for the audit."""
+        for (kind, key), assumption in self._by_key.items():
+            if assumption.is_over():
+                yield f"{kind} {key} is still assumed as {assumption.write.value}"
+            if counted(kind, key) != assumption.assumed():
+                yield f"{kind} {key} is assumed as {assumption.write.value}, and counts otherwise"
+
+    def _ended(self, assumption: _Assumption) -> Any | None:  # noqa: ANN401
+        if not assumption.is_over():
+            return None
+        seen = assumption.seen
+        del self._by_key[seen.kind, seen.key]
+        return seen

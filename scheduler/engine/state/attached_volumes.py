@@ -1,0 +1,65 @@
+"""How many volumes of each CSI driver are attached to each node, or will be attached for the pods placed there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from scheduler.engine.state.holders import Holders
+from scheduler.engine.state.sparse_dicts import add_count
+
+_NONE: Final[Mapping[str, int]] = {}
+
+
+class AttachedVolume(NamedTuple):
+    """A volume as limits count it: its driver, and a name that no other volume has."""
+
+    driver: str
+    name: str
+
+
+class AttachedVolumes:
+    """
+    Volumes by node name, each counted once, whether a pod uses it, an attachment shows it, or both.
+
+    `on_change` receives the node whose number changed.
+    """
+
+    def __init__(self, on_change: Callable[[str], None]) -> None:
+        self._on_change = on_change
+        #: Volume name -> nodes with pods that use it, and how many of these pods.
+        self.by_pods = Holders()
+        #: Volume name -> nodes that it is attached to.
+        self.by_attachments = Holders()
+        #: Driver -> node -> volumes.
+        self._n_by_driver: dict[str, dict[str, int]] = {}
+
+    def add(self, holders: Holders, volume: AttachedVolume, node_name: str) -> None:
+        """Count a use by a pod, or an attachment. `holders`: `by_pods` or `by_attachments`."""
+        if holders.add(volume.name, node_name) and not self._other(holders).holds(volume.name, node_name):
+            self._count(volume.driver, node_name, 1)
+
+    def discard(self, holders: Holders, volume: AttachedVolume, node_name: str) -> None:
+        """Undo one `add`."""
+        if holders.discard(volume.name, node_name) and not self._other(holders).holds(volume.name, node_name):
+            self._count(volume.driver, node_name, -1)
+
+    def _other(self, holders: Holders) -> Holders:
+        return self.by_attachments if holders is self.by_pods else self.by_pods
+
+    def n_on(self, driver: str) -> Mapping[str, int]:
+        """Return the volumes of the driver by node; nodes without any are left out."""
+        return self._n_by_driver.get(driver, _NONE)
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """Return the volumes by driver and node; for the audit."""
+        return {
+            (driver, node): n for driver, by_node in self._n_by_driver.items() for node, n in by_node.items()
+        }
+
+    def _count(self, driver: str, node_name: str, delta: int) -> None:
+        by_node = self._n_by_driver.setdefault(driver, {})
+        add_count(by_node, node_name, delta)
+        if not by_node:
+            del self._n_by_driver[driver]
+        self._on_change(node_name)

@@ -1,0 +1,403 @@
+"""
+ResourceClaims, ResourceSlices, DeviceClasses and DeviceTaintRules, and which devices are allocated.
+
+A claim counts as watches show it, or as it was written after that; and with an allocation that is about to be written.
+Slices have the taints of rules. A cluster without resource.k8s.io/v1 costs nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import Any, Final
+
+from scheduler.engine.model.allocations import Allocation
+from scheduler.engine.model.device_decoder import DeviceObject
+from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.devices import (
+    NEEDED_KINDS,
+    DeviceClass,
+    DeviceId,
+    DeviceKind,
+    DeviceTaintRule,
+    PoolId,
+    ResourceSlice,
+)
+from scheduler.engine.model.object_writes import ObjectWrite, StoredObject
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.volumes import is_older
+from scheduler.engine.state.allocated_devices import AllocatedDevices
+from scheduler.engine.state.assumed_objects import AssumedObjects
+from scheduler.engine.state.batches import batches
+from scheduler.engine.state.device_changes import DeviceChanges
+from scheduler.engine.state.extended_resources import ExtendedResources
+from scheduler.engine.state.partitioned_dict import PartitionedDict
+from scheduler.engine.state.slice_taints import SliceTaints
+from scheduler.engine.state.sparse_dicts import add_count, discard_entry
+
+#: The place of claims that a list shows as allocated: their order is unknown.
+_LISTED: Final = 0
+
+_NO_SLICES: Final[Mapping[str, ResourceSlice]] = {}
+
+
+class Devices:
+    """
+    Everything known of devices. Exactly one writer: ClusterState.
+
+    Attributes:
+        is_served: whether the API server has resource.k8s.io/v1, and all objects have been seen.
+        changes: the pools that changed lately; `classes_version`: of the last change of a class.
+        n_allocated_twice: claims that were shown with a device that another claim had.
+        epoch_s: the time of day, in seconds since 1970, as of the last cycle.
+    """
+
+    def __init__(self) -> None:
+        self._served: set[DeviceKind] = set()
+        self.is_served = False
+        self.changes = DeviceChanges()
+        self.classes_version = 0
+        self.epoch_s = 0.0
+        self._claims: PartitionedDict[ResourceClaim] = PartitionedDict()
+        self._slices: dict[str, ResourceSlice] = {}
+        self._taints = SliceTaints()
+        self._classes: dict[str, DeviceClass] = {}
+        #: In the order in which a copy takes them over.
+        self._by_kind: Mapping[str, PartitionedDict[Any] | dict[str, Any]] = {
+            DeviceKind.TAINT_RULE: self._taints.rules,
+            DeviceKind.CLASS: self._classes,
+            DeviceKind.SLICE: self._slices,
+            DeviceKind.CLAIM: self._claims,
+        }
+        self._of_pool: dict[PoolId, dict[str, ResourceSlice]] = {}
+        #: By the nodeName of slices without shared counters; and all others.
+        self._on_node: dict[str, dict[str, ResourceSlice]] = {}
+        self._shared: dict[str, ResourceSlice] = {}
+        #: By driver: the devices in all slices.
+        self._n_published: dict[str, int] = {}
+        #: UID of a pod -> keys of the claims that a scheduler created for its extended resources.
+        self._extended_claims: dict[str, dict[str, None]] = {}
+        #: Key of a claim that is shown as allocated -> its place in the order of allocations. A watch shows claims in
+        #: the order of their changes; a list does not.
+        self._allocated_at: dict[str, int] = {}
+        self._n_allocations = 0
+        #: The kinds of which a list is under way.
+        self._listing: set[DeviceKind] = set()
+        self.n_allocated_twice = 0
+        self.extended_resources = ExtendedResources()
+        self.allocated = AllocatedDevices()
+        self.assumed = AssumedObjects()
+
+    def begin_list(self, kind: DeviceKind) -> None:
+        """Note that a list begins to show the objects of this kind, in no order; `serve` ends it."""
+        self._listing.add(kind)
+
+    def serve(self, *kinds: DeviceKind) -> None:
+        """Note that a list has shown all objects of these kinds, the first one or a later one."""
+        self._listing.difference_update(kinds)
+        if DeviceKind.CLAIM in kinds:
+            self._allocated_at = dict.fromkeys(self._allocated_at, _LISTED)
+        self._served.update(kinds)
+        self.is_served = self._served >= NEEDED_KINDS
+
+    # Questions of plugins.
+
+    def claim(self, key: str) -> ResourceClaim | None:
+        """Return the claim of `namespace/name`, None if it is not known."""
+        return self._claims.get(key)
+
+    def claims(self) -> Iterator[ResourceClaim]:
+        """Return all claims."""
+        return self._claims.values()
+
+    def is_pending(self, key: str) -> bool:
+        """Return whether the claim counts as allocated, and the allocation is not written yet."""
+        return self.assumed.is_unwritten(DeviceKind.CLAIM, key)
+
+    def pending_for(self, key: str) -> Collection[str]:
+        """Return the UIDs of the pods for which the claim's allocation is being written."""
+        return self.assumed.holders_of(DeviceKind.CLAIM, key)
+
+    def shown_claim(self, key: str) -> ResourceClaim | None:
+        """Return the claim as watches show it, whatever is assumed of it."""
+        return self.assumed.seen(DeviceKind.CLAIM, key) or self._claims.get(key)
+
+    def is_shown(self, key: str, version: str) -> bool:
+        """
+        Return whether watches show this version of the claim, and so all that was written before.
+
+        Not while a list is under way: it shows a claim before others that were allocated earlier.
+        """
+        shown = self.shown_claim(key)
+        if DeviceKind.CLAIM in self._listing:
+            return False
+        return shown is not None and not is_older(shown.resource_version, version)
+
+    def earlier_claim(self, claim: ResourceClaim) -> str | None:
+        """
+        Return the key of another claim that has a device of the claim, unless that was allocated later.
+
+        The API server accepts two claims with one device, as two schedulers may write them. Of two that a list has
+        shown each may be the earlier one: neither version nor time of a claim tells when it was allocated.
+        """
+        own = self._allocated_at.get(claim.key, self._n_allocations)
+        return next((other for other, at in self._rivals(claim) if at <= own), None)
+
+    def _rivals(self, claim: ResourceClaim) -> Iterator[tuple[str, int]]:
+        """Yield the other claims that watches show with a device that the claim has for itself, and since when."""
+        results = () if claim.allocation is None else claim.allocation.devices.results
+        for result in results:
+            if result.admin_access or result.share_id is not None:
+                continue
+            for other in self.allocated.owners(DeviceId(result.driver, result.pool, result.device)):
+                if other != claim.key and other in self._allocated_at:
+                    yield other, self._allocated_at[other]
+
+    def extended_claim(self, pod_uid: str) -> ResourceClaim | None:
+        """Return the claim that a scheduler created for the pod's extended resources, None if there is none."""
+        keys = self._extended_claims.get(pod_uid)
+        return self._claims.get(min(keys)) if keys else None
+
+    def claims_of(self, pod: Pod) -> Iterator[ResourceClaim]:
+        """Yield the claims of the pod that are known."""
+        generated = dict(pod.generated_claims)
+        names = dict.fromkeys(
+            each.claim_name or generated.get(each.name) for each in pod.spec.resource_claims
+        )
+        known = [self._claims.get(f"{pod.namespace}/{name}") for name in names if name]
+        yield from filter(None, (*known, self.extended_claim(pod.uid)))
+
+    def provides(self, resource: str) -> bool:
+        """Return whether a class provides the extended resource."""
+        return self.is_served and self.extended_resources.class_of(resource) is not None
+
+    @property
+    def classes(self) -> Mapping[str, DeviceClass]:
+        """The classes by name."""
+        return self._classes
+
+    def slices(self) -> Collection[ResourceSlice]:
+        """Return all slices."""
+        return self._slices.values()
+
+    def on_node(self, name: str) -> Collection[ResourceSlice]:
+        """Return the slices with this nodeName and without shared counters."""
+        return self._on_node.get(name, _NO_SLICES).values()
+
+    def shared(self) -> Collection[ResourceSlice]:
+        """Return the other slices: those without a nodeName, and those with shared counters."""
+        return self._shared.values()
+
+    def of_pool(self, pool: PoolId) -> Collection[ResourceSlice]:
+        """Return all slices of the pool, of any generation and node."""
+        return self._of_pool.get(pool, _NO_SLICES).values()
+
+    def pools(self) -> list[PoolId]:
+        """Return the pools of all slices."""
+        return list(self._of_pool)
+
+    def n_by_driver(self) -> Iterator[tuple[str, int, int]]:
+        """Yield each driver, how many of its devices no claim has, and how many claims have. O(drivers)."""
+        n_allocated = self.allocated.n_by_driver
+        for driver in sorted(self._n_published.keys() | n_allocated.keys()):
+            in_use = n_allocated.get(driver, 0)
+            # A claim may have a device that its driver publishes no more.
+            yield driver, max(0, self._n_published.get(driver, 0) - in_use), in_use
+
+    def get(self, kind: str, key: str) -> Any | None:  # noqa: ANN401 - the kind names the type
+        """Return the object, None if it is not known."""
+        return self._by_kind[kind].get(key)
+
+    # Changes, from ClusterState.
+
+    def upsert(self, obj: DeviceObject) -> None:
+        """Take over the object that a watch shows. O(1), of a claim O(its devices)."""
+        if isinstance(obj, ResourceClaim):
+            self._note_allocation(obj)
+        self._set(obj.kind, obj.key, self.assumed.over(obj))
+
+    def remove(self, kind: str, key: str) -> None:
+        """Forget the object, if it is known."""
+        self.assumed.drop(kind, key)
+        if kind == DeviceKind.CLAIM:
+            self._allocated_at.pop(key, None)
+        if self.get(kind, key) is not None:
+            self._set(kind, key, None)
+
+    def assume(self, write: ObjectWrite[Any], holder: str) -> None:
+        """See `ClusterState.assume_write`."""
+        self._set_if_changed(self.assumed.assume(write, holder))
+
+    def settle(
+        self, obj: StoredObject, version: str, holder: str
+    ) -> tuple[StoredObject, StoredObject] | None:
+        """
+        See `ClusterState.settle_write`. An object that is being created counts until its pod is done.
+
+        Pods may wait for the end of a claim's allocation, so that it counts as a change though its devices do not.
+        """
+        if not obj.resource_version:
+            return None
+        was_pending = self.is_pending(obj.key)
+        self._set_if_changed(self.assumed.settle(obj.kind, obj.key, version, holder))
+        counted = self.get(obj.kind, obj.key)
+        return (obj, counted) if was_pending and counted is not None else None
+
+    def release(self, obj: StoredObject, holder: str) -> tuple[StoredObject, StoredObject] | None:
+        """See `ClusterState.release_write`."""
+        counted = self.get(obj.kind, obj.key)
+        seen = self.assumed.release(obj.kind, obj.key, holder)
+        if counted is None or seen is None:
+            return None
+        # An object that was to be created is not known to the API server by this key.
+        self._set(seen.kind, seen.key, seen if seen.resource_version else None)
+        return counted, seen
+
+    def free_on_trial(self, claim: ResourceClaim) -> bool:
+        """Let the claim count as not allocated; return False, and change nothing, of a claim that is being written."""
+        if self.assumed.seen(claim.kind, claim.key) is not None:
+            return False
+        self._set(claim.kind, claim.key, replace(claim, allocation=None, reserved_for=()))
+        return True
+
+    def end_trial(self, claim: ResourceClaim) -> None:
+        """Undo `free_on_trial`."""
+        self._set(claim.kind, claim.key, claim)
+
+    def _note_allocation(self, shown: ResourceClaim) -> None:
+        if shown.allocation is None:
+            self._allocated_at.pop(shown.key, None)
+        elif shown.key not in self._allocated_at:
+            self._n_allocations += 1
+            self._allocated_at[shown.key] = self._n_allocations
+            self.n_allocated_twice += any(True for _ in self._rivals(shown))
+
+    def _set_if_changed(self, new: StoredObject | None) -> None:
+        if new is not None:
+            self._set(new.kind, new.key, new)
+
+    def _set(self, kind: str, key: str, new: Any | None) -> None:  # noqa: ANN401 - the kind names the type
+        objects = self._by_kind[kind]
+        old = objects.get(key)
+        if isinstance(new, ResourceSlice):
+            new = self._taints.applied(new)
+        elif kind == DeviceKind.SLICE:
+            self._taints.forget(key)
+        if old is not None:
+            self._unlink(old)
+        if new is not None:
+            objects[key] = new
+            self._link(old, new)
+        elif old is not None:
+            del objects[key]
+            if isinstance(old, DeviceClass):
+                self.extended_resources.remove(old)
+        if kind == DeviceKind.TAINT_RULE:
+            self._apply_rules([rule for rule in (old, new) if isinstance(rule, DeviceTaintRule)])
+
+    def _apply_rules(self, changed: Collection[DeviceTaintRule]) -> None:
+        """Give the slices of these rules their taints. O(slices), since rules hardly ever change."""
+        for before in list(self._slices.values()):
+            if any(rule.selects(before.driver, before.pool) for rule in changed):
+                after = self._taints.applied(self._taints.published(before))
+                if after is not before:
+                    self._unlink(before)
+                    self._slices[before.key] = after
+                    self._link(before, after)
+
+    def _link(self, old: DeviceObject | None, new: DeviceObject) -> None:
+        """Enter the object, which is known now, in the indexes of its kind."""
+        match new:
+            case ResourceClaim():
+                if new.allocation is not None:
+                    self.allocated.add(new.allocation, new.key)
+                    self._note(new.allocation)
+                for uid in _pods_extended_by(new):
+                    self._extended_claims.setdefault(uid, {})[new.key] = None
+            case ResourceSlice():
+                self._of_pool.setdefault(new.pool_id, {})[new.key] = new
+                if not new.node_name or new.shared_counters:
+                    self._shared[new.key] = new
+                else:
+                    self._on_node.setdefault(new.node_name, {})[new.key] = new
+                if new.devices:
+                    add_count(self._n_published, new.driver, len(new.devices))
+                self.changes.append(new.pool_id, of_slices=True)
+            case DeviceClass():
+                self.extended_resources.upsert(old if isinstance(old, DeviceClass) else None, new)
+                self.classes_version += 1
+
+    def _unlink(self, old: DeviceObject) -> None:
+        """Undo `_link`, while the object is known still, except for what depends on the order of events."""
+        match old:
+            case ResourceClaim():
+                if old.allocation is not None:
+                    self.allocated.remove(old.allocation, old.key)
+                    self._note(old.allocation)
+                for uid in _pods_extended_by(old):
+                    discard_entry(self._extended_claims, uid, old.key)
+            case ResourceSlice():
+                discard_entry(self._of_pool, old.pool_id, old.key)
+                if not old.node_name or old.shared_counters:
+                    del self._shared[old.key]
+                else:
+                    discard_entry(self._on_node, old.node_name, old.key)
+                if old.devices:
+                    add_count(self._n_published, old.driver, -len(old.devices))
+                self.changes.append(old.pool_id, of_slices=True)
+            case DeviceClass():
+                self.classes_version += 1
+
+    def _note(self, allocation: Allocation) -> None:
+        for result in allocation.devices.results:
+            self.changes.append(PoolId(result.driver, result.pool), of_slices=False)
+
+    def copy_pieces(self, copy: Devices) -> Iterator[None]:
+        """Add all objects, and what is assumed of them, to the empty `copy`; yield after every few of them."""
+        copy.serve(*self._served)
+        copy.epoch_s = self.epoch_s
+        copy.assumed = self.assumed.copy()
+        copy._allocated_at, copy._n_allocations = dict(self._allocated_at), self._n_allocations
+        self._taints.share_with(copy._taints)
+        for few in batches(list(self.objects())):
+            for obj in few:
+                copy._set(obj.kind, obj.key, obj)
+            yield
+        copy.extended_resources = self.extended_resources.copy()
+
+    # For the audit.
+
+    def objects(self) -> Iterator[DeviceObject]:
+        """Return every object, as it counts, but slices as they were published."""
+        for obj in chain.from_iterable(objects.values() for objects in self._by_kind.values()):
+            yield self._taints.published(obj) if isinstance(obj, ResourceSlice) else obj
+
+    def differences(self) -> Iterator[str]:
+        """Yield where what is counted differs from a recount. O(objects)."""
+        fresh = Devices()
+        self._taints.share_with(fresh._taints)
+        for obj in self.objects():
+            fresh._set(obj.kind, obj.key, obj)
+        if self.allocated.content() != fresh.allocated.content():
+            yield f"devices {self.allocated.content()} allocated, {fresh.allocated.content()} recounted"
+        indexes, recounted = (
+            (
+                each._slices,
+                each._of_pool,
+                each._on_node,
+                each._shared,
+                each._extended_claims,
+                each._n_published,
+            )
+            for each in (self, fresh)
+        )
+        if indexes != recounted:
+            yield "slices by pool or node, their devices, or claims for extended resources, differ from a recount"
+        yield from self.assumed.differences(self.get)
+
+
+def _pods_extended_by(claim: ResourceClaim) -> Iterator[str]:
+    """Yield the UIDs of the pods for whose extended resources the claim was created; one at most, usually none."""
+    if claim.resource_version and claim.is_special:
+        yield from dict.fromkeys(owner.uid for owner in claim.owners if owner.controller)

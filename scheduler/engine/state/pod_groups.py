@@ -1,0 +1,372 @@
+"""The members of groups that exist, by group; a cluster without groups has no entry here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+from scheduler.engine.model.group_agreement import disagreement, of_newest_template
+from scheduler.engine.model.group_topology import ANYWHERE, Topology
+from scheduler.engine.model.pod_groups import GroupKey, GroupKind, PodGroup
+from scheduler.engine.model.pods import Pod
+
+_NONE: Final[Mapping[str, Pod]] = {}
+
+
+class PodGroups:
+    """
+    Groups and their members. Writers: ClusterState for the placed members, the machine for all else.
+
+    An assumed pod is both pending and placed until a watch shows it bound.
+    """
+
+    def __init__(self) -> None:
+        #: PodGroup objects.
+        self._objects: dict[GroupKey, PodGroup] = {}
+        #: Groups that have, or had, members of another priority than their own.
+        self._unequal: set[GroupKey] = set()
+        #: Groups that are evicted as a whole, of which a member was evicted and others still run.
+        self._being_evicted: set[GroupKey] = set()
+        #: The kinds of groups that the cluster has; without its kind, a label of a pod means nothing.
+        self._served: set[GroupKind] = {GroupKind.OWN, GroupKind.KUBERNETES}
+        self._pending: dict[GroupKey, dict[str, Pod]] = {}
+        #: Groups that have, or had, pending members that describe the group differently.
+        self._unlike: set[GroupKey] = set()
+        #: Members on nodes that are not terminating.
+        self._placed: dict[GroupKey, dict[str, Pod]] = {}
+        #: The UIDs of the members that are placed or could be.
+        self._ready: dict[GroupKey, set[str]] = {}
+        #: The UIDs of the pending members with scheduling gates.
+        self._gated: dict[GroupKey, set[str]] = {}
+        #: By group that was placed once, how many members it needed then, at most: one that comes back beside others
+        #: need not wait for members that have finished or were replaced since.
+        self._whole: dict[GroupKey, int] = {}
+        #: By group and part, empty for none: how many members have finished while the group had others.
+        self._finished: dict[GroupKey, Counter[str]] = {}
+        #: Groups whose members were evicted to be placed anew, until they are.
+        self._released: set[GroupKey] = set()
+
+    def key_of(self, pod: Pod) -> GroupKey | None:
+        """Return the group with which the pod is placed, None for a pod that is placed on its own."""
+        group = pod.group
+        if group is None or group.key.kind not in self._served:
+            return None
+        known = self._objects.get(group.key)
+        if known is None or known.min_count > 1 or known.topology or group.topology or group.part:
+            return group.key
+        return None
+
+    def without_members(self) -> PodGroups:
+        """Return a copy of what is known of the groups, without their members."""
+        copy = PodGroups()
+        copy._objects, copy._served = dict(self._objects), set(self._served)
+        copy._whole, copy._released = dict(self._whole), set(self._released)
+        copy._finished = {key: counts.copy() for key, counts in self._finished.items()}
+        return copy
+
+    def serve(self, kind: GroupKind) -> None:
+        """Note that the cluster has this kind of groups."""
+        self._served.add(kind)
+
+    def upsert(self, group: PodGroup) -> None:
+        """Add the PodGroup or update it."""
+        self._served.add(group.key.kind)
+        self._objects[group.key] = group
+        self._note_priorities(group.key)
+        if group.was_scheduled and group.key not in self._released:
+            self._whole.setdefault(group.key, group.min_count)
+
+    def remove(self, key: GroupKey) -> None:
+        """Forget the PodGroup; its members stay."""
+        self._objects.pop(key, None)
+        self._note_priorities(key)
+        self._drop_if_empty(key)
+
+    def _note_priorities(self, key: GroupKey) -> None:
+        self._unequal.discard(key)
+        for pod in self.placed(key):
+            self._note_priority(key, pod)
+
+    def _note_priority(self, key: GroupKey, pod: Pod) -> None:
+        group = self._objects.get(key)
+        if group is not None and group.victim_priority not in (None, pod.priority):
+            self._unequal.add(key)
+
+    def get(self, key: GroupKey) -> PodGroup | None:
+        """
+        Return the group: its object, or what its members say; None if it is not known how many it needs.
+
+        Its topology is what its members say, if the object asks for none. The pending members count, of a workload
+        with several templates those of the newest; without any, the members on nodes.
+        """
+        known = self._objects.get(key)
+        if key.kind is not GroupKind.OWN:
+            if known is None or known.topology:
+                return known
+            topology = _topology(self._describing(key))
+            return replace(known, topology=topology) if topology else known
+        pods = self._describing(key)
+        counts = [pod.group.min_count for pod in pods if pod.group is not None and not pod.group.problem]
+        return PodGroup(key, max(counts), _topology(pods)) if counts else None
+
+    def _describing(self, key: GroupKey) -> Collection[Pod]:
+        """Return members that describe the group as all do. O(1) while pending ones agree, otherwise O(members)."""
+        pending = self._pending.get(key)
+        if not pending:
+            return self._placed.get(key, _NONE).values()
+        if key not in self._unlike:
+            return [next(iter(pending.values()))]
+        return of_newest_template(pending.values())
+
+    def disagreement(self, key: GroupKey) -> str:
+        """Return which setting of the group its members without a node say differently; empty if they agree."""
+        placed = self._placed.get(key, _NONE)
+        waiting = [pod for pod in self.pending(key) if pod.uid not in placed and not pod.terminating]
+        problem = disagreement(waiting)
+        return problem and f"pod group {key.text}: {problem}"
+
+    # Preemption.
+
+    def preemptor_priority(self, pod: Pod) -> int:
+        """Return the priority with which the pod evicts others: its PodGroup's own, else that of the pod."""
+        group = None if pod.group is None else self._objects.get(pod.group.key)
+        return pod.priority if group is None or group.priority is None else group.priority
+
+    def victim_priority(self, pod: Pod) -> int:
+        """Return the priority above which other pods evict this one."""
+        if pod.group is None or pod.group.key not in self._unequal:
+            return pod.priority
+        priority = self._objects[pod.group.key].victim_priority
+        return pod.priority if priority is None else priority
+
+    def is_disrupted_whole(self, pod: Pod) -> bool:
+        """Return whether the pod is evicted with all members of its group, or stays with them."""
+        group = None if pod.group is None else self._objects.get(pod.group.key)
+        return group is not None and group.is_disrupted_whole
+
+    def of_unequal_priority(self) -> Iterator[Pod]:
+        """Yield the members on nodes of groups with members of another priority than the group's."""
+        return (pod for key in self._unequal for pod in self.placed(key))
+
+    def evicted_otherwise(self) -> Iterator[Pod]:
+        """Yield the members on nodes that are not evicted one by one and by their own priority. O(PodGroups)."""
+        disrupted_whole = (key for key, group in self._objects.items() if group.is_disrupted_whole)
+        return (pod for key in self._unequal.union(disrupted_whole) for pod in self.placed(key))
+
+    def note_evicted(self, pod: Pod) -> None:
+        """Note that a member was evicted: if the group is disrupted as a whole, the others have to follow."""
+        if pod.group is not None and self.is_disrupted_whole(pod) and pod.group.key in self._placed:
+            self._being_evicted.add(pod.group.key)
+
+    def is_being_evicted(self, key: GroupKey) -> bool:
+        """Return whether a member of the group, which is disrupted as a whole, was evicted already."""
+        return key in self._being_evicted
+
+    def keys(self) -> Iterable[GroupKey]:
+        """Return the groups that have a pending member."""
+        return self._pending.keys()
+
+    def listed(self) -> list[GroupKey]:
+        """Return the groups of which anything is kept. O(groups)."""
+        return list({**self._objects, **self._pending, **self._placed, **self._whole})
+
+    def has_placed(self, pod: Pod) -> bool:
+        """Return whether the pod counts as a member on a node."""
+        return pod.group is not None and pod.uid in self._placed.get(pod.group.key, _NONE)
+
+    def pending(self, key: GroupKey) -> Iterable[Pod]:
+        """Return the members that no watch has shown bound, in the order in which they came."""
+        return self._pending.get(key, _NONE).values()
+
+    def placed(self, key: GroupKey) -> Iterable[Pod]:
+        """Return the members on nodes that are not terminating."""
+        return self._placed.get(key, _NONE).values()
+
+    def n_placed(self, key: GroupKey) -> int:
+        """Return the number of members on nodes that are not terminating. O(1)."""
+        return len(self._placed.get(key, _NONE))
+
+    def minimum_bound(self, key: GroupKey) -> int:
+        """Return how many members the group needs if watches show as many on nodes, else 0. O(1) while it has fewer."""
+        placed = self._placed.get(key, _NONE)
+        first = next(iter(placed.values()), None)
+        group = None if first is None else self.known_by(first, key)
+        if group is None or len(placed) < group.min_count:
+            return 0
+        n_bound = len(placed) - len(placed.keys() & self._pending.get(key, _NONE).keys())
+        return group.min_count if n_bound >= group.min_count else 0
+
+    def n_ready(self, key: GroupKey) -> int:
+        """Return the number of members that are placed or could be."""
+        return len(self._ready.get(key, ()))
+
+    def is_whole(self, key: GroupKey, min_count: int) -> bool:
+        """Return whether the group was placed once when it needed at least so many members."""
+        return self._whole.get(key, 0) >= min_count
+
+    def note_whole(self, key: GroupKey, min_count: int) -> None:
+        """Note that the group, which needs so many members, is placed: from now on, it was placed once."""
+        self._whole[key] = max(min_count, self._whole.get(key, 0))
+        self._released.discard(key)
+
+    def note_finished(self, pod: Pod) -> None:
+        """Note that a member on a node has finished, before it leaves: its group and its part do not wait for it."""
+        if pod.group is not None and self.has_placed(pod):
+            part = "" if pod.group.part is None else pod.group.part.name
+            self._finished.setdefault(pod.group.key, Counter())[part] += 1
+
+    def n_finished(self, key: GroupKey, part: str) -> int:
+        """Return how many members of the part have finished."""
+        counts = self._finished.get(key)
+        return 0 if counts is None else counts[part]
+
+    def n_missing(self, group: PodGroup) -> int:
+        """
+        Return how many members of those that the group needs have to find places at once; 0 if as many are on nodes.
+
+        Members that finished do not come back, and beside members on nodes, replaced ones of a group that was placed
+        once do not either: as many as are there are placed.
+        """
+        key, n_running = group.key, self.n_placed(group.key)
+        n_missing = group.min_count - n_running
+        if self.is_whole(key, group.min_count) and (n_running or group.was_scheduled):
+            n_missing = min(n_missing, self.n_ready(key) - n_running)
+        elif not n_running and key in self._finished:
+            n_missing -= self._finished[key].total()
+        return max(0, n_missing)
+
+    def release(self, key: GroupKey) -> None:
+        """Note that the group is to be placed anew, with as many members as it needs."""
+        self._whole.pop(key, None)
+        self._released.add(key)
+
+    def is_released(self, key: GroupKey) -> bool:
+        """Return whether the group is to be placed anew."""
+        return key in self._released
+
+    @contextmanager
+    def with_notes_kept(self, pod: Pod) -> Iterator[None]:
+        """Keep what is noted of the pod's group, of which the last member leaves on trial within the block."""
+        notes = (self._released, self._being_evicted)
+        key = None if pod.group is None else pod.group.key
+        kept = [keys for keys in notes if key in keys]
+        finished = None if key is None else self._finished.get(key)
+        min_count = None if key is None else self._whole.get(key)
+        yield
+        if key is not None:
+            if min_count is not None:
+                self._whole[key] = min_count
+            if finished is not None:
+                self._finished[key] = finished
+            for keys in kept:
+                keys.add(key)
+
+    def is_complete(self, pod: Pod) -> bool:
+        """Return whether as many members exist as the pod's group needs; True for a pod without a group."""
+        if pod.group is None:
+            return True
+        key = self.key_of(pod)
+        if key is None:
+            return True
+        group = self.known_by(pod, key)
+        if group is None or pod.group.problem or self.is_held_by_gate(key):
+            return False
+        return self.n_ready(key) - self.n_placed(key) >= self.n_missing(group)
+
+    def is_held_by_gate(self, key: GroupKey) -> bool:
+        """
+        Return whether the group waits since a member has scheduling gates.
+
+        Source: scheduling_queue.go, runPreEnqueuePlugins (kubernetes 1.37, which has v1beta1).
+        """
+        known = self._objects.get(key)
+        return known is not None and known.api_version == "v1beta1" and key in self._gated
+
+    def known_by(self, pod: Pod, key: GroupKey) -> PodGroup | None:
+        """Return what `get` returns, without a topology of its members'; where they describe it, by this one. O(1)."""
+        if key.kind is GroupKind.OWN and pod.group is not None:
+            return PodGroup(key, pod.group.min_count)
+        return self._objects.get(key)
+
+    def add_pending(self, pod: Pod) -> None:
+        """Add or update a member that is not bound."""
+        if pod.group is not None:
+            members = self._pending.setdefault(pod.group.key, {})
+            other = next((member for member in members.values() if member.uid != pod.uid), None)
+            if other is not None and _described_by(other) != _described_by(pod):
+                self._unlike.add(pod.group.key)
+            members[pod.uid] = pod
+            self._note_ready(pod.group.key, pod.uid)
+
+    def remove_pending(self, pod: Pod) -> None:
+        """Forget a member that is bound or gone."""
+        if pod.group is not None:
+            self._discard(self._pending, pod)
+
+    def place(self, pod: Pod) -> None:
+        """Count a member that came to a node."""
+        if pod.group is not None and not pod.terminating:
+            self._placed.setdefault(pod.group.key, {})[pod.uid] = pod
+            self._note_priority(pod.group.key, pod)
+            self._note_ready(pod.group.key, pod.uid)
+
+    def displace(self, pod: Pod) -> None:
+        """Count a member out that left its node."""
+        if pod.group is not None:
+            self._discard(self._placed, pod)
+
+    def _discard(self, members: dict[GroupKey, dict[str, Pod]], pod: Pod) -> None:
+        if pod.group is None:
+            return
+        key = pod.group.key
+        of_group = members.get(key)
+        if of_group is not None:
+            of_group.pop(pod.uid, None)
+            if not of_group:
+                del members[key]
+                if members is self._placed:
+                    self._being_evicted.discard(key)
+                else:
+                    self._unlike.discard(key)
+        self._note_ready(key, pod.uid)
+        self._drop_if_empty(key)
+
+    def _note_ready(self, key: GroupKey, uid: str) -> None:
+        pending = self._pending.get(key, _NONE).get(uid)
+        ready = self._ready.setdefault(key, set())
+        if uid in self._placed.get(key, _NONE) or (pending is not None and _is_ready(pending)):
+            ready.add(uid)
+        else:
+            ready.discard(uid)
+        if not ready:
+            del self._ready[key]
+        gated = self._gated.setdefault(key, set())
+        if pending is not None and pending.gates:
+            gated.add(uid)
+        else:
+            gated.discard(uid)
+        if not gated:
+            del self._gated[key]
+
+    def _drop_if_empty(self, key: GroupKey) -> None:
+        if key not in self._pending and key not in self._placed and key not in self._objects:
+            self._whole.pop(key, None)
+            self._released.discard(key)
+            self._finished.pop(key, None)
+
+
+def _described_by(pod: Pod) -> tuple[int, Topology] | None:
+    return None if pod.group is None else (pod.group.min_count, pod.group.topology)
+
+
+def _topology(pods: Iterable[Pod]) -> Topology:
+    """Return the levels that the first member names that names any; members agree on them."""
+    topologies = (pod.group.topology for pod in pods if pod.group is not None)
+    return next(filter(None, topologies), ANYWHERE)
+
+
+def _is_ready(pod: Pod) -> bool:
+    return not pod.gates and not pod.terminating

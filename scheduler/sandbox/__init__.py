@@ -1,0 +1,1 @@
+"""Not in the image: an embedded cluster, and the demo that plays on it."""

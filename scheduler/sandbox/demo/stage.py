@@ -1,0 +1,352 @@
+"""
+The stage of a story: a user's commands, each shown as typed, the checks of their outcome, and the map.
+
+Checks list pods, nodes and namespaces anew; the watch is for waiting only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+from scheduler.engine.syntax.plurals import counted
+from scheduler.sandbox.demo.api import ApiSession, JsonObject, RequestError
+from scheduler.sandbox.demo.display import Display, Scene
+from scheduler.sandbox.demo.examples import documents
+from scheduler.sandbox.demo.pod_watch import (
+    PATIENCE_S,
+    PODS,
+    PodWatch,
+    StoryFailed,
+    is_counted,
+    is_ready,
+    node_of,
+    pending_reason,
+)
+from scheduler.sandbox.demo.processes import KUBECONFIG, output_of, served
+from scheduler.sandbox.demo.rule_check import broken_rules, doubly_allocated
+
+_NODES: Final = "/api/v1/nodes"
+_NAMESPACES: Final = "/api/v1/namespaces"
+_EVENTS: Final = "/apis/events.k8s.io/v1/events"
+CLAIMS: Final = "/apis/resource.k8s.io/v1/resourceclaims"
+ZONE: Final = "topology.kubernetes.io/zone"
+_WARNINGS: Final = 3
+_POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One story: its title, its problem, and its play. `play` raises StoryFailed if it comes out otherwise."""
+
+    title: str
+    problem: str
+    play: Callable[[Stage], Awaitable[None]]
+    #: The first minor version of Kubernetes that has what the story shows.
+    since_minor: int = 0
+
+
+@dataclass(slots=True)
+class Stage:
+    """One story's view of cluster and screen."""
+
+    api: ApiSession
+    watch: PodWatch
+    show: Display
+    #: The folder of the kubeconfig and of the processes' logs.
+    logs: Path
+    #: The address of the scheduler's /metrics.
+    metrics_url: str
+    #: Namespaces in the manifests of this story, in order.
+    namespaces: list[str] = field(default_factory=list)
+    #: Sentences of rules that did not hold when the story checked.
+    broken: list[str] = field(default_factory=list)
+    _scenes: list[Scene] = field(default_factory=list)
+    #: Paths of nodes, and the labels that they had.
+    _labelled: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
+    _added_nodes: list[str] = field(default_factory=list)
+
+    # -- what a user does ------------------------------------------------------------------------------------
+
+    async def apply(self, manifest: str, swap: tuple[str, str] | None = None, *, quiet: bool = False) -> None:
+        """Apply a manifest; with `swap`, one word in it is replaced by another."""
+        path = f"manifests/examples/{manifest}"
+        if not quiet:
+            sed = f"sed 's/{swap[0]}/{swap[1]}/' {path} | kubectl apply -f -" if swap else ""
+            self.show.command(sed or f"kubectl apply -f {path}")
+        for document in documents(manifest, dict([swap] if swap else [])):
+            if document["kind"] == "Namespace" and document["metadata"]["name"] not in self.namespaces:
+                self.namespaces.append(document["metadata"]["name"])
+            await self.api.apply(document)
+
+    async def set_image(
+        self, namespace: str, name: str, image: str, *, quiet: bool = False
+    ) -> Collection[str]:
+        """
+        Update the image of a deployment's only container, which has the deployment's name.
+
+        Returns: the uids of the pods before the update.
+        """
+        before = {pod["metadata"]["uid"] for pod in self.watch.pods([namespace])}
+        if not quiet:
+            self.show.command(f"kubectl -n {namespace} set image deployment/{name} {name}={image}")
+        containers = {"containers": [{"name": name, "image": image}]}
+        await self.api.patch(_deployment(namespace, name), {"spec": {"template": {"spec": containers}}})
+        return before
+
+    async def scale(self, namespace: str, name: str, replicas: int) -> None:
+        """Scale a deployment."""
+        self.show.command(f"kubectl -n {namespace} scale deployment/{name} --replicas={replicas}")
+        await self.api.patch(_deployment(namespace, name), {"spec": {"replicas": replicas}})
+
+    async def label_nodes(
+        self, key: str, nodes_by_value: Mapping[str, Collection[str]], *, quiet: bool = False
+    ) -> None:
+        """Label nodes, until the end of the story."""
+        labels = {node["metadata"]["name"]: node["metadata"]["labels"] for node in await self.nodes()}
+        for value, names in nodes_by_value.items():
+            overwrite = "--overwrite " if any(key in labels[name] for name in names) else ""
+            if not quiet:
+                self.show.command(f"kubectl label {overwrite}nodes {' '.join(names)} {key}={value}")
+            for name in names:
+                self._labelled.append((f"{_NODES}/{name}", {key: labels[name].get(key)}))
+                await self.api.patch(f"{_NODES}/{name}", {"metadata": {"labels": {key: value}}})
+
+    async def delete_namespaces(self, *names: str) -> None:
+        """Delete namespaces with everything in them, and wait until their pods are gone."""
+        self.show.command(f"kubectl delete namespace {' '.join(names)}")
+        await self._removed(names)
+        self.namespaces = [name for name in self.namespaces if name not in names]
+
+    async def add_nodes(self, nodes: list[JsonObject]) -> None:
+        """Add nodes to the cluster, until the end of the story."""
+        self._added_nodes += [node["metadata"]["name"] for node in nodes]
+        await self.api.create_all(nodes)
+
+    @contextlib.asynccontextmanager
+    async def enforcing(self) -> AsyncGenerator[None, None]:
+        """Run the enforcer until the block ends."""
+        self.show.command("affinity-scheduler enforce &")
+        process = served("enforcer", ["enforce"], self.logs, self.api)
+        async with process as enforcer, asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(enforcer.run(), name="enforcer")
+            yield
+            watching.cancel()
+
+    async def explain(self, namespace: str) -> list[str]:
+        """Return what the command says about the first pod of the namespace that waits."""
+        name = min(pod["metadata"]["name"] for pod in self.watch.pods([namespace]) if not node_of(pod))
+        self.show.command(f"affinity-scheduler explain -n {namespace} {name}")
+        kubeconfig = str(self.logs / KUBECONFIG)
+        return await output_of(["explain", "-n", namespace, name, "--kubeconfig", kubeconfig])
+
+    # -- waiting ---------------------------------------------------------------------------------------------
+
+    async def wait_ready(self, total: int, *, before: Collection[str] = ()) -> None:
+        """Wait until the story has exactly `total` pods, all ready, and none of the uids `before`."""
+        asked = self.namespaces
+
+        def new() -> int:
+            return sum(
+                is_ready(pod) and pod["metadata"]["uid"] not in before for pod in self.watch.pods(asked)
+            )
+
+        await self.watch.until(
+            lambda: new() == total == len(self.watch.pods(asked)) and not self.watch.leaving(asked),
+            failing=lambda: f"{new()} of {total} pods are ready {self._reason()}",
+            on_look=lambda: self.show.progress(new(), total, "pods ready"),
+        )
+
+    async def wait_rolled_out(self, namespace: str, name: str) -> None:
+        """Wait until the deployment's status shows what its pods do, as `kubectl rollout status` judges."""
+
+        async def is_rolled_out() -> bool:
+            found = await self.api.get(_deployment(namespace, name))
+            status = found["status"]
+            counts = {status.get(f"{kind}eplicas", 0) for kind in ("r", "updatedR", "availableR")}
+            is_seen = status.get("observedGeneration", 0) >= found["metadata"]["generation"]
+            return is_seen and counts == {found["spec"]["replicas"]}
+
+        await self.poll(is_rolled_out, f"a finished rollout of {name}")
+
+    async def wait_refused(self, namespace: str, count: int) -> str:
+        """Wait until `count` pods of the namespace are refused; return the reason, the same for all."""
+
+        def reasons() -> list[str]:
+            return [reason for pod in self.watch.pods([namespace]) if (reason := pending_reason(pod))]
+
+        await self.watch.until(
+            lambda: len(reasons()) == count and len(set(reasons())) == 1,
+            failing=lambda: f"{len(reasons())} of {count} pods stay Pending, for {sorted(set(reasons()))}",
+        )
+        return reasons()[0]
+
+    async def wait_for_event(self, reason: str, word: str) -> str:
+        """Return the note of an event of the story with this reason that contains the word."""
+        found: list[str] = []
+
+        async def is_there() -> bool:
+            found.extend(
+                each["note"]
+                for each in await self._events()
+                if each["reason"] == reason and word in each["note"]
+            )
+            return bool(found)
+
+        await self.poll(is_there, f"an event {reason} with the word {word!r}")
+        return found[0]
+
+    async def poll(self, is_so: Callable[[], Awaitable[bool]], claim: str) -> None:
+        """Ask until it is so. Raises StoryFailed with the claim, if that takes too long."""
+        ends_s = time.monotonic() + PATIENCE_S
+        while not await is_so():
+            self.expect(time.monotonic() < ends_s, claim)
+            await asyncio.sleep(_POLL_S)
+
+    # -- judging ---------------------------------------------------------------------------------------------
+
+    def expect(self, holds: bool, claim: str) -> None:  # noqa: FBT001 - reads as a sentence
+        """Raise StoryFailed with the claim unless it holds."""
+        if not holds:
+            raise StoryFailed(f"expected: {claim}")
+
+    async def pods(self) -> list[JsonObject]:
+        """Return the story's pods that are neither finished nor being deleted, as the API server lists them now."""
+        pods = await self.api.items(PODS)
+        return [pod for pod in pods if pod["metadata"]["namespace"] in self.namespaces and is_counted(pod)]
+
+    async def check(self) -> None:
+        """Check every rule of every pod of the cluster; show those that are broken."""
+        pods, nodes = await self.api.items(PODS), await self.api.items(_NODES)
+        found = broken_rules(pods, nodes, await self.api.items(_NAMESPACES))
+        found += doubly_allocated(await self.claims())
+        self.broken += found
+        if found:
+            self.show.bad(f"{counted(len(found), 'rule')} broken: {'; '.join(found[:3])}")
+
+    async def claims(self) -> list[JsonObject]:
+        """Return all claims of devices; none where the version of Kubernetes has no such kind."""
+        try:
+            return await self.api.items(CLAIMS)
+        except RequestError as refusal:
+            if refusal.status != HTTPStatus.NOT_FOUND:
+                raise
+            return []
+
+    async def nodes(self) -> list[JsonObject]:
+        """Return all nodes by name."""
+        return sorted(await self.api.items(_NODES), key=lambda node: str(node["metadata"]["name"]))
+
+    async def region_by_node(self, key: str = ZONE) -> dict[str, str]:
+        """Return the value of a label for every node that has it."""
+        labels = {node["metadata"]["name"]: node["metadata"]["labels"] for node in await self.nodes()}
+        return {name: of_node[key] for name, of_node in labels.items() if key in of_node}
+
+    async def regions(self, key: str = ZONE) -> Counter[str]:
+        """Return how many of the story's pods are in each region."""
+        region_by_node = await self.region_by_node(key)
+        return Counter(region_by_node[node_of(pod)] for pod in await self.pods() if node_of(pod))
+
+    # -- the map ---------------------------------------------------------------------------------------------
+
+    async def scene(
+        self, moment: str, letter: Callable[[JsonObject], str], *, key: str = ZONE, within: str = ""
+    ) -> None:
+        """
+        Keep what the cluster looks like now for the map: nodes by the label `key`, with a letter for each pod.
+
+        `within`: the label of smaller regions, which a stroke parts.
+        """
+        pods_by_node: dict[str, list[str]] = {}
+        for pod in await self.pods():
+            pods_by_node.setdefault(node_of(pod), []).append(letter(pod))
+        drawn: dict[str, str] = {}
+        inner: dict[str, str] = {}
+        for node in await self.nodes():
+            labels = node["metadata"]["labels"]
+            if key in labels:
+                region, rack = labels[key], labels.get(within, "")
+                cell = f"[{''.join(sorted(pods_by_node.get(node['metadata']['name'], ' ')))}]"
+                gap = "" if region not in drawn else " " if inner[region] == rack else " | "
+                drawn[region], inner[region] = drawn.get(region, "") + gap + cell, rack
+        self.add_scene(Scene(moment, drawn, "".join(sorted(pods_by_node.get("", ())))))
+
+    def add_scene(self, scene: Scene) -> None:
+        """Keep a line for the map."""
+        self._scenes.append(scene)
+
+    def draw(self, meaning_by_letter: Mapping[str, str]) -> None:
+        """Draw the map of all moments kept so far."""
+        self.show.map(self._scenes, meaning_by_letter)
+        self._scenes.clear()
+
+    # -- afterwards ------------------------------------------------------------------------------------------
+
+    async def warnings(self) -> list[str]:
+        """Return the latest warnings about objects of the story's namespaces, each once."""
+        notes = [each["note"] for each in await self._events() if each["type"] == "Warning"]
+        return list(dict.fromkeys(reversed(notes)))[:_WARNINGS]
+
+    async def clear(self) -> None:
+        """Restore the cluster as the story found it."""
+        await self._removed(self.namespaces)
+        for path, labels in reversed(self._labelled):
+            await self.api.patch(path, {"metadata": {"labels": labels}})
+        for name in self._added_nodes:
+            await self.api.delete(f"{_NODES}/{name}")
+
+    async def _removed(self, names: Collection[str]) -> None:
+        for name in names:
+            await self.api.delete(f"{_NAMESPACES}/{name}")
+        await self.watch.until(
+            lambda: not self.watch.pods(names) and not self.watch.leaving(names),
+            failing=lambda: f"pods of {', '.join(names)} are still there",
+        )
+
+    async def _events(self) -> list[JsonObject]:
+        """Return the events about objects of the story's namespaces."""
+        events = await self.api.items(_EVENTS)
+        return [each for each in events if each["metadata"]["namespace"] in self.namespaces]
+
+    def _reason(self) -> str:
+        """Return the reason of the first pod without a node, in brackets."""
+        reasons = map(pending_reason, self.watch.pods(self.namespaces))
+        return next((f"({reason})" for reason in reasons if reason), "")
+
+
+def ready_node(
+    name: str, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None
+) -> JsonObject:
+    """Return a node as its kubelet would announce it, of the size of the ready-made ones."""
+    amounts = {"cpu": "4", "memory": "32Gi", "pods": "110"}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "added by the demo"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name, **labels},
+            "annotations": dict(annotations or {}),
+        },
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]},
+    }
+
+
+def section(lines: list[str], head: str) -> list[str]:
+    """Return the lines of an explanation from the one that starts with `head` to the next empty one."""
+    start = next((i for i, line in enumerate(lines) if line.startswith(head)), None)
+    if start is None:
+        raise StoryFailed(f"expected: an explanation with {head.strip()}, found {lines}")
+    end = next((i for i in range(start, len(lines)) if not lines[i]), len(lines))
+    return lines[start:end]
+
+
+def _deployment(namespace: str, name: str) -> str:
+    return f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"

@@ -1,0 +1,123 @@
+"""1,000 pods on 500 nodes, and how long the decisions took."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from typing import Final
+
+from scheduler.sandbox.demo.latency import Sample, parse_sample
+from scheduler.sandbox.demo.pod_watch import node_of
+from scheduler.sandbox.demo.stage import ZONE, Stage, Story, ready_node
+
+_MANIFEST: Final = "05-service.yaml"
+_SERVICES: Final = "abcdefghij"
+_EACH: Final = 100
+_TOTAL: Final = _EACH * len(_SERVICES)
+_NODES: Final = 500
+_ZONES: Final = ("zone-a", "zone-b", "zone-c", "zone-d", "zone-e")
+_WITHIN_S: Final = 120.0
+#: Upper bounds of what is shown of the histogram; each is a bound of the scheduler's.
+_SHOWN_MS: Final = (1, 4, 16)
+
+
+async def _play(stage: Stage) -> None:
+    show = stage.show
+    share = _NODES // len(_ZONES)
+    there = Counter((await stage.region_by_node()).values())
+    await stage.add_nodes(
+        [
+            ready_node(f"fleet-{zone}-{i:03d}", {ZONE: zone})
+            for zone in _ZONES
+            for i in range(1, share - there[zone] + 1)
+        ]
+    )
+    before = parse_sample(await stage.api.text(stage.metrics_url))
+    began_s = time.monotonic()
+    for service in _SERVICES:
+        swap = None if service == "a" else ("service-a", f"service-{service}")
+        await stage.apply(_MANIFEST, swap, quiet=service not in "ab")
+    show.step("... and so on up to service-j")
+    took_s = await _placed(stage) - began_s
+    decisions = await _decisions(stage, before)
+    await _draw(stage)
+    _chart(stage, decisions)
+    p50_ms, p99_ms = (decisions.quantile_s(share) * 1e3 for share in (0.5, 0.99))
+    show.good(
+        f"one decision over {_NODES} nodes: p50 {p50_ms:.2f} ms, p99 {p99_ms:.2f} ms; "
+        f"{decisions.scheduled / took_s:,.0f} pods/s with API server, controllers and this screen on one machine"
+    )
+
+
+async def _placed(stage: Stage) -> float:
+    """Wait until all pods have a node; return the time."""
+
+    def placed() -> int:
+        return sum(bool(node_of(pod)) for pod in stage.watch.pods(stage.namespaces))
+
+    await stage.watch.until(
+        lambda: placed() == _TOTAL,
+        within_s=_WITHIN_S,
+        failing=lambda: f"{placed()} of {_TOTAL} pods have a node",
+        on_look=lambda: stage.show.progress(placed(), _TOTAL, "pods placed"),
+    )
+    return time.monotonic()
+
+
+async def _decisions(stage: Stage, before: Sample) -> Sample:
+    """Return the decisions on all pods; wait for the last, since the watch may show a bind before it is answered."""
+    found = [before]
+
+    async def is_whole() -> bool:
+        found.append(parse_sample(await stage.api.text(stage.metrics_url)) - before)
+        return found[-1].scheduled == _TOTAL
+
+    await stage.poll(is_whole, f"{_TOTAL} pods in the scheduler's metrics")
+    return found[-1]
+
+
+async def _draw(stage: Stage) -> None:
+    """Draw the nodes of each zone, its pods, and how many pods of each service."""
+    zones = await stage.region_by_node()
+    by_zone: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    nodes_by_service: defaultdict[str, set[str]] = defaultdict(set)
+    for pod in await stage.pods():
+        service = pod["metadata"]["labels"]["app"].removeprefix("service-")
+        by_zone[zones[node_of(pod)]][service] += 1
+        nodes_by_service[service].add(node_of(pod))
+    stage.expect(
+        all(len(nodes) == _EACH for nodes in nodes_by_service.values()), "a node for each pod of a service"
+    )
+    rows = [
+        [
+            zone,
+            str(n_nodes),
+            str(by_zone[zone].total()),
+            *(str(by_zone[zone][one] or "-") for one in _SERVICES),
+        ]
+        for zone, n_nodes in sorted(Counter(zones.values()).items())
+    ]
+    stage.show.figures(("ZONE", "NODES", "PODS", *_SERVICES), rows)
+
+
+def _chart(stage: Stage, decisions: Sample) -> None:
+    """Draw how many decisions took how long."""
+    done = 0.0
+    for bound_ms in (*_SHOWN_MS, None):
+        limit_s = float("inf") if bound_ms is None else bound_ms / 1e3
+        reached = max(
+            (n for bound_s, n in decisions.at_most.items() if bound_s <= limit_s * 1.001), default=0.0
+        )
+        label = f"over {_SHOWN_MS[-1]} ms" if bound_ms is None else f"up to {bound_ms} ms"
+        bar = stage.show.bar(int(reached - done), int(decisions.decisions))
+        stage.show.line(f"    {label:>11}  {bar}  {reached - done:4.0f} decisions")
+        done = reached
+    stage.show.line()
+
+
+STORY: Final = Story(
+    "A thousand pods with affinity",
+    "Ten services of 100 pods on 500 nodes: never two of a service on one node, and each service in one zone if "
+    "possible. Schedulers get slow where every pod asks about all others.",
+    _play,
+)

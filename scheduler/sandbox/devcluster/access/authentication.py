@@ -1,0 +1,121 @@
+"""
+Tokens, and the users they belong to.
+
+Source: pkg/registry/core/serviceaccount/storage/token.go, pkg/serviceaccount (kubernetes 1.36). Difference: tokens are
+random texts that only this server knows, not signed ones.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.engine.syntax import field_errors
+from scheduler.sandbox.devcluster import status
+from scheduler.sandbox.devcluster.kinds import SERVICE_ACCOUNT, JsonObject, Kind
+from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.timestamps import rfc3339
+
+AUDIENCE: Final = "https://kubernetes.default.svc"
+MASTERS: Final = "system:masters"
+AUTHENTICATED: Final = "system:authenticated"
+UNAUTHENTICATED: Final = "system:unauthenticated"
+
+_DEFAULT_S: Final = 3600
+_SHORTEST_S: Final = 600
+_TOKEN_REQUEST: Final = Kind("authentication.k8s.io", "v1", "TokenRequest", "", "")
+_CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """The sender of a request."""
+
+    name: str
+    groups: tuple[str, ...]
+    uid: str = ""
+    credential: str = ""
+
+    def to_object(self) -> JsonObject:
+        """Return the user as reviews print it."""
+        info: JsonObject = {"username": self.name, "uid": self.uid, "groups": list(self.groups)}
+        if self.credential:
+            info["extra"] = {_CREDENTIAL: [self.credential]}
+        return {key: value for key, value in info.items() if value}
+
+
+ADMIN: Final = User("devcluster-admin", (MASTERS, AUTHENTICATED))
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    namespace: str
+    name: str
+    uid: str
+    id: str
+    expires_s: float
+
+
+class Authenticator:
+    """The tokens of one cluster. `token` is the administrator's; if it is None, so is every request without a token."""
+
+    def __init__(self, store: Store, token: str | None) -> None:
+        self._store = store
+        self._token = token
+        self._issued: dict[str, _Token] = {}
+
+    def user_of(self, headers: Mapping[str, str]) -> User:
+        """Return the sender of a request. Raises: StatusError 401 for an unknown token, or a missing required one."""
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            if self._token is None:
+                return ADMIN
+            raise status.unauthorized()
+        user = self.user_of_token(token)
+        if user is None:
+            raise status.unauthorized()
+        return user
+
+    def user_of_token(self, token: str) -> User | None:
+        """Return the user of a token; None if the token is unknown or expired, or its ServiceAccount is gone."""
+        if self._token is not None and hmac.compare_digest(token.encode(), self._token.encode()):
+            return ADMIN
+        issued = self._issued.get(token)
+        if issued is None or issued.expires_s <= self._store.now_s():
+            return None
+        account = self._store.find(SERVICE_ACCOUNT, issued.namespace, issued.name)
+        if account is None or account["metadata"]["uid"] != issued.uid:
+            return None
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{issued.namespace}", AUTHENTICATED)
+        name = f"system:serviceaccount:{issued.namespace}:{issued.name}"
+        return User(name, groups, issued.uid, f"JTI={issued.id}")
+
+    def issue(self, namespace: str, name: str, request: JsonObject) -> JsonObject:
+        """Return the TokenRequest with a new token of the ServiceAccount. Raises: StatusError 404, 422."""
+        account = self._store.get(SERVICE_ACCOUNT, namespace, name)["metadata"]
+        lifetime_s = (request.get("spec") or {}).get("expirationSeconds", _DEFAULT_S)
+        if lifetime_s < _SHORTEST_S:
+            why = "may not specify a duration less than 10 minutes"
+            too_short = field_errors.invalid("spec.expirationSeconds", lifetime_s, why)
+            raise status.invalid(_TOKEN_REQUEST, "", [too_short])
+        token, now_s = secrets.token_urlsafe(32), self._store.now_s()
+        issued = _Token(namespace, name, account["uid"], str(uuid.uuid4()), now_s + lifetime_s)
+        self._issued[token] = issued
+        spec = {"audiences": [AUDIENCE], "expirationSeconds": lifetime_s, "boundObjectRef": None}
+        metadata = {
+            "name": name,
+            "namespace": namespace,
+            "uid": account["uid"],
+            "creationTimestamp": rfc3339(now_s),
+        }
+        return {
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": metadata,
+            "spec": spec,
+            "status": {"token": token, "expirationTimestamp": rfc3339(issued.expires_s)},
+        }

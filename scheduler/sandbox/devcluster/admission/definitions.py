@@ -1,0 +1,116 @@
+"""
+CustomResourceDefinitions: their rules, and the kinds that they define.
+
+Source: apiextensions-apiserver pkg/apis/apiextensions (v1/defaults.go, validation/validation.go), pkg/controller/
+{establish,status}, and pkg/registry/customresource (kubernetes 1.36). Differences: a definition is established when it
+is created, names may clash, and the objects are data: no schema is applied and no version converted.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from scheduler.engine.syntax import field_errors
+from scheduler.engine.syntax.field_errors import FieldError
+from scheduler.sandbox.devcluster.admission.checks import one_of, stated
+from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
+from scheduler.sandbox.devcluster.kinds import JsonObject, Kind, PrinterColumn
+
+#: Subresources of a version that are served; `scale` is not.
+_SUBRESOURCES: Final = ("status",)
+_AGE: Final = PrinterColumn("Age", "date", ".metadata.creationTimestamp", wide=False)
+
+
+def kinds_of(definition: JsonObject) -> tuple[Kind, ...]:
+    """Return a kind for each served version of a definition."""
+    spec, names = definition["spec"], definition["spec"]["names"]
+    return tuple(
+        Kind(
+            spec["group"],
+            version["name"],
+            names["kind"],
+            names["plural"],
+            names["singular"],
+            namespaced=spec.get("scope") == "Namespaced",
+            short_names=tuple(names.get("shortNames") or ()),
+            categories=tuple(names.get("categories") or ()),
+            subresources=tuple(name for name in _SUBRESOURCES if name in (version.get("subresources") or {})),
+            printer_columns=_columns(version),
+        )
+        for version in spec["versions"]
+        if version.get("served")
+    )
+
+
+def _columns(version: JsonObject) -> tuple[PrinterColumn, ...]:
+    columns = version.get("additionalPrinterColumns") or ()
+    return tuple(
+        PrinterColumn(one["name"], one["type"], one["jsonPath"], wide=bool(one.get("priority")))
+        for one in columns
+    ) or (_AGE,)
+
+
+def _default_definition(definition: JsonObject) -> None:
+    spec = definition.setdefault("spec", {})
+    names = spec.setdefault("names", {})
+    if names.get("kind"):
+        names.setdefault("singular", names["kind"].lower())
+        names.setdefault("listKind", f"{names['kind']}List")
+    spec.setdefault("conversion", {"strategy": "None"})
+
+
+def _prepare_definition(definition: JsonObject, view: View) -> None:
+    """Accept the names and establish the definition, as upstream's controllers do a moment later."""
+    texts = (
+        ("NamesAccepted", "NoConflicts", "no conflicts found"),
+        ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+    )
+    conditions = [
+        {"type": name, "status": "True", "lastTransitionTime": view.now, "reason": reason, "message": text}
+        for name, reason, text in texts
+    ]
+    definition["status"] = {"conditions": conditions, **_accepted(definition)}
+
+
+def _prepare_definition_update(new: JsonObject, old: JsonObject, view: View) -> None:
+    del old, view
+    new["status"] = {**(new.get("status") or {}), **_accepted(new)}
+
+
+def _accepted(definition: JsonObject) -> JsonObject:
+    spec = definition["spec"]
+    stored = [one["name"] for one in spec.get("versions") or () if one.get("storage")]
+    return {"acceptedNames": spec["names"], "storedVersions": stored}
+
+
+def _definition_errors(definition: JsonObject) -> Iterator[FieldError]:
+    spec = definition["spec"]
+    names, versions = spec["names"], spec.get("versions") or []
+    name = definition["metadata"].get("name", "")
+    if name != f"{names.get('plural', '')}.{spec.get('group', '')}":
+        detail = 'must be spec.names.plural+"."+spec.group'
+        yield field_errors.invalid("metadata.name", name, detail)
+    yield from stated(names, "spec.names.", "plural", "kind")
+    yield from stated(spec, "spec.", "group")
+    yield from one_of(spec.get("scope") or "", "spec.scope", ("Cluster", "Namespaced"))
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        detail = "must have exactly one version marked as storage version"
+        yield field_errors.invalid("spec.versions", versions, detail)
+    for index, version in enumerate(versions):
+        yield from stated(version.get("schema") or {}, f"spec.versions[{index}].schema.", "openAPIV3Schema")
+
+
+DEFINITIONS: Final = Strategy(
+    has_generation=True,
+    has_status=True,
+    set_defaults=_default_definition,
+    prepare_create=_prepare_definition,
+    prepare_update=_prepare_definition_update,
+    validate=_definition_errors,
+)
+CUSTOM: Final = Strategy(has_generation=True, unconditional_update=False)
+CUSTOM_WITH_STATUS: Final = Strategy(
+    has_generation=True,
+    has_status=True,
+    unconditional_update=False,
+    prepare_create=lambda obj, _: obj.pop("status", None),
+)

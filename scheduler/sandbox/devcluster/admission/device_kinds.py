@@ -1,0 +1,343 @@
+"""
+The rules of the kinds of resource.k8s.io: claims of devices, their templates, classes, and the slices of drivers.
+
+Source: pkg/apis/resource/validation/validation.go, pkg/registry/resource, pkg/apis/resource/v1/defaults.go
+(kubernetes 1.36). Differences: selectors are not compiled, and what a scheduler does not read of a device (list
+attributes, request policies, node allocatable mappings) is kept as it comes.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from scheduler.engine.syntax import field_errors
+from scheduler.engine.syntax.field_errors import FieldError
+from scheduler.engine.syntax.names import dns_label_faults, subdomain_faults
+from scheduler.sandbox.devcluster.admission.checks import one_of, stated, unchanged, unused, well_formed
+from scheduler.sandbox.devcluster.admission.pod_parts import node_selector_errors
+from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
+from scheduler.sandbox.devcluster.kinds import NAMESPACE, RESOURCE_CLAIM, JsonObject
+from scheduler.sandbox.devcluster.status import invalid
+
+#: Finalizer of an allocated claim.
+DELETE_PROTECTION: Final = "resource.kubernetes.io/delete-protection"
+_MODES: Final = ("All", "ExactCount")
+_TAINT_EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
+_TOLERATION_OPERATORS: Final = ("Equal", "Exists")
+_ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
+#: Longest lists that the API takes.
+_MAX_PER_CLAIM: Final = 32
+_MAX_ALTERNATIVES: Final = 8
+_MAX_CONSUMERS: Final = 256
+_MAX_DEVICES: Final = 128
+_MAX_DEVICES_WITH_TAINTS_OR_COUNTERS: Final = 64
+_MAX_COUNTER_SETS: Final = 8
+_NODE_FIELDS: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+_ONE_NODE_FIELD: Final = (
+    "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+)
+_ONE_REQUEST_FIELD: Final = "exactly one of `exactly` or `firstAvailable` is required"
+_REQUEST_REFERENCE: Final = (
+    "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+)
+
+
+def _at_most(items: list[JsonObject], path: str, limit: int) -> Iterator[FieldError]:
+    if len(items) > limit:
+        yield field_errors.too_many(path, len(items), limit)
+
+
+# -- claims --------------------------------------------------------------------------------------------------
+
+
+def _default_claim(claim: JsonObject) -> None:
+    _default_spec(claim.setdefault("spec", {}))
+
+
+def _default_template(template: JsonObject) -> None:
+    _default_spec(template.setdefault("spec", {}).setdefault("spec", {}))
+
+
+def _default_spec(spec: JsonObject) -> None:
+    for request in (spec.setdefault("devices", {}) or {}).get("requests") or []:
+        asked = request.get("exactly")
+        for one in [*([asked] if isinstance(asked, dict) else []), *(request.get("firstAvailable") or [])]:
+            if one.setdefault("allocationMode", "ExactCount") == "ExactCount":
+                one.setdefault("count", 1)
+            for toleration in one.get("tolerations") or []:
+                toleration.setdefault("operator", "Equal")
+
+
+def _prepare_claim(claim: JsonObject, view: View) -> None:
+    """Empty the status; refuse admin access outside of namespaces that are labelled for it. Raises: StatusError 422."""
+    claim["status"] = {}
+    namespace = view.find(NAMESPACE, "", claim["metadata"]["namespace"]) or {"metadata": {}}
+    if (namespace["metadata"].get("labels") or {}).get(_ADMIN_LABEL) == "true":
+        return
+    for index, request in enumerate((claim["spec"].get("devices") or {}).get("requests") or []):
+        if (request.get("exactly") or {}).get("adminAccess"):
+            path = f"spec.devices.requests[{index}].adminAccess"
+            detail = f"admin access to devices requires the `{_ADMIN_LABEL}: true` label on the containing namespace"
+            refused = [field_errors.forbidden(path, detail)]
+            raise invalid(RESOURCE_CLAIM, claim["metadata"].get("name", ""), refused)
+
+
+def _claim_errors(claim: JsonObject) -> Iterator[FieldError]:
+    yield from _spec_errors(claim["spec"], "spec")
+
+
+def _template_errors(template: JsonObject) -> Iterator[FieldError]:
+    yield from _spec_errors(template["spec"]["spec"], "spec.spec")
+
+
+def _spec_errors(spec: JsonObject, path: str) -> Iterator[FieldError]:
+    devices = spec.get("devices") or {}
+    requests, constraints = devices.get("requests") or [], devices.get("constraints") or []
+    yield from _at_most(requests, f"{path}.devices.requests", _MAX_PER_CLAIM)
+    names: set[str] = set()
+    for index, request in enumerate(requests):
+        where = f"{path}.devices.requests[{index}]"
+        yield from _request_errors(request, where)
+        yield from unused(request.get("name") or "", where, names)
+    known = _request_names(spec)
+    yield from _at_most(constraints, f"{path}.devices.constraints", _MAX_PER_CLAIM)
+    for index, constraint in enumerate(constraints):
+        where = f"{path}.devices.constraints[{index}]"
+        yield from _reference_errors(constraint.get("requests") or [], f"{where}.requests", known)
+        if not constraint.get("matchAttribute") and not constraint.get("distinctAttribute"):
+            detail = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+            yield field_errors.required(where, detail)
+    for index, config in enumerate(devices.get("config") or []):
+        where = f"{path}.devices.config[{index}]"
+        yield from _reference_errors(config.get("requests") or [], f"{where}.requests", known)
+        yield from _config_errors(config, where)
+
+
+def _request_errors(request: JsonObject, path: str) -> Iterator[FieldError]:
+    yield from _named(request.get("name"), f"{path}.name", dns_label_faults)
+    exactly, alternatives = request.get("exactly"), request.get("firstAvailable") or []
+    if exactly and alternatives:
+        yield field_errors.invalid(path, None, f"{_ONE_REQUEST_FIELD}, but multiple fields are set")
+    elif exactly:
+        yield from _asked_errors(exactly, f"{path}.exactly")
+    elif alternatives:
+        yield from _at_most(alternatives, f"{path}.firstAvailable", _MAX_ALTERNATIVES)
+        names: set[str] = set()
+        for index, alternative in enumerate(alternatives):
+            where = f"{path}.firstAvailable[{index}]"
+            yield from _named(alternative.get("name"), f"{where}.name", dns_label_faults)
+            yield from unused(alternative.get("name") or "", where, names)
+            yield from _asked_errors(alternative, where)
+    else:
+        yield field_errors.required(path, _ONE_REQUEST_FIELD)
+
+
+def _asked_errors(asked: JsonObject, path: str) -> Iterator[FieldError]:
+    """Yield the rules that the devices of a request, or of an alternative, break."""
+    yield from _named(asked.get("deviceClassName"), f"{path}.deviceClassName", subdomain_faults)
+    yield from _selector_errors(asked, path)
+    mode, count = asked.get("allocationMode"), asked.get("count") or 0
+    if mode == "All" and count:
+        detail = "must not be specified when allocationMode is 'All'"
+        yield field_errors.invalid(f"{path}.count", count, detail)
+    elif mode == "ExactCount" and count <= 0:
+        yield field_errors.invalid(f"{path}.count", count, "must be greater than zero")
+    elif mode not in _MODES:
+        yield field_errors.not_supported(f"{path}.allocationMode", mode, _MODES)
+    for index, toleration in enumerate(asked.get("tolerations") or []):
+        where = f"{path}.tolerations[{index}].operator"
+        yield from one_of(toleration.get("operator"), where, _TOLERATION_OPERATORS)
+
+
+def _selector_errors(holder: JsonObject, path: str) -> Iterator[FieldError]:
+    selectors = holder.get("selectors") or []
+    yield from _at_most(selectors, f"{path}.selectors", _MAX_PER_CLAIM)
+    for index, selector in enumerate(selectors):
+        yield from stated(selector, f"{path}.selectors[{index}].", "cel")
+
+
+def _config_errors(config: JsonObject, path: str) -> Iterator[FieldError]:
+    opaque = config.get("opaque")
+    if opaque is None:
+        yield field_errors.required(f"{path}.opaque")
+    else:
+        yield from _named(opaque.get("driver"), f"{path}.opaque.driver", subdomain_faults)
+        yield from stated(opaque, f"{path}.opaque.", "parameters")
+
+
+def _named(name: object, path: str, faults: Callable[[str], list[str]]) -> Iterator[FieldError]:
+    """Yield an error if a name is absent or malformed."""
+    if name:
+        yield from well_formed(str(name), path, faults)
+    else:
+        yield field_errors.required(path)
+
+
+def _request_names(spec: JsonObject) -> set[str]:
+    """Return the names by which constraints, configurations and results may call requests: `R`, and `R/S`."""
+    names: set[str] = set()
+    for request in (spec.get("devices") or {}).get("requests") or []:
+        name = request.get("name") or ""
+        names |= {name, *(f"{name}/{one.get('name')}" for one in request.get("firstAvailable") or [])}
+    return names
+
+
+def _reference_errors(names: list[str], path: str, known: set[str]) -> Iterator[FieldError]:
+    for index, name in enumerate(names):
+        if name not in known:
+            yield field_errors.invalid(f"{path}[{index}]", name, _REQUEST_REFERENCE)
+
+
+# -- the status of claims ------------------------------------------------------------------------------------
+
+
+def _status_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
+    """Yield the rules that a change of the status breaks: an allocation never changes, it only goes."""
+    status, stored = new.get("status") or {}, old.get("status") or {}
+    allocation, before = status.get("allocation"), stored.get("allocation")
+    consumers = status.get("reservedFor") or []
+    yield from _consumer_errors(consumers)
+    if consumers and allocation is None:
+        yield field_errors.forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
+    elif new["metadata"].get("deletionTimestamp"):
+        known = stored.get("reservedFor") or []
+        if any(consumer not in known for consumer in consumers):
+            detail = (
+                "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+            )
+            yield field_errors.forbidden("status.reservedFor", detail)
+    if allocation is not None and before is not None:
+        yield from unchanged(status, stored, "status.", "allocation")
+    elif allocation is not None:
+        yield from _allocation_errors(allocation, _request_names(new["spec"]))
+
+
+def _consumer_errors(consumers: list[JsonObject]) -> Iterator[FieldError]:
+    yield from _at_most(consumers, "status.reservedFor", _MAX_CONSUMERS)
+    uids: set[str] = set()
+    for index, consumer in enumerate(consumers):
+        path = f"status.reservedFor[{index}]"
+        yield from stated(consumer, f"{path}.", "resource", "name", "uid")
+        yield from unused(consumer.get("uid") or "", path, uids)
+
+
+def _allocation_errors(allocation: JsonObject, known: set[str]) -> Iterator[FieldError]:
+    results = (allocation.get("devices") or {}).get("results") or []
+    yield from _at_most(results, "status.allocation.devices.results", _MAX_PER_CLAIM)
+    for index, result in enumerate(results):
+        path = f"status.allocation.devices.results[{index}]"
+        if result.get("request") not in known:
+            yield field_errors.invalid(f"{path}.request", result.get("request"), _REQUEST_REFERENCE)
+        yield from _named(result.get("driver"), f"{path}.driver", subdomain_faults)
+        yield from _pool_name_errors(result.get("pool") or "", f"{path}.pool")
+        yield from _named(result.get("device"), f"{path}.device", dns_label_faults)
+    if allocation.get("nodeSelector") is not None:
+        yield from node_selector_errors(allocation["nodeSelector"], "status.allocation.nodeSelector")
+
+
+def _keep_devices_of_allocation(new: JsonObject, old: JsonObject, view: View) -> None:
+    """Drop what drivers reported of devices that an update deallocates."""
+    del view
+    status = new.get("status") or {}
+    if (old.get("status") or {}).get("allocation") and not status.get("allocation"):
+        new["status"] = {key: value for key, value in status.items() if key != "devices"}
+
+
+# -- slices and classes --------------------------------------------------------------------------------------
+
+
+def _pool_name_errors(name: str, path: str) -> Iterator[FieldError]:
+    if not name:
+        yield field_errors.required(path)
+        return
+    for part in name.split("/"):
+        yield from well_formed(part, path, subdomain_faults)
+
+
+def _slice_errors(resource_slice: JsonObject) -> Iterator[FieldError]:
+    spec = resource_slice.get("spec") or {}
+    yield from _named(spec.get("driver"), "spec.driver", subdomain_faults)
+    pool = spec.get("pool") or {}
+    yield from _pool_name_errors(pool.get("name") or "", "spec.pool.name")
+    if (pool.get("resourceSliceCount") or 0) <= 0:
+        found = pool.get("resourceSliceCount") or 0
+        yield field_errors.invalid("spec.pool.resourceSliceCount", found, "must be greater than zero")
+    yield from _node_field_errors(spec)
+    devices, counter_sets = spec.get("devices") or [], spec.get("sharedCounters") or []
+    if devices and counter_sets:
+        yield field_errors.invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed")
+    is_plain = not any(device.get("taints") or device.get("consumesCounters") for device in devices)
+    limit = _MAX_DEVICES if is_plain else _MAX_DEVICES_WITH_TAINTS_OR_COUNTERS
+    yield from _at_most(devices, "spec.devices", limit)
+    yield from _at_most(counter_sets, "spec.sharedCounters", _MAX_COUNTER_SETS)
+    names: set[str] = set()
+    for index, device in enumerate(devices):
+        yield from _device_errors(device, f"spec.devices[{index}]")
+        yield from unused(device.get("name") or "", f"spec.devices[{index}]", names)
+
+
+def _node_field_errors(spec: JsonObject) -> Iterator[FieldError]:
+    stated_fields = [name for name in _NODE_FIELDS if spec.get(name)]
+    if not stated_fields:
+        yield field_errors.required("spec", _ONE_NODE_FIELD)
+    elif len(stated_fields) > 1:
+        listed = ", ".join(f"`{name}`" for name in stated_fields)
+        detail = f"{_ONE_NODE_FIELD}, but multiple fields are set"
+        yield field_errors.invalid("spec", f"{{{listed}}}", detail)
+    if spec.get("nodeSelector"):
+        terms = spec["nodeSelector"].get("nodeSelectorTerms") or []
+        yield from node_selector_errors(spec["nodeSelector"], "spec.nodeSelector")
+        if len(terms) != 1:
+            detail = "must have exactly one node selector term"
+            yield field_errors.invalid("spec.nodeSelector.nodeSelectorTerms", terms, detail)
+
+
+def _device_errors(device: JsonObject, path: str) -> Iterator[FieldError]:
+    yield from _named(device.get("name"), f"{path}.name", dns_label_faults)
+    for name, attribute in (device.get("attributes") or {}).items():
+        if len(attribute or {}) != 1:
+            yield field_errors.required(f"{path}.attributes[{name}]", "exactly one value must be specified")
+    for index, taint in enumerate(device.get("taints") or []):
+        yield from stated(taint, f"{path}.taints[{index}].", "key")
+        yield from one_of(taint.get("effect"), f"{path}.taints[{index}].effect", _TAINT_EFFECTS)
+
+
+def _slice_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
+    spec, stored = new.get("spec") or {}, old.get("spec") or {}
+    yield from unchanged(spec.get("pool") or {}, stored.get("pool") or {}, "spec.pool.", "name")
+    yield from unchanged(spec, stored, "spec.", "driver", "nodeName")
+
+
+def _class_errors(device_class: JsonObject) -> Iterator[FieldError]:
+    spec = device_class.get("spec") or {}
+    yield from _selector_errors(spec, "spec")
+    for index, config in enumerate(spec.get("config") or []):
+        yield from _config_errors(config, f"spec.config[{index}]")
+
+
+def _fixed_spec(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
+    yield from unchanged(new, old, "", "spec")
+
+
+RESOURCE_CLAIMS: Final = Strategy(
+    has_status=True,
+    returns_deleted=True,
+    set_defaults=_default_claim,
+    prepare_create=_prepare_claim,
+    prepare_update=_keep_devices_of_allocation,
+    validate_create=_claim_errors,
+    validate_update=_fixed_spec,
+    validate_status=_status_errors,
+)
+RESOURCE_CLAIM_TEMPLATES: Final = Strategy(
+    returns_deleted=True,
+    set_defaults=_default_template,
+    validate_create=_template_errors,
+    validate_update=_fixed_spec,
+)
+RESOURCE_SLICES: Final = Strategy(
+    has_generation=True,
+    returns_deleted=True,
+    validate=_slice_errors,
+    validate_update=_slice_update_errors,
+)
+DEVICE_CLASSES: Final = Strategy(has_generation=True, returns_deleted=True, validate=_class_errors)

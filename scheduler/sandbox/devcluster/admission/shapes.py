@@ -1,0 +1,77 @@
+"""
+Checks the JSON types of the fields that the embedded cluster reads.
+
+Upstream decodes into Go structures and answers 400 for a wrong type; `schemas` has those structures. Unknown fields are
+left alone, and every field may be absent or null, as in Go.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.sandbox.devcluster.admission.amounts import QUANTITY_RULE, quantity
+from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
+from scheduler.sandbox.devcluster.schemas import BODIES, CUSTOM, PLAIN, STRUCTURES, Field
+from scheduler.sandbox.devcluster.status import bad_request
+
+#: Kinds whose shapes are kept; there are fewer.
+_MAX_KINDS: Final = 256
+
+
+class _Quantity:
+    """Marks a field that holds a quantity."""
+
+
+def check_request(kind_name: str, body: JsonObject) -> None:
+    """Raise StatusError 400 if a body that is no stored object has a field of the wrong JSON type."""
+    if kind_name in BODIES:
+        try:
+            msgspec.convert(body, _shape(kind_name), dec_hook=_check_quantity)
+        except msgspec.ValidationError as error:
+            raise bad_request(f"{kind_name} cannot be handled as a {kind_name}: json: {error}") from error
+
+
+def check_shape(kind: Kind, obj: JsonObject) -> None:
+    """Raise StatusError 400 if a field that is read here has the wrong JSON type, or is no quantity."""
+    try:
+        shape = _CUSTOM_SHAPE if kind.is_custom else _shape(kind.kind)
+        msgspec.convert(obj, shape, dec_hook=_check_quantity)
+    except msgspec.ValidationError as error:
+        why = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: json: {error}'
+        raise bad_request(why) from error
+
+
+def _check_quantity(_: type, value: object) -> _Quantity:
+    if quantity(value) is None:
+        raise ValueError(QUANTITY_RULE)
+    return _Quantity()
+
+
+# -- structures from the table -------------------------------------------------------------------------------
+
+_SCALARS: Final[Mapping[str, Any]] = {
+    "s": str, "i": int, "b": bool, "y": str, "t": str, "q": _Quantity, "o": int | str, "j": dict[str, Any],
+}  # fmt: skip
+
+
+def _struct(name: str, fields: Iterable[Field]) -> Any:  # noqa: ANN401 - a class made at run time
+    defined: list[Any] = []
+    for field in fields:
+        of_type: Any = _SCALARS.get(field.type) or _shape(field.type)
+        if field.repeats:
+            of_type = list[of_type]
+        elif field.is_map:
+            of_type = dict[str, of_type]
+        if field.name:
+            defined.append((field.name, of_type | None, None))
+    return msgspec.defstruct(name, [("apiVersion", str | None, None), ("kind", str | None, None), *defined])
+
+
+@lru_cache(maxsize=_MAX_KINDS)
+def _shape(name: str) -> Any:  # noqa: ANN401 - a class made at run time
+    return _struct(name, STRUCTURES.get(name, PLAIN))
+
+
+_CUSTOM_SHAPE: Final = _struct("custom", CUSTOM)

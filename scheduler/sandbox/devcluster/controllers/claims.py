@@ -1,0 +1,235 @@
+"""
+The claim half of the PV controller: finds each claim its volume, orders one, and says when a claim lost its volume.
+
+Source: pkg/controller/volume/persistentvolume/pv_controller.go (syncUnboundClaim, syncBoundClaim, bind),
+pkg/controller/volume/pvcprotection (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.sandbox.devcluster.admission.volumes import CLAIM_PROTECTION, class_name
+from scheduler.sandbox.devcluster.controllers.actions import (
+    Action,
+    Emit,
+    Revisit,
+    Update,
+    UpdateStatus,
+    status_written,
+)
+from scheduler.sandbox.devcluster.controllers.copies import replaced, without
+from scheduler.sandbox.devcluster.controllers.ownership import uid
+from scheduler.sandbox.devcluster.controllers.pods import is_terminal, node_name
+from scheduler.sandbox.devcluster.controllers.provisioning import delay_s, failure_of, provision, provisions
+from scheduler.sandbox.devcluster.controllers.volume_matching import (
+    is_for,
+    mismatch,
+    promised_volume,
+    smallest_volume,
+)
+from scheduler.sandbox.devcluster.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, JsonObject
+
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
+_BETA_PROVISIONER: Final = "volume.beta.kubernetes.io/storage-provisioner"
+#: Seconds until a failed provisioning of an immediate claim is tried again.
+_RETRY_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimView:
+    """The objects that a plan about a claim reads beside the claim."""
+
+    #: The volume that `spec.volumeName` names.
+    volume: JsonObject | None
+    #: Volumes that refer to the claim.
+    promised: Sequence[JsonObject]
+    #: Return the volumes of the claim's class that have no claim.
+    list_free: Callable[[], Iterable[JsonObject]]
+    storage_class: JsonObject | None
+    pods: Sequence[JsonObject]
+    find_node: Callable[[str], JsonObject | None]
+    list_nodes: Callable[[], Iterable[JsonObject]]
+    #: Seconds since the claim was first to be provisioned on its node.
+    waited_s: float
+
+
+def plan(claim: JsonObject, view: ClaimView) -> list[Action]:
+    """Return the next step towards a bound claim, or the end of a deleted one."""
+    if claim["metadata"].get("deletionTimestamp"):
+        return _release(claim, view.pods)
+    if is_bound(claim):
+        return _keep(claim, view.volume)
+    if (claim.get("spec") or {}).get("volumeName"):
+        return _bind_named(claim, view.volume)
+    delayed = is_delayed(claim, view.storage_class)
+    volume = promised_volume(claim, view.promised)
+    if volume is None and not delayed:
+        volume = smallest_volume(claim, view.list_free())
+    if volume is not None:
+        return bind(claim, volume)
+    return [*_order(claim, view, delayed=delayed), *_phase(claim, "Pending")]
+
+
+def annotation(obj: JsonObject, name: str) -> str:
+    """Return an annotation, empty if it is absent."""
+    return str((obj["metadata"].get("annotations") or {}).get(name) or "")
+
+
+def is_bound(claim: JsonObject) -> bool:
+    """Return whether the binding of the claim was completed once."""
+    return BIND_COMPLETED in (claim["metadata"].get("annotations") or {})
+
+
+def is_delayed(claim: JsonObject, storage_class: JsonObject | None) -> bool:
+    """Return whether the claim waits for a scheduler to select a node."""
+    mode = (storage_class or {}).get("volumeBindingMode")
+    return mode == "WaitForFirstConsumer" and not annotation(claim, SELECTED_NODE)
+
+
+def is_awaiting_volume(claim: JsonObject, storage_class: JsonObject | None) -> bool:
+    """Return whether the provisioner is to make a volume for the claim."""
+    unbound = not is_bound(claim) and not (claim.get("spec") or {}).get("volumeName")
+    return unbound and provisions(storage_class) and not is_delayed(claim, storage_class)
+
+
+def bind(claim: JsonObject, volume: JsonObject) -> list[Action]:
+    """Return the writes that bind the two: the volume first, then the claim."""
+    metadata, reference = claim["metadata"], volume["spec"].get("claimRef")
+    actions: list[Action] = []
+    bound = volume
+    if not reference or reference.get("uid") != uid(claim):
+        own = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "uid": uid(claim)}
+        named = {key: metadata[key] for key in ("namespace", "name", "resourceVersion")}
+        bound = replaced(bound, ("spec", "claimRef"), {**(reference or {}), **own, **named})
+        if not reference:
+            bound = replaced(bound, ("metadata", "annotations", BOUND_BY_CONTROLLER), "yes")
+        actions.append(Update(PERSISTENT_VOLUME, bound))
+    if (volume.get("status") or {}).get("phase") != "Bound":
+        actions.append(UpdateStatus(PERSISTENT_VOLUME, replaced(bound, ("status",), {"phase": "Bound"})))
+    taken = claim
+    if not claim["spec"].get("volumeName"):
+        taken = replaced(taken, ("spec", "volumeName"), volume["metadata"]["name"])
+        taken = replaced(taken, ("metadata", "annotations", BOUND_BY_CONTROLLER), "yes")
+    if not is_bound(claim):
+        taken = replaced(taken, ("metadata", "annotations", BIND_COMPLETED), "yes")
+    if taken is not claim:
+        actions.append(Update(PERSISTENT_VOLUME_CLAIM, taken))
+    spec = volume["spec"]
+    status = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": spec["capacity"]}
+    merged = {**(claim.get("status") or {}), **status}
+    return [*actions, *status_written(PERSISTENT_VOLUME_CLAIM, taken, merged)]
+
+
+def _release(claim: JsonObject, pods: Iterable[JsonObject]) -> list[Action]:
+    """Let a deleted claim go once no pod on a node uses it."""
+    finalizers = claim["metadata"].get("finalizers") or []
+    in_use = any(node_name(pod) and not is_terminal(pod) for pod in pods)
+    if CLAIM_PROTECTION not in finalizers or in_use:
+        return []
+    left = [name for name in finalizers if name != CLAIM_PROTECTION]
+    return [Update(PERSISTENT_VOLUME_CLAIM, replaced(claim, ("metadata", "finalizers"), left))]
+
+
+def _keep(claim: JsonObject, volume: JsonObject | None) -> list[Action]:
+    """Keep a bound claim bound, or say that it lost its volume."""
+    if volume is None:
+        is_named = (claim.get("spec") or {}).get("volumeName")
+        what = "its PersistentVolume" if is_named else "reference to PersistentVolume"
+        why = f"Bound claim has lost {what}. Data on the volume is lost!"
+        return _phase(claim, "Lost", Emit(claim, "ClaimLost", why, "Warning"))
+    reference = volume["spec"].get("claimRef")
+    if reference and reference.get("uid") != uid(claim):
+        why = "Two claims are bound to the same volume, this one is bound incorrectly"
+        return _phase(claim, "Lost", Emit(claim, "ClaimMisbound", why, "Warning"))
+    return bind(claim, volume)
+
+
+def _bind_named(claim: JsonObject, volume: JsonObject | None) -> list[Action]:
+    """Bind a claim to the volume that it names, if that is free and suits it."""
+    if volume is None:
+        return _phase(claim, "Pending")
+    if volume["spec"].get("claimRef") and not is_for(volume, claim):
+        why = "volume already bound to a different claim."
+        return [Emit(claim, "FailedBinding", why, "Warning"), *_phase(claim, "Pending")]
+    if not volume["spec"].get("claimRef") and (why := mismatch(volume, claim)):
+        text = f'Cannot bind to requested volume "{volume["metadata"]["name"]}": {why}'
+        return [Emit(claim, "VolumeMismatch", text, "Warning"), *_phase(claim, "Pending")]
+    return bind(claim, volume)
+
+
+def _order(claim: JsonObject, view: ClaimView, *, delayed: bool) -> list[Action]:
+    """Return what becomes of a claim that no volume suits: it waits, or gets a volume made."""
+    if delayed:
+        waiting = next((pod for pod in view.pods if not is_terminal(pod)), None)
+        if waiting is None:
+            text = "waiting for first consumer to be created before binding"
+            return [Emit(claim, "WaitForFirstConsumer", text)]
+        text = f"waiting for pod {waiting['metadata']['name']} to be scheduled"
+        return [Emit(claim, "WaitForPodScheduled", text)]
+    if not class_name(claim):
+        text = "no persistent volumes available for this claim and no storage class is set"
+        return [Emit(claim, "FailedBinding", text)]
+    if view.storage_class is None:
+        text = f'storageclass.storage.k8s.io "{class_name(claim)}" not found'
+        return [Emit(claim, "ProvisioningFailed", text, "Warning")]
+    if not provisions(view.storage_class):
+        text = "no volume plugin matched name: kubernetes.io/no-provisioner"
+        return [Emit(claim, "ProvisioningFailed", text, "Warning")]
+    return _provision(claim, view.storage_class, view)
+
+
+def _provision(claim: JsonObject, storage_class: JsonObject, view: ClaimView) -> list[Action]:
+    """Name the provisioner on the claim, wait as long as it takes, and then make the volume or say why not."""
+    if annotation(claim, PROVISIONER) != storage_class["provisioner"]:
+        return _handed_over(claim, storage_class["provisioner"])
+    if (left_s := delay_s(storage_class) - view.waited_s) > 0:
+        where = f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
+        text = f'External provisioner is provisioning volume for claim "{where}"'
+        return [Emit(claim, "Provisioning", text), Revisit(left_s)]
+    selected = annotation(claim, SELECTED_NODE)
+    node = view.find_node(selected) if selected else None
+    made: list[Action] | str
+    if failure := failure_of(storage_class):
+        made = failure
+    elif selected and node is None:
+        made = f'error getting selected node: node "{selected}" not found'
+    else:
+        made = provision(claim, storage_class, node, view.list_nodes)
+    if isinstance(made, str):
+        return _failed(claim, storage_class, made)
+    text = f"Successfully provisioned volume pvc-{uid(claim)}"
+    return [*made, Emit(claim, "ProvisioningSucceeded", text)]
+
+
+def _handed_over(claim: JsonObject, provisioner: str) -> list[Action]:
+    """Return the writes that leave the claim to a provisioner."""
+    for key in (PROVISIONER, _BETA_PROVISIONER):
+        claim = replaced(claim, ("metadata", "annotations", key), provisioner)
+    text = (
+        f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the "
+        "system administrator. If volume creation is delayed, please verify that the provisioner is running and "
+        "correctly registered."
+    )
+    return [Update(PERSISTENT_VOLUME_CLAIM, claim), Emit(claim, "ExternalProvisioning", text)]
+
+
+def _failed(claim: JsonObject, storage_class: JsonObject, why: str) -> list[Action]:
+    """Return what follows a failure: the scheduler selects a node anew, or an immediate claim is tried again."""
+    text = f'failed to provision volume with StorageClass "{storage_class["metadata"]["name"]}": {why}'
+    event = Emit(claim, "ProvisioningFailed", text, "Warning")
+    if not annotation(claim, SELECTED_NODE):
+        return [event, Revisit(_RETRY_S)]
+    left = without(claim["metadata"]["annotations"], SELECTED_NODE)
+    return [event, Update(PERSISTENT_VOLUME_CLAIM, replaced(claim, ("metadata", "annotations"), left))]
+
+
+def _phase(claim: JsonObject, phase: str, *events: Emit) -> list[Action]:
+    """Return the write of another phase, with `events` about it; nothing if the claim has that phase."""
+    written = status_written(PERSISTENT_VOLUME_CLAIM, claim, {**(claim.get("status") or {}), "phase": phase})
+    return [*written, *events] if written else []

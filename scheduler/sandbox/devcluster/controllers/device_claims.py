@@ -1,0 +1,186 @@
+"""
+The plans of the controller of device claims: it creates the claims of templates, and frees what no pod uses.
+
+Source: pkg/controller/resourceclaim/controller.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from scheduler.sandbox.devcluster.admission.device_kinds import DELETE_PROTECTION
+from scheduler.sandbox.devcluster.controllers.actions import (
+    Action,
+    Create,
+    Delete,
+    Emit,
+    Update,
+    UpdateStatus,
+)
+from scheduler.sandbox.devcluster.controllers.copies import replaced
+from scheduler.sandbox.devcluster.controllers.ownership import controller_ref, controller_uid, uid
+from scheduler.sandbox.devcluster.controllers.pods import is_terminal, is_terminating, node_name
+from scheduler.sandbox.devcluster.kinds import POD, RESOURCE_CLAIM, JsonObject
+
+#: Annotation of a claim made from a template: the pod's name of it.
+POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
+
+#: The name under which this controller records events.
+DEVICE_CLAIM_CONTROLLER: Final = "resource_claim"
+
+Find = Callable[[str], JsonObject | None]
+
+
+def pod_claims(pod: JsonObject) -> dict[str, str | None]:
+    """Return the name of the claim behind each of the pod's claims; None while none was made from its template."""
+    made = {
+        status["name"]: status.get("resourceClaimName")
+        for status in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    }
+    return {
+        claim["name"]: claim.get("resourceClaimName") or made.get(claim["name"])
+        for claim in (pod.get("spec") or {}).get("resourceClaims") or ()
+    }
+
+
+def extended_claim(pod: JsonObject) -> str | None:
+    """Return the claim that the scheduler made for the pod's extended resources, if any."""
+    name = ((pod.get("status") or {}).get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+    return str(name) if name else None
+
+
+def is_reserved(claim: JsonObject, pod: JsonObject) -> bool:
+    """Return whether the claim is allocated and lets the pod use it."""
+    status = claim.get("status") or {}
+    consumers = status.get("reservedFor") or ()
+    return status.get("allocation") is not None and any(one.get("uid") == uid(pod) for one in consumers)
+
+
+def plan_pod(pod: JsonObject, find_template: Find, find_claim: Find, owned: list[JsonObject]) -> list[Action]:
+    """
+    Return the next step of a pod with claims: make one of a template, or tell the pod its name.
+
+    `owned` are the claims that the pod controls. A bound pod whose claims are allocated gets them reserved, as
+    static pods of a controller do.
+    """
+    if is_terminating(pod) or is_terminal(pod):
+        return []
+    actions: list[Action] = []
+    statuses: dict[str, str] = {}
+    names = pod_claims(pod)
+    for claim in pod["spec"].get("resourceClaims") or ():
+        template_name = claim.get("resourceClaimTemplateName")
+        if not template_name or _is_made(names[claim["name"]], find_claim, pod):
+            continue
+        made = next((one for one in owned if _pod_name_of(one) == claim["name"]), None)
+        if made is not None:
+            statuses[claim["name"]] = made["metadata"]["name"]
+            continue
+        template = find_template(template_name)
+        if template is None:
+            why = f'resource claim template "{template_name}": resourceclaimtemplate.resource.k8s.io '
+            text = f'PodResourceClaim {claim["name"]}: {why}"{template_name}" not found'
+            return [Emit(pod, "FailedResourceClaimCreation", text, "Warning")]
+        actions.append(Create(RESOURCE_CLAIM, _from_template(pod, claim["name"], template)))
+    if statuses:
+        actions.append(UpdateStatus(POD, _with_claim_names(pod, statuses)))
+    return actions or (_reserve(pod, find_claim) if node_name(pod) else [])
+
+
+def _is_made(name: str | None, find_claim: Find, pod: JsonObject) -> bool:
+    claim = find_claim(name) if name else None
+    return claim is not None and controller_uid(claim) == uid(pod)
+
+
+def _pod_name_of(claim: JsonObject) -> str | None:
+    name: str | None = (claim["metadata"].get("annotations") or {}).get(POD_CLAIM_NAME)
+    return name
+
+
+def _from_template(pod: JsonObject, name: str, template: JsonObject) -> JsonObject:
+    spec = template["spec"]
+    metadata = spec.get("metadata") or {}
+    return {
+        "metadata": {
+            "generateName": f"{pod['metadata']['name']}-{name}-",
+            "namespace": pod["metadata"]["namespace"],
+            "labels": dict(metadata.get("labels") or {}),
+            "annotations": {**(metadata.get("annotations") or {}), POD_CLAIM_NAME: name},
+            "ownerReferences": [controller_ref(pod)],
+        },
+        "spec": spec["spec"],
+    }
+
+
+def _with_claim_names(pod: JsonObject, names: dict[str, str]) -> JsonObject:
+    status = pod.get("status") or {}
+    kept = [one for one in status.get("resourceClaimStatuses") or () if one["name"] not in names]
+    added = [{"name": name, "resourceClaimName": claim} for name, claim in names.items()]
+    return replaced(pod, ("status",), {**status, "resourceClaimStatuses": [*kept, *added]})
+
+
+def _reserve(pod: JsonObject, find_claim: Find) -> list[Action]:
+    """Return the reservations of allocated claims for a pod that was bound without a scheduler."""
+    actions: list[Action] = []
+    for name in pod_claims(pod).values():
+        claim = find_claim(name) if name else None
+        if claim is None or is_reserved(claim, pod):
+            continue
+        status = claim.get("status") or {}
+        if status.get("allocation") is not None:
+            consumer = {"resource": "pods", "name": pod["metadata"]["name"], "uid": uid(pod)}
+            consumers = [*(status.get("reservedFor") or ()), consumer]
+            written = replaced(claim, ("status",), {**status, "reservedFor": consumers})
+            actions.append(UpdateStatus(RESOURCE_CLAIM, written))
+    return actions
+
+
+def plan_claim(claim: JsonObject, find_pod: Find) -> list[Action]:
+    """Return the next step of a claim: pods that are gone or done let it go; the last one frees its devices."""
+    status, metadata = claim.get("status") or {}, claim["metadata"]
+    consumers = status.get("reservedFor") or []
+    users = [one for one in consumers if one.get("resource") != "pods" or _runs(find_pod, one)]
+    is_protected = DELETE_PROTECTION in (metadata.get("finalizers") or ())
+    if len(users) < len(consumers):
+        freed = {key: value for key, value in status.items() if key != "reservedFor"}
+        if users:
+            freed["reservedFor"] = users
+        elif is_protected:
+            freed.pop("allocation", None)
+        return [UpdateStatus(RESOURCE_CLAIM, replaced(claim, ("status",), freed)), *_unprotect(claim, freed)]
+    if users:
+        return []
+    if is_protected and metadata.get("deletionTimestamp"):
+        freed = {key: value for key, value in status.items() if key != "allocation"}
+        return [UpdateStatus(RESOURCE_CLAIM, replaced(claim, ("status",), freed)), *_unprotect(claim, freed)]
+    return _delete_unused(claim, find_pod)
+
+
+def _runs(find_pod: Find, consumer: JsonObject) -> bool:
+    pod = find_pod(consumer.get("name") or "")
+    return pod is not None and uid(pod) == consumer.get("uid") and not _is_done(pod)
+
+
+def _is_done(pod: JsonObject) -> bool:
+    """Return whether the pod will not run any more. Source: controller.go, isPodDone."""
+    return is_terminal(pod) or (is_terminating(pod) and not node_name(pod))
+
+
+def _unprotect(claim: JsonObject, status: JsonObject) -> list[Action]:
+    finalizers = claim["metadata"].get("finalizers") or ()
+    if "allocation" in status or DELETE_PROTECTION not in finalizers:
+        return []
+    left = [name for name in finalizers if name != DELETE_PROTECTION]
+    return [Update(RESOURCE_CLAIM, replaced(claim, ("metadata", "finalizers"), left))]
+
+
+def _delete_unused(claim: JsonObject, find_pod: Find) -> list[Action]:
+    """Return the deletion of a claim that was made for a pod which is done."""
+    for owner in claim["metadata"].get("ownerReferences") or ():
+        if not owner.get("controller") or owner.get("kind") != "Pod":
+            continue
+        pod = find_pod(owner["name"])
+        if pod is not None and (uid(pod) != owner["uid"] or _is_done(pod)):
+            return [] if claim["metadata"].get("deletionTimestamp") else [Delete(RESOURCE_CLAIM, claim)]
+    return []

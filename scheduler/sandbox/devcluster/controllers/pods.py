@@ -1,0 +1,131 @@
+"""
+What controllers read of a pod.
+
+Source: pkg/api/v1/pod/util.go, pkg/controller/controller_utils.go (kubernetes 1.36). Difference: restarts do not
+decide which pod goes first.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from scheduler.sandbox.devcluster.conditions import condition_of
+from scheduler.sandbox.devcluster.controllers.actions import Action, Revisit
+from scheduler.sandbox.devcluster.kinds import JsonObject
+from scheduler.sandbox.devcluster.timestamps import epoch_s
+
+#: No leading zero or plus sign.
+_COST: Final = re.compile(r"0|-?[1-9][0-9]{0,9}")
+_PHASE_ORDER: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+def phase(pod: JsonObject) -> str:
+    """Return `status.phase`; Pending if it is absent."""
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def is_terminal(pod: JsonObject) -> bool:
+    """Return True if the pod ran to its end."""
+    return phase(pod) in ("Succeeded", "Failed")
+
+
+def is_terminating(pod: JsonObject) -> bool:
+    """Return True if the pod is deleted but not yet gone."""
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def is_active(pod: JsonObject) -> bool:
+    """Return True if the pod counts as one of its controller's replicas."""
+    return not is_terminal(pod) and not is_terminating(pod)
+
+
+def node_name(pod: JsonObject) -> str:
+    """Return the node that the pod is bound to, empty before."""
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def claim_names(pod: JsonObject) -> list[str]:
+    """Return the names of the claims that the pod's volumes are, those of ephemeral volumes included."""
+    names: list[str] = []
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        if volume.get("persistentVolumeClaim"):
+            names.append(volume["persistentVolumeClaim"]["claimName"])
+        elif volume.get("ephemeral"):
+            names.append(f"{pod['metadata']['name']}-{volume['name']}")
+    return names
+
+
+def ready_since_s(pod: JsonObject) -> float | None:
+    """Return since when (seconds since 1970) the pod has been ready; None if it is not."""
+    ready = condition_of((pod.get("status") or {}).get("conditions") or (), "Ready")
+    if ready is None or ready.get("status") != "True":
+        return None
+    return epoch_s(ready.get("lastTransitionTime")) or 0.0
+
+
+def available_in_s(pod: JsonObject, min_ready_s: int, now_s: float) -> float | None:
+    """Return the seconds until the pod has been ready for `min_ready_s`, 0 if it has; None if it is not ready."""
+    since_s = ready_since_s(pod)
+    if since_s is None:
+        return None
+    if min_ready_s == 0:
+        return 0.0
+    return max(since_s + min_ready_s - now_s, 0.0) if since_s else float(min_ready_s)
+
+
+def revisit_when_available(pods: Iterable[JsonObject], min_ready_s: int, now_s: float) -> list[Action]:
+    """Return the wait until the next pod that is ready becomes available; nothing if none does."""
+    waits = [wait_s for pod in pods if (wait_s := available_in_s(pod, min_ready_s, now_s))]
+    return [Revisit(min(waits))] if waits else []
+
+
+def deletion_order(
+    pods: Iterable[JsonObject], related: Iterable[JsonObject], now_s: float
+) -> list[JsonObject]:
+    """
+    Return `pods` in deletion order: unassigned, pending, not ready, cheap, doubled up and young ones first.
+
+    Args:
+        pods: active pods of one controller.
+        related: active pods of the same deployment; they make a node doubled up.
+        now_s: seconds since 1970; ages are compared by powers of two, so that not always the youngest goes.
+
+    Cost: O(n log n).
+    """
+    pods_on_node = Counter(node_name(pod) for pod in related)
+
+    def order(pod: JsonObject) -> tuple[bool, int, bool, int, int, int, int, str]:
+        ready_s = ready_since_s(pod)
+        return (
+            node_name(pod) != "",
+            _PHASE_ORDER.get(phase(pod), 0),
+            ready_s is not None,
+            _deletion_cost(pod),
+            -pods_on_node[node_name(pod)],
+            -1 if ready_s is None else _age_rank(ready_s, now_s),
+            _age_rank(epoch_s(pod["metadata"].get("creationTimestamp")) or now_s, now_s),
+            str(pod["metadata"].get("uid", "")),
+        )
+
+    return sorted(pods, key=order)
+
+
+def _deletion_cost(pod: JsonObject) -> int:
+    """
+    Return the annotated cost, 0 without one or if it is no integer of 32 bits.
+
+    Source: pkg/apis/core/helper/helpers.go, GetDeletionCostFromPodAnnotations (kubernetes 1.36).
+    """
+    text = (pod["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", "")
+    cost = int(text) if _COST.fullmatch(text) else 0
+    return cost if -(2**31) <= cost < 2**31 else 0
+
+
+def _age_rank(since_s: float, now_s: float) -> int:
+    """Return the power of two of an age in nanoseconds, -1 for none."""
+    age_ns = (now_s - since_s) * 1e9
+    return int(math.log2(age_ns)) if age_ns >= 1 else -1

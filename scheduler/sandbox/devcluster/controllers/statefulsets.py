@@ -1,0 +1,208 @@
+"""
+The StatefulSet controller: pods with ordinals, created in order and replaced from the highest down.
+
+Source: pkg/controller/statefulset/stateful_set_control.go, stateful_set_utils.go (kubernetes 1.36). Differences: no
+ControllerRevision objects (the template's hash is the revision), maxUnavailable 1, and claims stay whatever their
+retention policy says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Delete, status_written
+from scheduler.sandbox.devcluster.controllers.ownership import claim_dependents
+from scheduler.sandbox.devcluster.controllers.pods import (
+    available_in_s,
+    is_terminal,
+    is_terminating,
+    ready_since_s,
+    revisit_when_available,
+)
+from scheduler.sandbox.devcluster.controllers.revisions import min_ready_s
+from scheduler.sandbox.devcluster.controllers.rollout import replicas
+from scheduler.sandbox.devcluster.controllers.templates import pod_from_template, template_hash
+from scheduler.sandbox.devcluster.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, JsonObject
+
+REVISION_LABEL: Final = "controller-revision-hash"
+NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
+INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+#: Find a claim of the set's namespace by name.
+FindClaim = Callable[[str], JsonObject | None]
+
+
+def plan(
+    stateful_set: JsonObject, pods: Iterable[JsonObject], find_claim: FindClaim, now_s: float
+) -> list[Action]:
+    """
+    Return the next step towards `stateful_set`: one pod at a time, all at once if the policy is Parallel.
+
+    Args:
+        stateful_set: as stored.
+        pods: under its control, and the orphans of its namespace.
+        find_claim: finds a claim of its namespace by name.
+        now_s: seconds since 1970.
+    """
+    claim = claim_dependents(stateful_set, POD, pods)
+    pod_at = {ordinal(pod): pod for pod in claim.owned if ordinal(pod) >= 0}
+    actions = claim.actions
+    if not stateful_set["metadata"].get("deletionTimestamp"):
+        actions += _management(stateful_set, pod_at, find_claim, now_s)
+    status = _status(stateful_set, pod_at, now_s)
+    actions += status_written(STATEFUL_SET, stateful_set, status)
+    return [*actions, *revisit_when_available(pod_at.values(), min_ready_s(stateful_set), now_s)]
+
+
+def ordinal(pod: JsonObject) -> int:
+    """Return the number at the end of the pod's name, -1 if there is none."""
+    number = str(pod["metadata"]["name"]).rpartition("-")[2]
+    return int(number) if number.isdecimal() else -1
+
+
+def revision_name(stateful_set: JsonObject) -> str:
+    """Return the revision label of the pods of the current template."""
+    return f"{stateful_set['metadata']['name']}-{template_hash(stateful_set['spec']['template'])}"
+
+
+def _ordinals(stateful_set: JsonObject) -> range:
+    start = int((stateful_set["spec"].get("ordinals") or {}).get("start") or 0)
+    return range(start, start + replicas(stateful_set))
+
+
+def _management(
+    stateful_set: JsonObject, pod_at: dict[int, JsonObject], find_claim: FindClaim, now_s: float
+) -> list[Action]:
+    one_by_one = stateful_set["spec"].get("podManagementPolicy", "OrderedReady") != "Parallel"
+    wanted = _ordinals(stateful_set)
+    actions: list[Action] = []
+    for number in wanted:
+        pod = pod_at.get(number)
+        if pod is None:
+            actions += _missing_claims(stateful_set, number, find_claim)
+            actions.append(Create(POD, _pod(stateful_set, number), owner=stateful_set))
+        elif is_terminal(pod) and not is_terminating(pod):
+            actions.append(Delete(POD, pod, owner=stateful_set))
+        elif not one_by_one or _is_available(pod, stateful_set, now_s):
+            continue
+        if one_by_one:
+            return actions
+    for number in sorted(set(pod_at) - set(wanted), reverse=True):
+        pod = pod_at[number]
+        if not is_terminating(pod):
+            actions.append(Delete(POD, pod, owner=stateful_set))
+        if one_by_one:
+            return actions
+    return actions or _update(stateful_set, pod_at, now_s)
+
+
+def _update(stateful_set: JsonObject, pod_at: dict[int, JsonObject], now_s: float) -> list[Action]:
+    """Delete one outdated pod, from the highest ordinal down to the partition, once those above are healthy."""
+    strategy = stateful_set["spec"].get("updateStrategy") or {}
+    if strategy.get("type", "RollingUpdate") == "OnDelete":
+        return []
+    partition = int((strategy.get("rollingUpdate") or {}).get("partition") or 0)
+    for number in sorted(_ordinals(stateful_set), reverse=True):
+        pod = pod_at.get(number)
+        if number < partition or pod is None:
+            return []
+        if _revision(pod) != revision_name(stateful_set) and not is_terminating(pod):
+            return [Delete(POD, pod, owner=stateful_set)]
+        if not _is_available(pod, stateful_set, now_s):
+            return []
+    return []
+
+
+def _pod(stateful_set: JsonObject, number: int) -> JsonObject:
+    pod = pod_from_template(stateful_set)
+    name = f"{stateful_set['metadata']['name']}-{number}"
+    labels = {
+        **(pod["metadata"].get("labels") or {}),
+        INDEX_LABEL: str(number),
+        REVISION_LABEL: revision_name(stateful_set),
+        NAME_LABEL: name,
+    }
+    metadata = {key: value for key, value in pod["metadata"].items() if key != "generateName"}
+    own = {"hostname": name, "subdomain": stateful_set["spec"].get("serviceName", "")}
+    spec = _with_claims({**pod["spec"], **own}, stateful_set, number)
+    return {**pod, "metadata": {**metadata, "name": name, "labels": labels}, "spec": spec}
+
+
+def _revision(pod: JsonObject) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(REVISION_LABEL, ""))
+
+
+def _is_available(pod: JsonObject, stateful_set: JsonObject, now_s: float) -> bool:
+    return not is_terminating(pod) and available_in_s(pod, min_ready_s(stateful_set), now_s) == 0
+
+
+def _status(stateful_set: JsonObject, pod_at: dict[int, JsonObject], now_s: float) -> JsonObject:
+    live = [pod for pod in pod_at.values() if not is_terminating(pod)]
+    newest = revision_name(stateful_set)
+    updated = sum(_revision(pod) == newest for pod in live)
+    old_status = stateful_set.get("status") or {}
+    is_done = updated == len(live) == replicas(stateful_set)
+    current = newest if is_done else old_status.get("currentRevision") or newest
+    counts = {
+        "readyReplicas": sum(ready_since_s(pod) is not None for pod in live),
+        "currentReplicas": sum(_revision(pod) == current for pod in live),
+        "updatedReplicas": updated,
+    }
+    return {
+        "observedGeneration": stateful_set["metadata"].get("generation", 0),
+        "replicas": len(pod_at),
+        "availableReplicas": sum(_is_available(pod, stateful_set, now_s) for pod in live),
+        "currentRevision": current,
+        "updateRevision": newest,
+        "collisionCount": 0,
+        **{name: count for name, count in counts.items() if count},
+    }
+
+
+# -- claims --------------------------------------------------------------------------------------------------
+
+
+def _claim_names(stateful_set: JsonObject, number: int) -> dict[str, str]:
+    """Return the name of each claim of the pod with this ordinal, by the name of its template."""
+    templates = stateful_set["spec"].get("volumeClaimTemplates") or ()
+    names = (template["metadata"]["name"] for template in templates)
+    return {name: f"{name}-{stateful_set['metadata']['name']}-{number}" for name in names}
+
+
+def _with_claims(spec: JsonObject, stateful_set: JsonObject, number: int) -> JsonObject:
+    """Return a pod's spec with its claims as volumes; they replace volumes of the same name."""
+    claims = _claim_names(stateful_set, number)
+    if not claims:
+        return spec
+    own = [
+        {"name": name, "persistentVolumeClaim": {"claimName": claim}}
+        for name, claim in sorted(claims.items())
+    ]
+    others = [volume for volume in spec.get("volumes") or () if volume.get("name") not in claims]
+    return {**spec, "volumes": [*own, *others]}
+
+
+def _missing_claims(stateful_set: JsonObject, number: int, find_claim: FindClaim) -> list[Action]:
+    """Return the creation of every claim that the pod with this ordinal lacks."""
+    metadata, names = stateful_set["metadata"], _claim_names(stateful_set, number)
+    actions: list[Action] = []
+    for template in stateful_set["spec"].get("volumeClaimTemplates") or ():
+        given = template["metadata"]
+        name = names[given["name"]]
+        if find_claim(name) is not None:
+            continue
+        selected = (stateful_set["spec"].get("selector") or {}).get("matchLabels") or {}
+        own = {
+            **{key: given[key] for key in ("annotations", "finalizers") if given.get(key)},
+            "name": name,
+            "namespace": metadata["namespace"],
+            "labels": {**(given.get("labels") or {}), **selected},
+        }
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": own,
+            "spec": template["spec"],
+        }
+        actions.append(Create(PERSISTENT_VOLUME_CLAIM, claim, owner=stateful_set))
+    return actions

@@ -1,0 +1,127 @@
+"""
+Discovery: the kinds that are served, group by group. Pure functions of the kinds.
+
+Source: apiserver pkg/endpoints/discovery (kubernetes 1.36). Difference: no aggregated documents (apidiscovery.k8s.io);
+clients that ask for them take these.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from scheduler.sandbox.devcluster.access.reviews import REVIEWS
+from scheduler.sandbox.devcluster.http.routes import POSTED
+from scheduler.sandbox.devcluster.kinds import KINDS, JsonObject, Kind
+from scheduler.sandbox.devcluster.versions import git_version
+
+#: Subresources that carry an object of another kind, as (group, version, kind).
+_SUBRESOURCE_KINDS: Final = {
+    "binding": ("", "v1", "Binding"),
+    "eviction": ("policy", "v1", "Eviction"),
+    "scale": ("autoscaling", "v1", "Scale"),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest"),
+}
+
+#: Everything that discovery lists: the stored kinds, and the access reviews.
+SERVED: Final[tuple[Kind, ...]] = (*KINDS, *REVIEWS)
+
+
+def version(minor: int) -> JsonObject:
+    """Return the body of /version."""
+    return {
+        "major": "1",
+        "minor": str(minor),
+        "gitVersion": git_version(minor),
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "python",
+        "platform": f"{sys.platform}/python",
+    }
+
+
+def api_versions(address: str) -> JsonObject:
+    """Return the body of /api: versions of the core group. `address` is the host and port that serve it."""
+    by_address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": by_address}
+
+
+def api_group_list(served: Sequence[Kind] = SERVED) -> JsonObject:
+    """Return the body of /apis: every named group with its versions."""
+    groups = [_group_body(group, versions) for group, versions in _versions(served).items() if group]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def api_group(group: str, served: Sequence[Kind] = SERVED) -> JsonObject | None:
+    """Return the body of /apis/<group>; None if nothing of that group is served."""
+    versions = _versions(served).get(group)
+    if not group or versions is None:
+        return None
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group_body(group, versions)}
+
+
+def api_resource_list(group: str, version: str, served: Sequence[Kind] = SERVED) -> JsonObject | None:
+    """Return the body of /api/v1 (group "") or /apis/<group>/<version>; None if nothing of that is served."""
+    kinds = [kind for kind in served if (kind.group, kind.version) == (group, version)]
+    resources = [
+        resource for kind in sorted(kinds, key=lambda kind: kind.plural) for resource in _resources(kind)
+    ]
+    if not resources:
+        return None
+    group_version = f"{group}/{version}" if group else version
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": group_version,
+        "resources": resources,
+    }
+
+
+def _versions(served: Sequence[Kind]) -> dict[str, list[str]]:
+    """Return the versions of every group, the most stable and newest first."""
+    found: dict[str, set[str]] = {}
+    for kind in served:
+        found.setdefault(kind.group, set()).add(kind.version)
+    return {group: sorted(versions, key=_version_order) for group, versions in found.items()}
+
+
+def _version_order(version: str) -> tuple[int, int, int, str]:
+    """Return the key that sorts v2 before v1, that before v1beta1 and v1alpha1, and other names last."""
+    parts = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
+    if parts is None:
+        return 3, 0, 0, version
+    major, stage, minor = parts.groups()
+    return ("", "beta", "alpha").index(stage or ""), -int(major), -int(minor or 0), ""
+
+
+def _group_body(group: str, versions: Sequence[str]) -> JsonObject:
+    offered = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": offered, "preferredVersion": offered[0]}
+
+
+def _resources(kind: Kind) -> list[JsonObject]:
+    """Return the entries of a kind and its subresources."""
+    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    common = {"namespaced": kind.namespaced, "kind": kind.kind}
+    entries: list[JsonObject] = [
+        {
+            "name": kind.plural,
+            "singularName": kind.singular,
+            **common,
+            "verbs": list(kind.verbs),
+            **{key: value for key, value in names.items() if value},
+        }
+    ]
+    for name in sorted(kind.subresources):
+        entry = {"name": f"{kind.plural}/{name}", "singularName": "", **common}
+        if name in _SUBRESOURCE_KINDS:
+            group, version, entry["kind"] = _SUBRESOURCE_KINDS[name]
+            if (group, version) != (kind.group, kind.version):
+                entry |= {"group": group, "version": version}
+        entry["verbs"] = ["create"] if name in POSTED else ["get", "patch", "update"]
+        entries.append(entry)
+    return entries

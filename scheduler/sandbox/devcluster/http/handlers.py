@@ -1,0 +1,370 @@
+"""
+The verbs over HTTP: from a request's target, query and body to the store, and back to bytes.
+
+Source: apiserver pkg/endpoints/handlers (kubernetes 1.36).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import web
+
+from scheduler.engine.syntax import field_errors
+from scheduler.sandbox.devcluster import status
+from scheduler.sandbox.devcluster.access.authentication import Authenticator
+from scheduler.sandbox.devcluster.admission.shapes import check_request
+from scheduler.sandbox.devcluster.admission.strategies import strategy_of
+from scheduler.sandbox.devcluster.http.negotiation import (
+    JSON,
+    AnswerForm,
+    UnreadableBodyError,
+    answer_form,
+    decoded_body,
+    decoded_object,
+    encoded,
+    list_in_form,
+    object_in_form,
+)
+from scheduler.sandbox.devcluster.http.routes import Target
+from scheduler.sandbox.devcluster.kinds import BINDING, POD, JsonObject, Kind, ServedKinds
+from scheduler.sandbox.devcluster.storage.binding import bind
+from scheduler.sandbox.devcluster.storage.deletion import Deletion
+from scheduler.sandbox.devcluster.storage.eviction import evict
+from scheduler.sandbox.devcluster.storage.history import Revision
+from scheduler.sandbox.devcluster.storage.lists import list_page, parse_options
+from scheduler.sandbox.devcluster.storage.patches import PatchType, patched
+from scheduler.sandbox.devcluster.storage.scale import SCALE, scale_of, set_scale
+from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.webhooks.dispatch import WebhookAdmission, warning_headers
+
+_PATCH_TYPES: Final = {one.value: one for one in PatchType}
+_APPLY: Final = PatchType.APPLY.value
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, parsed."""
+
+    target: Target
+    query: Mapping[str, str]
+    body: bytes
+    content_type: str
+    form: AnswerForm
+    verb: str
+
+    @property
+    def dry_run(self) -> bool:
+        """Return True if nothing is stored. Raises: StatusError 422 for anything but All."""
+        value = self.query.get("dryRun", "")
+        if value not in ("", "All"):
+            error = field_errors.not_supported("dryRun", [value], ("All",))
+            raise status.invalid_options(f"{self.verb.capitalize()}Options", [error])
+        return bool(value)
+
+    def object(self, kind: Kind, served: ServedKinds) -> JsonObject:
+        """Return the object in the body. Raises: StatusError 400 if there is none, or one of another kind."""
+        obj = decoded_object(self.body, self.content_type, kind.kind)
+        api_version, name = (str(obj.get(key) or "") for key in ("apiVersion", "kind"))
+        api_version, name = api_version or kind.api_version, name or kind.kind
+        if (api_version, name) != (kind.api_version, kind.kind):
+            problem = f'no kind "{name}" is registered for version "{api_version}"'
+            if served.of(api_version, name) is not None:
+                problem = f"converting ({api_version}.{name}) to ({kind.kind}): unknown conversion"
+            version = api_version.rpartition("/")[2]
+            raise status.bad_request(
+                f'{name} in version "{version}" cannot be handled as a {kind.kind}: {problem}'
+            )
+        metadata = obj.get("metadata")
+        if metadata is not None and not isinstance(metadata, dict):
+            raise status.bad_request(f"{kind.kind}.metadata must be an object")
+        return obj
+
+
+def read_call(
+    verb: str, target: Target, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+) -> Call:
+    """Parse a request and its Accept header. Raises: StatusError 406, 400."""
+    form = answer_form(headers.get("Accept", ""), query.get("includeObject", ""))
+    return Call(target, query, body, headers.get("Content-Type", ""), form, verb)
+
+
+class Handlers:
+    """The verbs on one store, each answering a call."""
+
+    def __init__(self, store: Store, admission: WebhookAdmission, authenticator: Authenticator) -> None:
+        self._store = store
+        self._authenticator = authenticator
+        self._admission = admission
+
+    async def handle(self, call: Call) -> web.Response:
+        """Answer any verb but watch; only webhooks make it wait. Raises: StatusError."""
+        if self._creates_pod(call) and self._admission.is_needed():
+            return await self._create_through_webhooks(call)
+        handler = {
+            "get": self._get,
+            "list": self._list,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+            "deletecollection": self._delete_collection,
+        }[call.verb]
+        return handler(call)
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def _get(self, call: Call) -> web.Response:
+        target = call.target
+        version = call.query.get("resourceVersion", "")
+        if version.isdecimal() and int(version) > self._store.resource_version:
+            raise status.too_large_resource_version(int(version), self._store.resource_version)
+        revision = self._store.revision(target.kind, target.scope, target.name or "")
+        if target.subresource == "scale":
+            scale = object_in_form(SCALE, scale_of(revision.obj), call.form, self._store.now_s())
+            return _answer(scale, call.form)
+        if call.form.as_bytes:
+            return web.Response(body=revision.document(target.kind), content_type=JSON)
+        return self._shaped(call, revision.as_kind(target.kind))
+
+    def _list(self, call: Call) -> web.Response:
+        target = call.target
+        options = parse_options(target.kind, call.query, watch=False)
+        page = list_page(self._store, target.kind, target.namespace, options)
+        return self._listed(call, page.revisions, page.metadata)
+
+    def _listed(self, call: Call, revisions: list[Revision], metadata: JsonObject) -> web.Response:
+        kind = call.target.kind
+        if call.form.as_bytes:
+            head = encoded({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
+            items = b",".join([one.item(kind) for one in revisions])
+            return web.Response(body=head[:-1] + b',"items":[' + items + b"]}\n", content_type=JSON)
+        objects = [one.as_kind(kind) for one in revisions]
+        shaped = list_in_form(kind, objects, metadata, form=call.form, now_s=self._store.now_s())
+        return _answer(shaped, call.form)
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def _create(self, call: Call) -> web.Response:
+        target = call.target
+        if target.subresource == "binding" or target.kind is BINDING:
+            return self._bind(call)
+        if target.subresource == "token":
+            return self._issue_token(call)
+        if target.subresource == "eviction":
+            eviction = decoded_object(call.body, call.content_type, "Eviction")
+            _check_namespace(eviction, target)
+            evict(self._store, target.scope, target.name or "", eviction, dry_run=call.dry_run)
+            return _success(201)
+        created = self._store.create(
+            target.kind, target.scope, call.object(target.kind, self._store.kinds), dry_run=call.dry_run
+        )
+        return self._shaped(call, created, code=201)
+
+    def _issue_token(self, call: Call) -> web.Response:
+        target = call.target
+        request = decoded_object(call.body, call.content_type, "TokenRequest")
+        check_request("TokenRequest", request)
+        _check_namespace(request, target)
+        answer = self._authenticator.issue(target.scope, target.name or "", request)
+        return _answer(answer, call.form, code=201)
+
+    def _creates_pod(self, call: Call) -> bool:
+        target = call.target
+        if target.kind is not POD or target.subresource:
+            return False
+        is_applied = call.verb == "patch" and call.content_type.partition(";")[0].strip() == _APPLY
+        return call.verb == "create" or (
+            is_applied and self._store.find(POD, target.scope, target.name or "") is None
+        )
+
+    async def _create_through_webhooks(self, call: Call) -> web.Response:
+        """Create the pod as webhooks change it, or refuse it; their warnings go with either answer."""
+        pod, namespace = call.object(POD, self._store.kinds), call.target.scope
+        _check_namespace(pod, call.target)
+        warnings: list[str] = []
+        try:
+            created = await self._admission.create(namespace, pod, warnings, dry_run=call.dry_run)
+            response = self._shaped(call, created, code=201)
+        except status.StatusError as forbidden_error:
+            response = status_response(forbidden_error)
+        response.headers.extend(warning_headers(warnings))
+        return response
+
+    def _bind(self, call: Call) -> web.Response:
+        target = call.target
+        binding = call.object(BINDING, self._store.kinds)
+        _check_namespace(binding, target)
+        name = target.name or (binding.get("metadata") or {}).get("name", "")
+        if not name:
+            raise status.bad_request("Name parameter required.")
+        bind(self._store, target.scope, name, binding, dry_run=call.dry_run)
+        return _success(201)
+
+    def _update(self, call: Call) -> web.Response:
+        target = call.target
+        name = target.name or ""
+        if target.subresource == "scale":
+            return self._scaled(call, call.object(SCALE, self._store.kinds))
+        obj = call.object(target.kind, self._store.kinds)
+        _check_names(obj, target)
+        existed = self._store.find(target.kind, target.scope, name) is not None
+        stored = self._store.update(
+            target.kind, obj, subresource=target.subresource or None, dry_run=call.dry_run
+        )
+        return self._shaped(call, stored, code=200 if existed else 201)
+
+    def _patch(self, call: Call) -> web.Response:
+        target = call.target
+        media_type = call.content_type.partition(";")[0].strip()
+        patch_type = _PATCH_TYPES.get(media_type)
+        if patch_type is None:
+            raise status.unpatchable_type()
+        try:
+            patch: Any = decoded_body(call.body, call.content_type)
+        except UnreadableBodyError as error:
+            raise status.bad_request(f"error decoding patch: {error}") from error
+        if patch is None:
+            raise status.bad_request("error decoding patch: unexpected end of JSON input")
+        if target.subresource == "scale":
+            return self._patch_scale(call, patch, patch_type)
+        existed = self._store.find(target.kind, target.scope, target.name or "") is not None
+        stored = self._store.patch(
+            target.kind,
+            target.scope,
+            target.name or "",
+            patch,
+            patch_type=patch_type,
+            subresource=target.subresource or None,
+            dry_run=call.dry_run,
+        )
+        return self._shaped(call, stored, code=200 if existed else 201)
+
+    def _patch_scale(self, call: Call, patch: Any, patch_type: PatchType) -> web.Response:  # noqa: ANN401 - any JSON
+        target = call.target
+        stored = scale_of(self._store.get(target.kind, target.scope, target.name or ""))
+        # A patch without a version applies to any version.
+        del stored["metadata"]["resourceVersion"]
+        # Scales have no lists, so a strategic patch is a merge patch.
+        merging = PatchType.JSON if patch_type is PatchType.JSON else PatchType.MERGE
+        scale = patched(stored, patch, merging, SCALE)
+        check_request(SCALE.kind, scale)
+        return self._scaled(call, scale)
+
+    def _scaled(self, call: Call, scale: JsonObject) -> web.Response:
+        kind, name = call.target.kind, call.target.name or ""
+        stored = set_scale(self._store, kind, call.target.scope, name, scale=scale, dry_run=call.dry_run)
+        return _answer(stored, call.form)
+
+    # -- deleting --------------------------------------------------------------------------------------------
+
+    def _delete(self, call: Call) -> web.Response:
+        target = call.target
+        deletion = self._deleted(target.kind, target.scope, target.name or "", _delete_options(call))
+        if not deletion.gone or strategy_of(target.kind).returns_deleted:
+            return self._shaped(call, deletion.obj)
+        metadata = deletion.obj["metadata"]
+        details = {"name": metadata["name"], "kind": target.kind.plural, "uid": metadata["uid"]}
+        if target.kind.group:
+            details["group"] = target.kind.group
+        return _success(200, details)
+
+    def _delete_collection(self, call: Call) -> web.Response:
+        target = call.target
+        options = _delete_options(call)
+        page = list_page(
+            self._store, target.kind, target.namespace, parse_options(target.kind, call.query, watch=False)
+        )
+        for revision in page.revisions:
+            metadata = revision.obj["metadata"]
+            namespace = metadata.get("namespace", "")
+            # An earlier deletion may have removed it, by owner references.
+            if self._store.find(target.kind, namespace, metadata["name"]) is not None:
+                self._deleted(target.kind, namespace, metadata["name"], options)
+        return self._listed(call, page.revisions, {"resourceVersion": str(self._store.resource_version)})
+
+    def _deleted(self, kind: Kind, namespace: str, name: str, options: JsonObject) -> Deletion:
+        preconditions = options.get("preconditions") or {}
+        return self._store.delete(
+            kind,
+            namespace,
+            name,
+            uid=preconditions.get("uid"),
+            resource_version=preconditions.get("resourceVersion"),
+            grace_period_s=options.get("gracePeriodSeconds"),
+            propagation=options.get("propagationPolicy"),
+            dry_run=bool(options.get("dryRun")),
+        )
+
+    def _shaped(self, call: Call, obj: JsonObject, *, code: int = 200) -> web.Response:
+        shaped = object_in_form(call.target.kind, obj, call.form, self._store.now_s())
+        return _answer(shaped, call.form, code=code)
+
+
+def _answer(body: JsonObject, form: AnswerForm, *, code: int = 200) -> web.Response:
+    return web.Response(body=encoded(body, form.media_type), status=code, content_type=form.media_type)
+
+
+def _success(code: int, details: JsonObject | None = None) -> web.Response:
+    """Return a Status that says Success: the answer to bindings, evictions and most deletions."""
+    body: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if details is not None:
+        body["details"] = details
+    else:
+        body["code"] = code
+    return web.Response(body=encoded(body), status=code, content_type=JSON)
+
+
+def status_response(error: status.StatusError) -> web.Response:
+    """Return a refusal as an HTTP answer."""
+    body = encoded(error.to_object())
+    return web.Response(body=body, status=error.code, content_type=JSON, headers=error.headers)
+
+
+def _check_names(obj: JsonObject, target: Target) -> None:
+    """Raise StatusError 400 if the URL names another object; fill in the object's namespace."""
+    metadata: JsonObject = obj.get("metadata") or {}
+    obj["metadata"] = metadata
+    name = metadata.get("name") or ""
+    if not name:
+        raise status.bad_request(
+            f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        )
+    if name != target.name:
+        raise status.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+        )
+    _check_namespace(obj, target)
+    if target.namespace is not None:
+        metadata["namespace"] = target.namespace
+
+
+def _check_namespace(obj: JsonObject, target: Target) -> None:
+    """Raise StatusError 400 if the object names another namespace than the URL."""
+    namespace = (obj.get("metadata") or {}).get("namespace") or ""
+    if target.namespace is not None and namespace not in ("", target.namespace):
+        raise status.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def _delete_options(call: Call) -> JsonObject:
+    """Return DeleteOptions from the body, completed from the query. Raises: StatusError 400."""
+    options = decoded_object(call.body, call.content_type, "DeleteOptions") if call.body.strip() else {}
+    grace = call.query.get("gracePeriodSeconds")
+    if grace and "gracePeriodSeconds" not in options:
+        if not grace.removeprefix("-").isdecimal():
+            raise status.bad_request(f'strconv.ParseInt: parsing "{grace}": invalid syntax')
+        options["gracePeriodSeconds"] = int(grace)
+    if "propagationPolicy" in call.query:
+        options.setdefault("propagationPolicy", call.query["propagationPolicy"])
+    if options.get("orphanDependents") is True:
+        options.setdefault("propagationPolicy", "Orphan")
+    policy = options.get("propagationPolicy")
+    if policy not in (None, "", "Background", "Foreground", "Orphan"):
+        supported = ("Foreground", "Background", "Orphan", "nil")
+        error = field_errors.not_supported("propagationPolicy", policy, supported)
+        raise status.invalid_options("DeleteOptions", [error])
+    if call.dry_run:
+        options["dryRun"] = ["All"]
+    return options

@@ -1,0 +1,180 @@
+"""
+Bodies: the form in which a client wants an answer, and the objects in the bytes that it sent.
+
+Source: apiserver pkg/endpoints/handlers/negotiation and pkg/endpoints/handlers/response.go (kubernetes 1.36).
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Literal, cast
+
+import msgspec
+import yaml
+
+from scheduler.sandbox.devcluster import status
+from scheduler.sandbox.devcluster.admission.shapes import check_request
+from scheduler.sandbox.devcluster.http import protobuf
+from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
+from scheduler.sandbox.devcluster.printing.tables import IncludeObject, table
+
+Form = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+_META_VERSIONS: Final = ("v1", "v1beta1")
+_BODY_TYPES: Final = (JSON, YAML)
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerForm:
+    """The form of an answer: `form` "" means the objects themselves; `version` is meta.k8s.io's."""
+
+    form: Form = ""
+    version: str = "v1"
+    media_type: str = JSON
+    include_object: IncludeObject = "Metadata"
+
+    @property
+    def as_bytes(self) -> bool:
+        """Return True if stored JSON can be sent as it is."""
+        return not self.form and self.media_type == JSON
+
+
+@lru_cache(maxsize=64)
+def answer_form(accept: str, include_object: str = "") -> AnswerForm:
+    """
+    Return the first form in an Accept header that the server can write.
+
+    Raises: StatusError 406 if there is none, 400 for an unknown `includeObject`.
+    """
+    include = include_object or "Metadata"
+    if include not in ("Metadata", "Object", "None"):
+        raise status.bad_request(f"unrecognized includeObject value: {include!r}")
+    for offer in accept.split(",") if accept else ["*/*"]:
+        media_type, *parameters = (part.strip() for part in offer.split(";"))
+        parameter_values = dict(part.partition("=")[::2] for part in parameters)
+        if media_type in ("*/*", "application/*"):
+            media_type = JSON
+        if media_type not in _BODY_TYPES:
+            continue
+        if "as" not in parameter_values:
+            return AnswerForm(media_type=media_type)
+        if parameter_values.get("g") == "meta.k8s.io" and parameter_values.get("v") in _META_VERSIONS:
+            form = parameter_values["as"]
+            if form in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"):
+                return AnswerForm(
+                    cast("Form", form), parameter_values["v"], media_type, cast("IncludeObject", include)
+                )
+    raise status.not_acceptable(_BODY_TYPES)
+
+
+def encoded(body: JsonObject, media_type: str = JSON) -> bytes:
+    """Return an object as bytes of a media type."""
+    if media_type == YAML:
+        return yaml.safe_dump(body, sort_keys=False).encode()
+    return _ENCODER.encode(body)
+
+
+class UnreadableBodyError(Exception):
+    """The bytes of a body do not parse as their content type. Callers turn it into a 400."""
+
+
+def decoded_body(body: bytes, content_type: str) -> Any:  # noqa: ANN401 - any JSON value may be sent
+    """
+    Return the JSON value in a body of JSON, YAML or (objects only) protobuf; None for an empty one.
+
+    Raises: StatusError 415 for another content type, UnreadableBodyError if the bytes do not parse.
+    """
+    media_type = content_type.partition(";")[0].strip() or JSON
+    if not body:
+        return None
+    if media_type == protobuf.MEDIA_TYPE:
+        return protobuf.decoded(body)
+    try:
+        if media_type.endswith("yaml"):
+            return yaml.safe_load(body)
+        if media_type.endswith("json"):
+            return msgspec.json.decode(body)
+    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UnreadableBodyError(str(error)) from error
+    raise status.unsupported_media_type((*_BODY_TYPES, protobuf.MEDIA_TYPE))
+
+
+def decoded_object(body: bytes, content_type: str, kind_name: str) -> JsonObject:
+    """Return the object in a body; `kind_name` is the expected kind. Raises: StatusError 400, 415."""
+    try:
+        value = decoded_body(body, content_type)
+    except UnreadableBodyError as error:
+        raise _unrecognized(kind_name, str(error)) from error
+    if not isinstance(value, dict):
+        raise _unrecognized(kind_name, "unexpected end of JSON input" if value is None else "it is no object")
+    check_request(kind_name, value)
+    return value
+
+
+def _unrecognized(kind_name: str, problem: str) -> status.StatusError:
+    return status.bad_request(
+        f"the object provided is unrecognized (must be of type {kind_name}): couldn't get version/kind; json "
+        f"parse error: {problem}"
+    )
+
+
+def partial(obj: JsonObject, version: str) -> JsonObject:
+    """Return the PartialObjectMetadata of an object."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": obj["metadata"],
+    }
+
+
+def object_in_form(kind: Kind, obj: JsonObject, form: AnswerForm, now_s: float) -> JsonObject:
+    """Return one object in the form that the client wants."""
+    if form.form == "Table":
+        version = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        return table_in_form(kind, [obj], form, now_s, list_metadata=version)
+    if form.form:
+        return partial(obj, form.version)
+    return {"kind": kind.kind, "apiVersion": kind.api_version, **_without_type(obj)}
+
+
+def _without_type(obj: JsonObject) -> JsonObject:
+    return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
+
+
+def list_in_form(
+    kind: Kind, objects: list[JsonObject], metadata: JsonObject, *, form: AnswerForm, now_s: float
+) -> JsonObject:
+    """Return a list in the form that the client wants; `metadata` is the list's."""
+    if form.form == "Table":
+        return table_in_form(kind, objects, form, now_s, list_metadata=metadata)
+    if form.form:
+        items = [{"metadata": obj["metadata"]} for obj in objects]
+        list_kind, api_version = "PartialObjectMetadataList", f"meta.k8s.io/{form.version}"
+    else:
+        items = [_without_type(obj) for obj in objects]
+        list_kind, api_version = kind.list_kind, kind.api_version
+    return {"kind": list_kind, "apiVersion": api_version, "metadata": metadata, "items": items}
+
+
+def table_in_form(
+    kind: Kind,
+    objects: list[JsonObject],
+    form: AnswerForm,
+    now_s: float,
+    *,
+    list_metadata: JsonObject,
+    headers: bool = True,
+) -> JsonObject:
+    """Return the objects as a Table; without `headers` it has no columns, as in later events of a watch."""
+    shaped = table(
+        kind.kind,
+        objects,
+        now_s,
+        include_object=form.include_object,
+        list_meta=list_metadata,
+        headers=headers,
+        printer_columns=kind.printer_columns,
+    )
+    return {**shaped, "apiVersion": f"meta.k8s.io/{form.version}"}

@@ -1,0 +1,207 @@
+"""
+Status objects: the API server's errors, with upstream's reasons, codes and messages.
+
+Source: apimachinery pkg/api/errors/errors.go (kubernetes 1.36).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from scheduler.engine.syntax.field_errors import FieldError, aggregate
+from scheduler.engine.syntax.field_errors import invalid as invalid_field
+from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
+
+_MODIFIED: Final = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+
+
+class StatusError(Exception):
+    """
+    A refused request, as a Status object states it.
+
+    Raised by the store and the routes. The server turns it into an HTTP answer; in-process callers catch it and tell
+    cases apart by `reason`.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: JsonObject | None = None,
+        metadata: JsonObject | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.metadata = metadata or {}
+        self.headers = dict(headers or {})
+
+    def to_object(self) -> JsonObject:
+        """Return the Status object for a body, or for an ERROR event of a watch."""
+        status: JsonObject = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details is not None:
+            status["details"] = self.details
+        status["code"] = self.code
+        return status
+
+
+def _details(kind: Kind, name: str) -> JsonObject:
+    """Return details that name the resource, without empty fields, as Go's omitempty does."""
+    named = {"name": name, "group": kind.group, "kind": kind.plural}
+    return {key: value for key, value in named.items() if value}
+
+
+def not_found(kind: Kind, name: str) -> StatusError:
+    """Return a 404: the object does not exist."""
+    return StatusError(404, "NotFound", f'{kind.qualified} "{name}" not found', details=_details(kind, name))
+
+
+def no_such_path() -> StatusError:
+    """Return a 404: no resource or path of this name exists."""
+    return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
+
+
+def already_exists(kind: Kind, name: str) -> StatusError:
+    """Return a 409: the name is taken."""
+    message = f'{kind.qualified} "{name}" already exists'
+    return StatusError(409, "AlreadyExists", message, details=_details(kind, name))
+
+
+def conflict(kind: Kind, name: str, why: str = _MODIFIED, *, resource: str = "") -> StatusError:
+    """Return a 409: the write rests on an outdated state. `resource` replaces the kind's name (pods/binding)."""
+    message = f'Operation cannot be fulfilled on {resource or kind.qualified} "{name}": {why}'
+    details = _details(kind, name) | ({"kind": resource} if resource else {})
+    return StatusError(409, "Conflict", message, details=details)
+
+
+def storage_error(kind: Kind, metadata: JsonObject, why: str) -> str:
+    """Return the sentence in which upstream's storage wraps a failed precondition."""
+    key = "/".join(
+        part for part in ("", "registry", kind.plural, metadata.get("namespace")) if part is not None
+    )
+    return (
+        f"StorageError: invalid object, Code: 4, Key: {key}/{metadata['name']}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: {why}"
+    )
+
+
+def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> StatusError:
+    """Return a 422: fields that break rules, each a cause."""
+    details: JsonObject = {"name": name} if name else {}
+    if kind.group:
+        details["group"] = kind.group
+    details["kind"] = kind.kind
+    details["causes"] = [error.cause() for error in errors]
+    message = f'{kind.kind}{"." + kind.group if kind.group else ""} "{name}" is invalid: {aggregate(errors)}'
+    return StatusError(422, "Invalid", message, details=details)
+
+
+def bad_request(message: str) -> StatusError:
+    """Return a 400: the request cannot be understood."""
+    return StatusError(400, "BadRequest", message)
+
+
+def forbidden(kind: Kind, name: str, why: str, *, causes: Sequence[JsonObject] = ()) -> StatusError:
+    """Return a 403: admission refuses the request."""
+    details = _details(kind, name) | ({"causes": list(causes)} if causes else {})
+    subject = f'{kind.qualified} "{name}" is forbidden' if name else f"{kind.qualified} is forbidden"
+    return StatusError(403, "Forbidden", f"{subject}: {why}", details=details)
+
+
+def unauthorized() -> StatusError:
+    """Return a 401: the token is missing or wrong."""
+    return StatusError(401, "Unauthorized", "Unauthorized")
+
+
+def expired(message: str, *, continue_token: str = "") -> StatusError:
+    """Return a 410: the resource version or continue token is older than the history."""
+    metadata = {"continue": continue_token} if continue_token else None
+    return StatusError(410, "Expired", message, metadata=metadata)
+
+
+def too_large_resource_version(asked: int, current: int) -> StatusError:
+    """Return a 504: the resource version lies in the future."""
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    return StatusError(
+        504,
+        "Timeout",
+        f"Timeout: Too large resource version: {asked}, current: {current}",
+        details={"causes": [cause], "retryAfterSeconds": 1},
+    )
+
+
+def too_many_requests(
+    message: str, *, retry_after_s: int = 0, causes: Sequence[JsonObject] = ()
+) -> StatusError:
+    """Return a 429: try again later. `retry_after_s` > 0 is also sent as the Retry-After header."""
+    details: JsonObject = {"causes": list(causes)} if causes else {}
+    if retry_after_s:
+        details["retryAfterSeconds"] = retry_after_s
+    headers = {"Retry-After": str(retry_after_s)} if retry_after_s else None
+    return StatusError(429, "TooManyRequests", message, details=details, headers=headers)
+
+
+def resource_version_required(kind: Kind, name: str) -> StatusError:
+    """Return a 422: the update lacks the resourceVersion that the kind requires. Upstream names the resource here."""
+    error = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
+    details: JsonObject = {"name": name, "group": kind.group, "kind": kind.plural, "causes": [error.cause()]}
+    message = f'{kind.qualified} "{name}" is invalid: {aggregate([error])}'
+    return StatusError(
+        422, "Invalid", message, details={key: value for key, value in details.items() if value}
+    )
+
+
+def invalid_options(options: str, errors: Sequence[FieldError]) -> StatusError:
+    """Return a 422: parameters of a request that contradict the rules; `options` such as ListOptions."""
+    return invalid(Kind("meta.k8s.io", "v1", options, "", ""), "", errors)
+
+
+def unpatchable_type() -> StatusError:
+    """Return a 415: the object cannot be patched with a patch of this type."""
+    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+
+
+def method_not_allowed() -> StatusError:
+    """Return a 405: the path exists, the verb does not."""
+    message = "the server does not allow this method on the requested resource"
+    return StatusError(405, "MethodNotAllowed", message, details={})
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
+    """Return a 415: bodies of this type are not read."""
+    message = "the body of the request was in an unknown format - accepted media types include: "
+    return StatusError(415, "UnsupportedMediaType", message + ", ".join(accepted))
+
+
+def not_acceptable(offered: Sequence[str]) -> StatusError:
+    """Return a 406: the client accepts only types that are not written."""
+    message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(offered)}"
+    return StatusError(406, "NotAcceptable", message, details={})
+
+
+def too_large_body(limit_bytes: int) -> StatusError:
+    """Return a 413: the body is longer than the server reads."""
+    message = f"Request entity too large: limit is {limit_bytes}"
+    return StatusError(413, "RequestEntityTooLarge", message, details={})
+
+
+def internal(message: str) -> StatusError:
+    """Return a 500: the server itself failed."""
+    cause = {"message": message}
+    return StatusError(
+        500, "InternalError", f"Internal error occurred: {message}", details={"causes": [cause]}
+    )

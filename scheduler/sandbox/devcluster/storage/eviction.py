@@ -1,0 +1,115 @@
+"""
+The eviction subresource: a deletion that a disruption budget may forbid.
+
+Source: pkg/registry/core/pod/storage/eviction.go (kubernetes 1.36).
+"""
+
+from typing import Final
+
+from scheduler.sandbox.devcluster import status
+from scheduler.sandbox.devcluster.conditions import condition_of, with_condition
+from scheduler.sandbox.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, JsonObject
+from scheduler.sandbox.devcluster.label_selectors import selects
+from scheduler.sandbox.devcluster.storage.store import Store
+
+_REFUSAL: Final = "Cannot evict pod as it would violate the pod's disruption budget."
+_UNGUARDED_PHASES: Final = ("Succeeded", "Failed", "Pending")
+
+
+def evict(store: Store, namespace: str, name: str, eviction: JsonObject, *, dry_run: bool = False) -> None:
+    """
+    Delete the pod with a condition that names the reason, and take one disruption from its budget.
+
+    Raises: StatusError 400 (names differ), 404, 429 (the budget is used up), 500 (more than one budget).
+    """
+    if (eviction.get("metadata") or {}).get("name") != name:
+        raise status.bad_request("name in URL does not match name in Eviction object")
+    pod = store.revision(POD, namespace, name).obj
+    options = eviction.get("deleteOptions") or {}
+    dry_run = dry_run or bool(options.get("dryRun"))
+    if not _unguarded(pod):
+        _take_from_budget(store, pod, dry_run=dry_run)
+    preconditions = options.get("preconditions") or {}
+    if not dry_run and not pod["metadata"].get("deletionTimestamp"):
+        store.rewrite(POD, _with_condition(pod, store.now()))
+    store.delete(
+        POD,
+        namespace,
+        name,
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
+        grace_period_s=options.get("gracePeriodSeconds"),
+        dry_run=dry_run,
+    )
+
+
+def _unguarded(pod: JsonObject) -> bool:
+    """Return True if no budget restricts the eviction of the pod."""
+    terminating = pod["metadata"].get("deletionTimestamp")
+    return bool(terminating) or (pod.get("status") or {}).get("phase") in _UNGUARDED_PHASES
+
+
+def _take_from_budget(store: Store, pod: JsonObject, *, dry_run: bool) -> None:
+    """Raise StatusError 429 if the pod's budget allows no disruption, 500 if it has several budgets."""
+    metadata = pod["metadata"]
+    labels = metadata.get("labels") or {}
+    budgets = [
+        budget
+        for budget in store.list(POD_DISRUPTION_BUDGET, metadata["namespace"])[0]
+        if selects((budget.get("spec") or {}).get("selector"), labels)
+    ]
+    if not budgets:
+        return
+    if len(budgets) > 1:
+        message = (
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )
+        raise status.StatusError(500, "", message)
+    budget = budgets[0]
+    ready = condition_of((pod.get("status") or {}).get("conditions") or (), "Ready") or {}
+    if ready.get("status") != "True" and _lets_unready_go(budget):
+        return
+    _check_budget(budget)
+    taken = dict(budget["status"])
+    taken["disruptionsAllowed"] -= 1
+    taken["disruptedPods"] = {**(taken.get("disruptedPods") or {}), metadata["name"]: store.now()}
+    if not dry_run:
+        store.rewrite(POD_DISRUPTION_BUDGET, {**budget, "status": taken})
+
+
+def _lets_unready_go(budget: JsonObject) -> bool:
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    counted = budget.get("status") or {}
+    desired = counted.get("desiredHealthy", 0)
+    return bool(desired > 0 and counted.get("currentHealthy", 0) >= desired)
+
+
+def _check_budget(budget: JsonObject) -> None:
+    """Raise StatusError 429 if the budget allows no disruption now."""
+    name, counted = budget["metadata"]["name"], budget.get("status") or {}
+    if counted.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        message = f"The disruption budget {name} is still being processed by the server."
+        raise status.too_many_requests(_REFUSAL, retry_after_s=10, causes=[_cause(message)])
+    if counted.get("disruptionsAllowed", 0) <= 0:
+        desired, current = counted.get("desiredHealthy", 0), counted.get("currentHealthy", 0)
+        message = f"The disruption budget {name} needs {desired} healthy pods and has {current} currently"
+        raise status.too_many_requests(_REFUSAL, causes=[_cause(message)])
+
+
+def _cause(message: str) -> JsonObject:
+    return {"reason": "DisruptionBudget", "message": message}
+
+
+def _with_condition(pod: JsonObject, now: str) -> JsonObject:
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": now,
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    pod_status = pod.get("status") or {}
+    conditions = with_condition(pod_status.get("conditions") or [], condition, refresh=True)
+    return {**pod, "status": {**pod_status, "conditions": conditions}}

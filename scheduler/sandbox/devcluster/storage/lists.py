@@ -1,0 +1,220 @@
+"""
+Lists: the options of a list or watch request, and a list's pages.
+
+Source: apiserver pkg/apis/meta/internalversion/validation, pkg/storage/continue.go and
+pkg/storage/etcd3/store.go (kubernetes 1.36).
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from scheduler.engine.syntax import field_errors
+from scheduler.engine.syntax.field_errors import FieldError
+from scheduler.sandbox.devcluster import status
+from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
+from scheduler.sandbox.devcluster.storage.history import Revision, Snapshot
+from scheduler.sandbox.devcluster.storage.request_selectors import Matches, matcher
+from scheduler.sandbox.devcluster.storage.store import Store
+
+_CONTINUE_FORMAT: Final = "meta.k8s.io/v1"
+_NO_MATCH_AND_CONTINUE: Final = "resourceVersionMatch is forbidden when continue is provided"
+#: The resource version in a token that continues a list from the newest state.
+_INCONSISTENT: Final = -1
+_TOO_OLD_TO_CONTINUE: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+    "without the continue parameter, or use the continue token in this response to retrieve the remainder of "
+    "the results. Continuing with the provided token results in an inconsistent list - objects that were "
+    "created, modified, or deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """The query parameters of a list or watch, parsed. `resource_version` is None if it was not given."""
+
+    matches: Matches | None
+    resource_version: int | None
+    match: str
+    limit: int
+    continue_token: str
+    timeout_s: int | None
+    bookmarks: bool
+    initial_events: bool | None
+
+
+def _flag(text: str | None) -> bool:
+    return text is not None and text.lower() not in ("", "0", "false")
+
+
+def _number(query: Mapping[str, str], name: str) -> int | None:
+    text = query.get(name, "")
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise status.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    return int(text)
+
+
+def parse_options(
+    kind: Kind, query: Mapping[str, str], *, watch: bool, name: str | None = None
+) -> ListOptions:
+    """
+    Return the options of a request for objects of `kind`, or for the one called `name`.
+
+    Raises: StatusError 400 if a parameter cannot be read, 422 if parameters contradict each other.
+    """
+    field_selector = query.get("fieldSelector", "")
+    if name is not None:
+        field_selector = ",".join(part for part in (field_selector, f"metadata.name={name}") if part)
+    version = query.get("resourceVersion", "")
+    if version and not version.isdecimal():
+        error = field_errors.invalid(
+            "resourceVersion", version, f'strconv.ParseUint: parsing "{version}": invalid syntax'
+        )
+        text = field_errors.aggregate([error])
+        # Upstream returns a plain error for a watch, which becomes a 500.
+        raise (
+            status.StatusError(500, "", text)
+            if watch
+            else status.bad_request(f"invalid resource version: {text}")
+        )
+    sends = query.get("sendInitialEvents")
+    options = ListOptions(
+        matches=matcher(kind, query.get("labelSelector"), field_selector),
+        resource_version=int(version) if version else None,
+        match=query.get("resourceVersionMatch", ""),
+        limit=_number(query, "limit") or 0,
+        continue_token=query.get("continue", ""),
+        timeout_s=_number(query, "timeoutSeconds"),
+        bookmarks=_flag(query.get("allowWatchBookmarks")),
+        initial_events=None if sends is None else _flag(sends),
+    )
+    errors = _watch_option_errors(options) if watch else _list_option_errors(options)
+    if errors:
+        raise status.invalid_options("ListOptions", errors)
+    return options
+
+
+def _watch_option_errors(options: ListOptions) -> list[FieldError]:
+    sends, match = options.initial_events is not None, options.match
+    details = {
+        "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided": match
+        and not sends,
+        "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan": sends
+        and match != "NotOlderThan",
+        _NO_MATCH_AND_CONTINUE: sends and options.continue_token,
+    }
+    supported = ("NotOlderThan",) if sends else ()
+    return _match_errors(match, details, supported)
+
+
+def _list_option_errors(options: ListOptions) -> list[FieldError]:
+    version, match = options.resource_version, options.match
+    details = {
+        _NO_MATCH_AND_CONTINUE: match and options.continue_token,
+        "resourceVersionMatch is forbidden unless resourceVersion is provided": match and version is None,
+        'resourceVersionMatch "exact" is forbidden for resourceVersion "0"': match == "Exact"
+        and version == 0,
+    }
+    errors = _match_errors(match, details, ("Exact", "NotOlderThan", ""))
+    if options.initial_events is not None:
+        errors.insert(
+            0, field_errors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        )
+    return errors
+
+
+def _match_errors(match: str, details: Mapping[str, object], supported: Sequence[str]) -> list[FieldError]:
+    """Return an error for every detail that is true, and another for a match that is not supported."""
+    errors = [
+        field_errors.forbidden("resourceVersionMatch", text) for text, holds in details.items() if holds
+    ]
+    if match and supported and match not in supported:
+        errors.append(field_errors.not_supported("resourceVersionMatch", match, supported))
+    return errors
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A list, or a page of one: the revisions and the list's own metadata."""
+
+    revisions: list[Revision]
+    metadata: JsonObject
+
+
+def list_page(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> Page:
+    """
+    Return the page of the list that the options ask for.
+
+    Raises: StatusError 400 (an invalid token), 410 (a forgotten version or token), 504 (a version in the future).
+    Cost: O(objects in scope).
+    """
+    if options.continue_token:
+        snapshot, after = _continued(store, kind, namespace, options)
+    else:
+        snapshot, after = _first(store, kind, namespace, options), ""
+    selected = [
+        one
+        for one in snapshot.revisions
+        if one.key > after and (options.matches is None or options.matches(one.obj))
+    ]
+    metadata: JsonObject = {"resourceVersion": str(snapshot.resource_version)}
+    # A list from cache (resource version 0) has no pages.
+    limited = options.limit and (options.resource_version != 0 or options.continue_token)
+    if limited and len(selected) > options.limit:
+        rest = len(selected) - options.limit
+        selected = selected[: options.limit]
+        metadata["continue"] = _token(snapshot.resource_version, selected[-1].key)
+        if options.matches is None:
+            metadata["remainingItemCount"] = rest
+    return Page(selected, metadata)
+
+
+def _first(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> Snapshot:
+    """Return the snapshot that a list without continue token shows."""
+    requested, current = options.resource_version, store.resource_version
+    if requested is not None and requested > current:
+        raise status.too_large_resource_version(requested, current)
+    exact = options.match == "Exact" or (not options.match and options.limit and requested)
+    if not exact or not requested:
+        return store.history.snapshot(kind, namespace)
+    snapshot = store.history.snapshot_at(kind, requested, namespace)
+    if snapshot is None:
+        raise status.expired(
+            f"The resourceVersion for the provided list is too old: {requested}",
+        )
+    return snapshot
+
+
+def _continued(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> tuple[Snapshot, str]:
+    """Return the snapshot that a continue token belongs to, and the key of the last object already shown."""
+    if options.resource_version:
+        raise status.bad_request("specifying resource version is not allowed when using continue")
+    version, last_key = _parsed_token(options.continue_token)
+    if version == _INCONSISTENT:
+        return store.history.snapshot(kind, namespace), last_key
+    snapshot = store.history.snapshot_at(kind, version, namespace)
+    if snapshot is None:
+        raise status.expired(_TOO_OLD_TO_CONTINUE, continue_token=_token(_INCONSISTENT, last_key))
+    return snapshot, last_key
+
+
+def _token(resource_version: int, last_key: str) -> str:
+    fields_of_token = {"v": _CONTINUE_FORMAT, "rv": resource_version, "start": f"{last_key}\x00"}
+    return base64.urlsafe_b64encode(msgspec.json.encode(fields_of_token)).decode().rstrip("=")
+
+
+def _parsed_token(token: str) -> tuple[int, str]:
+    try:
+        found = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        if found["v"] == _CONTINUE_FORMAT:
+            return int(found["rv"]), str(found["start"]).rstrip("\x00")
+        problem = f'unrecognized value "{found["v"]}" for "v"'
+    except (binascii.Error, ValueError, TypeError, KeyError) as error:
+        problem = str(error)
+    raise status.bad_request(f"invalid continue token: continue key is not valid: {problem}")

@@ -1,0 +1,195 @@
+"""
+Label and field selectors of requests: parsed once, then applied to each object.
+
+Source: apimachinery pkg/labels/selector.go, pkg/fields/selector.go and the field label conversions of
+pkg/apis/*/v1/conversion.go (kubernetes 1.36). Differences: labels cannot be compared with `<` and
+`>`, and what does not parse is shown as a whole.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.engine.syntax.names import label_key_faults, label_value_faults
+from scheduler.engine.syntax.selectors import Operator, Requirement
+from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
+from scheduler.sandbox.devcluster.status import StatusError, bad_request
+
+#: Return whether a request selects an object.
+Matches = Callable[[JsonObject], bool]
+
+_WORD: Final = r"[^\s(),=!<>]+"
+#: One requirement: `!key`, `key`, `key in (a, b)`, or `key = value` with any of the three signs.
+_REQUIREMENT: Final = re.compile(
+    rf"\s*(?:!\s*(?P<absent>{_WORD})"
+    rf"|(?P<key>{_WORD})(?:\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\)|\s*(?P<sign>==|!=|=)\s*(?P<value>{_WORD})?)?)\s*"
+)
+#: A comma that is not within parentheses.
+_COMMA: Final = re.compile(r",(?![^()]*\))")
+
+
+def parse_label_selector(text: str) -> list[Requirement]:
+    """
+    Return the requirements of a `labelSelector` parameter, all of which must hold.
+
+    Raises: StatusError 400 if the text or a key or value in it breaks the grammar.
+    """
+    return [_requirement(part) for part in _COMMA.split(text)]
+
+
+def _requirement(text: str) -> Requirement:
+    parts = _REQUIREMENT.fullmatch(text)
+    if parts is None:
+        raise bad_request(
+            f"unable to parse requirement: found '{text}', expected: key, !key, in, notin, =, ==, !="
+        )
+    if parts["absent"]:
+        return _checked(Requirement(parts["absent"], "DoesNotExist"))
+    if parts["set"]:
+        values = tuple(sorted({value.strip() for value in parts["values"].split(",")}))
+        return _checked(Requirement(parts["key"], "In" if parts["set"] == "in" else "NotIn", values))
+    if parts["sign"]:
+        operator: Operator = "NotIn" if parts["sign"] == "!=" else "In"
+        return _checked(Requirement(parts["key"], operator, (parts["value"] or "",)))
+    return _checked(Requirement(parts["key"], "Exists"))
+
+
+def _checked(requirement: Requirement) -> Requirement:
+    checks = [("<nil>", requirement.key, label_key_faults(requirement.key))]
+    checks += [
+        (f"values[0][{requirement.key}]", value, label_value_faults(value)) for value in requirement.values
+    ]
+    for where, text, faults in checks:
+        if faults:
+            raise bad_request(
+                f'unable to parse requirement: {where}: Invalid value: "{text}": {"; ".join(faults)}'
+            )
+    return requirement
+
+
+#: Fields of a stored object that requests may select by, beside metadata.name and metadata.namespace.
+_EVENT_REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_FIELD_PATHS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "pods": {
+        name: tuple(name.split("."))
+        for name in (
+            "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+            "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName",
+        )
+    },
+    "nodes": {"spec.unschedulable": ("spec", "unschedulable")},
+    "namespaces": {"status.phase": ("status", "phase"), "name": ("metadata", "name")},
+    "resourceslices.resource.k8s.io": {
+        "spec.nodeName": ("spec", "nodeName"),
+        "spec.driver": ("spec", "driver"),
+    },
+    "services": {"spec.clusterIP": ("spec", "clusterIP"), "spec.type": ("spec", "type")},
+    "replicationcontrollers": {"status.replicas": ("status", "replicas")},
+    "events": {
+        **{f"involvedObject.{name}": ("involvedObject", name) for name in _EVENT_REFERENCE},
+        "reason": ("reason",),
+        "type": ("type",),
+        "reportingComponent": ("reportingComponent",),
+        "source": ("source", "component"),
+    },
+    "events.events.k8s.io": {
+        **{f"regarding.{name}": ("involvedObject", name) for name in _EVENT_REFERENCE},
+        "reason": ("reason",),
+        "type": ("type",),
+        "reportingController": ("reportingComponent",),
+    },
+}  # fmt: skip
+_BOOLEANS: Final = frozenset({"spec.unschedulable", "spec.hostNetwork"})
+_NUMBERS: Final = frozenset({"status.replicas"})
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRequirement:
+    """One condition `field = value` or, if `negated`, `field != value`."""
+
+    field: str
+    path: tuple[str, ...]
+    value: str
+    negated: bool
+
+    def matches(self, obj: JsonObject) -> bool:
+        """Return True if a stored object meets the condition; an absent field reads as its empty value."""
+        found: object = obj
+        for step in self.path:
+            found = found.get(step) if isinstance(found, dict) else None
+        return (_field_text(self.field, found) == self.value) != self.negated
+
+
+def _field_text(field: str, value: object) -> str:
+    """Return a field's value as the text that selectors compare."""
+    if field in _BOOLEANS:
+        return "true" if value else "false"
+    if field in _NUMBERS:
+        return str(value or 0)
+    return "" if value is None else str(value)
+
+
+def parse_field_selector(text: str, kind: Kind) -> list[FieldRequirement]:
+    """
+    Return the requirements of a `fieldSelector` parameter on objects of `kind`, all of which must hold.
+
+    Raises: StatusError 400 if the text breaks the grammar, or `kind` cannot be selected by a field in it.
+    """
+    return [_field_requirement(term, kind) for term in _split_unescaped(text) if term not in ("", "=", "==")]
+
+
+def _split_unescaped(text: str) -> list[str]:
+    """Return the comma-separated terms; a backslash escapes the character after it."""
+    return re.split(r"(?<!\\),", text)
+
+
+def _field_requirement(term: str, kind: Kind) -> FieldRequirement:
+    parts = re.match(r"((?:[^=!\\]|\\.)*)(==|!=|=)(.*)", term, re.DOTALL)
+    if parts is None:
+        raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
+    field, operator, value = parts.groups()
+    if "=" in re.sub(r"\\.", "", value):
+        raise bad_request(f"invalid field selector: unescaped character in value: {ord('=')}")
+    value = re.sub(r"\\([\\,=])", r"\1", value)
+    return FieldRequirement(field, _field_path(field, kind), value, operator == "!=")
+
+
+def _field_path(field: str, kind: Kind) -> tuple[str, ...]:
+    if field in ("metadata.name", "metadata.namespace"):
+        return tuple(field.split("."))
+    known = _FIELD_PATHS.get(kind.qualified)
+    if known is None:
+        only = 'only "metadata.name", "metadata.namespace"'
+        raise bad_request(f'"{field}" is not a known field selector: {only}')
+    if field not in known:
+        raise bad_request(f"field label not supported: {field}")
+    return known[field]
+
+
+def selected_name(field_selector: str, kind: Kind) -> str:
+    """Return the one name that the `fieldSelector` admits; "" if it admits others, or cannot be parsed."""
+    try:
+        fields = parse_field_selector(field_selector, kind)
+    except StatusError:
+        return ""
+    return next((each.value for each in fields if each.field == "metadata.name" and not each.negated), "")
+
+
+def matcher(kind: Kind, label_selector: str | None, field_selector: str | None) -> Matches | None:
+    """
+    Return the test for a request's two selectors together, or None if everything matches.
+
+    Raises: StatusError 400 as the two parsers do.
+    """
+    labels = parse_label_selector(label_selector) if label_selector else []
+    fields = parse_field_selector(field_selector, kind) if field_selector else []
+    if not labels and not fields:
+        return None
+
+    def matches(obj: JsonObject) -> bool:
+        if not all(requirement.matches(obj) for requirement in fields):
+            return False
+        return all(one.matches(obj["metadata"].get("labels") or {}) for one in labels)
+
+    return matches

@@ -1,0 +1,382 @@
+"""
+The verbs of the Kubernetes API on objects in memory, with its rules: names, conflicts, generations, deletion.
+
+One event loop writes here, synchronously and without locks. Objects handed in are copied; **objects handed out are
+shared with every other reader and must never be changed** (`history.copied` makes a private copy).
+
+Source: apiserver pkg/registry/generic/registry/store.go (kubernetes 1.36).
+"""
+
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Final
+from uuid import uuid4
+
+from scheduler.sandbox.devcluster import status
+from scheduler.sandbox.devcluster.admission.metadata import metadata_errors, metadata_update_errors
+from scheduler.sandbox.devcluster.admission.quotas import charge, has_deadline
+from scheduler.sandbox.devcluster.admission.shapes import check_shape
+from scheduler.sandbox.devcluster.admission.strategies import strategy_of
+from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
+from scheduler.sandbox.devcluster.kinds import NAMESPACE, POD, RESOURCE_QUOTA, JsonObject, Kind, ServedKinds
+from scheduler.sandbox.devcluster.storage.definitions import serve_definitions
+from scheduler.sandbox.devcluster.storage.deletion import Deleter, Deletion
+from scheduler.sandbox.devcluster.storage.event_versions import as_core
+from scheduler.sandbox.devcluster.storage.history import History, Revision, copied, without_nulls
+from scheduler.sandbox.devcluster.storage.patches import JsonPatch, PatchType, patched
+from scheduler.sandbox.devcluster.storage.preconditions import check_deletion, check_uid
+from scheduler.sandbox.devcluster.storage.request_selectors import matcher
+from scheduler.sandbox.devcluster.timestamps import rfc3339
+from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR, drop_fields, hidden_kinds
+
+#: Past changes of each kind that are kept; the oldest are forgotten first.
+HISTORY_CAPACITY: Final = 10_000
+
+_NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_GENERATED_PREFIX_LENGTH: Final = 58
+_OTHER_NAMESPACE: Final = (
+    "the namespace of the provided object does not match the namespace sent on the request"
+)
+#: Top-level fields that are not part of what the user wants of an object.
+_NOT_SPEC: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
+#: metadata that only the server writes; an update keeps the stored values.
+_SERVER_METADATA: Final = (
+    "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "namespace",
+    "generateName", "selfLink", "resourceVersion",
+)  # fmt: skip
+
+
+class Store:
+    """
+    All objects of the cluster.
+
+    Every method that refuses a request raises StatusError as the API server would answer.
+    """
+
+    def __init__(self, *, capacity: int = HISTORY_CAPACITY, minor: int = DEFAULT_MINOR) -> None:
+        #: The minor version of Kubernetes.
+        self.minor: Final = minor
+        self.history: Final = History(capacity)
+        self.kinds: Final = ServedKinds(hidden_kinds(minor))
+        serve_definitions(self.history, self.kinds)
+        self._deleter = Deleter(self.history, self.kinds)
+
+    @property
+    def resource_version(self) -> int:
+        """Return the resource version of the newest write."""
+        return self.history.resource_version
+
+    def now_s(self) -> float:
+        """Return the time in seconds since 1970."""
+        return time.time()
+
+    def now(self) -> str:
+        """Return the time as metadata prints it."""
+        return rfc3339(self.now_s())
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def get(self, kind: Kind, namespace: str, name: str) -> JsonObject:
+        """Return the newest state of an object. Raises: StatusError 404."""
+        return self.revision(kind, namespace, name).as_kind(kind)
+
+    def find(self, kind: Kind, namespace: str, name: str) -> JsonObject | None:
+        """Return the newest state of an object, or None."""
+        revision = self.history.find(kind, namespace, name)
+        return revision.as_kind(kind) if revision else None
+
+    def revision(self, kind: Kind, namespace: str, name: str) -> Revision:
+        """Return the newest revision of an object. Raises: StatusError 404."""
+        revision = self.history.find(kind, namespace, name)
+        if revision is None:
+            raise status.not_found(kind, name)
+        return revision
+
+    def list(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+    ) -> tuple[list[JsonObject], int]:
+        """
+        Return the objects of one namespace (None: of all) that both selectors select, and the list's version.
+
+        Raises: StatusError 400 if a selector cannot be read. Cost: O(objects in scope).
+        """
+        matches = matcher(kind, label_selector, field_selector)
+        snapshot = self.history.snapshot(kind, namespace)
+        selected = [one.as_kind(kind) for one in snapshot.revisions if matches is None or matches(one.obj)]
+        return selected, snapshot.resource_version
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def create(self, kind: Kind, namespace: str, obj: JsonObject, *, dry_run: bool = False) -> JsonObject:
+        """Store a new object and return it as stored. Raises: StatusError 400, 403, 404 (namespace), 409, 422."""
+        return self.commit(kind, self.prepared(kind, namespace, obj), dry_run=dry_run)
+
+    def prepared(self, kind: Kind, namespace: str, obj: JsonObject) -> JsonObject:
+        """Return the object as `commit` will store it. Raises: StatusError as `create`, for rules of the object."""
+        strategy = strategy_of(kind)
+        new = stored_form(kind, copied(obj))
+        check_shape(kind, new)
+        drop_fields(kind.kind, new, self.minor)
+        metadata = self._new_metadata(kind, namespace, new)
+        if kind.namespaced:
+            self.check_namespace(kind, namespace, metadata.get("name", ""))
+        strategy.set_defaults(new)
+        if strategy.initial_status is not None:
+            new["status"] = copied(strategy.initial_status)
+        strategy.prepare_create(new, self.view())
+        errors = [
+            *metadata_errors(metadata, strategy.name_faults),
+            *strategy.validate(new),
+            *strategy.validate_create(new),
+        ]
+        if errors:
+            raise status.invalid(kind, metadata.get("name", ""), errors)
+        return new
+
+    def commit(self, kind: Kind, new: JsonObject, *, dry_run: bool = False) -> JsonObject:
+        """Store a `prepared` object. Raises: StatusError 403 (quota, namespace), 404 (namespace), 409."""
+        metadata = new["metadata"]
+        namespace = metadata.get("namespace", "")
+        if kind.namespaced:
+            self.check_namespace(kind, namespace, metadata["name"])
+        quotas = self._charge(kind, new, None)
+        if self.history.find(kind, namespace, metadata["name"]) is not None:
+            raise status.already_exists(kind, metadata["name"])
+        if dry_run:
+            return Revision(new, 0).as_kind(kind)
+        for quota in quotas:
+            self.history.put(RESOURCE_QUOTA, quota)
+        return self.history.put(kind, new).as_kind(kind)
+
+    def inject(self, kind: Kind, obj: JsonObject) -> JsonObject:
+        """
+        Store an object as given, unvalidated: for tests of how clients cope with malformed objects.
+
+        It needs metadata.name, and metadata.namespace if the kind has one; nothing else is read.
+        """
+        return self.history.put(kind, stored_form(kind, copied(obj))).obj
+
+    def update(
+        self, kind: Kind, obj: JsonObject, *, subresource: str | None = None, dry_run: bool = False
+    ) -> JsonObject:
+        """
+        Replace an object and return it as stored; an unchanged object keeps its resource version.
+
+        `subresource="status"` writes the status and nothing else of substance.
+        Raises: StatusError 400, 404, 409, 422.
+        """
+        new = stored_form(kind, copied(obj))
+        metadata = new.get("metadata") or {}
+        namespace = metadata.get("namespace", "") if kind.namespaced else ""
+        old = self.history.find(kind, namespace, metadata.get("name", ""))
+        strategy = strategy_of(kind)
+        if old is None:
+            if strategy.create_on_update and not metadata.get("resourceVersion"):
+                return self.create(kind, namespace, obj, dry_run=dry_run)
+            raise status.not_found(kind, metadata.get("name", ""))
+        check_uid(kind, old.obj["metadata"], metadata.get("uid"))
+        _check_version(kind, old.obj, new, strategy)
+        return self._replace(kind, old, new, subresource=subresource, dry_run=dry_run)
+
+    def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: JsonObject | JsonPatch,
+        *,
+        patch_type: PatchType = PatchType.MERGE,
+        subresource: str | None = None,
+        dry_run: bool = False,
+    ) -> JsonObject:
+        """
+        Patch an object and return it as stored; an apply patch creates a missing object.
+
+        Raises: StatusError 400, 404, 409 (a resourceVersion in the patch that is not the stored one), 422.
+        """
+        old = self.history.find(kind, namespace, name)
+        if old is None:
+            if patch_type is PatchType.APPLY and isinstance(patch, dict) and subresource is None:
+                return self.create(kind, namespace, patch, dry_run=dry_run)
+            raise status.not_found(kind, name)
+        new = stored_form(kind, patched(copied(old.as_kind(kind)), patch, patch_type, kind))
+        check_shape(kind, new)
+        metadata = new.get("metadata") or {}
+        if (metadata.get("namespace") or "") != namespace:
+            raise status.bad_request(_OTHER_NAMESPACE)
+        if metadata.get("name") != name:
+            raise status.bad_request(
+                f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({name})"
+            )
+        _check_version(kind, old.obj, new, strategy_of(kind))
+        return self._replace(kind, old, new, subresource=subresource, dry_run=dry_run)
+
+    def rewrite(self, kind: Kind, new: JsonObject, *, dry_run: bool = False) -> JsonObject:
+        """
+        Store `new`, unvalidated, in place of the current state: for subresources that validated it.
+
+        `new` may share parts with the stored object but must be another one.
+        """
+        return new if dry_run else self.history.put(kind, new).as_kind(kind)
+
+    def delete(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_period_s: int | None = None,
+        propagation: str | None = None,
+        dry_run: bool = False,
+    ) -> Deletion:
+        """
+        Remove an object, or mark it as terminating if it has grace or finalizers.
+
+        `uid` and `resource_version` are preconditions. `grace_period_s` None leaves the grace to the object, 0
+        ends it at once. `propagation` is the policy for dependents: Background (default), Foreground, Orphan.
+        Raises: StatusError 404, 409.
+        """
+        old = self.revision(kind, namespace, name).obj
+        check_deletion(kind, old, uid, resource_version)
+        grace_s = strategy_of(kind).grace_period_s(old, grace_period_s)
+        if dry_run:
+            return Deletion(old, gone=True)
+        return self._deleter.delete(kind, old, grace_s, propagation)
+
+    # -- steps of a write ------------------------------------------------------------------------------------
+
+    def view(self) -> View:
+        """Return the view of the cluster that strategies read."""
+        return View(self.now(), self.find, lambda kind: self.list(kind)[0])
+
+    def check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
+        """Raise StatusError 404 if the namespace is missing, 403 if it is terminating."""
+        found = self.find(NAMESPACE, "", namespace)
+        if found is None:
+            raise status.not_found(NAMESPACE, namespace)
+        if found["metadata"].get("deletionTimestamp"):
+            message = f"namespace {namespace} is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise status.forbidden(kind, name, why, causes=[cause])
+
+    def _new_metadata(self, kind: Kind, namespace: str, new: JsonObject) -> JsonObject:
+        """Return the metadata of a new object, with the fields that the server writes."""
+        metadata: JsonObject = new.setdefault("metadata", {})
+        if metadata.get("resourceVersion"):
+            raise status.StatusError(500, "", "resourceVersion should not be set on objects to be created")
+        stated = metadata.get("namespace") or ""
+        if stated and stated != namespace:
+            raise status.bad_request(_OTHER_NAMESPACE)
+        for key in _SERVER_METADATA:
+            if key != "generateName":
+                metadata.pop(key, None)
+        if not metadata.get("name") and metadata.get("generateName"):
+            prefix = str(metadata["generateName"])[:_GENERATED_PREFIX_LENGTH]
+            metadata["name"] = prefix + "".join(secrets.choice(_NAME_ALPHABET) for _ in range(5))
+        if kind.namespaced:
+            metadata["namespace"] = namespace
+        metadata["uid"] = str(uuid4())
+        metadata["creationTimestamp"] = self.now()
+        if strategy_of(kind).has_generation:
+            metadata["generation"] = 1
+        return metadata
+
+    def _charge(self, kind: Kind, new: JsonObject, old: JsonObject | None) -> Sequence[JsonObject]:
+        """Return the quotas that the write of a pod changes, as it leaves them. Raises: StatusError 403."""
+        if kind is not POD:
+            return []
+        if old is not None and has_deadline(new["spec"]) == has_deadline(old["spec"]):
+            return []
+        quotas, _ = self.list(RESOURCE_QUOTA, new["metadata"]["namespace"])
+        return charge(quotas, new, self.now_s(), old)
+
+    def _replace(
+        self, kind: Kind, revision: Revision, new: JsonObject, *, subresource: str | None, dry_run: bool
+    ) -> JsonObject:
+        """Store the new state, as far as the (sub)resource may write it."""
+        old, strategy = revision.obj, strategy_of(kind)
+        check_shape(kind, new)
+        drop_fields(kind.kind, new, self.minor)
+        # Upstream checks metadata in general and once more for the kind, so these causes come twice.
+        errors = 2 * list(metadata_update_errors(new["metadata"], old["metadata"]))
+        _keep_server_metadata(new, old)
+        if subresource == "status":
+            _keep_all_but_status(new, old, strategy)
+        elif strategy.has_status:
+            _copy_field(new, old, "status")
+        strategy.set_defaults(new)
+        strategy.prepare_update(new, old, self.view())
+        if strategy.has_generation and _spec_of(new) != _spec_of(old):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        errors += metadata_errors(new["metadata"], strategy.name_faults)
+        if subresource == "status":
+            errors += strategy.validate_status(new, old)
+        else:
+            errors += [*strategy.validate(new), *strategy.validate_update(new, old)]
+        if errors:
+            raise status.invalid(kind, old["metadata"]["name"], errors)
+        quotas = self._charge(kind, new, old)
+        if dry_run or new == old:
+            return Revision(new, revision.resource_version).as_kind(kind)
+        for quota in quotas:
+            self.history.put(RESOURCE_QUOTA, quota)
+        if self._deleter.is_finished(new):
+            # Watches see the object go as it was stored, finalizers included.
+            self._deleter.remove(kind, old)
+            return Revision(new, revision.resource_version).as_kind(kind)
+        return self.history.put(kind, new).as_kind(kind)
+
+
+def stored_form(kind: Kind, obj: JsonObject) -> JsonObject:
+    """Return a client's object in the version that is stored, with apiVersion and kind, without nulls."""
+    obj = without_nulls(obj)
+    if kind.group == "events.k8s.io":
+        return as_core(obj)
+    obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
+    return obj
+
+
+def _check_version(kind: Kind, old: JsonObject, new: JsonObject, strategy: Strategy) -> None:
+    """Raise StatusError 409 if resourceVersion is not the stored one, 422 if it is missing and required."""
+    stored, stated = old["metadata"], new.get("metadata") or {}
+    version = stated.get("resourceVersion") or ""
+    if not version and not strategy.unconditional_update:
+        raise status.resource_version_required(kind, stored["name"])
+    if version and version != stored["resourceVersion"]:
+        raise status.conflict(kind, stored["name"])
+
+
+def _keep_server_metadata(new: JsonObject, old: JsonObject) -> None:
+    metadata = new.setdefault("metadata", {})
+    for key in _SERVER_METADATA:
+        _copy_field(metadata, old["metadata"], key)
+
+
+def _copy_field(into: JsonObject, source: JsonObject, key: str) -> None:
+    if key in source:
+        into[key] = source[key]
+    else:
+        into.pop(key, None)
+
+
+def _keep_all_but_status(new: JsonObject, old: JsonObject, strategy: Strategy) -> None:
+    """Restore what the status subresource may not write."""
+    for key in (new.keys() | old.keys()) - {"metadata", "status"}:
+        _copy_field(new, old, key)
+    metadata, stored = new["metadata"], old["metadata"]
+    kept = () if strategy.status_writes_metadata else ("labels", "annotations", "finalizers")
+    for key in ("ownerReferences", *kept):
+        _copy_field(metadata, stored, key)
+
+
+def _spec_of(obj: JsonObject) -> JsonObject:
+    return {key: value for key, value in obj.items() if key not in _NOT_SPEC}

@@ -1,0 +1,73 @@
+"""
+The plugin contract: everything that a rule of one's own imports. `scheduler/sdk/plugin/README.md` is its page.
+
+    from affinity_scheduler.plugin import SKIP, PodMatcher, RuleFilter, unschedulable
+
+It is the contract of the built-in plugins. A plugin that is written for a version of it runs on every later scheduler
+with the same `CONTRACT_VERSION`; names may be added within a version, and none is removed or changes its meaning. Names
+that are not in `__all__` belong to the scheduler and may change at any time.
+"""
+
+from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, Resource, queue_if
+from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.engine.framework.interface import (
+    FeasibleNodes,
+    FinalScores,
+    PodContext,
+    PreFiltered,
+    PreFilterResult,
+    PreScored,
+    RuleFilter,
+)
+from scheduler.engine.framework.memo import MemoBySpec
+from scheduler.engine.framework.normalizing import MAX_NODE_SCORE, default_normalized
+from scheduler.engine.framework.out_of_tree import CONTRACT_VERSION
+from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.framework.status import SKIP, NodeStatuses, Status, failed, unresolvable, unschedulable
+from scheduler.engine.model.nodes import Node
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.volumes import StorageKind
+from scheduler.engine.state.columns import LabelColumn, PerDomain
+from scheduler.engine.state.matching import PodMatcher
+from scheduler.engine.state.read_only import ReadOnlyClusterView as ClusterView
+from scheduler.engine.state.read_only_views import NodeView
+from scheduler.sdk.plugin.args import Args
+from scheduler.sdk.plugin.node_by_node import NodeByNode
+
+__all__ = [
+    "CONTRACT_VERSION",
+    "MAX_NODE_SCORE",
+    "SKIP",
+    "Action",
+    "Args",
+    "ClusterEventWithHint",
+    "ClusterView",
+    "ExplainContext",
+    "FeasibleNodes",
+    "FinalScores",
+    "Hint",
+    "LabelColumn",
+    "MemoBySpec",
+    "Node",
+    "NodeByNode",
+    "NodeStatuses",
+    "NodeView",
+    "PerDomain",
+    "PluginContext",
+    "PluginExplanation",
+    "Pod",
+    "PodContext",
+    "PodMatcher",
+    "PreFilterResult",
+    "PreFiltered",
+    "PreScored",
+    "Resource",
+    "RuleFilter",
+    "Status",
+    "StorageKind",
+    "default_normalized",
+    "failed",
+    "queue_if",
+    "unresolvable",
+    "unschedulable",
+]

@@ -1,0 +1,86 @@
+"""Writes costs of deletion, one after the other, or logs them. What fails is tried again later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from scheduler.daemon.kube.client import KubeClient
+from scheduler.daemon.loop.slices import in_pieces
+from scheduler.engine.model.pods import DELETION_COST, WRITTEN_DELETION_COST
+from scheduler.errors import ApiError
+from scheduler.tools.enforcer.deletion_costs import COST_PERIOD_S, DeletionCosts, WriteDeletionCost
+from scheduler.tools.enforcer.reports import EnforcementReporter
+from scheduler.tools.enforcer.requests import annotate_pod
+
+_TIMEOUT_S: Final = 10.0
+
+
+class CostWriter:
+    """
+    Attributes:
+        next_s: when to look for costs again.
+    """
+
+    def __init__(
+        self,
+        costs: DeletionCosts,
+        client: KubeClient,
+        reports: EnforcementReporter,
+        *,
+        may_act: Callable[[], bool],
+        now_s: Callable[[], float],
+    ) -> None:
+        """`may_act`: returns whether this instance leads, and knows the cluster. `now_s`: a monotonic clock."""
+        self._costs, self._client, self._reports = costs, client, reports
+        self._may_act, self._now_s = may_act, now_s
+        self.next_s = now_s()
+        self._writing: asyncio.Task[None] | None = None
+
+    async def write(self, group: asyncio.TaskGroup) -> None:
+        """
+        Look, if it is time, which costs have changed; log them, or write them in a task of the group.
+
+        Other tasks run between pieces of the search; the caller applies no event before its end.
+        """
+        now_s = self._now_s()
+        if now_s < self.next_s:
+            return
+        self.next_s = now_s + COST_PERIOD_S
+        if self._writing is not None or not self._may_act():
+            return
+        writes = await in_pieces(self._costs.check(now_s), now_s=self._now_s)
+        if not self._costs.acts:
+            for write in writes:
+                self._reports.on_would_write_cost(write)
+        elif writes:
+            self._writing = group.create_task(self._write_each(writes), name="costs")
+
+    def stop(self) -> None:
+        """Write nothing more."""
+        if self._writing is not None:
+            self._writing.cancel()
+
+    async def _write_each(self, writes: Sequence[WriteDeletionCost]) -> None:
+        for write in writes:
+            if not self._may_act():
+                self._costs.on_failed(write.pod.uid, self._now_s())
+                continue
+            problem = await _write(self._client, write)
+            self._reports.on_cost_written(write, problem)
+            if problem:
+                self._costs.on_failed(write.pod.uid, self._now_s())
+        self._writing = None
+
+
+async def _write(client: KubeClient, write: WriteDeletionCost) -> str:
+    """Write the cost, and that it is ours. Return why it failed, empty if it did not; one request."""
+    pod = write.pod
+    annotations = {DELETION_COST: write.cost, WRITTEN_DELETION_COST: write.cost}
+    request = annotate_pod(pod.namespace, pod.name, pod.uid, pod.resource_version, annotations)
+    try:
+        await client.request(request, timeout_s=_TIMEOUT_S)
+    except ApiError as error:
+        return str(error)
+    return ""

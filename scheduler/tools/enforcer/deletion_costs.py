@@ -1,0 +1,216 @@
+"""
+Which replica should go first when its ReplicaSet gets smaller, as `controller.kubernetes.io/pod-deletion-cost`.
+
+The pods of a domain stand on each other, the oldest at the bottom: the third of its domain has height 3. The highest
+pod goes first, which keeps domains as equal as they can be: the least skew, and the most room below a maximum per
+domain. Where domains have weights, the k-th pod of a domain is as high as the number of all pods at which it is due.
+Selected pods that are not of the ReplicaSet are at the bottom, since the ReplicaSet cannot delete them.
+
+A cost is the negative height by the pod's first rule. Within a domain, the next rule says which pod is on top. So a
+pod that comes or goes changes few costs. Rules, in order: hard spread constraints, required anti-affinity with a
+limit, soft constraints, preferred weights. Pods without one, or of another controller, have no cost of ours.
+
+Source: pkg/controller/controller_utils.go, ActivePodsWithRanks (kubernetes 1.36): of pods that are equally ready, the
+one with the lowest cost goes first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.terms import AffinityTerm, Shares
+from scheduler.engine.state.batches import Pieces, batches
+from scheduler.engine.state.cluster import ClusterState, PlacedPod
+from scheduler.engine.state.columns import ABSENT, LabelColumn
+from scheduler.engine.state.domain_limits import weights_in_use
+from scheduler.engine.state.existing_terms import declared_matcher
+from scheduler.engine.state.matching import PodMatcher, spread_matcher
+
+#: How often the shell checks: a check looks at all pods, 0.5 µs each, and at those of ReplicaSets with rules.
+COST_PERIOD_S: Final = 5.0
+_WINDOW_S: Final = 60.0
+#: How long a pod is left alone after a write that failed.
+_RETRY_S: Final = 30.0
+#: Heights by weights are tenths of a pod. Costs are of 32 bits.
+_TENTHS: Final = 10
+_HIGHEST: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDeletionCost:
+    """Write the cost into the pod's annotations; if that fails, call `on_failed`. In a dry run, only report it."""
+
+    pod: Pod
+    cost: str
+
+
+class _DomainRule(NamedTuple):
+    """A rule about the pods per domain of a key. `shares`: weights of the domains, None if all are equal."""
+
+    matcher: PodMatcher
+    key: str
+    shares: Shares | None = None
+
+
+class _Written(NamedTuple):
+    """A cost that was written when the pod had this version."""
+
+    cost: str
+    resource_version: str
+
+
+class DeletionCosts:
+    """Decides which costs to write. It reads the state alone."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        writes_per_minute: int,
+        acts: bool,
+        exempt_namespaces: frozenset[str],
+        is_protected: Callable[[Pod], bool],
+    ) -> None:
+        """
+        Args:
+            state: the cluster.
+            writes_per_minute: the most writes of 60 s.
+            acts: whether costs are written. Otherwise each is returned once.
+            exempt_namespaces: as in the scheduler's configuration.
+            is_protected: returns whether a pod gets no cost.
+        """
+        self.acts = acts
+        self._state, self._limit = state, writes_per_minute
+        self._exempt_namespaces, self._is_protected = exempt_namespaces, is_protected
+        self._written: dict[str, _Written] = {}
+        self._retry_s: dict[str, float] = {}
+        self._past: deque[float] = deque()
+
+    def check(self, now_s: float) -> Pieces[list[WriteDeletionCost]]:
+        """
+        Return the costs to write now, the first pods to go first. O(pods).
+
+        It comes in pieces, of a rule of a ReplicaSet or of some pods. A pod that is gone before its end gets no
+        cost; whatever else changes, the next check finds.
+        """
+        while self._past and self._past[0] + _WINDOW_S <= now_s:
+            self._past.popleft()
+        placed = self._state.placed
+        self._written = {uid: each for uid, each in self._written.items() if uid in placed}
+        self._retry_s = {uid: at_s for uid, at_s in self._retry_s.items() if at_s > now_s and uid in placed}
+        wanted: list[tuple[int, str]] = []
+        for pods in (yield from self._replicas()):
+            costs = yield from self._costs(pods)
+            wanted += [
+                (cost, uid)
+                for uid, cost in costs.items()
+                if uid in placed and self._is_news(placed[uid].pod, cost)
+            ]
+        writes = sorted(each for each in wanted if each[1] in placed)[: self._limit - len(self._past)]
+        self._past.extend([now_s] * len(writes))
+        instructions = []
+        for cost, uid in writes:
+            pod = placed[uid].pod
+            self._written[uid] = _Written(str(cost), pod.resource_version)
+            instructions.append(WriteDeletionCost(pod, str(cost)))
+        return instructions
+
+    def on_failed(self, uid: str, now_s: float) -> None:
+        """Leave the pod alone for a while."""
+        self._written.pop(uid, None)
+        self._retry_s[uid] = now_s + _RETRY_S
+
+    def _is_news(self, pod: Pod, cost: int) -> bool:
+        """Return whether the cost has to be written: not over a user's, and not until a watch shows the last one."""
+        if (pod.deletion_cost and not pod.is_deletion_cost_ours) or pod.uid in self._retry_s:
+            return False
+        if pod.deletion_cost == str(cost):
+            return False
+        written = self._written.get(pod.uid)
+        return written is None or not (
+            written.resource_version == pod.resource_version or (not self.acts and written.cost == str(cost))
+        )
+
+    def _replicas(self) -> Pieces[list[list[PlacedPod]]]:
+        """Return the pods of each ReplicaSet whose pods may have rules, without terminating ones."""
+        replicas: dict[tuple[str, str], list[PlacedPod]] = {}
+        for few in batches(list(self._state.placed.values())):
+            for placed in few:
+                pod = placed.pod
+                if pod.owner is None or pod.owner.kind != "ReplicaSet" or pod.terminating:
+                    continue
+                affinity = pod.spec.affinity
+                if pod.spec.spread or affinity.required_anti or affinity.preferred_anti:
+                    replicas.setdefault((pod.namespace, pod.owner.name), []).append(placed)
+            yield
+        return [pods for pods in replicas.values() if len(pods) > 1 and not self._is_protected(pods[0].pod)]
+
+    def _costs(self, pods: Sequence[PlacedPod]) -> Pieces[dict[str, int]]:
+        """Return the cost of each of the ReplicaSet's pods by UID; none without a rule."""
+        first = pods[0]
+        label_sets = self._state.label_sets
+        rules = [rule for rule in self._rules(first.pod) if label_sets.matches(rule.matcher, first.label_set)]
+        ranked = sorted(pods, key=lambda placed: (placed.pod.created, placed.pod.uid))
+        heights: dict[str, int] = {}
+        for rule in reversed(rules):
+            heights = self._heights(rule, ranked)
+            ranked.sort(key=lambda placed: heights[placed.pod.uid])
+            yield
+        return {uid: -height for uid, height in heights.items()}
+
+    def _rules(self, pod: Pod) -> Iterator[_DomainRule]:
+        for is_hard in (True, False):
+            for constraint in pod.spec.spread:
+                if constraint.hard is is_hard:
+                    matcher = spread_matcher(constraint, pod.namespace, pod.labels)
+                    if matcher is not None:
+                        yield _DomainRule(matcher, constraint.topology_key)
+            if pod.namespace in self._exempt_namespaces and is_hard:
+                continue
+            affinity = pod.spec.affinity
+            terms = affinity.required_anti if is_hard else affinity.preferred_anti
+            for term in self._state.terms.counting(terms, pod.namespace):
+                if term.is_limiting:
+                    yield self._anti_affinity(term)
+
+    def _anti_affinity(self, term: AffinityTerm) -> _DomainRule:
+        shares = term.max_pods if isinstance(term.max_pods, Shares) and term.max_pods.weights else None
+        return _DomainRule(declared_matcher(term, self._exempt_namespaces), term.topology_key, shares)
+
+    def _heights(self, rule: _DomainRule, ranked: Sequence[PlacedPod]) -> dict[str, int]:
+        """Return the height of each pod, of which the last of a domain is on top; 0 without a domain."""
+        column = self._state.nodes.column(rule.key)
+        live = self._state.counts.selected(rule.matcher, live_only=True)
+        below = column.per_domain(live.by_row).amounts
+        own = Counter(column.ids.item(placed.row) for placed in ranked)
+        n_there = {domain: max(0, below.item(domain) - n_pods) for domain, n_pods in own.items()}
+        height_of = _height_of(rule.shares, column)
+        heights = {}
+        for placed in ranked:
+            domain = column.ids.item(placed.row)
+            n_there[domain] += 1
+            heights[placed.pod.uid] = 0 if domain == ABSENT else height_of(domain, n_there[domain])
+        return heights
+
+
+def _height_of(shares: Shares | None, column: LabelColumn) -> Callable[[int, int], int]:
+    """
+    Return the function from a domain and a pod's position in it to the pod's height.
+
+    By weights it is the number of pods, in tenths, of which the domain's share is half a pod less than the position.
+    """
+    if shares is None:
+        return lambda _, position: position
+    weights = weights_in_use(shares, column)
+    total = sum(weights.values())
+
+    def height(domain: int, position: int) -> int:
+        weight = weights.get(column.value_of(domain), 0)
+        due = _TENTHS * (2 * position - 1) * total // (2 * weight) if weight else _HIGHEST
+        return min(due, _HIGHEST) + (0 if weight else position)
+
+    return height

@@ -1,0 +1,387 @@
+"""
+The enforcer as a pure machine: stimuli in, instructions out.
+
+    apply(stimulus)                    update the state and the index of rules
+    check(now_s)                       broken rules -> how long each is broken -> pods to evict -> at most one Evict
+    on_eviction_result(uid, result)    count the pod as terminating, or try again later
+
+Invariants:
+ 1. One eviction at a time, so that each check sees what the last eviction changed.
+ 2. An evicted pod counts as terminating from the result on, even if an older watch event says otherwise.
+ 3. Times are of this process's monotonic clock. `lost_since` and `restore` carry them over a restart.
+ 4. A check without leadership keeps time and returns no instructions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from scheduler.engine.framework.kinds import STORES
+from scheduler.engine.model.nodes import Namespace
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.stimuli import (
+    NodeGone,
+    NodeSeen,
+    ObjectGone,
+    ObjectSeen,
+    PodGone,
+    PodSeen,
+    Stimulus,
+)
+from scheduler.engine.state.cluster import MARKED_BY_LABEL, ClusterState
+from scheduler.engine.state.matching import NamespaceRule
+from scheduler.tools.enforcer.eviction_limits import EvictionBackoff, EvictionLimits, RecentEvictions
+from scheduler.tools.enforcer.eviction_plan import EvictionPlan, EvictionPlanner, PlannedEviction
+from scheduler.tools.enforcer.instructions import (
+    EnforcerInstruction,
+    Evict,
+    EvictionResult,
+    ReportViolation,
+    Share,
+    ViolationCause,
+    ViolationReport,
+)
+from scheduler.tools.enforcer.namespace_shares import shares_of, too_many
+from scheduler.tools.enforcer.rules import Rule, RuleIndex, RuleSpec, Side
+from scheduler.tools.enforcer.violation_report import violation_report
+from scheduler.tools.enforcer.violations import Violation, ViolationDetector
+
+#: A report costs 50 µs. The next check goes on with the rest.
+_MAX_REPORTS_PER_CHECK: Final = 200
+
+
+@dataclass(slots=True)
+class EnforcementStatus:
+    """The result of the last check, for gauges and `--once`."""
+
+    #: Broken rules by side: enforced ones, and ones that only had to hold at scheduling.
+    enforced: Counter[str] = field(default_factory=Counter)
+    not_enforced: Counter[str] = field(default_factory=Counter)
+    #: Pods due for eviction by the reason why they still run, and rules that no eviction would mend.
+    waiting: Counter[str] = field(default_factory=Counter)
+    n_enforced_pods: int = 0
+    #: Broken rules, enforced ones first, and the evictions planned for them.
+    violations: list[Violation] = field(default_factory=list)
+    evictions: tuple[PlannedEviction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _BrokenPeriod:
+    """The time since when a rule of a pod is broken, and why."""
+
+    since_s: float
+    cause: ViolationCause
+
+
+class Enforcer:
+    """Decides which pods to evict. Not thread-safe; nothing inside awaits."""
+
+    def __init__(
+        self,
+        limits: EvictionLimits,
+        *,
+        is_movable: Callable[[Pod], bool],
+        acts: bool,
+        exempt_namespaces: frozenset[str] = frozenset(),
+        annotating: NamespaceRule = MARKED_BY_LABEL,
+        rebalances: bool = False,
+    ) -> None:
+        """
+        Start with an empty state.
+
+        Args:
+            limits: of the number and the rate of evictions.
+            is_movable: returns whether a pod may be evicted and would then be placed anew.
+            acts: whether evictions are carried out. Otherwise each is returned once, and no result is expected.
+            exempt_namespaces: as in the scheduler's configuration.
+            annotating: the namespaces whose annotations may be about other namespaces, likewise.
+            rebalances: whether a `Rebalancer` decides on the state.
+        """
+        self.state = ClusterState(
+            exempt_namespaces, annotating=annotating, max_derived_bytes=None, decides=rebalances
+        )
+        self.index = RuleIndex(self.state, exempt_namespaces)
+        self.status = EnforcementStatus()
+        self._detector = ViolationDetector(self.state, self.index)
+        self._planner = EvictionPlanner(self.state, is_movable)
+        self._limits = limits
+        self._acts = acts
+        self._evictions = RecentEvictions(limits)
+        self._periods: dict[tuple[str, Rule], _BrokenPeriod] = {}
+        #: Since when a pod's enforced affinity has no match, by UID. A change of the pod's labels does not reset it.
+        self._lost_s: dict[str, float] = {}
+        #: The affinity that lost its match. Changed affinity starts a new grace period. Unknown after a restart.
+        self._lost_spec: dict[str, RuleSpec] = {}
+        #: Pods without a match at the first check already: `restore` may know an earlier time.
+        self._lost_at_start: set[str] = set()
+        #: Rules reported per pod, by UID.
+        self._reported: dict[str, set[RuleSpec]] = {}
+        self._backoffs: dict[str, EvictionBackoff] = {}
+        #: The pod whose eviction has no result yet.
+        self._in_flight: PlannedEviction | None = None
+        #: Pods evicted and not yet seen to be deleted.
+        self._evicted_uids: set[str] = set()
+        #: In a dry run, pods whose eviction was returned.
+        self._announced: set[str] = set()
+        #: Pods placed since the last check; None before the first.
+        self._placed_since_check: set[str] | None = None
+        #: The shares that the last plan exceeded.
+        self._exceeded: frozenset[Share] = frozenset()
+        self._wake_s: float | None = None
+
+    # Stimuli.
+
+    def apply(self, stimulus: Stimulus) -> None:
+        """Update the state and the index of rules."""
+        match stimulus:
+            case PodSeen(pod) if pod.node_name and not pod.is_terminal:
+                if self._placed_since_check is not None and pod.uid not in self.state.placed:
+                    self._placed_since_check.add(pod.uid)
+                if pod.uid in self._evicted_uids and not pod.terminating:
+                    pod = replace(pod, terminating=True)
+                self.state.upsert_pod(pod)
+                self.index.sync_pod(pod.uid)
+            case PodSeen(pod) if pod.is_terminal:
+                self._remove_pod(pod.uid)
+            case PodGone(uid):
+                self._remove_pod(uid)
+            case NodeSeen(node):
+                self.state.upsert_node(node)
+            case NodeGone(name):
+                self.state.remove_node(name)
+            case ObjectSeen(obj):
+                STORES[obj.kind].upsert(self.state, obj)
+                self._sync_namespace(obj.kind, obj.key)
+            case ObjectGone(kind, key):
+                STORES[kind].remove(self.state, kind, key)
+                self._sync_namespace(kind, key)
+            case _:
+                pass  # pods without a node, and kinds that only the scheduler reads
+
+    def _sync_namespace(self, kind: str, name: str) -> None:
+        if kind == Namespace.kind:
+            self.index.sync_namespace(name)
+
+    def _remove_pod(self, uid: str) -> None:
+        self.state.remove_pod(uid)
+        self.index.sync_pod(uid)
+        for by_uid in (self._reported, self._backoffs):
+            by_uid.pop(uid, None)
+        self._evicted_uids.discard(uid)
+        self._announced.discard(uid)
+
+    # Restarts.
+
+    def lost_since(self) -> Mapping[str, float]:
+        """Return the time since when a pod's enforced affinity has no match, by UID."""
+        return self._lost_s
+
+    def restore(self, lost_since: Mapping[str, float]) -> None:
+        """
+        Set the times from a record of another process. The next check drops pods that have a match.
+
+        A loss that this process saw happen keeps its time: it is newer than the record.
+        """
+        for uid, since_s in lost_since.items():
+            if self._placed_since_check is None or uid in self._lost_at_start:
+                self._lost_s[uid] = min(since_s, self._lost_s.get(uid, since_s))
+
+    @property
+    def is_evicting(self) -> bool:
+        """Whether an eviction has no result yet."""
+        return self._in_flight is not None
+
+    # Checks.
+
+    def next_wake_s(self) -> float | None:
+        """Return when to check next even if nothing changes; None if never."""
+        return self._wake_s
+
+    def check(self, now_s: float, *, leads: bool = True) -> list[EnforcerInstruction]:
+        """
+        Return what to report and to evict now.
+
+        Cost: O(rules + broken rules + pods in the domains of rules that are due).
+        """
+        self._wake_s = None
+        violations = self._detector.violations()
+        self._update_times(violations, now_s)
+        enforced = [each for each in violations if each.rule.spec.enforced]
+        plan = self._planner.plan([each for each in enforced if self._is_due(each, now_s)])
+        in_grace = self._in_grace(enforced, plan)
+        self._update_status(violations, plan, in_grace.total())
+        if not leads:
+            return []
+        return [*self._reports(violations, now_s), *self._eviction_instructions(plan, in_grace, now_s)]
+
+    def _update_times(self, violations: Iterable[Violation], now_s: float) -> None:
+        periods: dict[tuple[str, Rule], _BrokenPeriod] = {}
+        lost_s: dict[str, float] = {}
+        specs: dict[str, RuleSpec] = {}
+        lost_at_start: set[str] = set()
+        is_first = self._placed_since_check is None
+        for violation in violations:
+            uid, spec = violation.uid, violation.rule.spec
+            key = (uid, violation.rule)
+            periods[key] = self._periods.get(key) or _BrokenPeriod(now_s, self._cause(violation))
+            if _is_affinity(violation) and spec.enforced:
+                is_same = self._lost_spec.get(uid, spec) == spec
+                lost_s[uid] = self._lost_s.get(uid, now_s) if is_same else now_s
+                specs[uid] = spec
+                if is_same and (is_first or uid in self._lost_at_start):
+                    lost_at_start.add(uid)
+        self._periods, self._lost_s, self._lost_spec = periods, lost_s, specs
+        self._lost_at_start = lost_at_start
+        self._placed_since_check = set()
+
+    def _cause(self, violation: Violation) -> ViolationCause:
+        if self._placed_since_check is None:
+            return ViolationCause.UNKNOWN
+        if violation.uid in self._placed_since_check:
+            return ViolationCause.PLACEMENT
+        if _is_affinity(violation):
+            return ViolationCause.CHANGE
+        rule = violation.rule
+        ids = self.state.nodes.column(rule.spec.keys[0]).ids
+        newly_placed = (
+            self.state.placed[uid] for uid in self._placed_since_check if uid in self.state.placed
+        )
+        breaks_rule = any(
+            ids[each.row] == ids[violation.row] and rule.selects(each.label_set) for each in newly_placed
+        )
+        return ViolationCause.PLACEMENT if breaks_rule else ViolationCause.CHANGE
+
+    def _is_due(self, violation: Violation, now_s: float) -> bool:
+        """Return whether the rule is broken for long enough to act; otherwise note when it will be."""
+        due_s = self._periods[violation.uid, violation.rule].since_s + self._limits.settle_s
+        if _is_affinity(violation):
+            own_s = self.state.placed[violation.uid].pod.affinity_grace_s
+            grace_s = own_s if isinstance(own_s, (int, float)) else self._limits.grace_s
+            due_s = self._lost_s[violation.uid] + grace_s
+        return self._is_time(due_s, now_s)
+
+    def _is_time(self, at_s: float, now_s: float) -> bool:
+        """Return whether `at_s` has come; otherwise the next check is then at the latest."""
+        if at_s > now_s:
+            self._wake_s = at_s if self._wake_s is None else min(self._wake_s, at_s)
+        return at_s <= now_s
+
+    def _in_grace(self, enforced: Iterable[Violation], plan: EvictionPlan) -> Counter[str]:
+        """Return the pods that wait for a match of their enforced affinity, by namespace."""
+        planned_uids = {each.pod.uid for each in plan.evictions}
+        waiting = (each.uid for each in enforced if _is_affinity(each) and each.uid not in planned_uids)
+        unfixable = (each.uid for each in plan.unfixable if _is_affinity(each))
+        return self._by_namespace(waiting) - self._by_namespace(unfixable)
+
+    def _by_namespace(self, uids: Iterable[str]) -> Counter[str]:
+        return Counter(self.state.placed[uid].pod.namespace for uid in uids)
+
+    def _update_status(self, violations: list[Violation], plan: EvictionPlan, n_in_grace: int) -> None:
+        enforced = [each for each in violations if each.rule.spec.enforced]
+        not_enforced = [each for each in violations if not each.rule.spec.enforced]
+        self.status = EnforcementStatus(
+            enforced=Counter(each.rule.spec.side.value for each in enforced),
+            not_enforced=Counter(each.rule.spec.side.value for each in not_enforced),
+            waiting=Counter({"grace": n_in_grace, "beyond help": len(plan.unfixable)}),
+            n_enforced_pods=self.index.n_enforced_pods,
+            violations=[*enforced, *not_enforced],
+            evictions=plan.evictions,
+        )
+
+    def _reports(self, violations: Iterable[Violation], now_s: float) -> list[EnforcerInstruction]:
+        """Return reports of violations not reported yet, affinity after its grace period: peers may just restart."""
+        reports: list[EnforcerInstruction] = []
+        for violation in violations:
+            period, spec = self._periods[violation.uid, violation.rule], violation.rule.spec
+            has_grace = _is_affinity(violation) and not spec.enforced
+            wait_s = self._limits.grace_s if has_grace else self._limits.settle_s
+            reported = self._reported.setdefault(violation.uid, set())
+            if spec in reported or not self._is_time(period.since_s + wait_s, now_s):
+                continue
+            if len(reports) == _MAX_REPORTS_PER_CHECK:
+                self._wake_s = now_s
+                break
+            reported.add(spec)
+            pod = self.state.placed[violation.uid].pod
+            report = violation_report(self.state, violation, pod.uid, None)
+            reports.append(ReportViolation(pod, report, period.cause))
+        return reports
+
+    def _eviction_instructions(
+        self, plan: EvictionPlan, in_grace: Counter[str], now_s: float
+    ) -> list[EnforcerInstruction]:
+        uids = {each.pod.uid for each in plan.evictions}
+        self._backoffs = {uid: backoff for uid, backoff in self._backoffs.items() if uid in uids}
+        self._announced &= uids
+        exceeded = too_many(plan.evictions, in_grace, self.index.n_enforced_by_namespace, self._limits)
+        instructions: list[EnforcerInstruction] = [
+            report for share, report in exceeded.items() if share not in self._exceeded
+        ]
+        self._exceeded = frozenset(exceeded)
+        for planned in plan.evictions:
+            if not exceeded.keys().isdisjoint(shares_of(planned)):
+                self.status.waiting["share"] += 1
+            elif not self._acts:
+                instructions += self._announce(planned)
+            elif self._may_evict(planned, now_s):
+                self._in_flight = planned
+                instructions.append(Evict(planned.pod, self._report_of(planned)))
+        return instructions
+
+    def _announce(self, planned: PlannedEviction) -> list[EnforcerInstruction]:
+        if planned.pod.uid in self._announced:
+            return []
+        self._announced.add(planned.pod.uid)
+        return [Evict(planned.pod, self._report_of(planned))]
+
+    def _may_evict(self, planned: PlannedEviction, now_s: float) -> bool:
+        pod = planned.pod
+        backoff = self._backoffs.get(pod.uid)
+        if backoff is not None and not self._is_time(backoff.at_s, now_s):
+            self.status.waiting["budget"] += 1
+            return False
+        if self._in_flight is not None:
+            self.status.waiting["turn"] += self._in_flight.pod.uid != pod.uid
+            return False
+        if self._evictions.allow(pod.namespace, planned.declaring_namespace, pod.node_name, now_s):
+            return True
+        self.status.waiting["limit"] += 1
+        free_s = self._evictions.next_free_s()
+        if free_s is not None:
+            self._is_time(free_s, now_s)
+        return False
+
+    def _report_of(self, planned: PlannedEviction) -> ViolationReport:
+        return violation_report(self.state, planned.violation, planned.pod.uid, planned.other)
+
+    # Results.
+
+    def on_eviction_result(
+        self, uid: str, result: EvictionResult, now_s: float, *, retry_after_s: float | None = None
+    ) -> None:
+        """Take the result of the eviction in flight."""
+        planned, self._in_flight = self._in_flight, None
+        if planned is None or planned.pod.uid != uid:
+            return
+        pod = planned.pod
+        if result in (EvictionResult.BLOCKED, EvictionResult.FAILED):
+            self._backoffs.setdefault(uid, EvictionBackoff()).refused(now_s, retry_after_s)
+            return
+        if result is EvictionResult.EVICTED:
+            self._evictions.note(pod.namespace, planned.declaring_namespace, pod.node_name, now_s)
+        self.note_evicted(uid)
+
+    def note_evicted(self, uid: str) -> None:
+        """Count the pod, which the API server has evicted, as terminating from now on."""
+        placed = self.state.placed.get(uid)
+        if placed is not None:
+            self._evicted_uids.add(uid)
+            self.state.upsert_pod(replace(placed.pod, terminating=True))
+            self.index.sync_pod(uid)
+
+
+def _is_affinity(violation: Violation) -> bool:
+    return violation.rule.spec.side is Side.AFFINITY

@@ -1,0 +1,238 @@
+"""
+Finds running pods that would be placed clearly better today, one move at a time.
+
+A pod qualifies if, without it on its node, the scheduler's own decision
+    - finds a node that holds all of its rules, of which some are relaxed now (`engine.model.fallback`), and its
+      node does not;
+    - or gives the best node at least `min_gain` points more than the pod's node, which still fits.
+
+ 1. A move is returned once its pod has qualified for `hold_s`, checked again at that moment: the new place was found
+    first, and held. Nothing reserves it; the scheduler decides anew when the pod has been recreated.
+ 2. The next move begins `pause_s` after the last one ended at the earliest.
+ 3. A pod moves only after `cool_down_s` on its node, counted from when this process first saw it there.
+ 4. A workload's pod never leaves the same node twice within `memory_s`: a pod that came back to where it was stays, so
+    that every sequence of moves ends, whatever the scheduler decides. See `Rebalancer._left`.
+ 5. A pod stays if it has no controller, or claims, whose volumes tie it to nodes; if it is of a group, which is placed
+    as one; if it is not movable, terminating, or not of a scheduler that `profiles` knows.
+ 6. Pods that move for a group that waits (`waiting_groups`) go first, one directly after the other, and the group's
+    places are kept for it. Neither 4 nor the gain count for them; their number per group is limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from scheduler.engine.core.decide import ScheduleResult, decide
+from scheduler.engine.framework.interface import Rng
+from scheduler.engine.framework.observer import Unobserved
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.pod_groups import GroupKey
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.state.batches import Pieces
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.tools.enforcer.waiting_groups import WaitingGroups
+
+#: How often the shell checks. A check asks about this many pods, 0.3 ms each at 5,000 nodes, and about the ones that
+#: qualify already.
+CHECK_PERIOD_S: Final = 2.0
+_PODS_PER_CHECK: Final = 50
+_MOST_QUALIFIED: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceLimits:
+    """
+    When pods move. `min_gain`: in points of the scheduler's weighted scores, as `explain` shows them. `for_groups`: how
+    many may move so that one waiting group fits.
+    """
+
+    min_gain: int = 100
+    hold_s: float = 30.0
+    pause_s: float = 60.0
+    cool_down_s: float = 600.0
+    memory_s: float = 86_400.0
+    for_groups: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """
+    A pod to evict, since `node_name` is clearly better for it: `why` says by how much, or for which rules or group.
+
+    `others_follow`: whether more pods move for the same group. `nominations`: its members that are to be nominated
+    first, each with its node.
+    """
+
+    pod: Pod
+    node_name: str
+    why: str
+    group: GroupKey | None = None
+    others_follow: bool = False
+    nominations: tuple[tuple[Pod, str], ...] = ()
+
+
+#: What names a workload: namespace, and kind and name of the controller.
+_Workload = tuple[str, str, str]
+
+
+class Rebalancer:
+    """Decides which pod moves next. It reads the state, and takes a pod out of it only while it asks about it."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        profiles: Mapping[str, Profile],
+        rng: Rng,
+        limits: RebalanceLimits,
+        *,
+        is_movable: Callable[[Pod], bool],
+        restored: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """
+        Args:
+            state: the cluster.
+            profiles: by schedulerName, built on this state.
+            rng: chooses among equally good nodes, of which none is a reason to move.
+            limits: when pods move.
+            is_movable: returns whether a pod may be evicted and would then be placed anew.
+            restored: called with the UID of a pod that was taken out of the state and put back.
+        """
+        self._state, self._view = state, ClusterView(state)
+        # All nodes are compared, and no pod is evicted to make room.
+        self._profiles = {
+            name: replace(profile, percentage_of_nodes_to_score=0, post_filters=())
+            for name, profile in profiles.items()
+        }
+        self._rng, self._limits = rng, limits
+        self._is_movable, self._restored = is_movable, restored
+        self.waiting = WaitingGroups(
+            state, self._profiles, limits.for_groups, limits.hold_s, restored=restored
+        )
+        #: Since when a pod is on its node and since when it qualifies, by UID.
+        self._placed_s: dict[str, tuple[str, float]] = {}
+        self._qualified_s: dict[str, float] = {}
+        #: When pods of a workload last left a node for a better one.
+        self._left: dict[tuple[_Workload, str], float] = {}
+        self._queue: list[str] = []
+        self._from_s = 0.0
+        self._in_flight: Move | None = None
+
+    def check(self, now_s: float) -> Pieces[Move | None]:
+        """
+        Return the pod to move now, None if none is. Then `on_result` is expected, unless it is a dry run.
+
+        It comes in pieces, of a decision each; the state does not change before its end.
+        """
+        self._note_pods(now_s)
+        if self._in_flight is not None or now_s < self._from_s:
+            return None
+        if (move := (yield from self._for_group(now_s))) is not None:
+            self._in_flight = move
+            return move
+        for uid in self._next_pods():
+            placed = self._state.placed.get(uid)
+            move = None if placed is None else self._move(placed.pod, now_s)
+            yield
+            if move is None:
+                self._qualified_s.pop(uid, None)
+            elif now_s - self._qualified_s.setdefault(uid, now_s) >= self._limits.hold_s:
+                self._in_flight = move
+                return move
+        return None
+
+    def on_result(self, *, evicted: bool, now_s: float) -> None:
+        """Take the result of the last move; one that was refused is found again later."""
+        move, self._in_flight = self._in_flight, None
+        self._from_s = now_s + self._limits.pause_s
+        if move is None:
+            return
+        if evicted and move.group is not None:
+            self.waiting.note_moved(move.group)
+            self._from_s = now_s if move.others_follow else self._from_s
+        self._qualified_s.pop(move.pod.uid, None)
+        if evicted and (workload := _workload(move.pod)) is not None:
+            self._left[workload, move.pod.node_name] = now_s
+
+    def _note_pods(self, now_s: float) -> None:
+        """Follow which pods came, moved and left. O(pods)."""
+        placed_s = self._placed_s
+        for uid, placed in self._state.placed.items():
+            known = placed_s.get(uid)
+            if known is None or known[0] != placed.pod.node_name:
+                placed_s[uid] = (placed.pod.node_name, now_s)
+        if len(placed_s) > len(self._state.placed):
+            self._placed_s = {uid: since for uid, since in placed_s.items() if uid in self._state.placed}
+            self._qualified_s = {uid: s for uid, s in self._qualified_s.items() if uid in self._state.placed}
+        oldest_s = now_s - self._limits.memory_s
+        self._left = {where: at_s for where, at_s in self._left.items() if at_s > oldest_s}
+
+    def _next_pods(self) -> Iterator[str]:
+        """Yield pods that qualify already, then some of the others in turn."""
+        yield from list(self._qualified_s)
+        if len(self._qualified_s) >= _MOST_QUALIFIED:
+            return
+        if not self._queue:
+            self._queue = [uid for uid in self._state.placed if uid not in self._qualified_s]
+        for _ in range(min(_PODS_PER_CHECK, len(self._queue))):
+            yield self._queue.pop()
+
+    def _move(self, pod: Pod, now_s: float) -> Move | None:
+        """Return the move of a pod that qualifies. Cost: a decision."""
+        profile, workload = self._profiles.get(pod.scheduler_name), _workload(pod)
+        if profile is None or workload is None or (workload, pod.node_name) in self._left:
+            return None
+        if not self._may_move(pod, now_s):
+            return None
+        self._state.remove_pod(pod.uid)
+        try:
+            return self._better_place(pod, profile)
+        finally:
+            self._state.upsert_pod(pod)
+            self._restored(pod.uid)
+
+    def _may_move(self, pod: Pod, now_s: float) -> bool:
+        """Return whether a pod may leave its node, if it is better for it or for a group."""
+        if _workload(pod) is None or pod.spec.claim_volumes or pod.group is not None:
+            return False
+        if pod.terminating or pod.phase != "Running" or not self._is_movable(pod):
+            return False
+        if now_s - self._placed_s[pod.uid][1] < self._limits.cool_down_s:
+            return False
+        return self._state.node(pod.node_name) is not None
+
+    def _for_group(self, now_s: float) -> Pieces[Move | None]:
+        """Return the next move so that a waiting group fits. Cost: a search for moves."""
+        if not self._limits.for_groups:
+            return None
+        due = yield from self.waiting.next_moves(lambda pod: self._may_move(pod, now_s), now_s)
+        if due is None:
+            return None
+        first, *others = due.moves
+        texts = "; ".join(move.text for move in (first, *others))
+        why = f"pod group {due.key.text} waits, and fits after: {texts}"
+        return Move(first.pod, first.node_name, why, due.key, bool(others), due.nominations)
+
+    def _better_place(self, pod: Pod, profile: Profile) -> Move | None:
+        anew = replace(pod, spec=pod.spec.unrelaxed or pod.spec, node_name="", nominated_node_name="")
+        decision = decide(anew, self._view, profile, self._rng, Unobserved())
+        if not isinstance(decision, ScheduleResult) or decision.node_name == pod.node_name:
+            return None
+        here = self._state.nodes.row_by_name[pod.node_name]
+        totals = decision.scores.totals
+        if not decision.scores.feasible.mask.item(here):
+            # A rule that only had to hold at scheduling is no reason to move, but one that was relaxed is.
+            if not pod.spec.relaxed:
+                return None
+            names = ", ".join(one.name for one in pod.spec.relaxed)
+            return Move(pod, decision.node_name, f"{names} can hold again")
+        gain = totals.item(decision.scores.chosen) - totals.item(here)
+        if gain < self._limits.min_gain:
+            return None
+        return Move(pod, decision.node_name, f"its score is {gain} points higher there")
+
+
+def _workload(pod: Pod) -> _Workload | None:
+    return None if pod.owner is None else (pod.namespace, pod.owner.kind, pod.owner.name)

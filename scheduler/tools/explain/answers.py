@@ -1,0 +1,88 @@
+"""Explains a pod of a loaded cluster, or one that would be created in it, with the notes that belong to the answer."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import msgspec
+
+from scheduler.engine.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, is_of_bind
+from scheduler.engine.model.pods import Pod
+from scheduler.tools.explain.explainer import ExplainRequest, explain
+from scheduler.tools.explain.formats.explanation import Explanation
+from scheduler.tools.explain.formats.terminal import ReadProgress
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+
+#: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
+_SEED: Final = 1
+
+
+def explain_pod(
+    cluster: LoadedCluster,
+    pod: Pod,
+    recorded: DecisionRecord | None,
+    avoided_nodes: Collection[str] = (),
+    together: Sequence[Pod] = (),
+    *,
+    adds_replicas: bool = False,
+) -> Explanation:
+    """
+    Return the explanation of a pod that is in the cluster or would be created in it.
+
+    No suggestion leads to one of `avoided_nodes`. `together`: pods that would be created with it; they stand for the
+    members of its group that are pending in the cluster.
+    `adds_replicas`: see `ExplainRequest`.
+    """
+    profile, notes = cluster.profile_for(pod)
+    if recorded is not None and not is_of_bind(recorded, pod.node_name):
+        recorded = None
+        notes = (
+            *notes,
+            f"annotation {DECISION_ANNOTATION}: not written at the bind of this pod, and not shown",
+        )
+    pending = cluster.pending_pods()
+    if together:
+        key_of = cluster.state.groups.key_of
+        pending = [*(other for other in pending if key_of(other) != key_of(pod)), *together]
+    progress = ReadProgress(sys.stderr, os.environ)
+    request = ExplainRequest(
+        pod=pod,
+        state=cluster.state,
+        new_profile=lambda view: cluster.build_profile(profile, view),
+        rng=random.Random(_SEED),
+        pending_pods=pending,
+        recorded=recorded,
+        notes=(
+            *notes,
+            *cluster.assumptions,
+            *cluster.kubelet_refusal_notes(pod),
+            *cluster.failed_node_notes(pod),
+            *cluster.malformed_notes(),
+        ),
+        avoided_nodes=avoided_nodes,
+        adds_replicas=adds_replicas,
+        semantics=cluster.settings.semantics,
+        on_step=lambda step: progress.show(f"{pod.key}: {step}"),
+    )
+    try:
+        answer = explain(request)
+    finally:
+        progress.clear()
+    contradicting = _contradicting_notes(answer, pod) if profile.scheduler_name == pod.scheduler_name else ()
+    return msgspec.structs.replace(answer, notes=(*contradicting, *answer.notes))
+
+
+def _contradicting_notes(answer: Explanation, pod: Pod) -> tuple[str, ...]:
+    """Return a note if the pod's scheduler last found no node where the answer has one."""
+    condition = pod.scheduled_condition
+    if answer.state != "schedulable" or condition is None or condition.status != "False":
+        return ()
+    message = condition.message.rstrip(".")
+    return (
+        f"the scheduler last said of it: {message}. If nothing has changed since, the scheduler has a configuration or "
+        "plugins that this command was not given with --config and --plugins",
+    )

@@ -1,0 +1,187 @@
+"""
+The values of an explanation. Their JSON is what `-o json` prints, and is stable.
+
+JSON names are camelCase without the prefix `n_`: `n_nodes` is `nodes`. Within `affinity-scheduler.io/v1`, no field is
+ever left out or changes its meaning; new fields may come. Lists of pods, groups, rules and domains are bounded; a field
+beside each has the total or the number left out.
+
+    {"apiVersion": "affinity-scheduler.io/v1", "kind": "Explanation",
+     "namespace", "pod", "node" ("" while it has none), "schedulerName", "profile",
+     "state": "unschedulable" | "schedulable" | "bound" | "gated" | "failed" | "finished",
+     "message": the text of the event, "nodes": live nodes, "feasible": nodes that fit,
+     "groups": [{"plugin", "reason", "where", "nodes", "examples": [node names], "removable"}], "moreGroups",
+     "rules": [{"kind": "requiredAffinity" | "requiredAntiAffinity" | "existingAntiAffinity" | "topologySpread",
+                "declaredBy": Pods or null for the pod itself, "topologyKey", "selects", "namespaces",
+                "nodes": nodes that it refuses, "pods": Pods, "pending": Pods, "skew": null or {...},
+                "domains": [{"domain", "nodes", "pods", "most", "allowed"}], "moreDomains",
+                "text": the rule as a sentence}], "moreRules",
+     "suggestions": [{"changes": [{"change": ..., ...}], "node": the node that the pod would get,
+                      "texts": [each change as a sentence]}],
+     "scores": [{"node", "total", "scores": {plugin: weighted points}}],
+     "recorded": the annotation's record or null, "notes": [texts],
+     "group": the pod's group or "",
+     "member": null, or the member of the group that "groups" and "rules" are about {"namespace", "pod",
+               "domain": where it was tried or "" for everywhere, "placed": Pods beside which it was tried}}
+
+    Pods: {"total", "shown": [{"namespace", "name", "node", "domain"}]}
+    most: pods that a domain may already have; null for required affinity.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode
+from scheduler.engine.framework.explaining import Share, Skew
+from scheduler.engine.model.changes import Changes
+
+API_VERSION: Final = "affinity-scheduler.io/v1"
+
+State = Literal["unschedulable", "schedulable", "bound", "gated", "failed", "finished"]
+
+
+def json_name(field: str) -> str:
+    """Return the JSON name of a field: camelCase, without the prefix `n_`."""
+    first, *rest = field.removeprefix("n_").split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+class JsonStruct(msgspec.Struct, frozen=True, rename=json_name):
+    """A struct whose JSON fields are named by `json_name`."""
+
+
+class Document(JsonStruct, frozen=True, kw_only=True):
+    """A JSON object of our API; each kind of it names itself in the field `kind`."""
+
+    api_version: str = API_VERSION
+
+
+class PodRef(JsonStruct, frozen=True):
+    """A pod, its node, and its domain of the rule's topology key."""
+
+    namespace: str
+    name: str
+    node: str = ""
+    domain: str = ""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Pods(JsonStruct, frozen=True):
+    """A total, and some of the pods by name."""
+
+    n_total: int = 0
+    shown: tuple[PodRef, ...] = ()
+
+
+class NodeGroup(JsonStruct, frozen=True):
+    """Nodes that the same plugin refuses first, for the same reason and in the same place."""
+
+    plugin: str
+    reason: str
+    where: str
+    n_nodes: int
+    examples: tuple[str, ...]
+    #: Whether the node could fit once other pods are removed.
+    removable: bool
+
+
+class Domain(JsonStruct, frozen=True):
+    """A domain of a rule: its eligible nodes, the pods that the rule counts there, and whether it admits the pod."""
+
+    domain: str
+    n_nodes: int
+    n_pods: int
+    most: int | None
+    allowed: bool
+
+
+class Rule(JsonStruct, frozen=True):
+    """A rule about pods per domain that refuses nodes, such as an affinity term or a spread constraint."""
+
+    kind: str
+    declared_by: Pods | None
+    topology_key: str
+    selects: str
+    namespaces: str
+    n_nodes: int
+    #: The blocking pods; for required affinity and spread, the pods that the rule counts.
+    pods: Pods
+    #: Pods without a node that a required affinity selects.
+    pending: Pods
+    skew: Skew | None
+    domains: tuple[Domain, ...]
+    n_more_domains: int
+    #: The rule as a sentence.
+    text: str = ""
+    share: Share | None = None
+
+
+class Suggestion(JsonStruct, frozen=True):
+    """
+    Changes that together let the pod schedule to `node`. A decision confirmed it, and each change is needed.
+
+    `texts`: each change as a sentence.
+    """
+
+    changes: Changes
+    node: str
+    texts: tuple[str, ...]
+
+
+class RefusedMember(JsonStruct, frozen=True):
+    """
+    The first member of a group that has no place once the others have theirs.
+
+    `domain`: the value of the topology key that the members have to share; empty if they share none.
+    """
+
+    namespace: str
+    pod: str
+    domain: str
+    placed: Pods
+
+    @property
+    def title(self) -> str:
+        """The member, where it was tried, and beside which others."""
+        where = f" in {self.domain}" if self.domain else ""
+        names = ", ".join(f"{pod.name} on {pod.node}" for pod in self.placed.shown)
+        more = self.placed.n_total - len(self.placed.shown)
+        beside = f", beside {names}{f' and {more} more' if more and names else ''}" if names else ""
+        return f"{self.pod}{where}{beside or (f', beside {more} of its group' if more else '')}"
+
+
+class Explanation(Document, frozen=True, kw_only=True):
+    """The explanation of one pod; the module describes its fields."""
+
+    kind: str = "Explanation"
+    namespace: str
+    pod: str
+    node: str = ""
+    scheduler_name: str
+    profile: str
+    state: State
+    message: str
+    n_nodes: int
+    n_feasible: int = 0
+    groups: tuple[NodeGroup, ...] = ()
+    n_more_groups: int = 0
+    rules: tuple[Rule, ...] = ()
+    n_more_rules: int = 0
+    suggestions: tuple[Suggestion, ...] = ()
+    scores: tuple[RankedNode, ...] = ()
+    recorded: DecisionRecord | None = None
+    notes: tuple[str, ...] = ()
+    #: `namespace/name` of the group with which the pod is placed; `message` is about all its members then.
+    group: str = ""
+    member: RefusedMember | None = None
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the pod has a node, could have one, or has finished."""
+        return self.state in ("schedulable", "bound", "finished")

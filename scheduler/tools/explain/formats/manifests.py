@@ -1,0 +1,366 @@
+"""
+Makes the pods that a manifest would create, as the controllers would.
+
+A Deployment's pods belong to a new revision, unless `of_revision` names theirs.
+
+Source: pkg/controller/{deployment,statefulset,daemon,job} (1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from scheduler.engine.model.match_label_keys import Json
+from scheduler.engine.model.pod_groups import GroupKey, group_reference
+from scheduler.engine.model.revisions import REVISION_KEY
+from scheduler.engine.model.semantics import Semantics
+from scheduler.tools.explain.formats.stored_spec import stored_spec
+
+#: The kinds that create pods, and their apiVersions.
+KINDS: Final = {
+    "Pod": "v1",
+    "Deployment": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "DaemonSet": "apps/v1",
+    "Job": "batch/v1",
+    "CronJob": "batch/v1",
+}
+#: Stands in for the pod-template-hash of a Deployment's new pods.
+NEW_REVISION: Final = "new-revision"
+#: Taints that the DaemonSet controller lets its pods tolerate, and their effects.
+_DAEMONS_TOLERATE: Final = {
+    "node.kubernetes.io/not-ready": "NoExecute",
+    "node.kubernetes.io/unreachable": "NoExecute",
+    "node.kubernetes.io/disk-pressure": "NoSchedule",
+    "node.kubernetes.io/memory-pressure": "NoSchedule",
+    "node.kubernetes.io/pid-pressure": "NoSchedule",
+    "node.kubernetes.io/unschedulable": "NoSchedule",
+}
+_ON_HOST_NETWORK: Final = {"node.kubernetes.io/network-unavailable": "NoSchedule"}
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class ManifestError(ValueError):
+    """The document cannot create pods. Commands catch it and name the file."""
+
+    def __init__(self, field: str, found: str, expected: str) -> None:
+        self.field, self.found, self.expected = field, found, expected
+        super().__init__(f"{field}: found {found}, expected {expected}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimTemplate:
+    """What claims are made from. `name`: of the volume that uses the claim."""
+
+    name: str
+    annotations: Json
+    spec: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """
+    One document that creates pods.
+
+    `owner`: the pods' controller as JSON, whose selector default spreading uses; None for a bare Pod. `n_replicas` of a
+    DaemonSet is 1: it has a pod for each node that takes one.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    n_replicas: int
+    labels: Json
+    annotations: Json
+    spec: Json
+    owner: Json | None
+    semantics: Semantics
+    #: A claim of each is made for each pod: by a StatefulSet, and for generic ephemeral volumes.
+    claim_templates: tuple[ClaimTemplate, ...] = ()
+    ephemeral_claims: tuple[ClaimTemplate, ...] = ()
+
+    @property
+    def is_daemon_set(self) -> bool:
+        """Whether there is a pod for each node, rather than a number of replicas."""
+        return self.kind == "DaemonSet"
+
+    @property
+    def group(self) -> GroupKey | None:
+        """Return the group that the pods name, None if they name none."""
+        named = self.spec.get("schedulingGroup")
+        scheduling_group = named.get("podGroupName") if isinstance(named, Mapping) else ""
+        found = group_reference(
+            self.namespace, str(scheduling_group or ""), _texts(self.labels), _texts(self.annotations)
+        )
+        return None if found is None else found.key
+
+    def of_revision(self, revision: str) -> Manifest:
+        """Return the Deployment's manifest with pods of the ReplicaSet whose pod-template-hash is `revision`."""
+        spec = _mapping((self.owner or {}).get("spec"), "spec")
+        owner = _replica_set(spec.get("selector"), self.namespace, self.name, revision)
+        return replace(self, labels={**self.labels, REVISION_KEY: revision}, owner=owner)
+
+    def pod(self, number: int, node_name: str = "") -> Json:
+        """
+        Return the pod with this ordinal, from 0, as JSON that the API server could have stored.
+
+        With a node's name it is the pod that a DaemonSet makes for that node.
+        """
+        name = self._pod_name(number)
+        labels = {**self.labels, **self._ordinal_labels(name, number)}
+        metadata: dict[str, object] = {
+            "name": name,
+            "namespace": self.namespace,
+            "uid": self._pod_uid(name),
+            "labels": labels,
+            "annotations": self.annotations,
+        }
+        if self.owner is not None:
+            metadata["ownerReferences"] = [_reference(self.owner)]
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata,
+            "spec": {
+                **stored_spec(self._spec_for(node_name), labels, self.semantics),
+                "volumes": self._volumes(name),
+            },
+            "status": {"phase": "Pending"},
+        }
+
+    def claims(self, number: int) -> list[Json]:
+        """
+        Return the claims that controllers would make for the pod with this ordinal, unless they exist.
+
+        Source: pkg/controller/statefulset/stateful_set_utils.go, pkg/controller/volume/ephemeral (kubernetes 1.36).
+        """
+        pod_name = self._pod_name(number)
+        owner = {"ownerReferences": [{"uid": self._pod_uid(pod_name), "controller": True}]}
+        return [
+            *(self._claim(f"{one.name}-{pod_name}", one, {}) for one in self.claim_templates),
+            *(self._claim(f"{pod_name}-{one.name}", one, owner) for one in self.ephemeral_claims),
+        ]
+
+    def _claim(self, name: str, template: ClaimTemplate, owner: Json) -> Json:
+        return {
+            "kind": "PersistentVolumeClaim",
+            "metadata": {
+                "name": name,
+                "namespace": self.namespace,
+                "uid": f"not-created/{self.namespace}/{name}",
+                "annotations": template.annotations,
+                **owner,
+            },
+            "spec": template.spec,
+            "status": {"phase": "Pending"},
+        }
+
+    def _volumes(self, pod_name: str) -> list[object]:
+        """Return the pod's volumes; those of claim templates replace others of their name."""
+        names = {one.name for one in self.claim_templates}
+        others = [
+            one
+            for one in _list(self.spec.get("volumes"), "volumes")
+            if not isinstance(one, Mapping) or one.get("name") not in names
+        ]
+        return [
+            *(
+                {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod_name}"}}
+                for name in sorted(names)
+            ),
+            *others,
+        ]
+
+    def _pod_name(self, number: int) -> str:
+        is_first = self.kind == "Pod" and not number
+        return self.name if is_first else f"{self.name.removesuffix('-')}-{number}"
+
+    def _pod_uid(self, name: str) -> str:
+        return f"not-created/{self.kind}/{self.namespace}/{name}"
+
+    def _spec_for(self, node_name: str) -> Json:
+        """Return the template's spec; a DaemonSet adds tolerations, and its pod's affinity names the node alone."""
+        tolerations = self.spec.get("tolerations") or []
+        if not self.is_daemon_set or not isinstance(tolerations, list):
+            return self.spec
+        taints = {**_DAEMONS_TOLERATE, **(_ON_HOST_NETWORK if self.spec.get("hostNetwork") is True else {})}
+        more = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in taints.items()]
+        spec = {**self.spec, "tolerations": [*tolerations, *more]}
+        if node_name:
+            named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node_name]}]}
+            affinity = spec.get("affinity")
+            others = affinity if isinstance(affinity, Mapping) else {}
+            on_nodes = others.get("nodeAffinity")
+            preferred = on_nodes if isinstance(on_nodes, Mapping) else {}
+            required = {_REQUIRED: {"nodeSelectorTerms": [named]}}
+            spec["affinity"] = {**others, "nodeAffinity": {**preferred, **required}}
+        return spec
+
+    def _ordinal_labels(self, name: str, number: int) -> dict[str, str]:
+        """Return the labels that a StatefulSet gives each pod."""
+        if self.kind != "StatefulSet":
+            return {}
+        return {
+            "statefulset.kubernetes.io/pod-name": name,
+            "apps.kubernetes.io/pod-index": str(number),
+        }
+
+
+def parse_manifest(document: object, *, namespace: str, semantics: Semantics) -> Manifest:
+    """Return the document, decoded, as a Manifest, of `namespace` if it names none. Raises ManifestError."""
+    whole = _mapping(document, "")
+    kind = whole.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ManifestError("kind", _shown(kind), f"one of {', '.join(KINDS)}")
+    if whole.get("apiVersion") != KINDS[kind]:
+        raise ManifestError("apiVersion", _shown(whole.get("apiVersion")), KINDS[kind])
+    metadata = _mapping(whole.get("metadata"), "metadata")
+    name = metadata.get("name") or metadata.get("generateName")
+    if not isinstance(name, str) or not name:
+        raise ManifestError("metadata.name", _shown(name), "a name")
+    if kind == "CronJob":
+        kind, whole, outer = "Job", _mapping(whole.get("spec"), "spec"), "spec.jobTemplate."
+        whole = _mapping(whole.get("jobTemplate"), "spec.jobTemplate")
+    else:
+        outer = ""
+    is_pod = kind == "Pod"
+    spec = {} if is_pod else _mapping(whole.get("spec"), f"{outer}spec")
+    template = whole if is_pod else _mapping(spec.get("template"), f"{outer}spec.template")
+    path = "" if is_pod else f"{outer}spec.template."
+    own = _mapping(template.get("metadata") or {}, f"{path}metadata")
+    labels = _mapping(own.get("labels") or {}, f"{path}metadata.labels")
+    namespace = str(metadata.get("namespace") or namespace)
+    pod_spec = _mapping(template.get("spec"), f"{path}spec")
+    return Manifest(
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        n_replicas=_replicas(kind, spec),
+        labels={**labels, **_controller_labels(kind, name)},
+        annotations=_mapping(own.get("annotations") or {}, f"{path}metadata.annotations"),
+        spec=pod_spec,
+        owner=None if is_pod else _owner(kind, namespace, name, spec),
+        semantics=semantics,
+        claim_templates=_claim_templates(spec) if kind == "StatefulSet" else (),
+        ephemeral_claims=_ephemeral_claims(pod_spec, f"{path}spec"),
+    )
+
+
+def _claim_templates(spec: Json) -> tuple[ClaimTemplate, ...]:
+    """Return the claim templates of a StatefulSet."""
+    field = "spec.volumeClaimTemplates"
+    listed = _list(spec.get("volumeClaimTemplates"), field)
+    return tuple(_claim_template(one, f"{field}[{number}]", "") for number, one in enumerate(listed))
+
+
+def _ephemeral_claims(spec: Json, field: str) -> tuple[ClaimTemplate, ...]:
+    """Return the claim templates of generic ephemeral volumes in a pod's spec."""
+    found = []
+    for number, one in enumerate(_list(spec.get("volumes"), f"{field}.volumes")):
+        if isinstance(one, Mapping) and isinstance(one.get("ephemeral"), Mapping):
+            template = one["ephemeral"].get("volumeClaimTemplate")
+            where = f"{field}.volumes[{number}].ephemeral.volumeClaimTemplate"
+            found.append(_claim_template(template, where, str(one.get("name"))))
+    return tuple(found)
+
+
+def _claim_template(found: object, field: str, name: str) -> ClaimTemplate:
+    template = _mapping(found, field)
+    metadata = _mapping(template.get("metadata") or {}, f"{field}.metadata")
+    name = name or str(metadata.get("name") or "")
+    if not name:
+        raise ManifestError(f"{field}.metadata.name", "nothing", "a name")
+    annotations = _mapping(metadata.get("annotations") or {}, f"{field}.metadata.annotations")
+    return ClaimTemplate(name, annotations, _mapping(template.get("spec"), f"{field}.spec"))
+
+
+def _controller_labels(kind: str, name: str) -> dict[str, str]:
+    """Return the labels that the controller gives all its pods."""
+    if kind == "Deployment":
+        return {REVISION_KEY: NEW_REVISION}
+    return {"batch.kubernetes.io/job-name": name, "job-name": name} if kind == "Job" else {}
+
+
+def _replicas(kind: str, spec: Json) -> int:
+    """Return the number of pods that run at once; a Job makes no more than it has completions left."""
+    if kind in ("Pod", "DaemonSet"):
+        return 1
+    if kind != "Job":
+        return _number(spec, "replicas", 1)
+    parallelism = _number(spec, "parallelism", 1)
+    return min(parallelism, _number(spec, "completions", parallelism))
+
+
+def _number(spec: Json, field: str, default: int) -> int:
+    found = spec.get(field)
+    if found is None:
+        return default
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise ManifestError(f"spec.{field}", _shown(found), "a number of pods")
+    return found
+
+
+def _owner(kind: str, namespace: str, name: str, spec: Json) -> Json:
+    """Return the pods' controller; for a Deployment, its new ReplicaSet."""
+    selector = spec.get("selector") or {}
+    if kind == "Deployment":
+        return _replica_set(selector, namespace, name, NEW_REVISION)
+    return {
+        "apiVersion": KINDS[kind],
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": selector},
+    }
+
+
+def _replica_set(selector: object, namespace: str, name: str, revision: str) -> Json:
+    """Return the ReplicaSet of a Deployment's revision; `selector` may be that of another revision."""
+    selected = _mapping(selector, "spec.selector")
+    pairs = _mapping(selected.get("matchLabels") or {}, "spec.selector.matchLabels")
+    return {
+        "apiVersion": KINDS["ReplicaSet"],
+        "kind": "ReplicaSet",
+        "metadata": {"name": f"{name}-{revision}", "namespace": namespace},
+        "spec": {"selector": {**selected, "matchLabels": {**pairs, REVISION_KEY: revision}}},
+    }
+
+
+def _reference(owner: Json) -> Json:
+    metadata = _mapping(owner["metadata"], "metadata")
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": metadata["name"],
+        "uid": f"not-created/{metadata['name']}",
+        "controller": True,
+    }
+
+
+def _mapping(value: object, field: str) -> Json:
+    if isinstance(value, Mapping):
+        return value
+    raise ManifestError(field, _shown(value), "an object")
+
+
+def _texts(values: Json) -> dict[str, str]:
+    return {key: value for key, value in values.items() if isinstance(value, str)}
+
+
+def _list(value: object, field: str) -> Sequence[object]:
+    if value is None:
+        return ()
+    if isinstance(value, list):
+        return value
+    raise ManifestError(field, _shown(value), "a list")
+
+
+def _shown(value: object) -> str:
+    """Return the value in a few words."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, (list, Mapping)):
+        return "a list" if isinstance(value, list) else "an object"
+    return repr(value)[:60]

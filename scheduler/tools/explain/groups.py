@@ -1,0 +1,221 @@
+"""
+Explains a group that has no places: which member is refused once others have theirs, and what would help the group.
+
+The search is the one of the group's cycle, on a copy of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Final
+
+from scheduler.engine.core.group_attempt import Outcome, Stuck
+from scheduler.engine.core.group_requests import search_request
+from scheduler.engine.core.group_search import search
+from scheduler.engine.core.group_trial import CycleBrokenError, GroupTrial, Place, detached_trial
+from scheduler.engine.framework.diagnosis import FitError
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.changes import AddRoom, Change, Changes, RecreateWithMatchLabelKey, RemovePod
+from scheduler.engine.model.pod_groups import GroupKey
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.revisions import REVISION_KEY
+from scheduler.engine.state.batches import finished
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.tools.explain.formats.explanation import PodRef, Pods, RefusedMember
+from scheduler.tools.explain.inspection import Inspection, inspect_pod
+from scheduler.tools.explain.simulation.changes import changed_by, made
+from scheduler.tools.explain.suggestions import proposals
+
+#: Members that are named as having places.
+_SHOWN_MEMBERS: Final = 20
+#: Decisions for all trials of one explanation: about four seconds at 5,000 nodes.
+_MOST_DECISIONS: Final = 20_000
+#: How often a proposal is completed by one for the next member.
+_MOST_ROUNDS: Final = 16
+
+
+@dataclass
+class GroupChangeTrial:
+    """
+    Decides where a pod goes with its group if changes are made: `tools.explain.suggestions.Trial`.
+
+    Args:
+        pod: a pending member.
+        members: the pending members without gates, the pod among them. The state counts them as pending.
+        state: a copy of the cluster, which nothing else changes.
+        profile: of the state.
+    """
+
+    pod: Pod
+    members: Sequence[Pod]
+    key: GroupKey
+    state: ClusterState
+    profile: Profile
+    #: The refused member of the group without changes; changes of pods are of all members with its spec.
+    subject: Pod = field(init=False)
+    _n_left: int = field(init=False, default=_MOST_DECISIONS)
+
+    def __post_init__(self) -> None:
+        self.subject = self.pod
+
+    def node_after(self, changes: Changes) -> str | None:
+        """Return the pod's node once all changes are made; None if it has none, or too much was tried already."""
+        if self._n_left <= 0:
+            return None
+        with self._searched(changes) as (_, trial, _members):
+            return next((place.node_name for place in trial.places if place.pod.uid == self.pod.uid), None)
+
+    def completed(self, changes: Changes) -> Changes | None:
+        """Return the changes with further ones of their types, for the members that still have no place beside them."""
+        types, n_placed = frozenset(map(type, changes)), -1
+        for _ in range(_MOST_ROUNDS):
+            if self._n_left <= 0:
+                return None
+            with self.stuck(changes) as stuck:
+                if stuck is None:
+                    return changes
+                if stuck.n_placed <= n_placed:
+                    return None
+                n_placed = stuck.n_placed
+                more = [one for one in self.proposed(stuck) if types.issuperset(map(type, one))]
+                further = min(more, key=_room, default=None)
+            if further is None:
+                return None
+            changes = _merged(changes, further)
+        return None
+
+    @contextmanager
+    def stuck(self, changes: Changes = ()) -> Iterator[Stuck | None]:
+        """
+        Return where the search comes furthest once the changes are made; within the block the members there have their
+        places. None if the pod has a place, or no member is refused.
+        """
+        with self._searched(changes) as (outcome, trial, members):
+            again = trial.anew()
+            try:
+                yield self._stuck(outcome, trial, again, members)
+            finally:
+                finished(again.take_all_back())
+
+    def _stuck(
+        self, outcome: Outcome, trial: GroupTrial, again: GroupTrial, members: Sequence[Pod]
+    ) -> Stuck | None:
+        """Return where the search came furthest; `again` gets the places there, if they are not in `trial`."""
+        if any(place.pod.uid == self.pod.uid for place in trial.places):
+            return None
+        try:
+            if not outcome.is_placed:
+                _place_again(again, () if outcome.stuck is None else outcome.stuck.places, members)
+                return outcome.stuck
+            pod = next(member for member in members if member.uid == self.pod.uid)
+            decision = again.decide(pod, trial.view.alive)
+        except CycleBrokenError:
+            return None
+        if not isinstance(decision, FitError):
+            return None
+        return Stuck(tuple(trial.places), "", trial.view.alive, pod, decision)
+
+    def inspect(self, stuck: Stuck, pending_pods: Sequence[Pod] = ()) -> Inspection | None:
+        """Return the inspection of the refused member; None if a PreFilter refuses it as a whole."""
+        inspection = inspect_pod(stuck.pod, self.state, self.profile, pending_pods)
+        return inspection if stuck.error.prefilter is None and isinstance(inspection, Inspection) else None
+
+    def proposed(self, stuck: Stuck, avoided_nodes: Collection[str] = ()) -> list[Changes]:
+        """Return the changes to try for the refused member; none takes a member of the group away."""
+        inspection = self.inspect(stuck)
+        if inspection is None:
+            return []
+        own = {pod.uid for pod in chain(self.members, self.state.groups.placed(self.key))}
+        return [
+            changes
+            for changes in proposals(inspection, avoided_nodes, stuck.rows)
+            if not any(_concerns_group(change, own) for change in changes)
+        ]
+
+    @contextmanager
+    def _searched(self, changes: Changes) -> Iterator[tuple[Outcome, GroupTrial, Sequence[Pod]]]:
+        """Return what the group's search finds once the changes are made; within the block its places are taken."""
+        group = self.state.groups.get(self.key)
+        with (
+            made(changes, self.subject, self.state) as state,
+            state.without_nominations({pod.uid for pod in self.members}),
+        ):
+            members = self._changed_members(changes)
+            trial, outcome = detached_trial(state, self.profile, self.key.text, 0), Outcome()
+            if group is not None:
+                request = search_request(state, self.key, group, members, self.profile)
+                trial.max_decisions = request.max_decisions(self._n_more(limited=bool(changes)))
+                outcome = finished(search(request, trial))
+            self._n_left -= trial.n_decisions
+            try:
+                yield outcome, trial, members
+            finally:
+                finished(trial.take_all_back())
+
+    def _n_more(self, *, limited: bool) -> int:
+        most = self.profile.max_search_decisions
+        return min(most, 100 + 4 * len(self.members)) if limited else most
+
+    def _changed_members(self, changes: Changes) -> list[Pod]:
+        """Return the members; those like the refused one share its spec after the changes, as they share it before."""
+        subject, changed = self.subject, changed_by(self.subject, changes)
+        return [
+            replace(pod, spec=changed.spec)
+            if pod.spec is subject.spec and _revision(pod) == _revision(subject)
+            else pod
+            for pod in self.members
+        ]
+
+
+def _place_again(trial: GroupTrial, places: Sequence[Place], members: Sequence[Pod]) -> None:
+    """Give the members the places that they had in another trial."""
+    left = {pod.uid: pod for pod in members}
+    for place in places:
+        del left[place.pod.uid]
+        only = trial.view.alive & False
+        only[trial.view.nodes.row_by_name[place.node_name]] = True
+        decision = trial.decide(place.pod, only, tuple(left.values()) if place.is_owed else ())
+        if not isinstance(decision, FitError):
+            trial.place(place.pod, decision, is_owed=place.is_owed)
+
+
+def refused_member(stuck: Stuck) -> RefusedMember:
+    """Return the refused member, and the members that have places, as an explanation has them."""
+    places = sorted(stuck.places, key=lambda place: place.pod.key)[:_SHOWN_MEMBERS]
+    shown = tuple(PodRef(place.pod.namespace, place.pod.name, place.node_name) for place in places)
+    return RefusedMember(stuck.pod.namespace, stuck.pod.name, stuck.domain, Pods(stuck.n_placed, shown))
+
+
+def _revision(pod: Pod) -> str | None:
+    return pod.labels.get(REVISION_KEY)
+
+
+def _concerns_group(change: Change, own: Collection[str]) -> bool:
+    """Return whether the change would take a member away, or recreate pods that may be members."""
+    if isinstance(change, RemovePod):
+        return change.uid in own
+    return isinstance(change, RecreateWithMatchLabelKey)
+
+
+def _room(changes: Changes) -> tuple[int, int]:
+    """Return the number of changes, and how much room they add: the order in which they complete others."""
+    return len(changes), sum(change.amount for change in changes if isinstance(change, AddRoom))
+
+
+def _merged(changes: Changes, more: Changes) -> Changes:
+    """Return all changes, with one sum for each resource of a node."""
+    sums: dict[tuple[str, str], int] = {}
+    for change in (*changes, *more):
+        if isinstance(change, AddRoom):
+            place = change.node, change.resource
+            sums[place] = sums.get(place, 0) + change.amount
+    merged: Mapping[Change, None] = dict.fromkeys(
+        AddRoom(change.node, change.resource, sums[change.node, change.resource])
+        if isinstance(change, AddRoom)
+        else change
+        for change in (*changes, *more)
+    )
+    return tuple(merged)

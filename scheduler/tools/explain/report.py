@@ -1,0 +1,228 @@
+"""
+Prints an explanation as text.
+
+`wide` prints everything that the explanation has; otherwise long lists are cut.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from scheduler.engine.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, RankedNode
+from scheduler.engine.model.changes import Change, RemovePod
+from scheduler.engine.syntax.plurals import counted
+from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, PodRef, Pods, Rule
+from scheduler.tools.explain.formats.table import table_lines
+from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
+from scheduler.tools.explain.sentences import SUCH_MEMBERS, change_text
+
+#: The most that is printed unless `wide` is set.
+_DOMAINS: Final = 8
+_GROUPS: Final = 12
+_RULES: Final = 4
+_PODS: Final = 3
+_CHANGES: Final = 4
+_SCORES: Final = 3
+
+_HEADLINES: Final = {
+    "unschedulable": "cannot be scheduled",
+    "schedulable": "can be scheduled",
+    "bound": "is bound",
+    "gated": "is gated",
+    "failed": "cannot be decided",
+    "finished": "is finished",
+}
+
+
+def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
+    """Return the lines to print."""
+    colour = style.good if answer.is_ok else style.bad
+    name = escape_control_characters(f"{answer.namespace}/{answer.pod}")
+    headline = style.heading(f"Pod {name} {colour(_HEADLINES[answer.state])}")
+    lines = [
+        headline + style.faint(f" (profile {answer.profile})"),
+        f"  {escape_control_characters(answer.message)}",
+    ]
+    lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in answer.notes]
+    sections = (
+        (f"REFUSED{_member_text(answer, wide=wide)}", _groups(answer, style.columns, wide=wide)),
+        ("RULES", _rules(answer, wide=wide)),
+        ("WHAT WOULD HELP (each tried on a copy of the cluster)", _suggestions(answer, wide=wide)),
+        (
+            "SCORES (now, without the pod itself)" if answer.state == "bound" else "SCORES",
+            _score_table(answer.scores if wide else answer.scores[:_SCORES]),
+        ),
+        (
+            f"WHEN IT WAS BOUND (as {DECISION_ANNOTATION} says: unverified)",
+            _recorded(answer.recorded, wide=wide),
+        ),
+    )
+    for title, body in sections:
+        if body:
+            lines += ["", style.heading(title), *map(escape_control_characters, body)]
+    is_waiting = answer.group and answer.member is None
+    if answer.state == "unschedulable" and not answer.suggestions and answer.n_nodes and not is_waiting:
+        lines += ["", "No small change would help."]
+    return lines
+
+
+def _member_text(answer: Explanation, *, wide: bool) -> str:
+    """Return which member of the group is refused, where, and beside which others; empty for a lone pod."""
+    member = answer.member
+    if member is None:
+        return ""
+    where = f" in {member.domain}" if member.domain else ""
+    text = f": member {member.pod}{where}"
+    if member.placed.n_total:
+        have = "has a place" if member.placed.n_total == 1 else "have places"
+        text += f", once {_pods(member.placed, wide=wide)} {have}"
+    return escape_control_characters(text)
+
+
+def _groups(answer: Explanation, columns: int | None, *, wide: bool) -> list[str]:
+    shown = answer.groups if wide else answer.groups[:_GROUPS]
+    rows = [(g.n_nodes, g.plugin, g.reason, g.where or "-", _examples(g)) for g in shown]
+    lines = table_lines(("NODES", "BY", "REASON", "WHERE", "SUCH AS"), rows, columns=columns)
+    return lines + _more(len(answer.groups) - len(shown) + answer.n_more_groups, "group")
+
+
+def _examples(group: NodeGroup) -> str:
+    names = ", ".join(group.examples) or "all"
+    return f"{names}, ..." if group.n_nodes > len(group.examples) > 0 else names
+
+
+def _rules(answer: Explanation, *, wide: bool) -> list[str]:
+    shown = answer.rules if wide else answer.rules[:_RULES]
+    lines: list[str] = []
+    for number, rule in enumerate(shown):
+        mirrored = not wide and any(_mirrors(rule, other) for other in shown[:number])
+        lines += [f"  {rule.text}", *_rule_body(rule, wide=wide, mirrored=mirrored)]
+    return lines + _more(len(answer.rules) - len(shown) + answer.n_more_rules, "rule")
+
+
+def _mirrors(rule: Rule, other: Rule) -> bool:
+    """Return whether running pods declare the same term as the pod, as replicas of one workload do."""
+    same = (rule.topology_key, rule.selects, rule.namespaces, rule.pods) == (
+        other.topology_key,
+        other.selects,
+        other.namespaces,
+        other.pods,
+    )
+    return same and rule.kind == "existingAntiAffinity" and other.kind == "requiredAntiAffinity"
+
+
+def _rule_body(rule: Rule, *, wide: bool, mirrored: bool) -> Iterator[str]:
+    if rule.declared_by is not None:
+        yield f"    declared by {_pods(rule.declared_by, wide=wide)}"
+    if mirrored:
+        return
+    if rule.declared_by != rule.pods:
+        word = "matching" if rule.kind in ("requiredAffinity", "topologySpread") else "blocking"
+        yield f"    {word}: {_pods(rule.pods, wide=wide)}"
+    if rule.pending.n_total:
+        yield f"    matching, but without a node: {_pods(rule.pending, wide=wide)}"
+    domains = rule.domains if wide else rule.domains[:_DOMAINS]
+    head = ("DOMAIN", "NODES", "PODS", "MAY HAVE", "")
+    rows = [
+        (
+            d.domain or '""',
+            d.n_nodes,
+            d.n_pods,
+            "any" if d.most is None else d.most,
+            "" if d.allowed else "closed",
+        )
+        for d in domains
+    ]
+    yield from table_lines(head, rows, indent="      ")
+    yield from _more(len(rule.domains) - len(domains) + rule.n_more_domains, "domain", indent="      ")
+
+
+def _pods(pods: Pods, *, wide: bool) -> str:
+    shown = pods.shown if wide else pods.shown[:_PODS]
+    if not pods.n_total:
+        return "none"
+    names = ", ".join(map(_pod_text, shown))
+    left = pods.n_total - len(shown)
+    return f"{names} and {left} more" if left else names
+
+
+def _pod_text(pod: PodRef) -> str:
+    """Return the pod, its node, and its domain if it is not the node."""
+    node = f" on {pod.node}" if pod.node else ""
+    domain = f" ({pod.domain})" if pod.domain not in ("", pod.node) else ""
+    return f"{pod.key}{node}{domain}"
+
+
+def _suggestions(answer: Explanation, *, wide: bool) -> list[str]:
+    lines = []
+    for number, suggestion in enumerate(answer.suggestions, 1):
+        pod = SUCH_MEMBERS if answer.member is not None else "the pod"
+        texts = list(_change_texts(suggestion.changes, pod, wide=wide))
+        texts[-1] += f"  -> {suggestion.node}"
+        lines += [f"  {number}. {texts[0]}", *(f"     {text}" for text in texts[1:])]
+    return lines
+
+
+def _change_texts(changes: Sequence[Change], pod: str, *, wide: bool) -> Iterator[str]:
+    """Yield one line per change; several removed pods are one line. `pod`: see `change_text`."""
+    leaving = [change for change in changes if isinstance(change, RemovePod)]
+    others = [change for change in changes if not isinstance(change, RemovePod)]
+    texts = [change_text(change, pod) for change in others]
+    if len(leaving) == 1:
+        texts.append(change_text(leaving[0]))
+    elif leaving:
+        shown = leaving if wide else leaving[:_CHANGES]
+        names = ", ".join(f"{pod.namespace}/{pod.pod} from {pod.node}" for pod in shown)
+        more = f" and {len(leaving) - len(shown)} more" if len(leaving) > len(shown) else ""
+        texts.append(f"{len(leaving)} pods leave: {names}{more}")
+    for place, text in enumerate(texts):
+        yield text if place == 0 else f"and {text}"
+
+
+def _score_table(ranked: Sequence[RankedNode]) -> list[str]:
+    """Return a table with a row per plugin and a column per node, the pod's node first."""
+    if not ranked:
+        return []
+    plugins = list(dict.fromkeys(plugin for node in ranked for plugin in node.scores))
+    if not plugins:
+        return [f"  only {ranked[0].node} fits, so no node is scored"]
+    rows: list[tuple[str | int, ...]] = [
+        (plugin, *(node.scores.get(plugin, 0) for node in ranked)) for plugin in plugins
+    ]
+    rows.append(("total", *(node.total for node in ranked)))
+    return table_lines(("", *(node.node for node in ranked)), rows)
+
+
+def _recorded(record: DecisionRecord | None, *, wide: bool) -> list[str]:
+    if record is None:
+        return []
+    lines = [f"  {record.feasible} of {counted(record.evaluated, 'node')} fitted"]
+    if record.rejected:
+        refused = ", ".join(f"{count} {reason}" for reason, count in record.rejected.items())
+        lines.append(f"  refused: {refused}")
+    if record.evicted is not msgspec.UNSET:
+        lines.append(f"  evicted for it: {', '.join(record.evicted)}")
+    return lines + _score_table(record.top if wide else record.top[:_SCORES])
+
+
+def _more(count: int, what: str, indent: str = "  ") -> list[str]:
+    return [f"{indent}... and {count} more {what}{'s' if count > 1 else ''}"] if count > 0 else []
+
+
+def report_text(answers: Iterable[Explanation], style: Style, *, wide: bool) -> str:
+    """Return all explanations, separated by blank lines."""
+    return "\n\n".join("\n".join(report_lines(answer, style, wide=wide)) for answer in answers)
+
+
+def print_answer(answer: object, output: str, render: Callable[[Style], str]) -> None:
+    """Print the answer as JSON, or else as text in the style of standard output."""
+    if output == "json":
+        print(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
+    else:
+        style = Style(sys.stdout, os.environ)
+        print(style.wrapped(render(style)))

@@ -1,0 +1,214 @@
+"""
+Makes changes on a copy of the cluster, decides again, and takes the changes back.
+
+The copy is made once. After each trial its counts equal a recount. A decision is `engine.core.decide`, as in a cycle
+of the machine; no pod is assumed, so that there is nothing else to take back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import assert_never
+
+import msgspec
+
+from scheduler.engine.core.decide import Decision, ScheduleResult, decide
+from scheduler.engine.framework.interface import Rng
+from scheduler.engine.framework.observer import Unobserved
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.changes import (
+    AddMatchLabelKey,
+    AddRoom,
+    Change,
+    Changes,
+    DropDeviceConstraint,
+    LabelNamespace,
+    LabelNode,
+    PodChange,
+    RecreateWithMatchLabelKey,
+    RemovePod,
+    RemoveTaint,
+    RunPod,
+    TolerateDeviceTaint,
+    TolerateTaint,
+    Uncordon,
+)
+from scheduler.engine.model.nodes import Namespace, Node
+from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.revisions import (
+    anti_affinity_across_revisions,
+    declares_any,
+    keyed_anti_affinity,
+    keyed_spread,
+)
+from scheduler.engine.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen, WatchEvent
+from scheduler.engine.model.terms import CORDON_TAINT_KEY, AffinityTerm, Taint, Toleration
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.tools.explain.simulation.claim_changes import changed_claim, freed_claims
+from scheduler.tools.explain.simulation.reversals import reversal
+from scheduler.tools.explain.simulation.watch_events import apply_event
+
+
+@dataclass(frozen=True)
+class ChangeTrial:
+    """
+    Decides where one pod would go if changes were made. The copy of the cluster is made at the first call.
+
+    `owns_state`: nothing else reads `state`, so that no copy is needed.
+    """
+
+    pod: Pod
+    state: ClusterState
+    new_profile: Callable[[ClusterView], Profile]
+    rng: Rng
+    owns_state: bool = False
+
+    @cached_property
+    def _copy(self) -> ClusterState:
+        return self.state if self.owns_state else self.state.copy()
+
+    @cached_property
+    def _profile(self) -> Profile:
+        return self.new_profile(ClusterView(self._copy))
+
+    def completed(self, changes: Changes) -> Changes:
+        """Return the changes; a pod on its own needs no others beside them."""
+        return changes
+
+    def node_after(self, changes: Sequence[Change]) -> str | None:
+        """Return the pod's node once all changes are made; None if it still fits on no node."""
+        decision = self.decision_after(changes)
+        return decision.node_name if isinstance(decision, ScheduleResult) else None
+
+    def decision_after(self, changes: Sequence[Change]) -> Decision:
+        """Return the decision once all changes are made. They are taken back afterwards."""
+        with made(changes, self.pod, self._copy) as state:
+            pod = changed_by(self.pod, changes)
+            return decide(pod, ClusterView(state), self._profile, self.rng, Unobserved())
+
+
+@contextmanager
+def made(changes: Iterable[Change], pod: Pod, state: ClusterState) -> Iterator[ClusterState]:
+    """Let the cluster have the changes for the pod within the block; `changed_by` makes those of the pod itself."""
+    reversals: list[WatchEvent] = []
+    for change in changes:
+        for event in () if isinstance(change, PodChange) else events_of(change, pod, state):
+            reversals += filter(None, [reversal(state, event)])
+            apply_event(state, event)
+    try:
+        yield state
+    finally:
+        for event in reversed(reversals):
+            apply_event(state, event)
+
+
+def changed_by(pod: Pod, changes: Iterable[Change]) -> Pod:
+    """Return the pod as it is with those of the changes that are of the pod itself."""
+    for change in changes:
+        if isinstance(change, PodChange):
+            pod = changed_pod(pod, change)
+    return pod
+
+
+def changed_pod(pod: Pod, change: PodChange) -> Pod:
+    """Return the pod with one more toleration, with a larger maxSkew, or with one more of its matchLabelKeys."""
+    spec = pod.spec
+    if isinstance(change, AddMatchLabelKey):
+        if change.field == "topologySpreadConstraints":
+            return keyed_spread(pod, change.topology_key)
+        return keyed_anti_affinity(pod, _by_key(pod, change.topology_key))
+    if isinstance(change, TolerateTaint):
+        toleration = Toleration(change.key, "Equal", change.value, change.effect)
+        return replace(pod, spec=replace(spec, tolerations=(*spec.tolerations, toleration)))
+    spread = tuple(
+        replace(constraint, max_skew=change.max_skew)
+        if constraint.hard and constraint.topology_key == change.topology_key
+        else constraint
+        for constraint in spec.spread
+    )
+    return replace(pod, spec=replace(spec, spread=spread))
+
+
+def _by_key(pod: Pod, topology_key: str) -> list[AffinityTerm]:
+    return [term for term in anti_affinity_across_revisions(pod) if term.topology_key == topology_key]
+
+
+def events_of(
+    change: RemovePod
+    | RunPod
+    | AddRoom
+    | RemoveTaint
+    | Uncordon
+    | LabelNode
+    | LabelNamespace
+    | RecreateWithMatchLabelKey
+    | TolerateDeviceTaint
+    | DropDeviceConstraint,
+    pod: Pod,
+    state: ClusterState,
+) -> Iterator[WatchEvent]:
+    """
+    Yield what a watch shows once the change is made for the pod; nothing for a node that is missing.
+
+    Running pods that are created anew have their terms, which equal the pod's own, narrowed to their revisions.
+    """
+    match change:
+        case RemovePod(uid=uid):
+            if (leaving := state.placed.get(uid)) is not None:
+                yield from freed_claims(leaving.pod, state)
+            yield PodGone(uid)
+        case RunPod():
+            yield PodSeen(_imagined(change, len(state.placed)))
+        case LabelNamespace(namespace=name, key=key, value=value):
+            labels = state.label_sets.namespace_labels.get(name, {})
+            yield ObjectSeen(Namespace(name, "", {**labels, key: value}))
+        case RecreateWithMatchLabelKey():
+            terms = _by_key(pod, change.topology_key)
+            placed = [known.pod for known in state.placed.values() if declares_any(known.pod, terms)]
+            yield from (PodSeen(keyed_anti_affinity(running, terms)) for running in placed)
+        case TolerateDeviceTaint() | DropDeviceConstraint():
+            if (claim := state.devices.claim(f"{change.namespace}/{change.claim}")) is not None:
+                yield ObjectSeen(changed_claim(claim, change))
+        case AddRoom() | RemoveTaint() | Uncordon() | LabelNode():
+            if (node := state.node(change.node)) is not None:
+                yield NodeSeen(changed_node(node, change))
+        case _:
+            assert_never(change)
+
+
+def changed_node(node: Node, change: AddRoom | RemoveTaint | Uncordon | LabelNode) -> Node:
+    """Return the node with the change made."""
+    match change:
+        case AddRoom(resource=resource, amount=amount):
+            room = {**node.allocatable, resource: node.allocatable.get(resource, 0) + amount}
+            return replace(node, allocatable=room)
+        case RemoveTaint(key=key, value=value, effect=effect):
+            return replace(node, taints=tuple(t for t in node.taints if t != Taint(key, value, effect)))
+        case Uncordon():
+            taints = tuple(t for t in node.taints if t.key != CORDON_TAINT_KEY)
+            return replace(node, unschedulable=False, taints=taints)
+        case LabelNode(key=key, value=value):
+            others = {name: text for name, text in node.labels.items() if name != key}
+            return replace(node, labels=others if value is None else {**others, key: value})
+        case _:
+            assert_never(change)
+
+
+def _imagined(change: RunPod, number: int) -> Pod:
+    """Return a pod without requests that runs on the change's node, with a unique UID."""
+    name = f"imagined-{number}"
+    document = {
+        "metadata": {
+            "name": name,
+            "namespace": change.namespace,
+            "uid": f"{change.namespace}/{name}",
+            "labels": change.labels,
+        },
+        "spec": {"nodeName": change.node},
+    }
+    return PodDecoder().decode(msgspec.json.encode(document))

@@ -1,0 +1,248 @@
+"""A cluster that was read once, from an API server or a snapshot."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from scheduler.daemon.assembly.profiles import build_profiles, new_state
+from scheduler.daemon.assembly.watched_kinds import kinds_for
+from scheduler.daemon.settings.resolved import ProfileSettings, Settings
+from scheduler.engine.framework.kinds import WatchedKind
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.device_gates import DeviceGates
+from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.devices import DeviceKind
+from scheduler.engine.model.match_label_keys import Json
+from scheduler.engine.model.nodes import Workload, decode_workload
+from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.revisions import REVISION_KEY
+from scheduler.engine.model.stimuli import ObjectSeen, PodSeen, Stimulus, WatchEvent
+from scheduler.engine.model.volumes import StorageKind
+from scheduler.engine.model.wire import MalformedObjectError
+from scheduler.engine.plugins.kubelet_refusal import FAILED
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.engine.state.kubelet_refusals import FAILED_S, READY_S
+from scheduler.tools.explain.formats.manifests import Manifest
+from scheduler.tools.explain.simulation.new_claims import add_claim
+from scheduler.tools.explain.simulation.new_device_claims import (
+    TEMPLATE,
+    claim_made_before,
+    claim_of_template,
+    new_device_claim,
+    with_claims,
+)
+from scheduler.tools.explain.simulation.watch_events import apply_event
+
+_DEVICE_KINDS: Final = frozenset(map(str, DeviceKind))
+#: Nodes named in a note about kubelets.
+_SHOWN_REFUSALS: Final = 5
+#: The reason in a message for nodes that failed, with their names.
+_FAILED: Final = re.compile(re.escape(FAILED) + r" \(([^)]*)\)")
+#: Running revisions of a Deployment that a manifest is compared with.
+_MAX_REVISIONS: Final = 8
+
+
+class LoadedCluster:
+    """A cluster that was read once, with the scheduler's configuration."""
+
+    def __init__(self, settings: Settings, state: ClusterState | None = None) -> None:
+        """`state`: the cluster's; by default an empty one, to which what is read is added."""
+        self.settings = settings
+        self.state = new_state(settings) if state is None else state
+        self.kinds = kinds_for(settings)
+        #: Pods that have not finished, by namespace and name.
+        self.pods: dict[tuple[str, str], Pod] = {}
+        #: Numbers of objects that could not be decoded, by kind.
+        self.malformed: Counter[str] = Counter()
+        #: Failed pods that a kubelet rejected.
+        self._refused: list[Pod] = []
+        #: Sentences about claims that do not exist yet.
+        self.assumptions: dict[str, None] = {}
+        #: What ResourceClaimTemplates describe, by their keys; None for an unknown one.
+        self._claim_templates: dict[str, ResourceClaim | None] = {}
+        self._decoder = PodDecoder(settings.semantics)
+        self._device_gates = DeviceGates.of(settings.semantics)
+
+    def decode(self, watched: WatchedKind, raw: msgspec.Raw) -> Stimulus | None:
+        """Return the stimulus for the object; None if it is malformed, which the scheduler would ignore too."""
+        try:
+            return watched.on_upsert(watched.decode(raw))
+        except MalformedObjectError:
+            self.malformed[watched.kind] += 1
+            return None
+
+    def apply(self, seen: Stimulus | None) -> None:
+        """Add the stimulus's object to the cluster."""
+        if isinstance(seen, PodSeen):
+            self._apply_pod(seen.pod)
+        elif isinstance(seen, WatchEvent):
+            apply_event(self.state, seen)
+        elif seen is not None:
+            raise TypeError(f"a list made {type(seen).__name__}")
+
+    def _apply_pod(self, pod: Pod) -> None:
+        if pod.is_terminal:
+            if pod.kubelet_refusal:
+                self._refused.append(pod)
+            return
+        self.pods[pod.namespace, pod.name] = pod
+        if pod.node_name:
+            self.state.upsert_pod(pod)
+        else:
+            self.state.nominate(pod, pod.nominated_node_name)
+
+    def pending_pods(self) -> list[Pod]:
+        """Return the pods without a node."""
+        return [pod for pod in self.pods.values() if not pod.node_name]
+
+    def create_pod(self, manifest: Manifest, number: int, node_name: str = "") -> Pod:
+        """
+        Return a pod of the manifest, for the named node if it is a DaemonSet's; add its controller and claims to the
+        cluster.
+
+        Raises MalformedObjectError.
+        """
+        if manifest.owner is not None:
+            self.state.workloads.upsert(_workload(manifest.owner))
+        for claim in manifest.claims(number):
+            self.create_claim(claim)
+        pod = self._decoder.decode(msgspec.json.encode(manifest.pod(number, node_name)))
+        for entry in pod.spec.resource_claims:
+            if entry.template_name is not None:
+                self._find_claim_template(pod.namespace, entry.template_name)
+        pod, device_claims = with_claims(pod, self._claim_templates)
+        for device_claim in device_claims:
+            apply_event(self.state, ObjectSeen(device_claim))
+        return pod
+
+    def _find_claim_template(self, namespace: str, name: str) -> None:
+        """Note what a template describes that the manifest lacks: what a claim that was made from it does."""
+        key = f"{namespace}/{name}"
+        if key in self._claim_templates:
+            return
+        made = claim_made_before(namespace, name, self.pods.values(), self.state.devices)
+        self._claim_templates[key] = made
+        known = "no claim made from it is known" if made is None else f"taken from claim {made.key}"
+        self.assumptions[f"{TEMPLATE} {key} is not in the manifest: {known}"] = None
+
+    def create_pods(self, manifest: Manifest, n_replicas: int) -> list[Pod]:
+        """Return that many pods of the manifest; of a DaemonSet one for each node that takes it. Raises as above."""
+        if manifest.kind == "Deployment":
+            manifest = self._of_running_revision(manifest)
+        if not manifest.is_daemon_set:
+            return [self.create_pod(manifest, number) for number in range(n_replicas)]
+        spec, view = self.create_pod(manifest, 0).spec, ClusterView(self.state)
+        takes = view.eligible((), spec.required_node_affinity, spec.tolerations)
+        names = sorted(self.state.nodes.name_of(row) for row in np.flatnonzero(takes).tolist())
+        return [self.create_pod(manifest, number, name) for number, name in enumerate(names)]
+
+    def running_pods(self, manifest: Manifest) -> list[Pod]:
+        """Return the placed pods of its namespace with its template's labels; a bare Pod by name. O(placed pods)."""
+        labels = {key: value for key, value in manifest.labels.items() if key != REVISION_KEY}
+        return [
+            placed.pod
+            for placed in self.state.placed.values()
+            if placed.pod.namespace == manifest.namespace
+            and (placed.pod.name == manifest.name if manifest.kind == "Pod" else labels)
+            and labels.items() <= placed.pod.labels.items()
+        ]
+
+    def _of_running_revision(self, manifest: Manifest) -> Manifest:
+        """
+        Return the Deployment's manifest as the revision whose running pods have its labels and its spec.
+
+        Replicas that are added to a Deployment belong to the revision that runs. O(placed pods).
+        """
+        running = {
+            pod.labels[REVISION_KEY]: pod for pod in self.running_pods(manifest) if REVISION_KEY in pod.labels
+        }
+        for revision, pod in islice(running.items(), _MAX_REVISIONS):
+            same = manifest.of_revision(revision)
+            if self._decoder.decode(msgspec.json.encode(same.pod(0))).spec.is_like(pod.spec):
+                return same
+        return manifest
+
+    def create(self, watched: WatchedKind, document: Json) -> None:
+        """Add an object that does not exist yet. Raises MalformedObjectError."""
+        if watched.kind in _DEVICE_KINDS:
+            self.state.devices.serve(*DeviceKind)
+        if watched.kind == StorageKind.CLAIM:
+            self.create_claim(document)
+        elif watched.kind == DeviceKind.CLAIM:
+            claim = self._device_gates.claim(new_device_claim(document))
+            if self.state.devices.claim(claim.key) is None:
+                apply_event(self.state, ObjectSeen(claim))
+        else:
+            self.apply(watched.on_upsert(watched.decode(msgspec.Raw(msgspec.json.encode(document)))))
+
+    def create_claim_template(self, document: Json) -> None:
+        """Let pods that are created have claims of a ResourceClaimTemplate. Raises MalformedObjectError."""
+        self.state.devices.serve(*DeviceKind)
+        described = self._device_gates.claim(claim_of_template(document))
+        self._claim_templates[described.key] = described
+
+    def create_claim(self, document: Json) -> None:
+        """Add a claim as its pod finds it, unless it exists. Raises MalformedObjectError."""
+        if assumption := add_claim(self.state, document):
+            self.assumptions[assumption] = None
+
+    def profile_for(self, pod: Pod) -> tuple[ProfileSettings, tuple[str, ...]]:
+        """Return the pod's profile; for a pod of another scheduler the first profile, and a note."""
+        by_name = {profile.scheduler_name: profile for profile in self.settings.profiles}
+        found = by_name.get(pod.scheduler_name)
+        if found is not None:
+            return found, ()
+        stand_in = self.settings.profiles[0]
+        note = (
+            f"its schedulerName is {pod.scheduler_name}, which is no profile of this scheduler: "
+            f"decided with profile {stand_in.scheduler_name}"
+        )
+        return stand_in, (note,)
+
+    def build_profile(self, profile: ProfileSettings, view: ClusterView) -> Profile:
+        """Return the profile for the view."""
+        return build_profiles(self.settings, view)[profile.scheduler_name]
+
+    def kubelet_refusal_notes(self, pod: Pod) -> tuple[str, ...]:
+        """Return a note if kubelets rejected pods with the same spec: the scheduler avoids their nodes for a time."""
+        latest = {refused.node_name: refused for refused in self._refused if refused.spec is pod.spec}
+        if not latest:
+            return ()
+        named = [f"{name} ({refused.kubelet_refusal})" for name, refused in sorted(latest.items())]
+        more = f" and {len(named) - _SHOWN_REFUSALS} more" if len(named) > _SHOWN_REFUSALS else ""
+        return (
+            f"pods with the same spec were rejected by the kubelet of {', '.join(named[:_SHOWN_REFUSALS])}{more}; "
+            "the scheduler avoids such a node for 5 s, and for up to 5 min if its kubelet keeps rejecting",
+        )
+
+    def failed_node_notes(self, pod: Pod) -> tuple[str, ...]:
+        """Return a note if the scheduler avoided nodes that had failed under the pod's group, as its condition says."""
+        condition = pod.scheduled_condition
+        failed = [] if condition is None else _FAILED.findall(condition.message)
+        if not failed:
+            return ()
+        return (
+            f"nodes that failed under the pod's group at the scheduler's last attempt ({'; '.join(failed)}): it avoids "
+            f"such a node for {FAILED_S:g} s from the failure on, and takes it as a last resort once it has been ready "
+            f"for {READY_S:g} s",
+        )
+
+    def malformed_notes(self) -> tuple[str, ...]:
+        """Return one note per kind with malformed objects."""
+        return tuple(
+            f"{count} malformed {kind} object{'s' if count > 1 else ''} ignored"
+            for kind, count in sorted(self.malformed.items())
+        )
+
+
+def _workload(owner: Mapping[str, object]) -> Workload:
+    return decode_workload(str(owner["kind"]), msgspec.json.encode(owner))

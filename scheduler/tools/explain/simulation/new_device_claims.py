@@ -1,0 +1,114 @@
+"""
+ResourceClaims that a manifest would create: as the API server stores them, and as their controller makes them for pods.
+
+A template that is not in the manifest may be in the cluster, where the scheduler does not read it. Its spec is then
+that of a claim that was made from it for another pod.
+
+Source: pkg/apis/resource/v1/defaults.go, pkg/controller/resourceclaim (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from scheduler.engine.model.device_decoder import DeviceDecoder
+from scheduler.engine.model.device_requests import EXACT_COUNT, DeviceQuery, DeviceRequest, ResourceClaim
+from scheduler.engine.model.devices import DeviceKind
+from scheduler.engine.model.match_label_keys import Json
+from scheduler.engine.model.pods import Pod, PodResourceClaim
+from scheduler.engine.model.wire import MalformedObjectError, OwnerReference
+from scheduler.engine.state.devices import Devices
+
+TEMPLATE: Final = "ResourceClaimTemplate"
+#: Older than every version that an API server gives, or a simulation.
+_VERSION: Final = "1"
+
+
+def new_device_claim(document: Json) -> ResourceClaim:
+    """Return the claim of a document as the API server would store it. Raises MalformedObjectError."""
+    claim = DeviceDecoder().decode(DeviceKind.CLAIM, msgspec.json.encode(document))
+    if not isinstance(claim, ResourceClaim):
+        raise MalformedObjectError(f"{DeviceKind.CLAIM}: a {claim.kind}")
+    requests = tuple(map(_defaulted, claim.requests))
+    return _unused(replace(claim, requests=requests), claim.key)
+
+
+def claim_of_template(document: Json) -> ResourceClaim:
+    """Return the claim that a template describes, with the template's own key. Raises MalformedObjectError."""
+    spec = document.get("spec")
+    of_claim = spec.get("spec") if isinstance(spec, Mapping) else None
+    if not isinstance(of_claim, Mapping):
+        raise MalformedObjectError(f"{TEMPLATE}: no spec.spec")
+    return new_device_claim({"metadata": document.get("metadata"), "spec": of_claim})
+
+
+def with_claims(pod: Pod, described: Mapping[str, ResourceClaim | None]) -> tuple[Pod, list[ResourceClaim]]:
+    """
+    Return the pod as it is once its claims are made from templates, and these claims.
+
+    `described`: what templates describe, by their keys; a template that is unknown makes no claim.
+    """
+    claims: list[ResourceClaim] = []
+    names: list[tuple[str, str]] = []
+    for entry in pod.spec.resource_claims:
+        template = described.get(f"{pod.namespace}/{entry.template_name}")
+        if entry.template_name is not None and template is not None:
+            claims.append(_generated(pod, entry, template))
+            names.append((entry.name, claims[-1].name))
+    return replace(pod, generated_claims=tuple(names)), claims
+
+
+def claim_made_before(
+    namespace: str, template_name: str, pods: Iterable[Pod], devices: Devices
+) -> ResourceClaim | None:
+    """Return a claim that was made from the template for one of the pods, None if there is none. O(pods)."""
+    for pod in pods:
+        if pod.namespace != namespace:
+            continue
+        generated = dict(pod.generated_claims)
+        for entry in pod.spec.resource_claims:
+            name = generated.get(entry.name)
+            if entry.template_name == template_name and name:
+                claim = devices.claim(f"{namespace}/{name}")
+                if claim is not None:
+                    return claim
+    return None
+
+
+def _generated(pod: Pod, entry: PodResourceClaim, described: ResourceClaim) -> ResourceClaim:
+    """Return the claim for an entry of the pod; its name is a stand-in for a generated one."""
+    name = f"{pod.namespace}/{pod.name}-{entry.name}-new"
+    owner = OwnerReference("v1", "Pod", pod.name, pod.uid, controller=True)
+    return replace(_unused(described, name), owners=(owner,))
+
+
+def _unused(claim: ResourceClaim, key: str) -> ResourceClaim:
+    """Return the claim of that key as it is when it is created."""
+    return replace(
+        claim,
+        key=key,
+        uid=f"not-created/{key}",
+        resource_version=_VERSION,
+        finalizers=(),
+        terminating=False,
+        allocation=None,
+        reserved_for=(),
+        devices=(),
+    )
+
+
+def _defaulted(request: DeviceRequest) -> DeviceRequest:
+    return replace(
+        request,
+        exactly=None if request.exactly is None else _counted(request.exactly),
+        first_available=tuple(map(_counted, request.first_available)),
+    )
+
+
+def _counted(query: DeviceQuery) -> DeviceQuery:
+    mode = query.mode or EXACT_COUNT
+    return replace(query, mode=mode, count=query.count or int(mode == EXACT_COUNT))

@@ -1,0 +1,403 @@
+"""
+A machine and the rest of the cluster around it: each instruction of the machine is carried out at once.
+
+    create(pod) --PodSeen--> machine --instructions--> API server, controllers and kubelets of this world
+                                ^                           |
+                                `--------- stimuli ---------'
+
+The clock is virtual: time passes only in `run`, from one moment for which the machine waits to the next. No bind and no
+write fails, evicted pods are gone at once and nothing makes them anew, and no autoscaler adds a node. Terminating pods
+are gone once a pod that may preempt them finds no node: the scheduler lets that pod wait for their end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from scheduler.engine.core.machine import Machine
+from scheduler.engine.core.profile_queue import queue_for
+from scheduler.engine.framework.interface import Rng
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.claim_writes import ClaimDeallocation, ClaimRelease, ClaimReservation
+from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.fallback import read_mark
+from scheduler.engine.model.instructions import (
+    Attempted,
+    Bind,
+    ClearNomination,
+    DevicesAwaited,
+    EmitEvent,
+    Evicted,
+    EvictVictim,
+    FindScaleUpEvents,
+    GroupAttempted,
+    Instruction,
+    PatchCondition,
+    PatchPodGroup,
+    ProceedWithEviction,
+    SaveWaits,
+    SpareVictim,
+    WriteObjects,
+    WriteReservation,
+)
+from scheduler.engine.model.object_writes import NodeSelection, VolumePromise
+from scheduler.engine.model.pod_groups import PodGroup
+from scheduler.engine.model.pods import Pod, PodCondition
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
+from scheduler.engine.model.stimuli import (
+    BindDone,
+    CycleDue,
+    EvictionDue,
+    EvictionEnded,
+    EvictionStep,
+    ObjectGone,
+    ObjectSeen,
+    PodGone,
+    PodGroupSeen,
+    PodSeen,
+    ReservationWritten,
+    ScaleUpNotTriggered,
+    Stimulus,
+    TimePassed,
+    VictimFate,
+    WatchEvent,
+)
+from scheduler.engine.queueing.pod_queue import PodQueue
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.errors import InvariantViolation
+from scheduler.tools.explain.simulation.claim_changes import freed_claims
+from scheduler.tools.explain.simulation.new_claims import bound_to, provisioned_for
+from scheduler.tools.explain.simulation.reversals import reversal
+
+#: Cycles without a bind or an eviction for each pod that waits, after which the world counts as quiet.
+_FRUITLESS_CYCLES: Final = 20
+
+#: How long a pod that others were evicted for waits for its next attempt, at most.
+_BACKOFF_S: Final = 60.0
+
+#: Virtual time after which the members of a group that is not complete have a condition that says so.
+GROUP_REPORT_S: Final = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A pod that was evicted for another one. `broken_budget`: the budget that did not allow it; empty if none."""
+
+    victim: Pod
+    broken_budget: str
+
+
+class World:
+    """
+    A cluster whose pods are placed by a machine.
+
+    Attributes:
+        machine: decides; its state is the cluster's.
+        unbound: the pods without a node, by UID, as the API server has them.
+        evictions: all of them, in order.
+        now_s: the virtual time.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        profiles: Mapping[str, Profile],
+        rng: Rng,
+        *,
+        queue: PodQueue | None = None,
+        now_s: float = 0.0,
+        semantics: Semantics = DEFAULT_SEMANTICS,
+    ) -> None:
+        """
+        From now on only this world changes `state`.
+
+        `profiles`: of the state, by schedulerName. `queue`: for them; by default one with the usual backoffs. `now_s`:
+        on the clock by which the state's kubelet refusals end.
+        """
+        self.state = state
+        self.profiles = profiles
+        self.queue = queue_for(profiles, semantics=semantics) if queue is None else queue
+        self.machine = Machine(state=state, queue=self.queue, profiles=profiles, rng=rng, semantics=semantics)
+        self.now_s = now_s
+        self.unbound: dict[str, Pod] = {}
+        self.evictions: list[Eviction] = []
+        self._view = ClusterView(state)
+        self._n_versions = 0
+        #: Binds and evictions so far.
+        self._n_results = 0
+        #: By UID of a pod: when others were evicted for it.
+        self._room_made_s: dict[str, float] = {}
+        #: Takes back what was done, the last first.
+        self._reversals: list[WatchEvent] = []
+
+    # What happens in the cluster.
+
+    def create(self, pod: Pod) -> None:
+        """Add a pod, which the machine is to place if it has no node and names a profile."""
+        self._change(PodSeen(pod))
+
+    def create_group(self, group: PodGroup) -> None:
+        """Add a PodGroup."""
+        self._change(PodGroupSeen(group))
+
+    def delete(self, uid: str) -> None:
+        """Delete a pod, whether it runs or waits."""
+        self.process(PodGone(uid))
+
+    def _change(self, event: WatchEvent) -> None:
+        self._note_reversal(event)
+        self.process(event)
+
+    def _note_reversal(self, event: WatchEvent) -> None:
+        if (undo := reversal(self.state, event)) is not None:
+            self._reversals.append(undo)
+
+    def process(self, stimulus: Stimulus) -> None:
+        """Hand the machine the stimulus, and carry out its instructions and those that follow from them."""
+        instructions = deque(self.handle(stimulus))
+        while instructions:
+            instructions.extend(self._carry_out(instructions.popleft()))
+
+    def handle(self, stimulus: Stimulus) -> list[Instruction]:
+        """Hand the machine the stimulus, and return its instructions, which are not carried out."""
+        match stimulus:
+            case PodSeen(pod) if not pod.node_name and not pod.is_terminal:
+                self.unbound[pod.uid] = pod
+            case PodSeen(pod):
+                self.unbound.pop(pod.uid, None)
+            case PodGone(uid):
+                self.unbound.pop(uid, None)
+        instructions = self.machine.handle(stimulus, self.now_s)
+        while self.machine.has_backlog:
+            instructions += self.machine.step()
+        return instructions
+
+    def run(self, limit_s: float = 0.0) -> None:
+        """
+        Let the machine work until nothing happens any more.
+
+        `limit_s`: how much time may pass meanwhile, for pods that wait for the end of a backoff or of a rule's clock.
+        """
+        end_s = self.now_s + limit_s
+        self._run_cycles()
+        self._end_terminating()
+        while self.unbound:
+            wake_s, latest_s = self.machine.next_wake_s(self.now_s), max(end_s, self._backoffs_end_s())
+            if wake_s is None or wake_s > latest_s:
+                return
+            self.pass_time(wake_s - self.now_s)
+            self._run_cycles()
+            if wake_s == latest_s:
+                return
+
+    def _end_terminating(self) -> None:
+        """Let the terminating pods leave that the pods without a node may preempt, and these be tried again."""
+        waiting = [pod for pod in self.unbound.values() if pod.may_preempt]
+        if not waiting:
+            return
+        priority = max(map(self._view.preemptor_priority, waiting))
+        ended = [placed.pod for placed in self.state.placed.values() if placed.pod.terminating]
+        ended = [pod for pod in ended if self._view.victim_priority(pod) < priority]
+        for pod in ended:
+            self._reversals.append(PodSeen(pod))
+            released = self._released(pod)
+            for event in (PodGone(pod.uid), *released):
+                self.process(event)
+        if ended:
+            self._room_made_s.update((pod.uid, self.now_s) for pod in waiting)
+            self._run_cycles()
+
+    def _backoffs_end_s(self) -> float:
+        """Return until when the pods wait that others were evicted for, and that are to be tried again."""
+        made_s = [made_s for uid, made_s in self._room_made_s.items() if uid in self.unbound]
+        return max(made_s) + _BACKOFF_S if made_s else 0.0
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the time pass, and let the machine do what is due then."""
+        self.now_s += seconds
+        self.process(TimePassed())
+
+    def _run_cycles(self) -> None:
+        n_results, n_fruitless = self._n_results, 0
+        while self.machine.has_work() and n_fruitless <= _FRUITLESS_CYCLES * (1 + len(self.unbound)):
+            self.process(CycleDue())
+            n_fruitless = n_fruitless + 1 if n_results == self._n_results else 0
+            n_results = self._n_results
+
+    def take_back(self) -> None:
+        """Undo what happened in this world: created pods are gone, evicted ones run again, volumes are as before."""
+        while self._reversals:
+            self.process(self._reversals.pop())
+        self.evictions.clear()
+
+    # What became of a pod.
+
+    def node_of(self, uid: str) -> str:
+        """Return the name of the node that the pod is on; empty if it is on none."""
+        placed = self.state.placed.get(uid)
+        return "" if placed is None else self.state.nodes.name_of(placed.row)
+
+    def message_of(self, uid: str) -> str:
+        """Return why the pod is on no node, as its condition says; empty if it has none."""
+        pod = self.unbound.get(uid)
+        condition = None if pod is None else pod.scheduled_condition
+        return "" if condition is None else condition.message
+
+    # Answers.
+
+    def _carry_out(self, instruction: Instruction) -> list[Instruction]:
+        """Do what the instruction says; return the instructions that follow."""
+        match instruction:
+            case Bind(pod):
+                return self._bind(pod, instruction)
+            case WriteReservation():
+                return self._write(instruction)
+            case WriteObjects():
+                return self._write_all(instruction)
+            case EvictVictim(preemptor, victim):
+                return self._handle_all(EvictionDue(preemptor.uid, victim.uid, EvictionStep.DELETION))
+            case ProceedWithEviction(preemptor_uid, victim_uid):
+                return self._evict(preemptor_uid, victim_uid)
+            case SpareVictim(preemptor_uid, victim_uid):
+                return self._handle_all(EvictionEnded(preemptor_uid, victim_uid, VictimFate.SPARED))
+            case PatchCondition(pod, reason, message, nominated_node_name):
+                return self._patch(pod, nominated_node_name, PodCondition("False", reason, message))
+            case ClearNomination(pod):
+                return self._patch(pod, "")
+            case FindScaleUpEvents(namespace):
+                waiting = [pod for pod in self.unbound.values() if pod.namespace == namespace]
+                return self._handle_all(*(ScaleUpNotTriggered(pod.uid) for pod in waiting))
+            case SaveWaits() | PatchPodGroup() | EmitEvent() | Attempted() | Evicted():
+                return []
+            case GroupAttempted() | DevicesAwaited():
+                return []
+            case _:
+                assert_never(instruction)
+
+    def _handle_all(self, *stimuli: Stimulus) -> list[Instruction]:
+        return [instruction for stimulus in stimuli for instruction in self.handle(stimulus)]
+
+    def _bind(self, pod: Pod, bind: Bind) -> list[Instruction]:
+        self._n_results += 1
+        assumed = self.state.placed[pod.uid].pod
+        bound = replace(
+            self.unbound[pod.uid],
+            node_name=bind.node_name,
+            spec=assumed.spec,
+            relaxed=read_mark(bind.annotations),
+            resource_version=self._next_version(),
+        )
+        return self._handle_all(BindDone(pod.uid), PodSeen(bound))
+
+    def _patch(
+        self, pod: Pod, nominated_node_name: str | None, condition: PodCondition | None = None
+    ) -> list[Instruction]:
+        known = self.unbound.get(pod.uid)
+        if known is None:
+            return []
+        changed = replace(
+            known,
+            scheduled_condition=condition or known.scheduled_condition,
+            nominated_node_name=known.nominated_node_name
+            if nominated_node_name is None
+            else nominated_node_name,
+            resource_version=self._next_version(),
+        )
+        return self._handle_all(PodSeen(changed))
+
+    def _evict(self, preemptor_uid: str, uid: str) -> list[Instruction]:
+        """Let the pod's budgets count its disruption, and delete it."""
+        placed = self.state.placed.get(uid)
+        if placed is None:
+            return self._handle_all(EvictionEnded(preemptor_uid, uid, VictimFate.GONE))
+        self._n_results += 1
+        self._room_made_s[preemptor_uid] = self.now_s
+        victim, broken = placed.pod, ""
+        self._reversals.append(PodSeen(victim))
+        for budget in self._view.budgets_of(placed.label_set):
+            if victim.name not in budget.disrupted_pods:
+                broken = broken or ("" if budget.disruptions_allowed > 0 else budget.name)
+                left = max(0, budget.disruptions_allowed - 1)
+                self._change(ObjectSeen(replace(budget, disruptions_allowed=left)))
+        self.evictions.append(Eviction(victim, broken))
+        released = self._released(victim)
+        return self._handle_all(
+            EvictionEnded(preemptor_uid, uid, VictimFate.DELETED), PodGone(uid), *released
+        )
+
+    def _released(self, pod: Pod) -> list[WatchEvent]:
+        """Return what becomes of the pod's claims once it is gone, and note how that is taken back."""
+        events = list(freed_claims(pod, self.state))
+        for event in events:
+            self._note_reversal(event)
+        return events
+
+    def _write(self, reservation: WriteReservation) -> list[Instruction]:
+        """Make the writes, bind claims to the volumes promised to them, and make the volumes of the others."""
+        version = self._next_version()
+        shown: list[ObjectSeen] = []
+        for write in reservation.writes:
+            match write:
+                case ClaimReservation():
+                    seen = self.state.devices.shown_claim(write.obj.key) or write.obj
+                    shown.append(ObjectSeen(_written_claim(write, seen, version)))
+                    continue
+                case VolumePromise(volume, claim):
+                    made = bound_to(claim, volume)
+                case NodeSelection():
+                    selected = write.applied_to(write.obj)
+                    made = provisioned_for(selected, reservation.node_name, self.state.volumes)
+                case _:
+                    raise InvariantViolation(f"no controller of this world acts on {write}")
+            objects = [obj for obj in (made.volume, made.claim) if obj is not None]
+            shown += [ObjectSeen(replace(obj, resource_version=version)) for obj in objects]
+        for event in shown:
+            self._note_reversal(event)
+        versions = (version,) * len(reservation.writes)
+        written = ReservationWritten(reservation.pod.uid, versions, number=reservation.number)
+        return self._handle_all(written, *shown)
+
+    def _write_all(self, instruction: WriteObjects) -> list[Instruction]:
+        """Undo or give up what the writes name, each of which is of a claim."""
+        shown: list[Stimulus] = []
+        for write in instruction.writes:
+            claim = self.state.devices.claim(write.obj.key)
+            if claim is None:
+                continue
+            self._note_reversal(ObjectSeen(claim))
+            version = self._next_version()
+            match write:
+                case ClaimRelease(pod=pod):
+                    left = tuple(each for each in claim.reserved_for if each.uid != pod.uid)
+                    shown.append(ObjectSeen(replace(claim, reserved_for=left, resource_version=version)))
+                case ClaimDeallocation():
+                    freed = replace(
+                        claim, allocation=None, reserved_for=(), devices=(), resource_version=version
+                    )
+                    shown.append(ObjectSeen(freed))
+                case _:
+                    shown.append(ObjectGone(claim.kind, claim.key))
+        return self._handle_all(*shown)
+
+    def _next_version(self) -> str:
+        """Return a resourceVersion later than all that an API server has given."""
+        self._n_versions += 1
+        return f"{10**30 + self._n_versions}"
+
+
+def _written_claim(write: ClaimReservation, seen: ResourceClaim, version: str) -> ResourceClaim:
+    """Return the claim as a watch shows it once it is written."""
+    claim = replace(write.applied_to(seen), resource_version=version)
+    if write.mappings is None:
+        return claim
+    return replace(claim, key=f"{write.pod.namespace}/{claim.created_name}")
+
+
+def with_stand_ins(profiles: Mapping[str, Profile], scheduler_names: Iterable[str]) -> dict[str, Profile]:
+    """Return the profiles by schedulerName, and the first of them for each of these names that is none of theirs."""
+    first = next(iter(profiles.values()))
+    return {**dict.fromkeys(scheduler_names, first), **profiles}

@@ -1,0 +1,259 @@
+"""
+Finds the smallest changes that let a pod schedule.
+
+Repairs propose changes for the nodes that need fewest. Each proposal is tried with one decision, and changes that are
+not needed are removed. The numbers of nodes and trials are bounded, whatever the cluster's size. A proposal that the
+decision does not confirm is not an error: repairs look at one plugin at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice, product
+from typing import Final, Protocol
+
+import numpy as np
+
+from scheduler.engine.framework.explaining import ExplainContext, Repair
+from scheduler.engine.model.changes import (
+    AddMatchLabelKey,
+    AddRoom,
+    AllowSkew,
+    Change,
+    Changes,
+    DropDeviceConstraint,
+    LabelNamespace,
+    LabelNode,
+    RecreateWithMatchLabelKey,
+    RemovePod,
+    RemoveTaint,
+    RunPod,
+    TolerateDeviceTaint,
+    TolerateTaint,
+    Uncordon,
+)
+from scheduler.engine.state.arrays import Fractions, Mask
+from scheduler.tools.explain.formats.explanation import Suggestion
+from scheduler.tools.explain.inspection import Inspection
+from scheduler.tools.explain.rule_repairs import rule_repair
+from scheduler.tools.explain.sentences import change_text
+
+_MAX_SUGGESTIONS: Final = 5
+#: Nodes to propose repairs for, and the most of them that are refused alike.
+_MAX_NODES: Final = 48
+_MAX_ALIKE: Final = 2
+#: Combinations of the plugins' alternatives per node.
+_MAX_COMBINATIONS: Final = 6
+#: Proposals to try.
+_MAX_TRIALS: Final = 60
+#: Size of a proposal up to which each change is tried without.
+_MAX_PRUNED: Final = 12
+#: Pods that a note names.
+_NAMED: Final = 3
+
+#: Among suggestions of one size, the changes that are easiest to make come first.
+_RANK: Final[dict[type[Change], int]] = {
+    LabelNamespace: 0,
+    Uncordon: 1,
+    TolerateTaint: 2,
+    RemoveTaint: 3,
+    LabelNode: 4,
+    RunPod: 5,
+    RemovePod: 6,
+    AddMatchLabelKey: 7,
+    AllowSkew: 8,
+    TolerateDeviceTaint: 9,
+    DropDeviceConstraint: 10,
+    AddRoom: 11,
+    RecreateWithMatchLabelKey: 12,
+}
+
+
+class Trial(Protocol):
+    """Decides where the pod would go after changes, on a copy of the cluster."""
+
+    def completed(self, changes: Changes) -> Changes | None:
+        """Return the changes with others of their types that are needed beside them; None if none are found."""
+
+    def node_after(self, changes: Changes) -> str | None:
+        """Return the pod's node once all changes are made; None if it still fits on no node."""
+
+
+def proposals(
+    inspection: Inspection, avoided_nodes: Collection[str] = (), within: Mask | None = None
+) -> list[Changes]:
+    """
+    Return the changes to try, the smallest first.
+
+    None is made for a node of `avoided_nodes`, which a question takes away, nor for one outside `within`, if given.
+    """
+    # Proposals for all nodes are few; without this order those for single nodes could use up the trials.
+    size = partial(_size, inspection.context)
+    for_all = sorted(set(_for_all_nodes(inspection)), key=size)
+    for_nodes = sorted(set(_for_nodes(inspection, avoided_nodes, within)), key=size)
+    return [*for_all, *for_nodes][:_MAX_TRIALS]
+
+
+def find_suggestions(
+    context: ExplainContext,
+    proposed: Sequence[Changes],
+    trial: Trial,
+    on_step: Callable[[str], None],
+    avoided_nodes: Collection[str] = (),
+    pod_text: str = "the pod",
+) -> tuple[Suggestion, ...]:
+    """
+    Return up to five suggestions, each confirmed by a decision, of different kinds if possible, smallest first.
+
+    Those that a PodDisruptionBudget refuses are the last.
+    None of them leads to a node of `avoided_nodes`. `pod_text`: see `change_text`.
+    """
+    confirmed: list[Suggestion] = []
+    n_confirmed = Counter[frozenset[type[Change]]]()
+    for number, changes in enumerate(proposed, 1):
+        on_step(f"trying change {number} of {len(proposed)} on a copy of the cluster")
+        shape = frozenset(map(type, changes))
+        known = [frozenset(suggestion.changes) for suggestion in confirmed]
+        if n_confirmed[shape] >= _MAX_SUGGESTIONS or any(other <= frozenset(changes) for other in known):
+            continue
+        suggestion = _confirm(trial, changes, pod_text)
+        if suggestion is None or suggestion.node in avoided_nodes:
+            continue
+        if frozenset(suggestion.changes) not in known:
+            confirmed.append(suggestion)
+            n_confirmed[frozenset(map(type, suggestion.changes))] += 1
+    return tuple(_vary(confirmed, context))
+
+
+def held_notes(suggestions: Iterable[Suggestion], context: ExplainContext) -> Iterator[str]:
+    """Yield a note for each PodDisruptionBudget that refuses the eviction of pods which the suggestions take away."""
+    by_budget: dict[str, set[str]] = {}
+    for change in (change for suggestion in suggestions for change in suggestion.changes):
+        if isinstance(change, RemovePod) and (held_by := _held_by(context, change)):
+            by_budget.setdefault(held_by, set()).add(f"{change.namespace}/{change.pod}")
+    for held_by, pods in by_budget.items():
+        named = ", ".join(sorted(pods)[:_NAMED]) + (", ..." if len(pods) > _NAMED else "")
+        yield f"PodDisruptionBudget {held_by} refuses the eviction of {named} now"
+
+
+def _held_by(context: ExplainContext, change: Change) -> str:
+    """Return the budget that refuses the eviction which the change is; empty for another change."""
+    placed = context.placed(change.uid) if isinstance(change, RemovePod) else None
+    return "" if placed is None else context.held_by(placed[0])
+
+
+def _size(context: ExplainContext, changes: Changes) -> tuple[bool, int, int, str]:
+    """Return the order of changes: those that a budget refuses are the last."""
+    is_held = any(_held_by(context, change) for change in changes)
+    return is_held, len(changes), sum(_RANK[type(change)] for change in changes), repr(changes)
+
+
+def _vary(confirmed: Iterable[Suggestion], context: ExplainContext) -> list[Suggestion]:
+    """
+    Return the suggestions to show, by size: the smallest of each combination of change types, then further ones.
+
+    A suggestion is dropped if it has all change types of a smaller one and more: it is the same remedy elsewhere.
+    """
+
+    def size(suggestion: Suggestion) -> tuple[bool, int, int, str]:
+        return _size(context, suggestion.changes)
+
+    first: list[Suggestion] = []
+    more: list[Suggestion] = []
+    seen: list[frozenset[type[Change]]] = []
+    for suggestion in sorted(confirmed, key=size):
+        shape = frozenset(map(type, suggestion.changes))
+        if any(smaller < shape for smaller in seen):
+            continue
+        (more if shape in seen else first).append(suggestion)
+        seen.append(shape)
+    return sorted((first + more)[:_MAX_SUGGESTIONS], key=size)
+
+
+def _confirm(trial: Trial, proposed: Changes, pod_text: str) -> Suggestion | None:
+    """Return the changes that are needed if they let the pod schedule, else None."""
+    changes = trial.completed(proposed)
+    node = None if changes is None else trial.node_after(changes)
+    if changes is None or node is None:
+        return None
+    needed = changes
+    if 1 < len(changes) <= _MAX_PRUNED:
+        before: Changes = ()
+        while needed != before:  # a change may be needed only because of another one that is removed later
+            before = needed
+            for change in before:
+                fewer = tuple(other for other in needed if other != change)
+                node_with_fewer = trial.node_after(fewer) if fewer else None
+                if node_with_fewer is not None:
+                    needed, node = fewer, node_with_fewer
+    return Suggestion(needed, node, tuple(change_text(change, pod_text) for change in needed))
+
+
+def _for_all_nodes(inspection: Inspection) -> Iterator[Changes]:
+    """Yield the plugins' proposals that concern no single node."""
+    for explanation in inspection.explanations.values():
+        if explanation.proposals is not None:
+            yield from explanation.proposals()
+
+
+def _for_nodes(
+    inspection: Inspection, avoided_nodes: Collection[str], within: Mask | None
+) -> Iterator[Changes]:
+    """Yield proposals for the nodes that need the fewest changes, a few for each combination of refusals."""
+    repairs = _repairs(inspection)
+    alive = inspection.context.view.alive
+    effort = np.where(alive if within is None else alive & within, 0.0, np.inf)
+    for plugin, statuses in inspection.refusals:
+        rows = np.flatnonzero(alive & (statuses.codes != 0))
+        effort[rows] += repairs[plugin.name].effort(rows) if plugin.name in repairs else np.inf
+    row_by_name = inspection.context.view.nodes.row_by_name
+    effort[[row_by_name[name] for name in avoided_nodes if name in row_by_name]] = np.inf
+    for row in _rows(inspection, effort):
+        refusing = [plugin.name for plugin, statuses in inspection.refusals if statuses.codes[row]]
+        yield from _for_node(row, [repairs[name] for name in refusing])
+
+
+def _repairs(inspection: Inspection) -> dict[str, Repair]:
+    """Return the repair of each plugin that has one."""
+    found = {}
+    for name, explanation in inspection.explanations.items():
+        repair = explanation.repair
+        if explanation.rules:
+            repair = rule_repair(inspection.context, explanation.rules)
+        if repair is not None:
+            found[name] = repair
+    return found
+
+
+def _rows(inspection: Inspection, effort: Fractions) -> Iterator[int]:
+    """Yield rows by effort, few that have the same reasons, taints and domains."""
+    n_alike: Counter[tuple[int, ...]] = Counter()
+    taint_set = inspection.context.view.nodes.taint_set
+    # Thousands of rules share a few columns.
+    columns = {
+        id(rule.column): rule.column for rule in inspection.rules if not rule.column.is_unique
+    }.values()
+    n_found = 0
+    for row in np.argsort(effort, kind="stable").tolist():
+        if n_found >= _MAX_NODES or effort[row] == np.inf:
+            return
+        likeness = (
+            *(int(statuses.codes[row]) for _, statuses in inspection.refusals),
+            int(taint_set[row]),
+            *(int(column.ids[row]) for column in columns),
+        )
+        n_alike[likeness] += 1
+        if n_alike[likeness] <= _MAX_ALIKE and effort[row] > 0:
+            n_found += 1
+            yield row
+
+
+def _for_node(row: int, repairs: Sequence[Repair]) -> Iterator[Changes]:
+    """Yield combinations of one alternative per plugin that refuses the row; none if a plugin has no alternative."""
+    alternatives = [repair.alternatives(row) for repair in repairs]
+    for combination in islice(product(*alternatives), _MAX_COMBINATIONS):
+        changes = tuple(dict.fromkeys(change for part in combination for change in part))
+        if changes:
+            yield changes

@@ -1,0 +1,185 @@
+"""The last attempts to schedule a pod, and the last evictions, for the live feed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from scheduler.engine.core.decision_annotation import RankedNode, read_record
+from scheduler.engine.model.instructions import Attempted
+from scheduler.engine.model.pods import Pod
+from scheduler.tools.explain.formats.explanation import Document, JsonStruct
+
+#: Attempts and evictions that are remembered, at most 3 KB each.
+MAX_DECISIONS: Final = 500
+_MAX_MESSAGE: Final = 2048
+
+
+class Decision(JsonStruct, frozen=True, kw_only=True):
+    """
+    One attempt. `number` grows by one with each; `at` is in seconds since the epoch, `seconds` until the bind's answer.
+
+    `top` and `rejected` are those of the decision's record: the chosen node first, weighted scores by plugin, and
+    numbers of refused nodes by reason. Both are empty for a pod that fits nowhere, whose `message` has the reasons.
+    `n_victims`: pods that begin to be evicted for it; each is an eviction of its own once a watch shows it.
+    """
+
+    number: int
+    at: float
+    namespace: str
+    pod: str
+    profile: str
+    result: str
+    node: str
+    message: str
+    attempts: int
+    seconds: float
+    n_evaluated: int
+    n_feasible: int
+    n_victims: int
+    top: tuple[RankedNode, ...]
+    rejected: Mapping[str, int]
+    #: The node where pods are evicted for this one, empty if none are; of the first ten those that a viewer may list.
+    nominated: str = ""
+    evicted: tuple[str, ...] = ()
+
+
+class Eviction(JsonStruct, frozen=True, kw_only=True):
+    """
+    One pod that was evicted from its node, numbered with the attempts.
+
+    `reason`: of its condition DisruptionTarget, such as EvictionByEvictionAPI (the enforcer, a drain).
+    """
+
+    number: int
+    at: float
+    namespace: str
+    pod: str
+    node: str
+    priority: int
+    reason: str
+
+
+class Decisions(Document, frozen=True, kw_only=True):
+    """
+    Attempts and evictions, each the newest first. `n_hidden`: those about pods that the viewer may not list.
+
+    `began`: when the scheduler started, in seconds since the epoch: numbers start again with it.
+    """
+
+    kind: str = "Decisions"
+    decisions: tuple[Decision, ...]
+    evictions: tuple[Eviction, ...]
+    n_hidden: int
+    #: The number of the newest attempt or eviction of all, 0 before the first.
+    newest: int
+    began: float
+
+
+@dataclass(slots=True)
+class _Entry:
+    """An attempt, without its pod, which would keep a spec and all that is derived from it."""
+
+    #: Has what the record says once a viewer has asked.
+    decision: Decision
+    #: Not yet decoded; '' if there is none, or no more.
+    record: str
+    victims: tuple[tuple[str, str], ...]
+
+    @property
+    def number(self) -> int:
+        """The number of the attempt."""
+        return self.decision.number
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of its pod."""
+        return self.decision.namespace
+
+    def decoded(self) -> Decision:
+        """Return the decision with what its record says."""
+        record, self.record = read_record(self.record) if self.record else None, ""
+        if record is not None:
+            self.decision = msgspec.structs.replace(self.decision, top=record.top, rejected=record.rejected)
+        return self.decision
+
+
+class DecisionFeed:
+    """The last `MAX_DECISIONS` attempts and evictions. Recording costs 3 µs; viewers alone cost decoding of records."""
+
+    def __init__(self, began_s: float) -> None:
+        self._entries: deque[_Entry | Eviction] = deque(maxlen=MAX_DECISIONS)
+        self._began = round(began_s, 3)
+        self.newest = 0
+
+    def record(self, attempt: Attempted, seconds: float, at_s: float) -> None:
+        """Remember the attempt, which took `seconds` and ended at `at_s` since the epoch."""
+        self.newest += 1
+        pod, is_bound = attempt.pod, attempt.result == "scheduled"
+        message = attempt.message[:_MAX_MESSAGE]
+        decision = Decision(
+            number=self.newest,
+            at=round(at_s, 3),
+            namespace=pod.namespace,
+            pod=pod.name,
+            profile=pod.scheduler_name,
+            result=attempt.result,
+            node=message if is_bound else "",
+            message="" if is_bound else message,
+            attempts=attempt.attempts,
+            seconds=round(seconds, 6),
+            n_evaluated=attempt.n_evaluated,
+            n_feasible=attempt.n_feasible,
+            n_victims=attempt.n_victims,
+            top=(),
+            rejected={},
+            nominated=attempt.nominated_node_name,
+        )
+        self._entries.append(_Entry(decision, attempt.record, attempt.victims))
+
+    def record_eviction(self, pod: Pod, at_s: float) -> None:
+        """Remember that the pod is evicted from its node."""
+        self.newest += 1
+        self._entries.append(
+            Eviction(
+                number=self.newest,
+                at=round(at_s, 3),
+                namespace=pod.namespace,
+                pod=pod.name,
+                node=pod.node_name,
+                priority=pod.priority,
+                reason=pod.disruption,
+            )
+        )
+
+    def after(self, number: int, may_see: Callable[[str], bool], most: int) -> Decisions:
+        """Return the newest entries with a greater number whose namespace may be seen, at most `most`."""
+        decisions: list[Decision] = []
+        evictions: list[Eviction] = []
+        n_hidden = 0
+        for entry in reversed(self._entries):
+            if entry.number <= number or len(decisions) + len(evictions) == most:
+                break
+            if not may_see(entry.namespace):
+                n_hidden += 1
+            elif isinstance(entry, Eviction):
+                evictions.append(entry)
+            else:
+                seen = tuple(f"{namespace}/{name}" for namespace, name in entry.victims if may_see(namespace))
+                shown = entry.decoded()
+                decisions.append(msgspec.structs.replace(shown, evicted=seen) if seen else shown)
+        return Decisions(
+            decisions=tuple(decisions),
+            evictions=tuple(evictions),
+            n_hidden=n_hidden,
+            newest=self.newest,
+            began=self._began,
+        )
+
+    def namespaces(self) -> set[str]:
+        """Return the namespaces of the remembered attempts and evictions."""
+        return {entry.namespace for entry in self._entries}

@@ -1,0 +1,80 @@
+"""The groups with pending members: how many members each needs and has, and why it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Final
+
+from scheduler.engine.core.group_members import n_needed
+from scheduler.engine.model.pod_groups import GroupKey
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.tools.explain.formats.explanation import Document, JsonStruct
+from scheduler.tools.page.pending import Visible
+
+#: Groups in an answer.
+MAX_GROUPS: Final = 200
+
+
+class WaitingGroup(JsonStruct, frozen=True, kw_only=True):
+    """
+    A group with pending members. `member`: the first of them. `n_needed`: members that have to find places at once.
+
+    `topology_key`: of which all members share the value; empty for none. `oldest`: when the first of them was created.
+    """
+
+    namespace: str
+    name: str
+    member: str
+    n_pending: int
+    n_placed: int
+    n_needed: int
+    topology_key: str
+    oldest: str
+    message: str
+
+
+class Groups(Document, frozen=True, kw_only=True):
+    """The waiting groups that may be seen, the oldest first. `n_more`: left out; `n_hidden`: may not be seen."""
+
+    kind: str = "Groups"
+    groups: tuple[WaitingGroup, ...]
+    n_more: int
+    n_hidden: int
+
+
+def waiting_groups(
+    state: ClusterState, messages: Mapping[str, str], may_see: Visible
+) -> Generator[None, None, Groups]:
+    """Yield after each group, and return the groups. `messages`: of the last attempts, by UID. O(pending members)."""
+    shown: list[WaitingGroup] = []
+    n_hidden = 0
+    for key in list(state.groups.keys()):
+        if not may_see(key.namespace):
+            n_hidden += 1
+        elif (group := _group(key, state, messages)) is not None:
+            shown.append(group)
+        yield
+    shown.sort(key=lambda group: (group.oldest, group.namespace, group.name))
+    return Groups(groups=tuple(shown[:MAX_GROUPS]), n_more=max(0, len(shown) - MAX_GROUPS), n_hidden=n_hidden)
+
+
+def _group(key: GroupKey, state: ClusterState, messages: Mapping[str, str]) -> WaitingGroup | None:
+    """Return the group; None if all of its members have places meanwhile."""
+    members = [pod for pod in state.groups.pending(key) if pod.uid not in state.placed]
+    if not members:
+        return None
+    known = state.groups.get(key)
+    conditions = (pod.scheduled_condition for pod in members)
+    shown = [condition.message for condition in conditions if condition is not None]
+    message = next((messages[pod.uid] for pod in members if pod.uid in messages), shown[0] if shown else "")
+    return WaitingGroup(
+        namespace=key.namespace,
+        name=key.name,
+        member=min(pod.name for pod in members),
+        n_pending=len(members),
+        n_placed=state.groups.n_placed(key),
+        n_needed=n_needed(state.groups, key),
+        topology_key=known.topology.required[-1] if known is not None and known.topology.required else "",
+        oldest=min(pod.created for pod in members),
+        message=message,
+    )

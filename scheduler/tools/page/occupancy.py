@@ -1,0 +1,165 @@
+"""How full each domain of a rule is: pods that the rule counts, pods that declare it, room left, broken or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+
+from scheduler.engine.state.arrays import Amounts, Mask, Rows
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.columns import LabelColumn
+from scheduler.engine.state.domain_limits import most_per_domain, n_divided
+from scheduler.engine.state.node_masks import NodeMasks
+from scheduler.tools.page.rules import DeclaredRule
+
+#: The room of a domain without a limit.
+UNLIMITED: Final = -1
+
+
+class DomainState(IntEnum):
+    """EMPTY, ROOM and FULL say whether one more pod of the rule fits; CLOSED: required affinity finds no pod there."""
+
+    EMPTY = 0
+    ROOM = 1
+    FULL = 2
+    BROKEN = 3
+    CLOSED = 4
+
+
+@dataclass(frozen=True)
+class Declaring:
+    """
+    The pods that declare a rule, by row: pods that it selects themselves, and others.
+
+    `relaxed`: the pods that it selects and that have relaxed an equal rule. They do not count against it.
+    """
+
+    selected: Mapping[int, int]
+    others: Mapping[int, int]
+    relaxed: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """
+    The domains of a rule; arrays have one entry per domain, in the order of `ids`.
+
+    `n_nodes`: nodes that form the domain. `n_pods`: pods that the rule selects. `room`: how many more pods that declare
+    the rule and that it selects would fit, as far as this rule goes; `UNLIMITED` if any number. `fewest`: pods in the
+    emptiest domain of a spread constraint, 0 below minDomains and for other rules.
+    """
+
+    column: LabelColumn
+    ids: Rows
+    n_nodes: Amounts
+    n_pods: Amounts
+    n_declaring: Amounts
+    room: Amounts
+    states: Amounts
+    fewest: int
+
+
+def occupancy(rule: DeclaredRule, declaring: Declaring, state: ClusterState) -> Occupancy:
+    """
+    Return the domains of the rule now.
+
+    Pods are counted from the columns and not from the counts that decisions keep, so that looking displaces none of
+    these. Cost: O(placed pods + nodes), 0.4 ms for 150,000 pods.
+    """
+    nodes = state.nodes
+    column = nodes.column(rule.topology_key)
+    is_spread = rule.kind == "topologySpread"
+    eligible = _eligible(rule, state)
+    n_nodes = column.per_domain(eligible).amounts
+    ids = n_nodes.nonzero()[0]
+    by_row = state.pods.per_row(state.label_sets.selected(rule.matcher), nodes.n_rows, live_only=is_spread)
+    n_pods = column.per_domain(by_row * eligible).amounts[ids]
+    selected = _per_domain(column, declaring.selected, nodes.n_rows)[ids]
+    others = _per_domain(column, declaring.others, nodes.n_rows)[ids]
+    match rule.kind:
+        case "requiredAntiAffinity":
+            relaxed = _per_domain(column, declaring.relaxed, nodes.n_rows)[ids]
+            n_selected = n_divided(by_row, nodes.alive)
+            now, then = (_most(rule, column, ids, n_selected + n_more) for n_more in (0, 1))
+            fewest, (room, states) = 0, _anti_affinity(now, then, n_pods, relaxed, selected, others)
+        case "requiredAffinity":
+            fewest, (room, states) = 0, _affinity(n_pods, selected, others)
+        case "preferredAffinity" | "preferredAntiAffinity":
+            room = np.full(len(ids), UNLIMITED, dtype=np.int64)
+            fewest, states = 0, np.where(n_pods > 0, DomainState.ROOM, DomainState.EMPTY)
+        case "topologySpread":
+            fewest = int(n_pods.min()) if len(ids) and len(ids) >= rule.min_domains else 0
+            room, states = _spread(rule, n_pods, fewest)
+    return Occupancy(column, ids, n_nodes[ids], n_pods, selected + others, room, states, fewest)
+
+
+def _eligible(rule: DeclaredRule, state: ClusterState) -> Mask:
+    eligible, masks = state.nodes.alive.copy(), NodeMasks(state.nodes, state.derived)
+    if rule.node_rule is not None:
+        eligible &= masks.matching(rule.node_rule)
+    if rule.tolerations is not None:
+        eligible &= masks.tolerated(rule.tolerations)
+    return eligible
+
+
+def _per_domain(column: LabelColumn, n_by_row: Mapping[int, int], n_rows: int) -> Amounts:
+    by_row = np.zeros(n_rows, dtype=np.int64)
+    # The pods were gathered a moment ago: a row may be gone by now.
+    for row, n_pods in n_by_row.items():
+        if row < n_rows:
+            by_row[row] = n_pods
+    return column.per_domain(by_row).amounts
+
+
+def _most(rule: DeclaredRule, column: LabelColumn, ids: Rows, n_selected: int) -> int | Amounts:
+    """Return the most selected pods of these domains, of so many."""
+    if rule.shares is None:
+        return rule.limit
+    return most_per_domain(rule.shares, column, n_selected)[ids]
+
+
+def _anti_affinity(
+    limit: int | Amounts,
+    next_limit: int | Amounts,
+    n_pods: Amounts,
+    n_relaxed: Amounts,
+    selected: Amounts,
+    others: Amounts,
+) -> tuple[Amounts, Amounts]:
+    """
+    A declaring pod tolerates `limit` of the counting pods with itself, or, if it is not selected, fewer.
+
+    `next_limit`: once one more pod counts, with which shares are larger. A pod that the rule does not select is one.
+    """
+    counting = n_pods - n_relaxed
+    room = np.maximum(next_limit - counting, 0)
+    # A running pod that is not selected itself keeps every selected pod out.
+    room = np.where((others > 0) & (np.asarray(limit) == 1), 0, room)
+    broken = ((selected > 0) & (counting > limit)) | ((others > 0) & (counting >= next_limit))
+    states = np.where(n_pods + others > 0, DomainState.ROOM, DomainState.EMPTY)
+    states = np.where(room == 0, DomainState.FULL, states)
+    return room, np.where(broken, DomainState.BROKEN, states)
+
+
+def _affinity(n_pods: Amounts, selected: Amounts, others: Amounts) -> tuple[Amounts, Amounts]:
+    """A declaring pod needs another selected pod in its domain, unless it is the first of its kind anywhere."""
+    n_anywhere = int(n_pods.sum())
+    closed = (n_pods == 0) & bool(n_anywhere or others.any())
+    states = np.where(closed, DomainState.CLOSED, np.where(n_pods > 0, DomainState.ROOM, DomainState.EMPTY))
+    lonely = (others > 0) & (n_pods == 0)
+    if n_anywhere > 1:
+        lonely |= (selected > 0) & (n_pods <= 1)
+    return np.where(closed, 0, UNLIMITED), np.where(lonely, DomainState.BROKEN, states)
+
+
+def _spread(rule: DeclaredRule, n_pods: Amounts, fewest: int) -> tuple[Amounts, Amounts]:
+    room = np.maximum(fewest + rule.limit - n_pods, 0)
+    states = np.where(n_pods > 0, DomainState.ROOM, DomainState.EMPTY)
+    states = np.where(room == 0, DomainState.FULL, states)
+    if rule.is_hard:
+        states = np.where(n_pods - fewest > rule.limit, DomainState.BROKEN, states)
+    return room, states

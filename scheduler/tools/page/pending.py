@@ -1,0 +1,189 @@
+"""The pods of the queue, grouped by what keeps them there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from heapq import nsmallest
+from itertools import islice
+from typing import Final
+
+from scheduler.engine.framework.pod_groups import GANG_SCHEDULING
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
+from scheduler.tools.explain.formats.explanation import Document, JsonStruct
+
+#: Groups in an answer, and pods by name in each.
+MAX_GROUPS: Final = 200
+MAX_SHOWN: Final = 100
+_PODS_PER_PIECE: Final = 200
+#: The part of PostFilter in the message of a pod that fits nowhere: what is done with its claims, then preemption.
+_POSTFILTER: Final = re.compile(
+    r" (?:(?:no new claims to deallocate|still not schedulable|(?:deallocation|deletion) of ResourceClaim completed)"
+    r"(?:, |$)|preemption: ).*",
+    re.DOTALL,
+)
+#: Begins the message of a member of a pod group that waits.
+GROUP_WAITS: Final = "pod group "
+#: A count of nodes in the message of a FitError.
+_COUNT: Final = re.compile(r"(?<![\w/.-])\d+ (?=\D)")
+#: Names of a namespace's objects, such as claims, and what a pod's annotation has: parts of a reason.
+_NAMES: Final = re.compile(r'(?<=").*(?=")|(\bannotation [^:]*: |^pod group ).*', re.DOTALL)
+_TOTAL: Final = re.compile(r"^0/\d+ nodes are available: ")
+
+Visible = Callable[[str], bool]
+
+
+class Waiting(JsonStruct, frozen=True, kw_only=True):
+    """One pod. `created`: as the API server wrote it, in RFC 3339. `message`: of its last attempt, or ''."""
+
+    namespace: str
+    pod: str
+    queue: str
+    attempts: int
+    created: str
+    priority: int
+    message: str
+
+
+class PendingGroup(JsonStruct, frozen=True, kw_only=True):
+    """Pods with the same reason, the oldest first. `oldest`: when the oldest was created, '' if it does not say."""
+
+    reason: str
+    queue: str
+    n_pods: int
+    n_hidden: int
+    oldest: str
+    shown: tuple[Waiting, ...]
+
+
+class Pending(Document, frozen=True, kw_only=True):
+    """The groups with the oldest pod first. `n_pods`: pods in the queue; `n_matching`: pods that the search finds."""
+
+    kind: str = "Pending"
+    groups: tuple[PendingGroup, ...]
+    n_more_groups: int
+    n_pods: int
+    n_matching: int
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Parts of names, and labels `key=value` or `key`; empty ones match every pod."""
+
+    namespace: str = ""
+    name: str = ""
+    label: str = ""
+
+    def matches(self, pod: Pod) -> bool:
+        """Return whether the pod is one that the search is for."""
+        if self.namespace not in pod.namespace or self.name not in pod.name:
+            return False
+        if not self.label:
+            return True
+        key, has_value, value = self.label.partition("=")
+        return pod.labels.get(key) == value if has_value else key in pod.labels
+
+
+@dataclass(slots=True)
+class _Group:
+    n_hidden: int = 0
+    oldest: str = ""
+    pods: list[QueuedPod] = field(default_factory=list)
+
+
+def grouped(
+    pods: Iterable[QueuedPod], messages: Mapping[str, str], search: Search, may_see: Visible
+) -> Generator[None, None, Pending]:
+    """
+    Yield after each piece of work, about 0.3 ms, and return the groups.
+
+    `messages`: of the last attempts, by UID. Other pods have the message of their PodScheduled condition, which on a
+    standby is the leader's. A search finds only pods in namespaces that may be seen. Cost: 2 µs per pod.
+    """
+    waiting = list(pods)
+    groups: dict[tuple[str, str], _Group] = {}
+    n_matching = 0
+    pieces = iter(waiting)
+    is_search = search != Search()
+    while piece := list(islice(pieces, _PODS_PER_PIECE)):
+        for queued in piece:
+            is_visible = may_see(queued.pod.namespace)
+            if is_search and not (is_visible and search.matches(queued.pod)):
+                continue
+            n_matching += 1
+            reason = reason_of(queued, message_of(queued, messages))
+            key = (reason if is_visible else without_names(reason), queued.sub_queue.value)
+            group = groups.setdefault(key, _Group())
+            # RFC 3339 in UTC, as the API server writes it: the order of texts is the order of times.
+            group.oldest = min(group.oldest or queued.pod.created, queued.pod.created)
+            if is_visible:
+                group.pods.append(queued)
+            else:
+                group.n_hidden += 1
+        yield
+    answered = [_answer(reason, queue, group, messages) for (reason, queue), group in groups.items()]
+    answered.sort(key=lambda group: (group.oldest, -group.n_pods, group.reason))
+    return Pending(
+        groups=tuple(answered[:MAX_GROUPS]),
+        n_more_groups=max(0, len(answered) - MAX_GROUPS),
+        n_pods=len(waiting),
+        n_matching=n_matching,
+    )
+
+
+def message_of(queued: QueuedPod, messages: Mapping[str, str]) -> str:
+    """Return the message of the pod's last attempt; '' if it had none."""
+    remembered = messages.get(queued.uid)
+    if remembered is not None:
+        return remembered
+    condition = queued.pod.scheduled_condition
+    return condition.message if condition is not None and condition.status == "False" else ""
+
+
+def reason_of(queued: QueuedPod, message: str) -> str:
+    """
+    Return the message without numbers of nodes and without its part on preemption.
+
+    Pods that wait for the same reason have the same text then. The message of a pod group is the same for its members.
+    """
+    refusals = _POSTFILTER.sub("", message)
+    if refusals.startswith(GROUP_WAITS):
+        return refusals.rstrip(".")
+    if queued.sub_queue is SubQueue.GATED and queued.gating_plugin == GANG_SCHEDULING and queued.pod.group:
+        return refusals or f"{GROUP_WAITS}{queued.pod.group.key.text} is not complete"
+    if queued.sub_queue is SubQueue.GATED:
+        gates = ", ".join(queued.pod.gates) or queued.gating_plugin
+        return f"scheduling gates: {gates}"
+    if not message:
+        return "not tried yet"
+    return _COUNT.sub("", _TOTAL.sub("", refusals)).rstrip(".")
+
+
+def without_names(reason: str) -> str:
+    """Return the reason of a pod that may not be named, without the names of other objects of its namespace."""
+    return _NAMES.sub(lambda found: f"{found[1]}..." if found[1] else "...", reason)
+
+
+def _answer(reason: str, queue: str, group: _Group, messages: Mapping[str, str]) -> PendingGroup:
+    oldest = nsmallest(MAX_SHOWN, group.pods, key=lambda queued: (queued.pod.created, queued.pod.key))
+    return PendingGroup(
+        reason=reason,
+        queue=queue,
+        n_pods=len(group.pods) + group.n_hidden,
+        n_hidden=group.n_hidden,
+        oldest=group.oldest,
+        shown=tuple(
+            Waiting(
+                namespace=queued.pod.namespace,
+                pod=queued.pod.name,
+                queue=queued.sub_queue.value,
+                attempts=queued.attempts,
+                created=queued.pod.created,
+                priority=queued.pod.priority,
+                message=message_of(queued, messages),
+            )
+            for queued in oldest
+        ),
+    )

@@ -1,0 +1,104 @@
+"""The page's streams: the newest state and decisions, as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from scheduler.daemon.port.delegated_auth import Rejection
+from scheduler.tools.page.access import PageAccess, everything
+from scheduler.tools.page.data import PageSource, error_answer
+from scheduler.tools.page.files import SECURITY_HEADERS
+from scheduler.tools.page.now import Now
+from scheduler.tools.page.pending import Visible
+
+#: Time between two messages of a stream.
+TICK_S: Final = 0.5
+#: Open streams. The port has 64 connections, and probes need some.
+MAX_VIEWERS: Final = 32
+#: A stream ends after this. The page opens another one, which a viewer who has lost the right does not get.
+_STREAM_S: Final = 300.0
+#: A viewer that takes nothing for this long is let go.
+_STALLED_S: Final = 30.0
+_DECISIONS_PER_TICK: Final = 20
+
+
+class PageStream:
+    """The streams of all viewers, who share their messages."""
+
+    def __init__(self, source: PageSource, access: PageAccess) -> None:
+        self._source, self._access = source, access
+        self._n_viewers = 0
+        self._stopping = asyncio.Event()
+        #: The last `Now` and its message.
+        self._now_message: tuple[Now, bytes] | None = None
+        #: The last decisions for viewers who may see all, by the number that they have seen.
+        self._decisions_message: tuple[int, int, bytes] = (-1, -1, b"")
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Send the newest state until the viewer goes, the stream has been open for long, or all are ended."""
+        if self._n_viewers >= MAX_VIEWERS:
+            return error_answer(503, f"{MAX_VIEWERS} viewers are connected already", retry_after_s=10)
+        headers = {**SECURITY_HEADERS, "Cache-Control": "no-store", "Content-Type": "text/event-stream"}
+        response = web.StreamResponse(headers=headers)
+        self._n_viewers += 1
+        try:
+            await response.prepare(request)
+            async with asyncio.timeout(_STREAM_S):
+                await self._send_until_stopped(request, response)
+        except (TimeoutError, ConnectionError):
+            pass  # the page connects again
+        finally:
+            self._n_viewers -= 1
+        return response
+
+    async def _send_until_stopped(self, request: web.Request, response: web.StreamResponse) -> None:
+        """
+        Send the newest state at every tick; a viewer that does not read gets fewer ticks, never a longer queue.
+
+        The buffer of a viewer is bounded by the one of its connection, 64 KB and one message.
+        """
+        shown = self._source.newest_decision
+        while not self._stopping.is_set():
+            message = self._message()
+            if self._source.newest_decision > shown:
+                may_see = await self._access.visible(request, self._source.namespaces)
+                if isinstance(may_see, Rejection):
+                    return
+                shown, event = self._decisions_since(shown, may_see)
+                message += event
+            async with asyncio.timeout(_STALLED_S):
+                await response.write(message)
+            try:
+                async with asyncio.timeout(TICK_S):
+                    await self._stopping.wait()
+            except TimeoutError:
+                continue
+
+    def _decisions_since(self, shown: int, may_see: Visible) -> tuple[int, bytes]:
+        """Return the number of the newest decision, and the event of those after `shown`."""
+        since, newest, event = self._decisions_message
+        if may_see is everything and (since, newest) == (shown, self._source.newest_decision):
+            return newest, event
+        decisions = self._source.decisions(shown, may_see, _DECISIONS_PER_TICK)
+        event = _event("decisions", decisions)
+        if may_see is everything:
+            self._decisions_message = (shown, decisions.newest, event)
+        return decisions.newest, event
+
+    def _message(self) -> bytes:
+        now = self._source.now()
+        if self._now_message is None or self._now_message[0] is not now:
+            self._now_message = (now, _event("now", now))
+        return self._now_message[1]
+
+    async def end_all(self, _: web.Application) -> None:
+        """End every stream."""
+        self._stopping.set()
+
+
+def _event(name: str, data: object) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(data))

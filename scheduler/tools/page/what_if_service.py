@@ -1,0 +1,201 @@
+"""
+Answers questions that need a copy of the cluster: what would help a pod, and what if the cluster were different.
+
+The copy is made in slices, the decisions on it run in a thread. Questions are answered one at a time, and the next one
+waits for nine times the time of the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+from scheduler.daemon.assembly.profiles import build_profiles
+from scheduler.daemon.loop.slices import in_slices
+from scheduler.daemon.settings.resolved import ProfileSettings, Settings
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.wire import MalformedObjectError
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.errors import SettingsError
+from scheduler.tools.explain.explainer import ExplainRequest, explain
+from scheduler.tools.explain.formats.explanation import Explanation
+from scheduler.tools.explain.formats.manifest_documents import numbered_documents, sorted_documents
+from scheduler.tools.explain.formats.manifests import Manifest
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.page.data import BusyError
+from scheduler.tools.page.pending import Visible
+from scheduler.tools.page.what_if import MAX_REPLICAS, Rehearsal, Replicas, WhatIf, WhatIfRequest, like
+
+#: Questions that may wait.
+_MAX_WAITING: Final = 8
+#: Share of the scheduling loop's time for a copy: a third.
+_COPY_PAUSE: Final = 2.0
+_PAUSE_FACTOR: Final = 9
+_MAX_PAUSE_S: Final = 10.0
+#: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
+_SEED: Final = 1
+_SOURCE: Final = "manifest"
+_MAX_WEIGHT: Final = 100
+_MAX_NODES: Final = 1_000
+#: Workloads of one manifest, each with a simulation of its own.
+_MAX_WORKLOADS: Final = 20
+
+
+class WhatIfService:
+    """Answers questions on copies of the state. `now_s` is a monotonic clock."""
+
+    def __init__(self, settings: Settings, state: ClusterState, *, now_s: Callable[[], float]) -> None:
+        self._settings, self._state, self._now_s = settings, state, now_s
+        self._one_at_a_time = asyncio.Lock()
+        self._n_waiting = 0
+        self._paused_until_s = now_s()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None, None]:
+        """Wait for the questions before, and make the next one wait. Raises BusyError."""
+        if self._n_waiting >= _MAX_WAITING:
+            raise BusyError(max(1, math.ceil(self._paused_until_s - self._now_s())))
+        self._n_waiting += 1
+        try:
+            async with self._one_at_a_time:
+                await asyncio.sleep(max(0.0, self._paused_until_s - self._now_s()))
+                began_s = self._now_s()
+                yield
+                ended_s = self._now_s()
+                self._paused_until_s = ended_s + min(_MAX_PAUSE_S, _PAUSE_FACTOR * (ended_s - began_s))
+        finally:
+            self._n_waiting -= 1
+
+    async def explain(self, pod: Pod, pending_pods: Sequence[Pod]) -> Explanation:
+        """Return the explanation of the pod with the changes that would help. Raises BusyError."""
+        name = self._profile_name(pod)
+        async with self.turn():
+            request = ExplainRequest(
+                pod=pod,
+                state=await self._copied(),
+                new_profile=lambda view: build_profiles(self._settings, view)[name],
+                rng=random.Random(_SEED),
+                pending_pods=pending_pods,
+                notes=() if name == pod.scheduler_name else (f"explained with profile {name}",),
+                owns_state=True,
+                now_s=self._now_s(),
+                semantics=self._settings.semantics,
+            )
+            return await asyncio.to_thread(explain, request)
+
+    async def answer(self, request: WhatIfRequest, template: Pod | None, may_see: Visible) -> WhatIf:
+        """
+        Return what would happen. `template`: the pod that the question names.
+
+        Raises SettingsError for a question that makes no sense, and BusyError.
+        """
+        self._check(request)
+        changed = self._with_weights(request.weights)
+        async with self.turn():
+            # Not in the event loop: to read a large manifest and to decode its pods takes a second.
+            manifests = await asyncio.to_thread(self._manifests, request)
+            state = await self._copied()
+            replicas = await asyncio.to_thread(self._all_replicas, manifests, request, state)
+            if template is not None:
+                replicas.append(like(template, 1 if request.replicas is None else request.replicas))
+
+            def new_profiles(view: ClusterView, is_changed: bool) -> Mapping[str, Profile]:  # noqa: FBT001
+                return build_profiles(changed if is_changed else self._settings, view)
+
+            rehearsal = Rehearsal(
+                state=state,
+                new_profiles=new_profiles,
+                rng=random.Random(_SEED),
+                may_see=may_see,
+                now_s=self._now_s(),
+                semantics=self._settings.semantics,
+            )
+            return await asyncio.to_thread(rehearsal.answer, request, replicas, ())
+
+    async def _copied(self) -> ClusterState:
+        copy = self._state.empty_copy()
+        pieces = self._state.copy_pieces(copy)
+        await in_slices(pieces, self._state, pause_factor=lambda: _COPY_PAUSE, now_s=self._now_s)
+        return copy
+
+    def _profile_name(self, pod: Pod) -> str:
+        """Return the name of the pod's profile; for a pod of another scheduler, of the first one."""
+        names = [profile.scheduler_name for profile in self._settings.profiles]
+        return pod.scheduler_name if pod.scheduler_name in names else names[0]
+
+    def _check(self, request: WhatIfRequest) -> None:
+        n_replicas = request.replicas
+        if n_replicas is not None and not 0 <= n_replicas <= MAX_REPLICAS:
+            raise SettingsError("replicas", "", str(n_replicas), f"a number from 0 to {MAX_REPLICAS}")
+        if len(request.cordon) > _MAX_NODES or len(request.without) > _MAX_NODES:
+            raise SettingsError("cordon", "", "too many nodes", f"at most {_MAX_NODES}")
+        for name in request.cordon:
+            if self._state.node(name) is None:
+                raise SettingsError("cordon", "", name, "the name of a node")
+        if not (request.manifest.strip() or request.like or request.without):
+            raise SettingsError(
+                "question", "", "nothing to place", "a manifest, a pod, or nodes to take away"
+            )
+
+    def _manifests(self, request: WhatIfRequest) -> list[Manifest]:
+        if not request.manifest.strip():
+            return []
+        documents = numbered_documents(request.manifest, _SOURCE)
+        manifests, _ = sorted_documents(
+            documents, _SOURCE, namespace="default", semantics=self._settings.semantics
+        )
+        if len(manifests) > _MAX_WORKLOADS:
+            raise SettingsError(_SOURCE, "", f"{len(manifests)} workloads", f"at most {_MAX_WORKLOADS}")
+        return manifests
+
+    def _all_replicas(
+        self, manifests: Sequence[Manifest], request: WhatIfRequest, state: ClusterState
+    ) -> list[Replicas]:
+        """Return the pods of each manifest, and add what they need to the copied state."""
+        counts = [
+            manifest.n_replicas if request.replicas is None else request.replicas for manifest in manifests
+        ]
+        if sum(counts) > MAX_REPLICAS:
+            raise SettingsError("replicas", "", str(sum(counts)), f"at most {MAX_REPLICAS} together")
+        cluster = LoadedCluster(self._settings, state)
+        return [
+            self._replicas(manifest, count, cluster)
+            for manifest, count in zip(manifests, counts, strict=True)
+        ]
+
+    def _replicas(self, manifest: Manifest, n_replicas: int, cluster: LoadedCluster) -> Replicas:
+        where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
+        if manifest.is_daemon_set:
+            raise SettingsError(where, "", "a DaemonSet", "a workload with a number of replicas")
+        try:
+            pods = cluster.create_pods(manifest, n_replicas)
+        except MalformedObjectError as error:
+            raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
+        return Replicas(manifest.kind, manifest.namespace, manifest.name, pods)
+
+    def _with_weights(self, weights: Mapping[str, int]) -> Settings:
+        """Return the settings with these weights in every profile; a weight of 0 switches the scoring off."""
+        known = {name for profile in self._settings.profiles for name in profile.weight_by_plugin}
+        for name, weight in weights.items():
+            if name not in known:
+                raise SettingsError("weights", "", name, f"one of {', '.join(sorted(known))}")
+            if not 0 <= weight <= _MAX_WEIGHT:
+                raise SettingsError("weights", name, str(weight), f"a number from 0 to {_MAX_WEIGHT}")
+        profiles = tuple(_reweighted(profile, weights) for profile in self._settings.profiles)
+        return replace(self._settings, profiles=profiles)
+
+
+def _reweighted(profile: ProfileSettings, weights: Mapping[str, int]) -> ProfileSettings:
+    scorers = tuple(name for name in profile.plugins_by_point["score"] if weights.get(name, 1))
+    return replace(
+        profile,
+        plugins_by_point={**profile.plugins_by_point, "score": scorers},
+        weight_by_plugin={name: weights.get(name, own) for name, own in profile.weight_by_plugin.items()},
+    )

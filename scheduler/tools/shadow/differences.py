@@ -1,0 +1,98 @@
+"""What decisions say of a node, and the differences that follow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from msgspec.structs import replace as with_parts
+
+from scheduler.engine.core.decide import CycleError, Decision, ScheduleResult
+from scheduler.engine.framework.diagnosis import FitError
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.syntax.plurals import counted
+from scheduler.tools.shadow.report import Cause, Difference
+
+#: Longest explanation that is not cut: any user may write a message.
+_MAX_EXPLANATION: Final = 4_096
+
+
+def is_feasible(decision: Decision, row: int | None) -> bool:
+    """Return whether the decision finds the row feasible; None for a node that is not there."""
+    return (
+        row is not None and isinstance(decision, ScheduleResult) and bool(decision.scores.feasible.mask[row])
+    )
+
+
+def count_best(decision: Decision, state: ClusterState, node: str) -> int:
+    """Return how many nodes share the most points if the node is one of them, else 0."""
+    row = state.nodes.row_by_name.get(node)
+    if not isinstance(decision, ScheduleResult) or not is_feasible(decision, row):
+        return 0
+    totals = decision.scores.totals
+    most = totals.max()
+    return int(np.count_nonzero(totals == most)) if totals[row] == most else 0
+
+
+def reasons_of(decision: FitError | CycleError) -> str:
+    """Return why no node fits, without the outcome of PostFilter."""
+    return (
+        decision.message if isinstance(decision, CycleError) else replace(decision, postfilter=None).message()
+    )
+
+
+def says(decision: Decision, message: str) -> bool:
+    """Return whether the decision gives the reasons of the message, to which PostFilter may have added."""
+    return not isinstance(decision, ScheduleResult) and f"{message} ".startswith(f"{reasons_of(decision)} ")
+
+
+def points_behind(decision: ScheduleResult, row: int) -> tuple[int, str, int]:
+    """Return the points that the row lacks to the chosen one, the plugin that most of them are from, and how many."""
+    scores = decision.scores
+    lacks = [
+        (each.weight * (each.scores.item(scores.chosen) - each.scores.item(row)), each.plugin)
+        for each in scores.by_plugin
+    ]
+    lack, plugin = max(lacks)
+    return scores.totals.item(scores.chosen) - scores.totals.item(row), plugin, lack
+
+
+def as_unproven(difference: Difference, n_changes: int) -> Difference:
+    """Return the difference with a note that none of the recent changes explains it."""
+    changes = counted(n_changes, "change")
+    text = f"{difference.explanation}; no order of the {changes} shortly before explains it"
+    return with_parts(difference, explanation=text)
+
+
+def as_untried(difference: Difference, n_members: int) -> Difference:
+    """Return the difference with a note that no orders are tried for a group of so many members."""
+    text = f"{difference.explanation}; no other order is tried for a group of {n_members}"
+    return with_parts(difference, explanation=text)
+
+
+def as_race(difference: Difference, other: str) -> Difference:
+    """Return the difference as a race with the change of this object."""
+    text = f"{difference.explanation}; proven: not so if {other} came in the other order"
+    return with_parts(difference, cause=Cause.RACE, explanation=text)
+
+
+def difference_of(
+    pod: Pod, cause: Cause, node: str, here: str, explanation: str, *, behind: int = 0, plugin: str = ""
+) -> Difference:
+    """Return the difference of a pod; a long explanation is cut."""
+    return Difference(
+        namespace=pod.namespace,
+        pod=pod.name,
+        cause=cause,
+        node=node,
+        here=here,
+        behind=behind,
+        plugin=plugin,
+        explanation=_cut(explanation),
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_EXPLANATION else f"{text[:_MAX_EXPLANATION]}..."

@@ -1,0 +1,134 @@
+"""
+Keeps the differences, and proves races: differences that an order of changes of about the same time explains.
+
+The orders of all proven races agree with each other: a difference that only a contradicting order explains is not
+proven.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.tools.shadow.differences import as_race, as_unproven, as_untried
+from scheduler.tools.shadow.orders import ChangeKey, ProvenOrders
+from scheduler.tools.shadow.recent_changes import MAX_RECENT, Change, RecentChanges
+from scheduler.tools.shadow.report import Cause, Difference
+
+_MAX_DIFFERENCES: Final = 1_000
+#: Pods with differences for which later changes are tried together with earlier ones: up to 110 decisions each.
+_FEW: Final = 4
+#: The largest group for which orders are tried: up to 110 searches of 20 ms.
+_MOST_MEMBERS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """
+    A difference that a later change may explain, and whether the pod would now be decided as by the other one.
+
+    `uids`: of the pod, and of the members that were decided with it. `is_bind`: False if the pod was left pending;
+    another decision then bound it.
+    """
+
+    uids: Collection[str]
+    difference: Difference
+    agrees: Callable[[], bool]
+    at_s: float
+    is_bind: bool = True
+
+    @property
+    def uid(self) -> str:
+        """Return the UID of the pod."""
+        return next(iter(self.uids))
+
+    @property
+    def decision(self) -> ChangeKey:
+        """Return the key of the decision among changes: that of its bind."""
+        return ("Pod", self.uid) if self.is_bind else ("Pending", f"{self.uid} {self.at_s}")
+
+
+class Races:
+    """Keeps the differences of one comparison. It tries orders on the state, which is as before afterwards."""
+
+    def __init__(self, state: ClusterState, recent: RecentChanges, *, race_s: float) -> None:
+        """`race_s`: within which changes may have been in another order for the other scheduler."""
+        self._state, self._recent, self._race_s = state, recent, race_s
+        self._orders = ProvenOrders()
+        self._unsettled: dict[str, Unsettled] = {}
+        self._kept: dict[str, Difference] = {}
+        #: How many differences there are, also those that are not kept.
+        self.causes: Counter[Cause] = Counter()
+
+    def kept(self) -> Collection[Difference]:
+        """Return the differences, up to a number of them; of too many, races are left out first."""
+        return self._kept.values()
+
+    def interrupt(self) -> None:
+        """Decide no difference again: what follows happened in another order."""
+        self._unsettled.clear()
+
+    def explain(self, key: str, unsettled: Unsettled) -> None:
+        """Note the difference, as a race if another order of recent changes explains it; else a later one may."""
+        difference, at_s = unsettled.difference, unsettled.at_s
+        if (n_members := len(unsettled.uids)) > _MOST_MEMBERS:
+            self._note(key, as_untried(difference, n_members))
+            return
+        other = "the end of its nomination" if unsettled.agrees() else self._proven_without(unsettled, at_s)
+        if other:
+            self._note(key, as_race(difference, other))
+            return
+        n_changes = len(self._recent.keys(at_s, but=unsettled.uids))
+        self._note(key, as_unproven(difference, n_changes) if n_changes else difference)
+        if len(self._unsettled) < MAX_RECENT:
+            self._unsettled[key] = unsettled
+
+    def settle(self, latest: Change, now_s: float) -> None:
+        """Decide again about recent differences, with what changed since: it may have been decided with it."""
+        for key, unsettled in list(self._unsettled.items()):
+            if now_s - unsettled.at_s > self._race_s:
+                del self._unsettled[key]
+            elif latest.key[1] not in unsettled.uids and self._is_explained(unsettled, now_s):
+                del self._unsettled[key]
+                self.causes[unsettled.difference.cause] -= 1
+                self._note(key, as_race(unsettled.difference, latest.what))
+
+    def _proven_without(self, unsettled: Unsettled, now_s: float) -> str:
+        """
+        Return the last of the recent changes that the other scheduler cannot have known, if one order explains it.
+
+        The order has to agree with those of the other races; empty if there is none.
+        """
+        known = self._recent.keys(now_s, but=unsettled.uids)
+        for left_out in self._recent.explains(unsettled.agrees, now_s, but=unsettled.uids):
+            after = {change.key for change in left_out}
+            if self._orders.prove(unsettled.decision, [key for key in known if key not in after], after):
+                return left_out[-1].what
+        return ""
+
+    def _is_explained(self, unsettled: Unsettled, now_s: float) -> bool:
+        """Return whether the pod would be decided now as the other scheduler did, if it were not bound yet."""
+        placed = self._state.placed.get(unsettled.uid)
+        bound = None if placed is None else placed.pod
+        self._state.remove_pod(unsettled.uid)
+        known = self._recent.keys(now_s, but=unsettled.uids)
+        is_explained = unsettled.agrees() and self._orders.prove(unsettled.decision, known, ())
+        if not is_explained and sum(len(each.uids) for each in self._unsettled.values()) <= _FEW:
+            is_explained = bool(self._proven_without(unsettled, now_s))
+        if bound is not None:
+            self._state.upsert_pod(bound)
+        return is_explained
+
+    def _note(self, key: str, difference: Difference) -> None:
+        """Count the difference, and keep it if there is room, in place of an earlier one of the key: races go first."""
+        self.causes[difference.cause] += 1
+        if key not in self._kept and len(self._kept) >= _MAX_DIFFERENCES:
+            races = (key for key, each in self._kept.items() if each.cause is Cause.RACE)
+            dropped = next(races, None)
+            if dropped is None or difference.cause is Cause.RACE:
+                return
+            del self._kept[dropped]
+        self._kept[key] = difference

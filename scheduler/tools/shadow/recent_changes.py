@@ -1,0 +1,145 @@
+"""
+A state together with its last changes, each of which can be taken back and made again.
+
+Another scheduler may have known a change later than our watch showed it, or earlier: its decision is then the one that
+would be made here without the change, or with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Final
+
+from scheduler.engine.framework.kinds import KINDS
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen, WatchEvent
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.tools.explain.simulation.reversals import reversal
+from scheduler.tools.explain.simulation.watch_events import apply_event
+from scheduler.tools.shadow.orders import ChangeKey
+
+#: Changes that can be taken back; each costs up to two decisions per difference.
+MAX_RECENT: Final = 50
+#: Changes of which every set is tried.
+_FEW: Final = 6
+_SEEN: Final = (PodSeen, NodeSeen, ObjectSeen)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """
+    An event that changed the state at a time, and the event that takes it back.
+
+    `what`: the object, for people. `key`: the same for all changes of one object.
+    """
+
+    what: str
+    key: ChangeKey
+    event: WatchEvent
+    reversal: WatchEvent
+    at_s: float
+
+
+class RecentChanges:
+    """The last changes of one state; exactly one writer. Nothing inside awaits."""
+
+    def __init__(self, state: ClusterState, *, window_s: float) -> None:
+        """`window_s`: how long a change counts as recent."""
+        self._state, self._window_s = state, window_s
+        self._changes: deque[Change] = deque(maxlen=MAX_RECENT)
+
+    def apply(self, event: WatchEvent, now_s: float) -> Change | None:
+        """Take the event over into the state. Return it as a change, None if it changes no decision."""
+        made = _change(self._state, event, now_s)
+        apply_event(self._state, event)
+        if made is not None:
+            self._changes.append(made)
+        return made
+
+    def keys(self, now_s: float, *, but: Collection[str] = ()) -> list[ChangeKey]:
+        """Return the keys of the recent changes, except those of the pods with these UIDs."""
+        return [change.key for change in self._recent(now_s, but)]
+
+    def explains(
+        self, agrees: Callable[[], bool], now_s: float, *, but: Collection[str] = ()
+    ) -> Iterator[Sequence[Change]]:
+        """
+        Yield the recent changes without which `agrees` holds, the first of them first, for each such set.
+
+        Changes of the pods with the UIDs `but` stay. The state is as before at each yield and in the end.
+        """
+        for left_out in _left_out(self._recent(now_s, but)):
+            with self._without(left_out):
+                is_explained = agrees()
+            if is_explained:
+                yield left_out
+
+    def _recent(self, now_s: float, but: Collection[str]) -> list[Change]:
+        return [
+            change
+            for change in self._changes
+            if now_s - change.at_s <= self._window_s and change.key[1] not in but
+        ]
+
+    @contextmanager
+    def _without(self, changes: Sequence[Change]) -> Iterator[None]:
+        for one in reversed(changes):
+            apply_event(self._state, one.reversal)
+        try:
+            yield
+        finally:
+            for one in changes:
+                apply_event(self._state, one.event)
+
+
+def _left_out(recent: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    """
+    Yield what the other scheduler may not have known yet: all changes since a time, then every set of few, or each one.
+
+    A later change of an object is never kept without an earlier one.
+    """
+    for start in range(len(recent) - 1, -1, -1):
+        yield recent[start:]
+    sizes = range(1, len(recent)) if len(recent) <= _FEW else range(1, 2)
+    for size in sizes:
+        for places in combinations(range(len(recent)), size):
+            kept_keys = (one.key for at, one in enumerate(recent) if at > places[0] and at not in places)
+            if {recent[at].key for at in places}.isdisjoint(kept_keys):
+                yield [recent[at] for at in places]
+
+
+def _change(state: ClusterState, event: WatchEvent, now_s: float) -> Change | None:
+    """Return the change that the event will make. An object whose changes let no pod in changes no decision."""
+    undo = reversal(state, event)
+    if undo is None or _counts_alike(undo, event):
+        return None
+    match event if isinstance(event, _SEEN) else undo:
+        case PodSeen(pod):
+            return Change(pod.key, ("Pod", pod.uid), event, undo, now_s)
+        case NodeSeen(node):
+            return Change(f"node {node.name}", ("Node", node.name), event, undo, now_s)
+        case ObjectSeen(obj) if KINDS[obj.kind].resource is not None:
+            return Change(f"{obj.kind} {obj.key}", (obj.kind, obj.key), event, undo, now_s)
+    return None
+
+
+def _counts_alike(before: WatchEvent, after: WatchEvent) -> bool:
+    """Return whether no decision tells the object of one event from that of the other."""
+    match before, after:
+        case PodGone(), PodSeen(pod):
+            return pod.is_terminal or not (pod.node_name or pod.nominated_node_name)
+        case PodSeen(pod), PodSeen(new):
+            return not new.is_terminal and _counts_as(pod) == _counts_as(new)
+        case NodeSeen(node), NodeSeen(new_node):
+            return new_node == replace(node, resource_version=new_node.resource_version)
+        case ObjectSeen(obj), ObjectSeen(new_obj):
+            return obj == new_obj
+    return False
+
+
+def _counts_as(pod: Pod) -> tuple[object, ...]:
+    return pod.node_name, pod.nominated_node_name, pod.labels, pod.spec, pod.terminating, pod.resize

@@ -1,0 +1,66 @@
+"""The report of `shadow`; its JSON is what `-o json` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from scheduler.tools.explain.formats.explanation import API_VERSION, JsonStruct
+
+
+class Cause(StrEnum):
+    """Why the other scheduler's decision differs from ours."""
+
+    #: A filter refuses the node here, or none refuses what the other one reports.
+    RULE = "rule"
+    #: The node fits here, and another one has more points.
+    SCORE = "score"
+    #: Proven: as we would have decided with recent changes in an order that agrees with those of the other races.
+    RACE = "race"
+    #: It fits here with fewer points, and the other scheduler scores a sample that may have left out the best nodes.
+    SAMPLING = "sampling"
+
+
+class Difference(JsonStruct, frozen=True, kw_only=True):
+    """
+    One pod about which the schedulers disagree.
+
+    `node`: the other's choice; empty for a pod that it leaves pending. `here`: one of the best nodes here; empty if
+    none fits. `behind`: the points that `node` lacks to `here`, most of them from `plugin`, which is the refusing one
+    if `node` is refused.
+    """
+
+    namespace: str
+    pod: str
+    cause: Cause
+    node: str
+    here: str
+    behind: int = 0
+    plugin: str = ""
+    explanation: str
+
+
+class ShadowReport(JsonStruct, frozen=True, kw_only=True):
+    """
+    What was compared, and each difference, up to a number of them.
+
+    `n_bound`: binds compared, of which `n_alike` went to a node that is among the best here; `n_tied`: those of them
+    where another node is as good. `n_pending`: how often a pod or a group was left pending for new reasons,
+    `n_same_reasons`: how often we would give the same. `n_unseen`: bound pods that are not compared: not seen pending
+    before, or bound while a watch was interrupted. `schedulers_seen`: schedulerNames that pods have, `scheduler` and
+    about ten others.
+    """
+
+    api_version: str = API_VERSION
+    kind: str = "ShadowReport"
+    scheduler: str
+    n_bound: int
+    n_alike: int
+    n_tied: int
+    n_pending: int
+    n_same_reasons: int
+    n_unseen: int
+    causes: Mapping[Cause, int]
+    differences: tuple[Difference, ...]
+    n_more_differences: int
+    schedulers_seen: tuple[str, ...]

@@ -1,0 +1,137 @@
+"""
+Reads and writes the Secret with the certificate, and the caBundle of the webhook configurations.
+
+The manifests create the Secret and both configurations, so the program needs no right to create them. All have the
+same name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from scheduler.daemon.kube.client import KubeClient
+from scheduler.daemon.kube.requests import STRATEGIC_MERGE, Request
+from scheduler.daemon.port.certificates import TrustedKeyPair
+from scheduler.daemon.port.tls import KeyPair
+from scheduler.engine.model.wire import Wire
+from scheduler.errors import NotFound
+
+#: Longest wait for an answer; the next check tries again.
+_TIMEOUT_S: Final = 15.0
+_MERGE: Final = "application/merge-patch+json"
+_CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCertificate:
+    """The Secret's certificates, empty if it has none, and the resourceVersion that a write has to name."""
+
+    version: str
+    trusted: TrustedKeyPair
+
+
+class _Metadata(Wire, frozen=True):
+    resource_version: str = ""
+
+
+class _Secret(Wire, frozen=True):
+    metadata: _Metadata = _Metadata()
+    data: dict[str, str] | None = None
+
+
+class _ClientConfig(Wire, frozen=True):
+    ca_bundle: str | None = None
+
+
+class _Webhook(Wire, frozen=True):
+    name: str
+    client_config: _ClientConfig = _ClientConfig()
+
+
+class _Configuration(Wire, frozen=True):
+    webhooks: tuple[_Webhook, ...] | None = None
+
+
+class SecretStore:
+    """The Secret and the webhook configurations with this name."""
+
+    def __init__(self, client: KubeClient, *, namespace: str, name: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+
+    async def read(self) -> StoredCertificate:
+        """Return the Secret's certificates. Raises ApiError; NotFound if there is no Secret."""
+        body = await self._client.request(get_secret(self._namespace, self._name), timeout_s=_TIMEOUT_S)
+        secret = msgspec.json.decode(body, type=_Secret)
+        authorities, cert, key = (_decoded(secret.data, name) for name in ("ca.crt", "tls.crt", "tls.key"))
+        return StoredCertificate(
+            secret.metadata.resource_version, TrustedKeyPair(authorities, KeyPair(cert, key))
+        )
+
+    async def write(self, version: str, trusted: TrustedKeyPair) -> None:
+        """Write the certificates to the Secret. Raises ApiError; Conflict if it changed since `version`."""
+        data = {"ca.crt": trusted.authorities, "tls.crt": trusted.pair.cert, "tls.key": trusted.pair.key}
+        request = patch_secret(self._namespace, self._name, version=version, data=data)
+        await self._client.request(request, timeout_s=_TIMEOUT_S)
+
+    async def publish(self, authorities: bytes) -> int:
+        """Set caBundle in both configurations, if they exist. Return their number of webhooks. Raises ApiError."""
+        bundle = base64.b64encode(authorities).decode()
+        n_webhooks = 0
+        for kind in _CONFIGURATIONS:
+            try:
+                body = await self._client.request(get_configuration(kind, self._name), timeout_s=_TIMEOUT_S)
+            except NotFound:
+                continue
+            webhooks = msgspec.json.decode(body, type=_Configuration).webhooks or ()
+            n_webhooks += len(webhooks)
+            stale = [hook.name for hook in webhooks if hook.client_config.ca_bundle != bundle]
+            if stale:
+                request = patch_bundle(kind, self._name, webhooks=stale, bundle=bundle)
+                await self._client.request(request, timeout_s=_TIMEOUT_S)
+        return n_webhooks
+
+
+def get_secret(namespace: str, name: str) -> Request:
+    """Return the request that reads a Secret."""
+    return Request("GET", _secret_path(namespace, name), "get")
+
+
+def patch_secret(namespace: str, name: str, *, version: str, data: dict[str, bytes]) -> Request:
+    """Return the request that replaces entries of a Secret if it still has this resourceVersion."""
+    body = msgspec.json.encode({"metadata": {"resourceVersion": version}, "data": data})
+    return Request("PATCH", _secret_path(namespace, name), "patch", (), body, _MERGE)
+
+
+def get_configuration(kind: str, name: str) -> Request:
+    """Return the request that reads a webhook configuration; `kind` is its plural."""
+    return Request("GET", _configuration_path(kind, name), "get")
+
+
+def patch_bundle(kind: str, name: str, *, webhooks: list[str], bundle: str) -> Request:
+    """Return the request that sets caBundle of these webhooks; the API server merges the list by name."""
+    entries = [{"name": hook, "clientConfig": {"caBundle": bundle}} for hook in webhooks]
+    body = msgspec.json.encode({"webhooks": entries})
+    return Request("PATCH", _configuration_path(kind, name), "patch", (), body, STRATEGIC_MERGE)
+
+
+def _secret_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets/{quote(name, safe='')}"
+
+
+def _configuration_path(kind: str, name: str) -> str:
+    return f"/apis/admissionregistration.k8s.io/v1/{kind}/{quote(name, safe='')}"
+
+
+def _decoded(data: dict[str, str] | None, name: str) -> bytes:
+    try:
+        return base64.b64decode((data or {}).get(name, ""), validate=True)
+    except (binascii.Error, ValueError):
+        return b""

@@ -1,0 +1,95 @@
+"""Plays the list-watch protocol: inputs in, actions out."""
+
+import asyncio
+from contextlib import aclosing
+
+import msgspec
+
+from scheduler.daemon.kube.changes import Deleted, Key, Upserted
+from scheduler.daemon.kube.list_watch import (
+    Due,
+    FetchPage,
+    ListWatch,
+    OpenStream,
+    PageArrived,
+    Pause,
+    Publish,
+)
+from scheduler.daemon.kube.reflector import Reflector
+from scheduler.daemon.kube.requests import Resource
+from tests.support.api_bodies import page
+from tests.support.scripted_server import FakeSleep, client_of
+
+PODS = Resource("/api/v1/pods")
+
+
+class _Labelled(msgspec.Struct):
+    class Meta(msgspec.Struct):
+        labels: dict[str, str] = {}
+
+    metadata: Meta
+
+
+def decode(raw):
+    msgspec.json.decode(raw, type=_Labelled)
+    return msgspec.json.decode(raw)["metadata"]["resourceVersion"]
+
+
+def list_watch(*, watch_list=False, jitter=0.5, resource=PODS):
+    return ListWatch(resource, decode, jitter=lambda: jitter, watch_list=watch_list)
+
+
+def up(name, rv, uid=None):
+    return Upserted(Key("default", name), uid or f"uid-{name}", str(rv))
+
+
+def down(name, uid=None):
+    return Deleted(Key("default", name), uid or f"uid-{name}")
+
+
+def play(machine, *events):
+    """Feed the inputs and return all actions in order; requests as (action, the relevant part of the query)."""
+    return [_summary(action) for event in events for action in machine.handle(event)]
+
+
+def _summary(action):
+    match action:
+        case FetchPage(request=request):
+            return ("ask", dict(request.query).get("continue", ""))
+        case OpenStream(request=request):
+            query = dict(request.query)
+            return ("stream list",) if "sendInitialEvents" in query else ("watch", query["resourceVersion"])
+        case Pause(seconds=seconds):
+            return ("pause", seconds)
+        case Publish(changes=changes):
+            return changes
+
+
+def synced(machine, *pods, rv=10):
+    """Bring a list-watch to its first watch and return it."""
+    machine.handle(Due())
+    actions = machine.handle(PageArrived(page(*pods, rv=rv)))
+    while actions[-1] == Pause(0.0):
+        actions = machine.handle(Due())
+    return machine
+
+
+async def published(script, until, *, watch_list=False, silent_s=30.0):
+    """Return all changes up to and including the first that `until` accepts, and the pauses taken."""
+    sleep = FakeSleep()
+    changes = []
+    async with client_of(script) as client:
+        reflector = Reflector(
+            client, PODS, decode, sleep=sleep, jitter=lambda: 0.5, watch_list=watch_list, silent_s=silent_s
+        )
+        async with asyncio.timeout(10), aclosing(reflector.batches()) as batches:
+            async for batch in batches:
+                for change in batch:
+                    changes.append(change)
+                    if until(change):
+                        return changes, sleep.slept_s
+    raise AssertionError("batches ended")
+
+
+def queries(script, *names):
+    return [tuple(asked.query.get(name) for name in names) for asked in script.received]

@@ -1,0 +1,296 @@
+"""The client against a server that follows a script."""
+
+import asyncio
+import gc
+import socket
+from collections.abc import Callable
+from contextlib import aclosing
+
+import pytest
+from aiohttp import web
+
+from scheduler.daemon.kube.client import MAX_LINES_PER_BATCH, READ_BYTES, KubeClient
+from scheduler.daemon.kube.credentials import Credentials, Endpoint
+from scheduler.daemon.kube.login import Identity
+from scheduler.daemon.kube.requests import JSON, Resource, bind, get_pod, list_page, watch
+from scheduler.errors import Invalid, NotFound, ServerFault, SettingsError, Unauthorized, Unreachable
+from scheduler.version import product_version
+from tests.support.api_bodies import body
+from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted, silence, stream
+from tests.support.waiting import Turns
+
+pytestmark = pytest.mark.asyncio
+
+GET = get_pod("d", "p")
+POST = bind(namespace="d", name="p", uid="u", node_name="n")
+WATCH = watch(Resource("/api/v1/pods"), resource_version="1", timeout_s=300)
+
+
+async def failure(client, request, *, timeout_s=5.0):
+    with pytest.raises(Exception) as caught:
+        await client.request(request, timeout_s=timeout_s)
+    return caught.value
+
+
+async def lines_of(client, **options):
+    async with aclosing(client.stream(WATCH, **options)) as batches:
+        return [line async for lines in batches for line in lines]
+
+
+async def test_requests_are_sent_as_built():
+    """Method, path, query, body and headers; no compression; our User-Agent."""
+    listing = list_page(Resource("/api/v1/pods", field_selector="a!=b,c=d"), continue_token="t/+=")
+    async with scripted(reply(b"one"), reply(b"two")) as script, client_of(script) as client:
+        assert await client.request(POST, timeout_s=5) == b"one"
+        assert await client.request(listing, timeout_s=5) == b"two"
+    posted, listed = script.received
+    assert (posted.method, posted.path, posted.body) == ("POST", POST.path, POST.body)
+    sent = {
+        name: posted.headers.get(name) for name in ("Content-Type", "Accept", "Accept-Encoding", "User-Agent")
+    }
+    assert sent == {
+        "Content-Type": JSON,
+        "Accept": JSON,
+        "Accept-Encoding": "identity",
+        "User-Agent": f"affinity-scheduler/{product_version()}",
+    }
+    assert "Authorization" not in posted.headers
+    assert listed.query == {"fieldSelector": "a!=b,c=d", "limit": "500", "continue": "t/+="}
+
+
+async def test_a_server_below_a_path_keeps_its_prefix():
+    """Rancher and kcp serve the API below a path."""
+    async with scripted(reply()) as script:
+        credentials = Credentials(Endpoint(f"{script.url}/clusters/one"), Identity())
+        async with KubeClient(credentials) as client:
+            await client.request(GET, timeout_s=5)
+    assert script.received[0].path == f"/clusters/one{GET.path}"
+
+
+async def test_a_status_other_than_2xx_raises_the_error_of_its_class():
+    """Redirects are not followed, since they would carry the credentials to another server."""
+    elsewhere = reply(status=307, headers={"Location": "http://127.0.0.1:1/"})
+    async with (
+        scripted(reply(body(404, "NotFound"), status=404), elsewhere) as script,
+        client_of(script) as client,
+    ):
+        assert isinstance(await failure(client, GET), NotFound)
+        assert isinstance(await failure(client, GET), ServerFault)
+
+
+async def test_a_refused_connection_took_no_effect():
+    """Nothing was sent."""
+    async with scripted() as script:
+        pass
+    async with client_of(script) as client:
+        error = await failure(client, POST)
+    assert isinstance(error, Unreachable)
+    assert (error.status, error.reason, error.took_effect_unknown) == (0, "ConnectionRefused", False)
+
+
+async def test_every_answer_is_reported_to_the_hook():
+    """Verb, method, code, host and seconds; for a watch once, when it opens."""
+    told = []
+    answers = [reply(), reply(status=404), lost(), stream(b"{}")]
+
+    def hook(*values):
+        told.append(values)
+
+    async with scripted(*answers) as script, client_of(script, on_request=hook) as client:
+        await client.request(GET, timeout_s=5)
+        await failure(client, GET)
+        await failure(client, POST)
+        await lines_of(client)
+    host = script.url.removeprefix("http://")
+    assert [values[:4] for values in told] == [
+        ("get", "GET", "200", host),
+        ("get", "GET", "404", host),
+        ("create", "POST", "<error>", host),
+        ("watch", "GET", "200", host),
+    ]
+    assert all(0 <= values[4] < 5 for values in told)
+
+
+async def test_requests_wait_for_the_rate_limit():
+    """Two at once, then ten a second; the clock stands still."""
+    sleep = FakeSleep()
+    paced = {"qps": 10.0, "burst": 2, "sleep": sleep, "now_s": lambda: 0.0}
+    async with scripted(*[reply()] * 4) as script, client_of(script, **paced) as client:
+        for _ in range(4):
+            await client.request(GET, timeout_s=5)
+    assert sleep.slept_s == pytest.approx([0.1, 0.2])
+
+
+class Renewing(Credentials):
+    """Credentials whose token is a counter; the last renewal fails."""
+
+    def __init__(self, url, *, last):
+        super().__init__(Endpoint(url), Identity("Bearer 1"))
+        self._number, self._last = 1, last
+
+    async def authorization(self):
+        return f"Bearer {self._number}"
+
+    async def renew(self, refused, n_certificates):
+        assert (refused, n_certificates) == (await self.authorization(), 0)
+        if self._number == self._last:
+            raise SettingsError("config", "users[a].user.exec", "exit code 1", "credentials")
+        self._number += 1
+        return True
+
+
+REFUSED = reply(body(401, "Unauthorized", "expired"), status=401)
+
+
+async def test_after_a_401_credentials_are_renewed_and_the_request_resent():
+    """Requests and watches."""
+    answers = [REFUSED, reply(b"in"), REFUSED, stream(b"line")]
+    async with scripted(*answers) as script, KubeClient(Renewing(script.url, last=3)) as client:
+        assert await client.request(GET, timeout_s=5) == b"in"
+        assert await lines_of(client) == [b"line"]
+    shown = [asked.headers["Authorization"] for asked in script.received]
+    assert shown == ["Bearer 1", "Bearer 2", "Bearer 2", "Bearer 3"]
+
+
+async def test_a_failed_renewal_raises_its_reason():
+    """The error says more than 401."""
+    async with (
+        scripted(REFUSED, REFUSED, REFUSED) as script,
+        KubeClient(Renewing(script.url, last=2)) as client,
+    ):
+        twice = await failure(client, GET)
+        failed = await failure(client, GET)
+    assert (type(twice), twice.message) == (Unauthorized, "expired")
+    assert (type(failed), "exit code 1" in failed.message) == (Unauthorized, True)
+
+
+async def test_a_line_without_end_is_refused():
+    """Memory is bounded."""
+    async with scripted(stream(b"x" * (17 << 20))) as script, client_of(script) as client:
+        with pytest.raises(Invalid, match="LineTooLong"):
+            await lines_of(client)
+
+
+async def test_lines_are_whole_and_never_empty():
+    """Keep-alive newlines are dropped; a large object is one line."""
+    large = b"y" * (9 << 20)
+    async with scripted(stream(b"a", b"", large, b"b")) as script, client_of(script) as client:
+        assert await lines_of(client) == [b"a", large, b"b"]
+
+
+async def test_a_stream_that_ends_inside_a_line_raises_unreachable():
+    """Even if the server ended it normally."""
+    async with scripted(stream(b"a\nb", end=b"")) as script, client_of(script) as client:
+        with pytest.raises(Unreachable, match="inside a line"):
+            await lines_of(client)
+
+
+async def test_requests_in_flight_leave_connections_for_a_watch():
+    """The pools are separate."""
+    answers = [silence()] * 2 + [stream(b"line")]
+    async with scripted(*answers) as script, client_of(script, max_connections=2) as client:
+        requests = [asyncio.create_task(failure(client, GET, timeout_s=30)) for _ in range(3)]
+        await script.until_received(2)
+        assert await lines_of(client) == [b"line"]
+        script.stopping.set()
+        assert [type(error) for error in await asyncio.gather(*requests)] == [ServerFault] * 3
+
+
+async def test_a_stream_can_be_broken_from_outside():
+    """The reader gets Unreachable at once; breaking the stream again is harmless."""
+    breaks: list[Callable[[], None]] = []
+    async with scripted(stream(b"a", then="silent")) as script, client_of(script) as client:
+        async with aclosing(client.stream(WATCH, on_open=breaks.append)) as batches:
+            assert await anext(batches) == [b"a"]
+            asyncio.get_running_loop().call_soon(breaks[0])
+            with pytest.raises(Unreachable):
+                async with asyncio.timeout(5):
+                    await anext(batches)
+        breaks[0]()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="this system's kernel asks in its own time")
+async def test_tcp_keepalive_is_enabled_on_streams():
+    """A connection to a dead host ends within 30 s."""
+    async with (
+        scripted(stream(b"a", then="silent")) as script,
+        client_of(script) as client,
+        aclosing(client.stream(WATCH)) as batches,
+    ):
+        await anext(batches)
+        port = int(script.url.rpartition(":")[2])
+        (connected,) = (one for one in gc.get_objects() if _leads_to(one, port))
+        options = [
+            connected.getsockopt(level, option)
+            for level, option in (
+                (socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+                (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE),
+                (socket.IPPROTO_TCP, socket.TCP_KEEPCNT),
+                (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL),
+            )
+        ]
+    assert options == [1, 15, 3, 5]
+
+
+def _leads_to(one, port):
+    try:
+        return isinstance(one, socket.socket) and one.getpeername()[1:2] == (port,)
+    except OSError:
+        return False
+
+
+async def test_closing_the_client_ends_its_streams():
+    """The reader does not wait for a closed connection."""
+    async with scripted(stream(b"a", then="silent")) as script, client_of(script) as client:
+        batches = client.stream(WATCH)
+        assert await anext(batches) == [b"a"]
+        await client.close()
+        with pytest.raises(Unreachable):
+            await anext(batches)
+
+
+@pytest.mark.parametrize(
+    ("line_bytes", "at_most"),
+    [pytest.param(10, MAX_LINES_PER_BATCH, id="many lines"), pytest.param(50_000, 8, id="long lines")],
+)
+async def test_lines_that_arrive_together_are_yielded_in_batches(line_bytes, at_most):
+    """Another task runs between two batches."""
+    answer = stream(*[b"x" * line_bytes] * 250)
+    async with scripted(answer) as script, client_of(script) as client, Turns() as turns:
+        before: list[int] = []
+        lengths: list[int] = []
+        async for lines in client.stream(WATCH):
+            before.append(turns.n)
+            lengths.append(len(lines))
+    assert sum(lengths) == 250
+    assert max(lengths) <= at_most
+    assert len(set(before)) == len(before)
+
+
+@pytest.mark.parametrize(
+    "line_bytes", [7, 3_001, 400_000], ids=["many lines", "as pods", "longer than a piece"]
+)
+async def test_buffered_bytes_are_yielded_in_batches(line_bytes):
+    """With 3 MB of a list in the buffer, no line is lost or reordered, and other tasks run."""
+    expected = [f"{number:06}".encode().ljust(line_bytes, b"x") for number in range(3_000_000 // line_bytes)]
+    sent = asyncio.Event()
+
+    async def answer(request, _script):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"\n".join(expected) + b"\n")
+        sent.set()
+        return response
+
+    async with scripted(answer) as script, client_of(script) as client, Turns() as turns:
+        before: list[int] = []
+        found: list[bytes] = []
+        async for lines in client.stream(WATCH):
+            before.append(turns.n)
+            found += lines
+            assert sum(map(len, lines[1:])) < READ_BYTES
+            await sent.wait()
+            while turns.n < 200:  # noqa: ASYNC110 - turns in which the rest arrives
+                await asyncio.sleep(0)
+    assert found == expected
+    assert len(set(before)) == len(before)

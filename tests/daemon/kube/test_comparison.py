@@ -1,0 +1,221 @@
+"""Comparisons of a store with two lists: late events are not reported, lost ones are."""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from scheduler.daemon.kube.changes import Change, Deleted, Key, Upserted
+from scheduler.daemon.kube.comparison import Comparison
+from scheduler.daemon.kube.store import Store, Version
+
+Told = list[tuple[str, str, int]]
+
+
+def raw(name: str, uid: str, version: int) -> msgspec.Raw:
+    meta = {"name": name, "uid": uid, "resourceVersion": str(version)}
+    return msgspec.Raw(json.dumps({"metadata": meta}).encode())
+
+
+def new_store() -> Store[int]:
+    """Return a store of the objects' versions."""
+    return Store(lambda document: int(msgspec.json.decode(document)["metadata"]["resourceVersion"]))
+
+
+def compared(stored: Told, first: Told, meanwhile: Told, second: Told) -> tuple[int, list[Change[int]]]:
+    """
+    Return the number of divergent objects and the repairs; `meanwhile` the watch delivers more, a negative version
+    being a deletion.
+    """
+    store = new_store()
+    for one in stored:
+        store.upsert(raw(*one), [])
+    comparison = Comparison(store)
+    list(comparison.note_stored())
+    for one in first:
+        comparison.compare_first(raw(*one))
+    comparison.end_first()
+    for name, uid, version in meanwhile:
+        (store.upsert if version > 0 else store.delete)(raw(name, uid, abs(version)), [])
+    for one in second:
+        comparison.compare_second(raw(*one))
+    mended = list(comparison.repair())
+    return sum(n for n, _ in mended), [change for _, changes in mended for change in changes]
+
+
+A1, A2, B1 = ("a", "u", 1), ("a", "u", 2), ("a", "v", 3)
+GONE = ("a", "u", -2)
+
+
+LATE_EVENTS = {
+    "equal": ([A1], [A1], [], [A1]),
+    "the watch is ahead": ([A2], [A1], [], [A2]),
+    "an update was late": ([A1], [A2], [A2], [A2]),
+    "an addition was late": ([], [A1], [A1], [A1]),
+    "a deletion was late": ([A1], [], [GONE], []),
+    "added and deleted between the lists": ([], [A1], [], []),
+    "listed only the second time": ([A1], [], [], [A1]),
+    "recreated, and delivered late": ([A1], [B1], [GONE, B1], [B1]),
+    "recreated again, and not delivered yet": ([], [A1], [], [B1]),
+}
+
+
+@pytest.mark.parametrize(("stored", "first", "meanwhile", "second"), LATE_EVENTS.values(), ids=LATE_EVENTS)
+def test_a_late_event_is_not_reported(stored: Told, first: Told, meanwhile: Told, second: Told) -> None:
+    assert compared(stored, first, meanwhile, second) == (0, [])
+
+
+LOST_EVENTS = {
+    "a lost update": ([A1], [A2], [A2], [Upserted(Key("", "a"), "u", 2)]),
+    "a lost addition": ([], [A1], [A1], [Upserted(Key("", "a"), "u", 1)]),
+    "a lost deletion": ([A1], [], [], [Deleted(Key("", "a"), "u")]),
+    "a lost recreation": ([A1], [B1], [B1], [Deleted(Key("", "a"), "u"), Upserted(Key("", "a"), "v", 3)]),
+}
+
+
+@pytest.mark.parametrize(("stored", "first", "second", "mended"), LOST_EVENTS.values(), ids=LOST_EVENTS)
+def test_a_lost_event_is_repaired(stored: Told, first: Told, second: Told, mended: list[Change[int]]) -> None:
+    assert compared(stored, first, [], second) == (1, mended)
+
+
+def test_an_event_between_two_versions_does_not_hide_a_lost_one() -> None:
+    """The watch delivered a version between the stored and the listed one."""
+    n_mended, changes = compared([A1], [("a", "u", 5)], [A2], [("a", "u", 6)])
+    assert (n_mended, changes) == (1, [Upserted(Key("", "a"), "u", 6)])
+
+
+def test_watch_events_older_than_the_list_change_nothing() -> None:
+    """They were on their way when the list overtook them."""
+    store = new_store()
+    changes: list[Change[int]] = []
+    store.upsert(raw(*B1), changes, is_listed=True)
+    for late in (A1, A2):
+        assert store.upsert(raw(*late), []) == str(late[2])
+    store.delete(raw("a", "u", 2), changes)
+    assert changes == [Upserted(Key("", "a"), "v", 3)]
+    assert store.version_of(Key("", "a")) == Version("v", "3")
+
+
+def test_a_deletion_older_than_the_list_changes_nothing() -> None:
+    """The object left the field selector and returned, which the list shows and the late watch does not yet."""
+    store = new_store()
+    store.upsert(raw("a", "u", 3), [], is_listed=True)
+    changes: list[Change[int]] = []
+    assert store.delete(raw("a", "u", 2), changes) == "2"
+    assert (changes, store.version_of(Key("", "a"))) == ([], Version("u", "3"))
+    store.delete(raw("a", "u", 4), changes)
+    assert changes == [Deleted(Key("", "a"), "u")]
+
+
+def test_copies_of_the_versions_are_not_tracked_by_the_garbage_collector() -> None:
+    """Each comparison makes one, which the collector would traverse twice."""
+    store: Store[int] = Store(lambda _: 1)
+    store.upsert(raw(*A1), [])
+    assert [part for part in store.copy_versions() if part and gc.is_tracked(part)] == []
+
+
+def test_a_comparison_works_in_small_steps() -> None:
+    """At its beginning and while it repairs; other tasks run between two steps."""
+    store: Store[int] = Store(lambda _: 1)
+    for number in range(10_000):
+        store.upsert(raw(f"pod-{number}", "u", 1), [])
+    comparison = Comparison(store)
+    lengths = [len(part) for part, _ in zip(store.copy_versions(), comparison.note_stored(), strict=True)]
+    assert sum(lengths) == len(store) == 10_000
+    assert max(lengths) < 400
+    comparison.end_first()
+    assert comparison.n_suspects == 10_000
+    n_mended = [n for n, _ in comparison.repair()]
+    assert (sum(n_mended), len(store)) == (10_000, 0)
+    assert max(n_mended) <= 20
+
+
+class _Collection:
+    """The objects of a server, a watch that lags behind, and its store; `play` advances them at random."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.store = new_store()
+        self.objects: dict[str, tuple[str, int]] = {}
+        self._events: deque[tuple[str, str, int, bool]] = deque()
+        self._version = 0
+        #: Objects with a lost event; they do not change again.
+        self.lost: set[str] = set()
+
+    def change(self, name: str, *, lose: bool = False) -> None:
+        self._version += 1
+        store = self.objects.get(name)
+        if store is not None and self.rng.random() < 0.5:
+            del self.objects[name]
+        else:
+            uid = f"uid-{self._version}" if store is None else store[0]
+            self.objects[name] = (uid, self._version)
+        if lose:
+            self.lost.add(name)
+        else:
+            uid = store[0] if store is not None else self.objects[name][0]
+            self._events.append((name, uid, self._version, name in self.objects))
+
+    def deliver(self, n_events: int) -> None:
+        for _ in range(min(n_events, len(self._events))):
+            name, uid, version, exists = self._events.popleft()
+            (self.store.upsert if exists else self.store.delete)(raw(name, uid, version), [])
+
+    def deliver_all(self) -> None:
+        self.deliver(len(self._events))
+
+    def play(self) -> None:
+        for _ in range(self.rng.randrange(3)):
+            name = f"o{self.rng.randrange(60)}"
+            if name not in self.lost:
+                self.change(name)
+        self.deliver(self.rng.randrange(4))
+
+    def listed(self) -> Iterator[msgspec.Raw]:
+        """Yield one list, in its state at the beginning."""
+        for name, (uid, version) in sorted(self.objects.items()):
+            self.play()
+            yield raw(name, uid, version)
+
+    def stored(self) -> dict[str, tuple[str, int]]:
+        versions = (
+            (Key.of(path).name, Version.of(packed))
+            for part in self.store.copy_versions()
+            for path, packed in part.items()
+        )
+        return {name: (version.uid, int(version.resource_version)) for name, version in versions}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_changes_during_a_comparison_are_neither_reported_nor_lost(seed: int) -> None:
+    """Objects change between any two steps; exactly the lost events are found."""
+    server = _Collection(seed)
+    for _ in range(60):
+        server.change(f"o{server.rng.randrange(60)}")
+    server.deliver_all()
+    for number in server.rng.sample(range(60), seed % 8):
+        server.change(f"o{number}", lose=True)
+    differing = {name for name in server.lost if server.stored().get(name) != server.objects.get(name)}
+    comparison = Comparison(server.store)
+    for _ in comparison.note_stored():
+        server.play()
+    for document in server.listed():
+        comparison.compare_first(document)
+    comparison.end_first()
+    server.play()
+    server.deliver_all()
+    for document in server.listed():
+        comparison.compare_second(document)
+    n_mended = 0
+    for n_more, _ in comparison.repair():
+        n_mended += n_more
+        server.play()
+    server.deliver_all()
+    assert n_mended == len(differing) == len(server.lost)
+    assert server.stored() == server.objects

@@ -1,0 +1,210 @@
+"""Requests as they are sent, and responses as they are decoded."""
+
+import json
+
+import msgspec
+import pytest
+
+from scheduler import errors
+from scheduler.daemon.kube import requests, responses
+from scheduler.daemon.kube.rate_limit import TokenBucket
+from tests.support.api_bodies import body, page, pod
+
+
+def sent(request):
+    return request.method, request.target, request.content_type, json.loads(request.body or b"null")
+
+
+def test_a_binding_names_pod_uid_and_node():
+    """As DefaultBinder posts it, with annotations for the pod."""
+    request = requests.bind(namespace="d", name="p", uid="u", node_name="n", annotations={"k": "v"})
+    assert sent(request) == (
+        "POST",
+        "/api/v1/namespaces/d/pods/p/binding",
+        "application/json",
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "p", "namespace": "d", "uid": "u", "annotations": {"k": "v"}},
+            "target": {"kind": "Node", "name": "n"},
+        },
+    )
+    plain = requests.bind(namespace="d", name="p", uid="u", node_name="n")
+    assert "annotations" not in json.loads(plain.body)["metadata"]
+
+
+CONDITION = requests.PodCondition(
+    type="PodScheduled",
+    status="False",
+    reason="Unschedulable",
+    message="0/1 nodes are available.",
+    last_transition_time="2026-01-02T03:04:05Z",
+    observed_generation=3,
+)
+CONDITION_SENT = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/1 nodes are available.",
+    "lastTransitionTime": "2026-01-02T03:04:05Z",
+    "observedGeneration": 3,
+}
+
+
+STATUSES = {
+    "condition alone": (CONDITION, None, {"conditions": [CONDITION_SENT]}),
+    "nomination alone": (None, "n", {"nominatedNodeName": "n"}),
+    "nomination cleared": (CONDITION, "", {"conditions": [CONDITION_SENT], "nominatedNodeName": None}),
+    "status unchanged: no transition time": (
+        requests.PodCondition(type="PodScheduled", status="False"),
+        None,
+        {"conditions": [{"type": "PodScheduled", "status": "False"}]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("condition", "nominated", "status"), STATUSES.values(), ids=STATUSES)
+def test_a_status_patch_merges_one_condition_and_the_nomination(condition, nominated, status):
+    """Strategic merge on pods/status of the pod with this uid."""
+    request = requests.patch_pod_status(
+        namespace="d", name="p", uid="u", condition=condition, nominated_node_name=nominated
+    )
+    target = "/api/v1/namespaces/d/pods/p/status"
+    assert sent(request) == (
+        "PATCH",
+        target,
+        requests.STRATEGIC_MERGE,
+        {"metadata": {"uid": "u"}, "status": status},
+    )
+
+
+def test_leases_are_created_and_replaced_with_their_metadata_as_read():
+    """The resourceVersion in it is the precondition; labels survive."""
+    spec = requests.LeaseSpec("me", 15, requests.micro_time(0), requests.micro_time(1.5), 2)
+    shown = {
+        "holderIdentity": "me",
+        "leaseDurationSeconds": 15,
+        "acquireTime": "1970-01-01T00:00:00.000000Z",
+        "renewTime": "1970-01-01T00:00:01.500000Z",
+        "leaseTransitions": 2,
+    }
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+    head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": shown}
+    created = requests.create_lease("kube-system", "s", spec)
+    meta = {"name": "s", "namespace": "kube-system"}
+    assert sent(created) == ("POST", path, "application/json", head | {"metadata": meta})
+
+    read = responses.decode_lease(b'{"metadata":{"resourceVersion":"7","labels":{"a":"b"}}}')
+    assert read.spec == requests.LeaseSpec()
+    updated = requests.update_lease("kube-system", "s", spec, metadata=read.metadata)
+    kept = {"resourceVersion": "7", "labels": {"a": "b"}}
+    assert sent(updated) == ("PUT", f"{path}/s", "application/json", head | {"metadata": kept})
+    assert responses.decode_lease(updated.body).spec == spec
+
+
+def test_names_are_escaped():
+    """A name cannot change the path."""
+    assert requests.get_pod("a/b", "..?x").path == "/api/v1/namespaces/a%2Fb/pods/..%3Fx"
+
+
+def test_times_are_rfc_3339_in_utc():
+    """metav1.Time has seconds, MicroTime six decimals."""
+    assert requests.second_time(1.9) == "1970-01-01T00:00:01Z"
+    assert requests.micro_time(1.25) == "1970-01-01T00:00:01.250000Z"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "kind", "unknown"),
+    [
+        (400, "BadRequest", errors.Invalid, False),
+        (401, "Unauthorized", errors.Unauthorized, False),
+        (403, "Forbidden", errors.Forbidden, False),
+        (404, "NotFound", errors.NotFound, False),
+        (409, "AlreadyExists", errors.Conflict, False),
+        (410, "Expired", errors.Gone, False),
+        (413, "RequestEntityTooLarge", errors.Invalid, False),
+        (422, "Invalid", errors.Invalid, False),
+        (429, "TooManyRequests", errors.Throttled, False),
+        (500, "InternalError", errors.ServerFault, True),
+        (504, "Timeout", errors.ServerFault, True),
+    ],
+)
+def test_each_status_has_its_error(status, reason, kind, unknown):
+    """With the server's message; the outcome of a write is unknown only after a 5xx."""
+    error = responses.api_error(status, body(status, reason, "why"))
+    assert (type(error), error.took_effect_unknown) == (kind, unknown)
+    assert str(error) == f"{status} {reason}: why"
+
+
+BODIES = {
+    "HTML of a proxy": (b"<html>busy</html>", "<html>busy</html>"),
+    "long text is cut": (b"x" * 5000, "x" * 2048),
+    "not even text": (b"\xff", "�"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BODIES.values(), ids=BODIES)
+def test_an_error_without_a_status_object_keeps_the_body(text, message):
+    """Load balancers send other formats."""
+    error = responses.api_error(503, text)
+    assert (error.reason, error.message) == ("ServiceUnavailable", message)
+
+
+RETRY_AFTER = {
+    "header": ("5", {}, 5.0),
+    "details": (None, {"retryAfterSeconds": 3}, 3.0),
+    "header first": ("5", {"retryAfterSeconds": 3}, 5.0),
+    "a date is not read": ("Wed, 21 Oct 2026 07:28:00 GMT", {}, None),
+    "nonsense": ("-1", {}, None),
+    "neither": (None, {}, None),
+}
+
+
+@pytest.mark.parametrize(("header", "details", "seconds"), RETRY_AFTER.values(), ids=RETRY_AFTER)
+def test_the_requested_pause_is_read(header, details, seconds):
+    """From the header, else from the Status."""
+    error = responses.api_error(429, body(429, "TooManyRequests", **details), retry_after=header)
+    assert error.retry_after_s == seconds
+
+
+def test_identity_is_read_from_objects_that_are_otherwise_broken():
+    """A label of the wrong type does not hide the name."""
+    meta = responses.decode_meta(json.dumps(pod("a", 7, labels={"x": 1})).encode())
+    assert (str(meta.key), meta.uid, meta.resource_version) == ("default/a", "uid-a", "7")
+
+
+def test_a_page_returns_its_items_undecoded():
+    """Raw, in order."""
+    listed = responses.decode_page(page(pod("a", 1), pod("b", 2), token="t"))
+    assert listed.metadata.continue_token == "t"
+    assert [responses.decode_meta(raw).name for raw in listed.items or []] == ["a", "b"]
+
+
+def test_a_pods_node_is_empty_until_it_is_bound():
+    """It settles a lost bind."""
+    assert responses.decode_assignment(json.dumps(pod("a", 1)).encode()).spec.node_name == ""
+    bound = pod("a", 1) | {"spec": {"nodeName": "n"}}
+    assert responses.decode_assignment(json.dumps(bound).encode()).spec.node_name == "n"
+    with pytest.raises(errors.ServerFault, match="not a Pod"):
+        responses.decode_assignment(b"<html>")
+
+
+def test_a_token_bucket_allows_a_burst_and_then_its_rate():
+    """Two at once, then ten a second, first come first served."""
+    bucket = TokenBucket(qps=10.0, burst=2, now_s=0.0)
+    assert [bucket.reserve(0.0) for _ in range(4)] == pytest.approx([0.0, 0.0, 0.1, 0.2])
+    assert bucket.reserve(0.2) == pytest.approx(0.1)
+    assert bucket.reserve(100.0) == 0.0
+
+
+def test_errors_are_one_line():
+    """Settings errors name source, field, found and expected, whatever the text contains."""
+    error = errors.SettingsError("f.yaml", "a.b", "line\nbreak", "x")
+    assert str(error) == "f.yaml: a.b: found line break, expected x"
+    assert str(errors.SettingsError("--master", "", "'x'", "a URL")) == "--master: found 'x', expected a URL"
+    assert str(errors.InvariantViolation("bad", ("first", "second"))) == "bad\n  first\n  second"
+
+
+def test_status_in_a_stream_without_a_code_counts_as_a_server_fault():
+    """It leads to a pause."""
+    assert isinstance(responses.watch_error(msgspec.Raw(b"{}")), errors.ServerFault)

@@ -1,0 +1,105 @@
+"""Informers deliver changes in order and let other tasks run."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+
+from scheduler.daemon.kube.changes import Change, Deleted, Key
+from scheduler.daemon.loop.informers import Informer
+from scheduler.daemon.metrics.logs import configure
+from scheduler.daemon.writes.inbox import Inbox
+from scheduler.engine.framework.kinds import KINDS
+from scheduler.engine.model.stimuli import PodGone
+from tests.support.scripted_server import client_of, reply, scripted, stream
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.asyncio
+
+
+def _gone(*numbers: int) -> list[Change[object]]:
+    return [Deleted(Key("default", f"p{number}"), f"uid-{number}") for number in numbers]
+
+
+async def test_other_tasks_run_during_a_relist_of_thousands_of_differences() -> None:
+    """The next batch's changes of the same pods are delivered after all of them."""
+    inbox = Inbox(high_water=100_000)
+    async with scripted() as script, client_of(script) as client:
+        log = configure(verbosity=0, form="text")
+        informer = Informer(
+            KINDS["Pod"], client, inbox, log=log, on_malformed=lambda _: None, on_interrupted=lambda _: None
+        )
+        relist = asyncio.create_task(informer._deliver(_gone(*range(5000))))
+        later = asyncio.create_task(informer._deliver(_gone(5000)))
+        lengths = set()
+        while not later.done():
+            lengths.add(len(inbox))
+            await asyncio.sleep(0)
+        await relist
+    assert len(lengths) >= 10
+    assert inbox.take(10_000) == [PodGone(f"uid-{number}") for number in range(5001)]
+
+
+NOT_THERE = reply(b"404 page not found", status=404)
+REFUSED = reply(b'{"kind":"Status","code":403,"reason":"Forbidden","message":"no right"}', status=403)
+SYNCED = stream(
+    b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5",'
+    b'"annotations":{"k8s.io/initial-events-end":"true"}}}}',
+    then="silent",
+)
+
+
+async def test_a_server_without_a_kind_of_storage_counts_as_one_without_such_objects(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """One line says so. Silence of the kind is no fault; once the server has it, it is listed."""
+    interrupted: list[str] = []
+    async with scripted(NOT_THERE, NOT_THERE, SYNCED) as script, client_of(script) as client:
+        informer = Informer(
+            KINDS["CSIStorageCapacity"],
+            client,
+            Inbox(),
+            log=configure(verbosity=4, form="text"),
+            on_malformed=lambda _: None,
+            on_interrupted=interrupted.append,
+            now_s=itertools.count().__next__,
+        )
+        task = asyncio.create_task(informer.run())
+        await script.until_received(2)
+        assert informer.synced
+        assert informer.silent_s() == 0.0
+
+        async def silent_s() -> float:
+            return informer.silent_s()
+
+        await until(silent_s, what="the kind")
+        task.cancel()
+    assert interrupted == []
+    out = capfd.readouterr()
+    assert (out.out + out.err).count("does not have this kind") == 1
+    assert 'kind="CSIStorageCapacity"' in out.out + out.err
+
+
+@pytest.mark.parametrize(("kind", "refusal"), [("CSIStorageCapacity", REFUSED), ("Node", NOT_THERE)])
+async def test_a_kind_that_may_not_be_listed_keeps_the_scheduler_waiting(
+    kind: str, refusal: object, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with scripted(refusal) as script, client_of(script) as client:
+        interrupted = asyncio.Event()
+        informer = Informer(
+            KINDS[kind],
+            client,
+            Inbox(),
+            log=configure(verbosity=4, form="text"),
+            on_malformed=lambda _: None,
+            on_interrupted=lambda _: interrupted.set(),
+        )
+        task = asyncio.create_task(informer.run())
+        await interrupted.wait()
+        await asyncio.sleep(0)
+        assert not informer.synced
+        task.cancel()
+    out = capfd.readouterr()
+    assert "List and watch interrupted" in out.out + out.err

@@ -1,0 +1,533 @@
+"""The scheduling loop: when cycles run, when it sleeps, and how it ends. The machine is real, with a tiny cluster."""
+
+import asyncio
+import gc
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import pytest
+
+from scheduler.daemon.loop.garbage_collection import disable_full_collections
+from scheduler.daemon.loop.scheduling import SchedulingLoop
+from scheduler.daemon.loop.slices import off_trial
+from scheduler.daemon.writes.inbox import Inbox
+from scheduler.engine.model.instructions import (
+    Attempted,
+    Bind,
+    EmitEvent,
+    Instruction,
+    PatchCondition,
+)
+from scheduler.engine.model.nodes import decode_node
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.engine.model.stimuli import BindDone, BindFailed, NodeSeen, PodGone, PodSeen
+from scheduler.engine.queueing.incremental_work import UNITS_PER_STEP
+from tests.engine.core.claim_cluster import ClaimCluster
+from tests.proof.hostile.claims import distinct_devices
+from tests.support.build import container, node
+from tests.support.device_documents import DRIVER, selecting_claim
+from tests.support.driving import Driver
+from tests.support.waiting import Turns, until
+
+pytestmark = pytest.mark.asyncio
+
+
+@dataclass
+class RecordingOutbox:
+    """An outbox that records instructions and their times."""
+
+    now_s: Callable[[], float]
+    ordered: list[Instruction] = field(default_factory=list)
+    at_s: list[float] = field(default_factory=list)
+
+    def execute(self, instruction: Instruction) -> None:
+        self.ordered.append(instruction)
+        self.at_s.append(self.now_s())
+
+    def bound(self) -> list[str]:
+        return [one.pod.name for one in self.ordered if isinstance(one, Bind)]
+
+
+class Bench:
+    """A loop over a driver's machine and a clock that tests advance. `on_asked` is called when it checks readiness."""
+
+    def __init__(
+        self,
+        *,
+        max_binding: int = 10,
+        driver: Driver | None = None,
+        on_cycle: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        self.driver = Driver() if driver is None else driver
+        #: What passes whenever the loop looks at its clock.
+        self.tick_s = 0.0
+        #: The time of day.
+        self.epoch_s = 1_700_000_000.0
+        self.driver.node("a")
+        self.inbox = Inbox()
+        self.kept = RecordingOutbox(lambda: self.driver.now_s)
+        self.is_ready = True
+        self.on_asked: Callable[[], None] = lambda: None
+        self.loop = SchedulingLoop(
+            self.driver.machine,
+            self.inbox,
+            self.kept.execute,
+            is_ready=self._asked,
+            max_binding=lambda: max_binding,
+            clock_s=lambda: self.epoch_s,
+            now_s=self._now_s,
+            on_handled=lambda _name, _seconds: None,
+            on_cycle=on_cycle,
+        )
+
+    def _asked(self) -> bool:
+        self.on_asked()
+        return self.is_ready
+
+    def _now_s(self) -> float:
+        self.driver.now_s += self.tick_s
+        return self.driver.now_s
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the loop, and stop it at the end without grace."""
+        task = asyncio.create_task(self.loop.run())
+        yield
+        self.loop.stop(0.0)
+        await task
+
+    async def turns(self) -> None:
+        """Let the loop run until it waits."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def bound(self, n: int) -> None:
+        """Let the loop run until it has ordered so many binds, and no further."""
+        async with asyncio.timeout(10.0):
+            while len(self.kept.bound()) < n:  # noqa: ASYNC110 - stops at the first turn at which it holds
+                await asyncio.sleep(0)
+
+
+async def test_no_cycle_runs_before_the_caches_are_synced() -> None:
+    """Stimuli are handled, pods wait; the last informer's nudge starts the cycles."""
+    bench = Bench()
+    bench.is_ready = False
+    bench.driver.pod("p")
+    async with bench.running():
+        await bench.turns()
+        assert bench.kept.bound() == []
+        bench.is_ready = True
+        bench.inbox.nudge()
+        await bench.turns()
+        assert bench.kept.bound() == ["p"]
+
+
+async def test_readiness_without_a_nudge_is_found_within_a_second() -> None:
+    """A Lease that was renewed late does not nudge."""
+    bench = Bench()
+    bench.is_ready = False
+    bench.driver.pod("p")
+    async with bench.running():
+        await bench.turns()
+        bench.is_ready = True
+
+        async def bound() -> list[str]:
+            return bench.kept.bound()
+
+        assert await until(bound, timeout_s=5.0) == ["p"]
+
+
+async def test_decisions_have_the_time_of_day_after_the_clock_was_set() -> None:
+    """By which a driver's time to make devices ready is over; the monotonic clock goes on."""
+    bench = Bench()
+    async with bench.running():
+        for number, jump_s in enumerate((0, -3600, 3600)):
+            bench.epoch_s = 1_700_000_000.0 + jump_s
+            bench.driver.pod(f"p{number}")
+            bench.inbox.nudge()
+            await bench.bound(number + 1)
+            assert bench.driver.machine.state.devices.epoch_s == bench.epoch_s
+
+
+async def test_binds_in_flight_are_bounded() -> None:
+    """At the limit, the next cycle waits for an answer."""
+    bench = Bench(max_binding=2)
+    pods = [bench.driver.pod(name) for name in ("a", "b", "c")]
+    async with bench.running():
+        await bench.turns()
+        assert bench.kept.bound() == ["a", "b"]
+        bench.inbox.put_now(BindDone(pods[0].uid))
+        await bench.turns()
+        assert bench.kept.bound() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("namespace_share", "is_behind"), [(0.05, True), (0.0, False)])
+async def test_what_a_namespace_uses_is_held_against_it(namespace_share: float, is_behind: bool) -> None:
+    """Every cycle takes 0.2 s: after a few of them the pods that came first go behind the one that came last."""
+    bench = Bench(max_binding=100, driver=Driver(namespace_share=namespace_share))
+    for number in range(10):
+        bench.driver.pod(f"first-{number}", namespace="many")
+    bench.driver.pod("last", namespace="few")
+    bench.tick_s = 0.2
+    async with bench.running():
+        await bench.turns()
+        bound = bench.kept.bound()
+        assert len(bound) == 11
+        assert [name for name in bound if name != "last"] == [f"first-{number}" for number in range(10)]
+        assert (bound.index("last") < 5) is is_behind
+        assert bound[0] == "first-0"
+
+
+async def test_a_turn_that_orders_nothing_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the namespace of a pod with a long search would use nothing."""
+    monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 100)
+    cluster, used_s = ClaimCluster(nodes=()), list[float]()
+    for number in range(12):
+        cluster.node(f"n{number}")
+        cluster.show(distinct_devices(f"n{number}", number))
+    cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].index < 0'))
+    cluster.watch()
+    bench = Bench(driver=cluster, on_cycle=used_s.append)
+    async with bench.running():
+        cluster.using("c")
+        bench.inbox.nudge()
+        await until(lambda: _has_ordered(bench), what="the end of the attempt")
+    assert len(used_s) > 10
+
+
+async def test_a_sweep_goes_on_until_it_has_ended() -> None:
+    """Thousands of label sets are looked at in pieces, so that pods between them do not wait."""
+    bench = Bench()
+    label_sets = bench.driver.state.label_sets
+    for number in range(1300):
+        label_sets.of("default", {"job": str(number)})
+    async with bench.running():
+        await bench.turns()
+        for _ in range(3):
+            bench.driver.now_s += 60.0
+            bench.inbox.nudge()
+            await bench.turns()
+            while bench.driver.machine.is_sweeping:
+                bench.driver.now_s += 0.05
+                bench.inbox.nudge()
+                await bench.turns()
+        assert len(label_sets) == 0
+
+
+async def test_a_burst_has_few_cycles_and_other_tasks_run_after_it() -> None:
+    """Not all pods are decided in one burst."""
+    bench = Bench(max_binding=100)
+    for number in range(40):
+        bench.driver.pod(f"p{number}")
+    async with bench.running():
+        n_bound = [0]
+        while n_bound[-1] < 40:
+            await asyncio.sleep(0)
+            n_bound.append(len(bench.kept.bound()))
+        assert [b - a for a, b in pairwise(n_bound) if b > a] == [16, 16, 8]
+
+
+async def test_a_burst_ends_after_milliseconds_however_slow_cycles_are() -> None:
+    """Cycles of a millisecond each: four, then other tasks run."""
+    bench = Bench(max_binding=100)
+
+    def take_a_millisecond() -> None:
+        bench.driver.now_s += 0.001
+
+    bench.on_asked = take_a_millisecond
+    pods = [bench.driver.pod(name) for name in "abcdefgh"]
+    async with bench.running():
+        await asyncio.sleep(0)
+        assert 4 <= len(bench.kept.bound()) < len(pods)
+
+
+async def test_failed_attempts_end_at_once_and_binds_start_after_the_burst() -> None:
+    """The duration of an attempt does not include later cycles of its burst."""
+    bench = Bench()
+
+    def take_a_millisecond() -> None:
+        bench.driver.now_s += 0.001
+
+    bench.on_asked = take_a_millisecond
+    for name in "abc":
+        bench.driver.pod(name, containers=[container(requests={"cpu": "64" if name == "b" else "0"})])
+    async with bench.running():
+        await bench.turns()
+        told = [
+            one.pod.name
+            for one in bench.kept.ordered
+            if isinstance(one, Bind | Attempted | EmitEvent | PatchCondition)
+        ]
+        assert told == ["b"] * (len(told) - 2) + ["a", "c"]
+        (attempt,) = [one for one in bench.kept.ordered if isinstance(one, Attempted)]
+        # The cycle begins before the readiness check, and the next one a millisecond later.
+        assert bench.kept.at_s[bench.kept.ordered.index(attempt)] == pytest.approx(attempt.started_s + 0.001)
+
+
+async def test_binds_of_a_burst_start_although_thousands_of_pods_woke_during_it() -> None:
+    """The burst ends there, and none of its binds is lost."""
+    bench = Bench()
+    for name in "abc":
+        bench.driver.pod(name)
+    for number in range(2000):
+        bench.driver.pod(f"p{number}", containers=[container(requests={"cpu": "64"})], priority=1)
+    while bench.driver.machine.queue.depths()["active"] > 3:
+        bench.driver.cycle()
+
+    def wake_all_behind_the_first() -> None:
+        if bench.driver.machine.n_binding == 1 and not bench.driver.machine.has_backlog:
+            seen = decode_node(json.dumps(node("larger", allocatable={"cpu": "65"})).encode())
+            # Not by the driver, which would finish the backlog.
+            bench.driver.machine.handle(NodeSeen(seen), bench.driver.now_s)
+
+    bench.on_asked = wake_all_behind_the_first
+    async with bench.running():
+        await asyncio.sleep(0)
+        assert bench.driver.machine.has_backlog
+        assert bench.kept.bound() == ["a"]
+
+
+async def test_a_burst_ends_when_the_loop_is_not_ready() -> None:
+    """For example because the Lease ended."""
+    bench = Bench(max_binding=100)
+
+    def lose_the_lease_after_one() -> None:
+        bench.is_ready = bench.driver.machine.n_binding < 1
+
+    bench.on_asked = lose_the_lease_after_one
+    for name in "abc":
+        bench.driver.pod(name)
+    async with bench.running():
+        await bench.turns()
+        assert bench.kept.bound() == ["a"]
+
+
+async def test_stop_waits_for_the_answers_and_no_longer() -> None:
+    """No cycle begins; the loop ends with the last answer, once the watch has shown what was bound."""
+    bench = Bench(max_binding=2)
+    pods = [bench.driver.pod(name) for name in ("a", "b", "c")]
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    bench.loop.stop(1000.0)
+    bench.inbox.put_now(BindDone(pods[0].uid))
+    bench.inbox.put_now(PodSeen(replace(pods[0], node_name="a")))
+    await bench.turns()
+    assert not running.done()
+    bench.inbox.put_now(BindFailed(pods[1].uid, "no"))
+    async with asyncio.timeout(10.0):
+        await running
+    assert bench.kept.bound() == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+async def test_stop_waits_a_moment_for_the_watch_to_show_the_binds(is_shown: bool) -> None:
+    """A leader whose watch has shown every bind can hand over; one with a late watch ends all the same."""
+    bench = Bench()
+    pod = bench.driver.pod("p")
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    bench.loop.stop(1000.0)
+    bench.inbox.put_now(BindDone(pod.uid))
+    await bench.turns()
+    assert not running.done()
+    if is_shown:
+        bench.inbox.put_now(PodSeen(replace(pod, node_name="a")))
+    else:
+        bench.driver.now_s += 0.5
+        bench.inbox.nudge()
+    async with asyncio.timeout(10.0):
+        await running
+    assert bench.driver.machine.n_unconfirmed == (0 if is_shown else 1)
+
+
+async def test_stop_gives_up_on_answers_after_the_grace() -> None:
+    """The loop ends with binds in flight."""
+    bench = Bench()
+    bench.driver.pod("p")
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    bench.loop.stop(5.0)
+    await bench.turns()
+    assert not running.done()
+    bench.driver.now_s += 5.0
+    bench.inbox.nudge()
+    async with asyncio.timeout(4.0):
+        await running
+    assert bench.driver.machine.n_binding == 1
+
+
+async def test_stop_wakes_an_idle_loop() -> None:
+    """It ends at once."""
+    bench = Bench()
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    bench.loop.stop(15.0)
+    async with asyncio.timeout(10.0):
+        await running
+    assert bench.kept.ordered == []
+
+
+async def test_other_tasks_run_during_a_flood_of_stimuli() -> None:
+    """A thousand changes are handled in slices."""
+    bench = Bench()
+    await bench.inbox.put(PodGone(f"uid-{number}") for number in range(1000))
+    async with bench.running():
+        lengths: set[int] = set()
+        while len(bench.inbox):
+            lengths.add(len(bench.inbox))
+            await asyncio.sleep(0)
+        assert len(lengths) >= 10
+
+
+async def test_a_loop_that_misses_its_wake_up_is_stalled() -> None:
+    """A pod is ready and the loop does not turn: it is stalled until it does."""
+    bench = Bench()
+    bench.is_ready = False
+    bench.driver.pod("p")
+    async with bench.running():
+        await bench.turns()
+        bench.driver.now_s += 1000.0
+        assert not bench.loop.is_stalled(180.0), "nothing can be tried yet"
+        bench.is_ready = True
+        assert bench.loop.is_stalled(180.0)
+        bench.inbox.nudge()
+        await bench.turns()
+        assert not bench.loop.is_stalled(180.0)
+
+
+async def test_other_tasks_run_while_an_event_wakes_thousands_of_pods() -> None:
+    """No cycle begins before all of them are awake: the last one has the highest priority."""
+    bench = Bench(max_binding=1)
+    for number in range(2000):
+        large = container(requests={"cpu": "64"})
+        bench.driver.pod(f"p{number}", containers=[large], priority=number // 1999)
+    while bench.driver.machine.has_work():
+        bench.driver.cycle()
+    bench.driver.now_s += 60.0
+    async with bench.running():
+        await bench.turns()
+        big = decode_node(json.dumps(node("big", allocatable={"cpu": "64"})).encode())
+        await bench.inbox.put([NodeSeen(big), PodGone("nobody")])
+        awake: list[int] = []
+        while not bench.kept.bound():
+            awake.append(bench.driver.machine.queue.depths()["active"])
+            await asyncio.sleep(0)
+        steps = sorted(set(awake))
+        assert len(steps) >= 8
+        assert max(after - before for before, after in pairwise(steps)) <= UNITS_PER_STEP
+        assert bench.kept.bound() == ["p1999"]
+
+
+async def test_a_slice_ends_after_milliseconds_however_slow_stimuli_are() -> None:
+    """Stimuli of 1 ms each are handled four at a time, not a hundred."""
+    bench = Bench()
+    gone: list[str] = []
+
+    def handle(name: str, _seconds: float) -> None:
+        gone.append(name)
+        bench.driver.now_s += 0.001
+
+    bench.loop._on_handled = handle
+    await bench.inbox.put(PodGone(f"uid-{number}") for number in range(50))
+    async with bench.running():
+        await asyncio.sleep(0)
+        assert 1 <= len(gone) <= 6
+
+
+async def test_retried_pods_leave_few_objects_for_one_collection() -> None:
+    """New objects replace old ones, so that the interpreter's own threshold would not be reached."""
+    bench = Bench()
+    bench.on_asked = bench.kept.ordered.clear
+    for number in range(6000):
+        bench.driver.pod(f"p{number}", containers=[container(requests={"cpu": "64"})])
+    while bench.driver.machine.has_work():
+        bench.driver.cycle()
+    bench.driver.now_s += 60.0
+    bench.driver.node("no larger")
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    young, middle = [0], [0]
+
+    def note(phase: str, _: object) -> None:
+        if phase == "start":
+            young.append(len(gc.get_objects(generation=0)))
+            middle.append(len(gc.get_objects(generation=1)))
+
+    disable_full_collections()
+    gc.callbacks.append(note)
+    async with bench.running():
+        try:
+            big = decode_node(json.dumps(node("big", allocatable={"cpu": "65"})).encode())
+            await bench.inbox.put([NodeSeen(big)])
+            await until(lambda: _is_idle(bench), what="every pod was tried again", timeout_s=30.0)
+        finally:
+            gc.callbacks.remove(note)
+            gc.unfreeze()
+            gc.set_threshold(*thresholds)
+        assert bench.driver.machine.n_binding == 1
+        assert max(young) < 2_500
+        assert max(middle) < 5_000
+
+
+async def _has_ordered(bench: Bench) -> bool:
+    return bool(bench.kept.ordered)
+
+
+async def _is_idle(bench: Bench) -> bool:
+    return bench.driver.machine.n_binding > 0 and not bench.driver.machine.has_work()
+
+
+def _group(bench: Bench, n_members: int) -> None:
+    bench.driver.node("large", allocatable={"cpu": "1000", "pods": "1000"})
+    for number in range(n_members):
+        bench.driver.pod(f"member-{number}", labels={GROUP: "g", MIN_COUNT: str(n_members)})
+
+
+async def test_others_run_during_the_cycle_of_a_group_and_see_all_of_its_members_on_nodes_or_none() -> None:
+    """Each piece of the cycle takes a millisecond here."""
+    bench = Bench(max_binding=1000)
+    bench.tick_s = 0.001
+    _group(bench, 200)
+    n_assumed = set[int]()
+    async with bench.running(), Turns() as turns:
+        while len(bench.kept.bound()) < 200:
+            await off_trial(bench.driver.state)
+            n_assumed.add(bench.driver.state.n_assumed)
+            bench.driver.audit()
+            await asyncio.sleep(0)
+    assert turns.n > 20
+    assert n_assumed == {0, 200}
+
+
+async def test_stop_during_the_cycle_of_a_group_binds_all_of_its_members() -> None:
+    """Some of them are bound already."""
+    bench = Bench(max_binding=1000)
+    bench.tick_s = 0.001
+    _group(bench, 200)
+    running = asyncio.create_task(bench.loop.run())
+    await bench.bound(10)
+    assert len(bench.kept.bound()) < 200
+    bench.loop.stop(1000.0)
+    await bench.bound(200)
+    for bind in bench.kept.ordered:
+        if isinstance(bind, Bind):
+            bench.inbox.put_now(BindDone(bind.pod.uid))
+    async with asyncio.timeout(10.0):
+        await running
+
+
+async def test_the_cycle_of_a_group_counts_once_and_as_a_whole() -> None:
+    """It has a member in each piece at most, which takes a millisecond."""
+    cycles_s: list[float] = []
+    bench = Bench(max_binding=1000, on_cycle=cycles_s.append)
+    bench.tick_s = 0.001
+    _group(bench, 200)
+    async with bench.running():
+        await bench.bound(200)
+        await bench.turns()
+    (cycle_s,) = cycles_s
+    assert cycle_s > 0.1

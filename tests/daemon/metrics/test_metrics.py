@@ -1,0 +1,352 @@
+"""The metrics: names, labels and buckets of kube-scheduler 1.36, with values from real cycles."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+from prometheus_client import generate_latest
+
+from scheduler.daemon.metrics import metrics, process
+from scheduler.daemon.metrics.metrics import Metrics
+from scheduler.daemon.metrics.series import Family
+from scheduler.engine.model.instructions import Attempted, DevicesAwaited
+from scheduler.engine.model.stimuli import BindDone, TimePassed
+from tests.daemon.metrics.scheduling import Observed, samples, value
+from tests.engine.core.claim_cluster import ClaimCluster
+from tests.support.build import container
+from tests.support.device_documents import DRIVER, device_slice, resource_claim
+from tests.support.driving import NAME, attempt_of
+
+_UPSTREAM = [
+    ("scheduler_schedule_attempts_total", "counter", "result profile", None),
+    ("scheduler_scheduling_attempt_duration_seconds", "histogram", "result profile", (0.001, 16.384, 15)),
+    ("scheduler_scheduling_algorithm_duration_seconds", "histogram", "", (0.001, 16.384, 15)),
+    ("scheduler_pod_scheduling_attempts", "histogram", "", (1, 16, 5)),
+    ("scheduler_pod_scheduling_sli_duration_seconds", "histogram", "attempts", (0.01, 5242.88, 20)),
+    ("scheduler_pod_scheduled_after_flush_total", "counter", "", None),
+    ("scheduler_pending_pods", "gauge", "queue", None),
+    ("scheduler_queue_incoming_pods_total", "counter", "queue event", None),
+    ("scheduler_unschedulable_pods", "gauge", "plugin profile", None),
+    (
+        "scheduler_framework_extension_point_duration_seconds",
+        "histogram",
+        "extension_point status profile",
+        (0.0001, 0.2048, 12),
+    ),
+    (
+        "scheduler_plugin_execution_duration_seconds",
+        "histogram",
+        "plugin extension_point status",
+        (0.00001, 0.022168, 20),
+    ),
+    ("scheduler_plugin_evaluation_total", "counter", "plugin extension_point profile", None),
+    ("scheduler_event_handling_duration_seconds", "histogram", "event", (0.0001, 0.2048, 12)),
+    ("scheduler_cache_size", "gauge", "type", None),
+    ("scheduler_preemption_attempts_total", "counter", "", None),
+    ("scheduler_podgroup_schedule_attempts_total", "counter", "result profile", None),
+    ("scheduler_podgroup_scheduling_algorithm_duration_seconds", "histogram", "", (0.001, 16.384, 15)),
+    ("scheduler_preemption_victims", "histogram", "", (1, 64, 7)),
+    ("scheduler_resourceclaim_creates_total", "counter", "status", None),
+    ("scheduler_dra_bindingconditions_allocations_total", "counter", "profile driver status", None),
+    (
+        "scheduler_dra_bindingconditions_wait_duration_seconds",
+        "histogram",
+        "profile driver status",
+        (0.1, 819.2, 14),
+    ),
+    ("leader_election_master_status", "gauge", "name", None),
+    ("kubernetes_feature_enabled", "gauge", "name stage", None),
+    ("version_info", "gauge", "component binary emulation min_compat", None),
+    ("rest_client_requests_total", "counter", "code method host", None),
+    ("rest_client_request_duration_seconds", "histogram", "verb host", (0.005, 60.0, 12)),
+]
+
+
+def _declared() -> dict[str, Family]:
+    declared = (*vars(metrics).values(), *vars(process).values())
+    return {family.name: family for family in declared if isinstance(family, Family)}
+
+
+@pytest.mark.parametrize(("name", "kind", "labels", "buckets"), _UPSTREAM, ids=[row[0] for row in _UPSTREAM])
+def test_series_of_upstream_have_its_names_labels_and_buckets(name, kind, labels, buckets) -> None:
+    """Dashboards and alerts for kube-scheduler work unchanged."""
+    family = _declared()[name]
+    assert (family.type, family.labels) == (kind, tuple(labels.split()))
+    if buckets is None:
+        assert family.bounds == ()
+    else:
+        first, last, n = buckets
+        assert (family.bounds[0], len(family.bounds)) == (first, n)
+        assert family.bounds[-1] == pytest.approx(last, rel=1e-4)
+
+
+def test_our_own_series_have_our_prefix() -> None:
+    """No other component exports the same names."""
+    ours = set(_declared()) - {name for name, *_ in _UPSTREAM}
+    assert {name.removeprefix("affinity_scheduler_") for name in ours} == {
+        "malformed_objects_total",
+        "objects_malformed",
+        "watch_restarts_total",
+        "cache_divergences_total",
+        "events_dropped_total",
+        "unreadable_binds_total",
+        "kubelet_refusals_total",
+        "evictions_in_vain_total",
+        "claims_allocated_twice_total",
+        "devices",
+        "left_out_nodes",
+        "loop_lag_seconds",
+        "decision_duration_seconds",
+        "plugin_failures_total",
+        "plugin_shut_off",
+        "podgroup_search_decisions",
+        "build_info",
+        "unknown_server_version",
+        "pods_kept_by_annotations",
+        "namespaces_over_share",
+        "relaxed_rules_total",
+    }
+
+
+@pytest.fixture(scope="module")
+def scraped() -> Observed:
+    """
+    A scheduler that has bound a pod at once, bound one after a failure, failed one and gated one; every cycle is
+    sampled.
+    """
+    observed = Observed(sampled=1.0)
+    driver = observed.driver
+    driver.node("a", allocatable={"cpu": "1"})
+    driver.node("b", allocatable={"cpu": "1"})
+    first = driver.pod("first", containers=[container(requests={"cpu": "1"})])
+    observed.cycle()
+    driver.now_s += 0.5
+    observed.tell(driver.handle(BindDone(first.uid)))
+    driver.pod("large", containers=[container(requests={"cpu": "2"})])
+    observed.cycle()
+    driver.pod("gated", gates=["wait"])
+    driver.node("c", allocatable={"cpu": "4"})
+    driver.pass_time(1.5)
+    observed.cycle()
+    driver.now_s += 0.5
+    observed.tell(driver.handle(BindDone("uid-default-large")))
+    driver.pod("huge", containers=[container(requests={"cpu": "8"})])
+    observed.cycle()
+    observed.metrics.on_event_handled("NodeSeen", 0.0003)
+    observed.metrics.on_request("create", "POST", "201", "127.0.0.1:6443", 0.004)
+    observed.metrics.on_request("watch", "GET", "200", "127.0.0.1:6443", 0.004)
+    observed.metrics.malformed_objects.add("Pod")
+    observed.metrics.watch_restarts.add("Node")
+    observed.metrics.events_dropped.add()
+    observed.metrics.loop_lag.observe(0.002)
+    return observed
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "expected"),
+    [
+        ("scheduler_schedule_attempts_total", {"result": "scheduled", "profile": NAME}, 2),
+        ("scheduler_schedule_attempts_total", {"result": "unschedulable", "profile": NAME}, 2),
+        ("scheduler_scheduling_attempt_duration_seconds_sum", {"result": "scheduled", "profile": NAME}, 1.0),
+        ("scheduler_pod_scheduling_attempts_count", {}, 2),
+        ("scheduler_pod_scheduling_attempts_sum", {}, 3),
+        ("scheduler_pod_scheduling_sli_duration_seconds_sum", {"attempts": "1"}, 0.5),
+        ("scheduler_pod_scheduling_sli_duration_seconds_sum", {"attempts": "2"}, 2.0),
+        ("scheduler_pod_scheduled_after_flush_total", {}, 0),
+        ("scheduler_scheduling_algorithm_duration_seconds_count", {}, 4),
+        ("scheduler_pending_pods", {"queue": "active"}, 0),
+        ("scheduler_pending_pods", {"queue": "unschedulable"}, 1),
+        ("scheduler_pending_pods", {"queue": "gated"}, 1),
+        ("scheduler_queue_incoming_pods_total", {"queue": "active", "event": "UnschedulablePodAdd"}, 3),
+        ("scheduler_unschedulable_pods", {"plugin": "NodeResourcesFit", "profile": NAME}, 1),
+        ("scheduler_unschedulable_pods", {"plugin": "SchedulingGates", "profile": NAME}, 1),
+        ("scheduler_cache_size", {"type": "nodes"}, 3),
+        ("scheduler_cache_size", {"type": "pods"}, 2),
+        ("scheduler_cache_size", {"type": "assumed_pods"}, 2),
+        (
+            "scheduler_framework_extension_point_duration_seconds_count",
+            {"extension_point": "Filter", "status": "Success", "profile": NAME},
+            4,
+        ),
+        (
+            "scheduler_framework_extension_point_duration_seconds_count",
+            {"extension_point": "Score", "status": "Success", "profile": NAME},
+            1,
+        ),
+        (
+            "scheduler_plugin_execution_duration_seconds_count",
+            {"plugin": "NodeResourcesFit", "extension_point": "Filter", "status": "Success"},
+            4,
+        ),
+        (
+            "scheduler_plugin_execution_duration_seconds_count",
+            {"plugin": "InterPodAffinity", "extension_point": "PreScore", "status": "Skip"},
+            1,
+        ),
+        (
+            "scheduler_plugin_evaluation_total",
+            {"plugin": "NodeResourcesFit", "extension_point": "PreFilter", "profile": NAME},
+            4,
+        ),
+        (
+            "scheduler_plugin_evaluation_total",
+            {"plugin": "InterPodAffinity", "extension_point": "Score", "profile": NAME},
+            0,
+        ),
+        ("scheduler_event_handling_duration_seconds_count", {"event": "NodeSeen"}, 1),
+        ("rest_client_requests_total", {"code": "201", "method": "POST", "host": "127.0.0.1:6443"}, 1),
+        ("rest_client_requests_total", {"code": "200", "method": "GET", "host": "127.0.0.1:6443"}, 1),
+        ("rest_client_request_duration_seconds_count", {"verb": "POST", "host": "127.0.0.1:6443"}, 1),
+        ("affinity_scheduler_malformed_objects_total", {"kind": "Pod"}, 1),
+        ("affinity_scheduler_watch_restarts_total", {"kind": "Node"}, 1),
+        ("affinity_scheduler_events_dropped_total", {}, 1),
+        ("affinity_scheduler_loop_lag_seconds_count", {}, 1),
+    ],
+)
+def test_a_scrape_shows_what_the_cycles_did(scraped: Observed, name, labels, expected) -> None:
+    """Counted by hand from the fixture."""
+    assert value(scraped.samples(), name, **labels) == pytest.approx(expected)
+
+
+def test_a_watch_is_a_request_without_latency(scraped: Observed) -> None:
+    """It stays open for minutes, which says nothing about the server."""
+    found = scraped.samples()
+    assert (
+        "rest_client_request_duration_seconds_count",
+        (("host", "127.0.0.1:6443"), ("verb", "GET")),
+    ) not in found
+
+
+def test_the_process_and_the_build_are_described(scraped: Observed) -> None:
+    """Memory and CPU rows of dashboards read the process series; the build is a label."""
+    found = scraped.samples()
+    assert any(name == "python_info" for name, _ in found)
+    assert any(
+        dict(labels).get("version") == "1.2.3" for name, labels in found if name.endswith("build_info")
+    )
+
+
+def test_render_agrees_with_prometheus_clients_encoder(scraped: Observed) -> None:
+    """The same series and, except for the process's own, the same values."""
+    rendered, encoded = samples(scraped.metrics.render()), samples(generate_latest(scraped.metrics.registry))
+    assert rendered.keys() == encoded.keys()
+    ours = [key for key in rendered if key[0].startswith(("scheduler_", "rest_", "affinity_"))]
+    assert len(ours) > 500
+    assert {key: rendered[key] for key in ours} == {key: encoded[key] for key in ours}
+
+
+def test_every_family_is_rendered_once(scraped: Observed) -> None:
+    """No declared family is missing or registered twice."""
+    told = re.findall(r"^# TYPE (\S+) (\S+)$", scraped.metrics.render().decode(), re.MULTILINE)
+    assert len(told) == len({name for name, _ in told})
+    assert {(name, family.type) for name, family in _declared().items()} <= set(told)
+
+
+def test_promtool_accepts_a_scrape(scraped: Observed) -> None:
+    """Names, units, help texts and format pass Prometheus' own linter."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed")
+    checked = subprocess.run(
+        [promtool, "check", "metrics"], input=scraped.metrics.render(), capture_output=True, timeout=30
+    )
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("attempts", "label"), [(1, "1"), (14, "14"), (15, "15+"), (16, "15+"), (4000, "15+")]
+)
+def test_attempts_have_sixteen_labels_at_most(attempts: int, label: str) -> None:
+    """A pod that is retried for weeks adds no series."""
+    observed = Observed()
+    observed.driver.node("a")
+    pod = observed.driver.pod("p")
+    observed.cycle()
+    attempt = attempt_of(observed.driver.handle(BindDone(pod.uid)))
+    observed.metrics.on_attempt(replace(attempt, attempts=attempts), observed.driver.now_s)
+    found = observed.samples()
+    assert value(found, "scheduler_pod_scheduling_sli_duration_seconds_count", attempts=label) == 1
+    assert value(found, "scheduler_pod_scheduling_attempts_sum") == attempts
+
+
+@pytest.mark.parametrize(("after_flush", "counted"), [(True, 1), (False, 0)])
+def test_pods_bound_after_the_flush_are_counted(after_flush: bool, counted: int) -> None:
+    """They hint at a missing queueing hint."""
+    observed = Observed()
+    observed.driver.node("a")
+    pod = observed.driver.pod("p")
+    observed.cycle()
+    attempt: Attempted = attempt_of(observed.driver.handle(BindDone(pod.uid)))
+    observed.metrics.on_attempt(replace(attempt, after_flush=after_flush), observed.driver.now_s)
+    assert value(observed.samples(), "scheduler_pod_scheduled_after_flush_total") == counted
+
+
+def test_two_schedulers_in_a_process_share_no_series() -> None:
+    """Nothing is global."""
+    one, other = Metrics(), Metrics()
+    one.malformed_objects.add("Pod")
+    name = ("affinity_scheduler_malformed_objects_total", (("kind", "Pod"),))
+    assert name in samples(one.render())
+    assert name not in samples(other.render())
+
+
+def _device_series(cluster: ClaimCluster) -> dict[str, float]:
+    scraped = Metrics()
+    scraped.register_state(cluster.queue, cluster.state, {})
+    found = samples(scraped.render())
+    return {
+        state: value(found, "affinity_scheduler_devices", driver=DRIVER, state=state)
+        for state in ("free", "allocated")
+    }
+
+
+def test_devices_are_free_or_allocated_from_reserve_on() -> None:
+    """Also while a driver publishes one device less, and one that a claim still has."""
+    cluster = ClaimCluster(4, ("a", "b"))
+    cluster.store(resource_claim("c", 3))
+    cluster.watch()
+    assert _device_series(cluster) == {"free": 8, "allocated": 0}
+    pod = cluster.using("c")
+    cluster.write(cluster.reserve())
+    cluster.watch()
+    assert _device_series(cluster) == {"free": 5, "allocated": 3}
+    for name in ("a", "b"):
+        cluster.show(device_slice(name, 1))
+    assert _device_series(cluster) == {"free": 0, "allocated": 3}
+    cluster.lose(pod)
+    cluster.audit()
+
+
+@pytest.mark.parametrize(
+    ("condition", "status"), [("ready", "success"), ("broken", "failure"), ("", "timeout")]
+)
+def test_the_wait_for_devices_is_observed_by_driver_and_outcome(condition: str, status: str) -> None:
+    cluster = ClaimCluster(0, ("a",))
+    cluster.show(device_slice("a", 1, bindingConditions=["ready"], bindingFailureConditions=["broken"]))
+    cluster.store(resource_claim("c"))
+    cluster.watch()
+    cluster.using("c")
+    cluster.write(cluster.reserve())
+    cluster.watch()
+    cluster.now_s += 3.0
+    claim = cluster.server.claims["default/c"]
+    device = {"driver": DRIVER, "pool": "a", "device": "gpu-0"}
+    if condition:
+        devices = [{**device, "conditions": [{"type": condition, "status": "True"}]}]
+        cluster.store({**claim, "status": {**claim["status"], "devices": devices}})
+        instructions = cluster.watch()
+    else:
+        cluster.now_s += 1000.0
+        instructions = cluster.handle(TimePassed())
+    scraped = Metrics()
+    for instruction in instructions:
+        if isinstance(instruction, DevicesAwaited):
+            scraped.on_devices_awaited(instruction)
+    found, labels = samples(scraped.render()), {"profile": NAME, "driver": DRIVER, "status": status}
+    assert value(found, "scheduler_dra_bindingconditions_allocations_total", **labels) == 1
+    waited = value(found, "scheduler_dra_bindingconditions_wait_duration_seconds_sum", **labels)
+    assert waited == (3.0 if condition else 1003.0)

@@ -1,0 +1,157 @@
+"""Series as plain numbers: their values, their text format, and their limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
+
+from scheduler.daemon.metrics.series import (
+    CallbackMetric,
+    Counter,
+    Family,
+    Histogram,
+    exponential_bounds,
+    go_number,
+)
+from tests.daemon.metrics.scheduling import samples
+
+# As kube-scheduler 1.36 prints them.
+_FACTOR_1_5 = [
+    "1e-05",
+    "1.5000000000000002e-05",
+    "2.2500000000000005e-05",
+    "3.375000000000001e-05",
+    "5.062500000000001e-05",
+    "7.593750000000002e-05",
+    "0.00011390625000000003",
+]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "printed"),
+    [
+        pytest.param(exponential_bounds(0.00001, 1.5, 20)[:7], _FACTOR_1_5, id="rounded at each step"),
+        pytest.param(
+            exponential_bounds(0.0001, 2, 3), ["0.0001", "0.0002", "0.0004"], id="fixed down to 1e-4"
+        ),
+        pytest.param(exponential_bounds(0.001, 2, 15)[-2:], ["8.192", "16.384"], id="doubled"),
+        pytest.param(
+            exponential_bounds(1, 2, 5), ["1", "2", "4", "8", "16"], id="whole numbers without a point"
+        ),
+        pytest.param(exponential_bounds(0.01, 2, 20)[-1:], ["5242.88"], id="hours"),
+    ],
+)
+def test_bounds_are_printed_as_go_prints_them(bounds: tuple[float, ...], printed: list[str]) -> None:
+    """Prometheus before version 3 takes `1` and `1.0` for different buckets."""
+    assert [go_number(bound) for bound in bounds] == printed
+
+
+@pytest.mark.parametrize(
+    ("amount", "bucket"),
+    [(0.0, 0), (1.0, 0), (1.0000001, 1), (2.0, 1), (4.0, 2), (4.1, 3), (float("inf"), 3)],
+)
+def test_an_observation_counts_in_the_first_bucket_that_is_not_below_it(amount: float, bucket: int) -> None:
+    """Bounds belong to their bucket, as Prometheus defines `le`."""
+    series = Histogram(Family("h", "help", bounds=(1.0, 2.0, 4.0))).labels()
+    series.observe(amount)
+    assert [index for index, n in enumerate(series.n_by_bucket) if n] == [bucket]
+
+
+_TEXT = st.text(max_size=8)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(_TEXT, _TEXT, st.floats(0, 1e6)), max_size=12))
+def test_a_histogram_is_written_as_by_prometheus_client(
+    observed: list[tuple[str, str, float]],
+) -> None:
+    """For any label values and amounts, `text` has the same samples as the library's encoder."""
+    histogram = Histogram(Family("h_seconds", "help", ("plugin", "status"), (0.1, 1.0, 10.0)))
+    for plugin, status, amount in observed:
+        histogram.labels(plugin, status).observe(amount)
+    registry = CollectorRegistry()
+    registry.register(histogram)
+    assert samples(histogram.text().encode()) == samples(generate_latest(registry))
+
+
+def test_a_full_histogram_observes_the_rest_under_other() -> None:
+    """No input can create more series than the limit and one."""
+    histogram = Histogram(Family("h", "help", ("event",), (1.0,)), max_series=2)
+    for event in ("a", "b", "c", "d", "a"):
+        histogram.labels(event).observe(0.5)
+    counts = {
+        labels: n for (name, labels), n in samples(histogram.text().encode()).items() if name == "h_count"
+    }
+    assert counts == {(("event", "a"),): 2, (("event", "b"),): 1, (("event", "other"),): 2}
+
+
+def test_a_full_counter_counts_the_rest_under_other() -> None:
+    """As for histograms."""
+    counts = Counter(Family("c_total", "help", ("code", "host")), max_series=1)
+    for code in ("200", "404", "200", "500"):
+        counts.add(code, "h")
+    registry = CollectorRegistry()
+    registry.register(counts)
+    found = samples(generate_latest(registry))
+    assert sorted(found.values()) == [2.0, 2.0]
+    assert ("c_total", (("code", "other"), ("host", "other"))) in found
+
+
+def test_series_without_labels_exist_from_the_start() -> None:
+    """A rate over a series that appears at 1 would miss the first event."""
+    histogram, counts = Histogram(Family("h", "help", bounds=(1.0,))), Counter(Family("c_total", "help"))
+    registry = CollectorRegistry()
+    registry.register(histogram)
+    registry.register(counts)
+    found = samples(generate_latest(registry))
+    assert (found["h_count", ()], found["c_total", ()]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("family", "numbers", "expected"),
+    [
+        pytest.param(
+            Family("depth", "help", ("queue",)),
+            {"active": 3, "gated": 0},
+            {("depth", (("queue", "active"),)): 3.0, ("depth", (("queue", "gated"),)): 0.0},
+            id="a gauge by one label",
+        ),
+        pytest.param(
+            Family("in_total", "help", ("queue", "event")),
+            {("active", "NodeAdd"): 2},
+            {("in_total", (("event", "NodeAdd"), ("queue", "active"))): 2.0},
+            id="a counter by two labels",
+        ),
+    ],
+)
+def test_a_callback_metric_is_read_at_every_scrape(family: Family, numbers, expected) -> None:
+    current: dict[str, int] = {}
+    registry = CollectorRegistry()
+    registry.register(CallbackMetric(family, lambda: current))
+    assert samples(generate_latest(registry)) == {}
+    current.update(numbers)
+    assert samples(generate_latest(registry)) == expected
+
+
+def test_histograms_are_written_several_times_faster_than_by_the_library() -> None:
+    """Otherwise a scrape of a busy scheduler would block the event loop for 10 ms."""
+    histogram = Histogram(Family("h", "help", ("plugin",), exponential_bounds(0.00001, 1.5, 20)))
+    for index in range(120):
+        histogram.labels(str(index)).observe(0.001)
+    registry = CollectorRegistry()
+    registry.register(histogram)
+    assert _fastest_s(histogram.text) * 4 < _fastest_s(lambda: generate_latest(registry))
+
+
+def _fastest_s(run: Callable[[], object]) -> float:
+    durations = []
+    for _ in range(5):
+        started_s = time.thread_time()
+        run()
+        durations.append(time.thread_time() - started_s)
+    return min(durations)

@@ -1,0 +1,258 @@
+"""Connections are bounded in number and time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import ssl
+import time
+from asyncio import sslproto
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from scheduler.daemon.port.certificates import issue
+from scheduler.daemon.port.listener import Listener
+from scheduler.daemon.port.tls import load_pair, server_context
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.asyncio
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Opening = Callable[..., Awaitable[Connection]]
+
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@asynccontextmanager
+async def listening(*, tls: bool = False, **bounds: float) -> AsyncIterator[int]:
+    """Run a server of one path that answers `ok`, and yield its port."""
+    app = web.Application()
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    app.router.add_get("/", answer)
+    context = None
+    if tls:
+        context = server_context()
+        load_pair(context, issue(["localhost"], time.time()).pair)
+    listener = Listener(app, tls=context, **bounds)  # type: ignore[arg-type]  # numbers of either kind
+    port = await listener.start("127.0.0.1", 0)
+    try:
+        yield port
+    finally:
+        await listener.stop()
+
+
+@pytest_asyncio.fixture
+async def opened() -> AsyncIterator[Opening]:
+    """Open connections and close them after the test."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def connect(port: int, context: ssl.SSLContext | None = None) -> Connection:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        writers.append(writer)
+        return reader, writer
+
+    yield connect
+    for writer in writers:
+        writer.transport.abort()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+async def asked(port: int, request: bytes = GET, context: ssl.SSLContext | None = None) -> bytes:
+    """Return the complete response to raw bytes, until the connection is closed or nothing more arrives."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    writer.write(request)
+    answer = b""
+    with suppress(TimeoutError, ConnectionError):
+        while data := await asyncio.wait_for(reader.read(65536), 0.5):
+            answer += data
+    writer.transport.abort()
+    return answer
+
+
+def trusting() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize(
+    "drip",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n", id="half a header"),
+        pytest.param(b"GET /", id="half a line"),
+    ],
+)
+async def test_a_connection_without_a_complete_request_is_closed(
+    opened: Opening, tls: bool, drip: bytes
+) -> None:
+    """Even if it sends a byte now and then."""
+    async with listening(tls=tls, first_request_s=0.4) as port:
+        reader, writer = await opened(port, trusting() if tls else None)
+        writer.write(drip)
+
+        async def dripping() -> None:
+            while drip:
+                writer.write(b"a")
+                await asyncio.sleep(0.05)
+
+        task = asyncio.create_task(dripping())
+        started_s = time.monotonic()
+        with suppress(ConnectionError):
+            async with asyncio.timeout(5):
+                assert await reader.read() == b""
+        assert time.monotonic() - started_s < 3
+        task.cancel()
+
+
+async def test_a_connection_without_a_tls_handshake_is_closed(opened: Opening) -> None:
+    async with listening(tls=True, first_request_s=0.4) as port:
+        reader, _ = await opened(port)
+        with suppress(ConnectionError):
+            async with asyncio.timeout(5):
+                assert await reader.read() == b""
+
+
+async def test_a_new_connection_is_served_at_the_limit(opened: Opening) -> None:
+    """The connection that has been idle for longest is closed."""
+    async with listening(max_connections=8, first_request_s=30) as port:
+        idle = [await opened(port) for _ in range(24)]
+        assert b"200 OK" in await asked(port)
+        ended = [reader for reader, _ in idle[:16]]
+        for reader in ended:
+            with suppress(ConnectionError):
+                async with asyncio.timeout(5):
+                    assert await reader.read() == b""
+
+
+async def test_a_connection_in_use_is_not_closed(opened: Opening) -> None:
+    """A scraper's connection outlives those without requests."""
+    async with listening(max_connections=4, first_request_s=30) as port:
+        reader, writer = await opened(port)
+        for _ in range(6):
+            await opened(port)
+            await asyncio.sleep(0.02)
+            writer.write(GET)
+            async with asyncio.timeout(5):
+                assert b"200 OK" in await reader.readuntil(b"\r\n\r\nok")
+
+
+async def test_a_flood_leaves_no_garbage_to_the_collector(opened: Opening) -> None:
+    """The TLS buffers of one connection are 0.3 MB."""
+    gc.collect()
+    gc.disable()
+    try:
+        async with listening(tls=True, max_connections=8, first_request_s=0.5) as port:
+            for _ in range(60):
+                await opened(port)
+            await until(_n_handshakes, lambda n: n == 0, what="no connection in memory")
+    finally:
+        gc.enable()
+
+
+async def _n_handshakes() -> int:
+    return sum(isinstance(each, sslproto.SSLProtocol) for each in gc.get_objects())
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    async with listening() as port:
+        assert (await asked(port, GET * 5)).count(b"200 OK") == 5
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 20_000 + b"\r\n\r\n", id="a huge header"),
+        pytest.param(
+            b"GET / HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X%d: y\r\n" % n for n in range(50_000)) + b"\r\n",
+            id="many headers",
+        ),
+        pytest.param(b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", id="a huge path"),
+        pytest.param(
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+            + GET,
+            id="two lengths",
+        ),
+        pytest.param(
+            b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", id="two numbers"
+        ),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", id="a negative length"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost : x\r\n\r\n", id="space before the colon"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n folded: y\r\n\r\n", id="a folded line"),
+        pytest.param(
+            b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", id="an odd coding"
+        ),
+        pytest.param(b"\x16\x03\x01 rubbish\r\n\r\n", id="not HTTP"),
+    ],
+)
+async def test_a_malformed_request_is_refused_and_the_connection_closed(request_: bytes) -> None:
+    """Nothing that follows is taken for a second request."""
+    async with listening() as port:
+        answer = await asked(port, request_)
+        assert answer.count(b"HTTP/1.") <= 1
+        assert b"200 OK" not in answer
+        assert b"200 OK" in await asked(port)
+
+
+async def test_a_body_that_never_arrives_delays_no_other_request() -> None:
+    async with listening() as port:
+        request = b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000000\r\n\r\n"
+        assert b"200 OK" in await asked(port, request)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2), (ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3)],
+)
+async def test_tls_1_2_and_1_3_are_supported(low: ssl.TLSVersion, high: ssl.TLSVersion) -> None:
+    context = trusting()
+    context.minimum_version, context.maximum_version = low, high
+    async with listening(tls=True) as port:
+        assert b"200 OK" in await asked(port, GET, context)
+
+
+async def test_older_tls_is_refused() -> None:
+    assert server_context().minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+async def test_plain_http_on_an_https_port_is_refused() -> None:
+    async with listening(tls=True) as port:
+        assert b"200" not in await asked(port)
+        assert b"200 OK" in await asked(port, GET, trusting())
+
+
+async def test_it_stops_with_open_connections(opened: Opening) -> None:
+    """Idle ones are closed at once; the port is closed."""
+    async with listening(tls=True) as port:
+        for _ in range(5):
+            await opened(port, trusting())
+        started_s = time.monotonic()
+    assert time.monotonic() - started_s < 4
+    with pytest.raises(ConnectionRefusedError):
+        await opened(port)
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["IPv4", "IPv6"])
+async def test_it_listens_on_ipv4_and_ipv6(family: socket.AddressFamily) -> None:
+    app = web.Application()
+    listener = Listener(app)
+    address = "127.0.0.1" if family == socket.AF_INET else "::1"
+    try:
+        port = await listener.start(address, 0)
+    except OSError:
+        pytest.skip(f"no {address} here")
+    reader, writer = await asyncio.open_connection(address, port)
+    writer.write(GET)
+    assert b"404" in await reader.readline()
+    writer.transport.abort()
+    await listener.stop()

@@ -1,0 +1,117 @@
+"""Self-signed certificates: valid while the process runs, and never on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from scheduler.daemon.metrics.logs import Logger
+from scheduler.daemon.port.certificates import LIFETIME_S, RENEW_BEFORE_S, expires_s, issue
+from scheduler.daemon.port.serving_certificate import SELF_SIGNED_HOSTS, SelfSignedCertificate
+from scheduler.daemon.port.tls import KeyPair, load_pair, server_context
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from tests.support import accounts
+from tests.tools.webhook.memory_store import Served
+
+NOW_S = 1_800_000_000.0
+WITHOUT = (
+    "import sys; sys.modules['cryptography'] = None; from scheduler.cli.main import main; sys.exit(main())"
+)
+
+
+def test_a_self_signed_pair_is_renewed_a_month_before_it_expires():
+    served, now_s = Served(), [NOW_S]
+    keeper = SelfSignedCertificate(served, log=Logger(logging.getLogger("tls")), clock_s=lambda: now_s[0])
+    keeper.load()
+    keeper.load()
+    assert len(served.pairs) == 1
+    assert expires_s(served.pairs[0].cert) == NOW_S + LIFETIME_S
+    now_s[0] += LIFETIME_S - RENEW_BEFORE_S - 1
+    keeper.load()
+    assert len(served.pairs) == 1
+    now_s[0] += 1
+    keeper.load()
+    assert len(served.pairs) == 2
+    assert served.pairs[0] != served.pairs[1]
+
+
+@pytest.mark.asyncio
+async def test_the_age_is_checked_periodically():
+    served, rounds = Served(), []
+
+    async def sleep(seconds: float) -> None:
+        rounds.append(seconds)
+        if len(rounds) == 3:
+            raise asyncio.CancelledError
+
+    keeper = SelfSignedCertificate(served, log=Logger(logging.getLogger("tls")))
+    with pytest.raises(asyncio.CancelledError):
+        await keeper.run(sleep)
+    assert (len(served.pairs), len(rounds)) == (1, 3)
+
+
+def test_a_pair_is_loaded_on_a_read_only_file_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """The image has one."""
+    absent = str(tmp_path / "absent")
+    monkeypatch.setenv("TMPDIR", absent)
+    monkeypatch.setattr(tempfile, "tempdir", absent)
+    load_pair(server_context(), issue(SELF_SIGNED_HOSTS, NOW_S).pair)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        pytest.param(KeyPair(b"", b""), id="nothing"),
+        pytest.param(
+            KeyPair(issue(["a"], NOW_S).pair.cert, issue(["a"], NOW_S).pair.key), id="another's key"
+        ),
+    ],
+)
+def test_an_invalid_pair_is_refused(pair: KeyPair):
+    with pytest.raises(ssl.SSLError):
+        load_pair(server_context(), pair)
+
+
+def test_repr_of_a_pair_contains_no_secret():
+    assert "KEY" not in repr(issue(["a"], NOW_S).pair)
+
+
+@pytest.mark.parametrize("missing", ["None", "types.ModuleType('cryptography.x509')"])
+def test_the_webhook_says_what_it_lacks(missing: str):
+    """No package, or one that is too old: a distribution's own lacks names of today's."""
+    code = (
+        f"import sys, types; sys.modules['cryptography.x509'] = {missing};"
+        "from scheduler.cli.main import main; sys.exit(main())"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "webhook"], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        "affinity-scheduler webhook: found no package cryptography, or an old one, "
+        "expected pip install 'affinity-scheduler[webhook]'\n"
+    )
+
+
+@pytest.mark.asyncio
+async def test_without_cryptography_the_error_says_what_to_do(tmp_path: Path):
+    async with DevCluster() as cluster:
+        kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", tmp_path)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", WITHOUT, "run", "--kubeconfig", str(kubeconfig)),
+            *("--bind-address", "0.0.0.0"),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await process.communicate()
+    assert process.returncode == 2
+    assert said.decode() == (
+        "--bind-address: found no certificate, and none can be made, expected --tls-cert-file and "
+        "--tls-private-key-file, or: pip install 'affinity-scheduler[tls]'\n"
+    )

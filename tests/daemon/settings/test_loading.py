@@ -1,0 +1,314 @@
+"""Complete files: upstream's defaults, valid files, and one line per mistake."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scheduler.daemon.settings.loading import default_settings, load_settings, parse_settings
+from scheduler.daemon.settings.problems import MAX_LINES, InvalidSettingsError
+from scheduler.daemon.settings.resolved import ClientConnection, LeaderElection
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Version, semantics_of
+from tests.daemon.settings.configurations import HEAD, lines_of, one_profile, with_head
+from tests.support.case_blocks import case_blocks
+
+DEFAULT_FILE = Path(__file__).parents[3] / "config" / "affinity-scheduler.yaml"
+
+
+def test_an_empty_configuration_has_upstreams_defaults():
+    settings = parse_settings(HEAD, "f")
+    assert settings.parallelism == 16
+    assert settings.leader_election == LeaderElection(
+        True, 15.0, 10.0, 2.0, "leases", "affinity-scheduler", "kube-system"
+    )
+    assert settings.client_connection == ClientConnection(
+        "", "", "application/vnd.kubernetes.protobuf", 50.0, 100
+    )
+    assert (settings.enable_profiling, settings.enable_contention_profiling) == (True, True)
+    assert settings.percentage_of_nodes_to_score == 0
+    assert (settings.pod_initial_backoff_s, settings.pod_max_backoff_s) == (1, 10)
+    assert settings.delay_cache_until_active is False
+    assert settings.semantics == DEFAULT_SEMANTICS
+    assert [profile.scheduler_name for profile in settings.profiles] == ["default-scheduler"]
+    assert settings.notes == ()
+
+
+def test_without_a_file_the_one_profile_is_our_own():
+    settings = default_settings()
+    (profile,) = settings.profiles
+    assert profile.scheduler_name == "affinity-scheduler"
+    (upstream,) = parse_settings(HEAD, "f").profiles
+    assert profile.plugins_by_point == upstream.plugins_by_point
+
+
+def test_every_field_of_a_whole_file_is_read():
+    settings = parse_settings(
+        with_head("""
+        parallelism: 4
+        leaderElection: {leaderElect: false, leaseDuration: 1m30s, renewDeadline: 500ms, retryPeriod: 1h,
+                         resourceName: n, resourceNamespace: ns, resourceLock: endpoints}
+        clientConnection: {kubeconfig: /k, acceptContentTypes: a, contentType: c, qps: 2.5, burst: 3}
+        enableProfiling: false
+        percentageOfNodesToScore: 50
+        podInitialBackoffSeconds: 2
+        podMaxBackoffSeconds: 2
+        delayCacheUntilActive: true
+        extenders: []
+        profiles:
+        - {schedulerName: a, percentageOfNodesToScore: 100}
+        - {schedulerName: b}
+        """),
+        "f",
+        semantics_of(Version(1, 34), {Gate.POD_LEVEL_RESOURCES: False}),
+    )
+    assert settings.parallelism == 4
+    assert settings.leader_election == LeaderElection(False, 90.0, 0.5, 3600.0, "endpoints", "n", "ns")
+    assert settings.client_connection == ClientConnection("/k", "a", "c", 2.5, 3)
+    assert (settings.enable_profiling, settings.enable_contention_profiling) == (False, False)
+    assert settings.percentage_of_nodes_to_score == 50
+    assert (settings.pod_initial_backoff_s, settings.pod_max_backoff_s) == (2, 2)
+    assert settings.delay_cache_until_active is True
+    assert not settings.semantics.enabled(Gate.POD_LEVEL_RESOURCES)
+    assert [(p.scheduler_name, p.percentage_of_nodes_to_score) for p in settings.profiles] == [
+        ("a", 100),
+        ("b", None),
+    ]
+
+
+def test_zero_in_the_client_connection_and_the_lease_means_the_default():
+    zeros = """
+    clientConnection: {qps: 0, burst: 0, contentType: ''}
+    leaderElection: {leaseDuration: 0s, resourceName: ''}
+    """
+    settings = parse_settings(with_head(zeros), "f")
+    assert settings.client_connection == ClientConnection()
+    assert settings.leader_election == LeaderElection()
+
+
+def test_profiles_have_plugins_of_their_own():
+    text = with_head("""
+    profiles:
+    - schedulerName: a
+      plugins: {score: {disabled: [{name: '*'}]}}
+    - schedulerName: b
+      pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 5}}]
+    """)
+    first, second = parse_settings(text, "f").profiles
+    assert first.plugins_by_point["score"] == ()
+    assert len(second.plugins_by_point["score"]) == 9
+    assert first.args_by_plugin["InterPodAffinity"] != second.args_by_plugin["InterPodAffinity"]
+
+
+def test_json_reads_like_yaml():
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "parallelism": 2,
+    }
+    assert parse_settings(json.dumps(document, indent="\t"), "f").parallelism == 2
+
+
+PROBLEMS = """
+# empty file
+=> found nothing, expected a KubeSchedulerConfiguration
+# a list
+[]
+=> found a list, expected a KubeSchedulerConfiguration
+# a word
+hello
+=> found "hello", expected a KubeSchedulerConfiguration
+# no type
+{}
+=> apiVersion: found nothing, expected "kubescheduler.config.k8s.io/v1"
+=> kind: found nothing, expected "KubeSchedulerConfiguration"
+# another type: its fields are not worth a line
+apiVersion: kubescheduler.config.k8s.io/v1beta3
+kind: Pod
+spec: {}
+=> apiVersion: found "kubescheduler.config.k8s.io/v1beta3", expected "kubescheduler.config.k8s.io/v1"
+=> kind: found "Pod", expected "KubeSchedulerConfiguration"
+# unknown field
+HEAD
+foo: 1
+=> foo: found an unknown field, expected one of apiVersion, clientConnection, delayCacheUntilActive,
+   enableContentionProfiling, enableProfiling, extenders, kind, leaderElection, parallelism,
+   percentageOfNodesToScore, podInitialBackoffSeconds, podMaxBackoffSeconds, profiles
+# field names are case-sensitive
+HEAD
+Parallelism: 1
+=> Parallelism: found an unknown field, expected one of apiVersion, clientConnection, delayCacheUntilActive,
+   enableContentionProfiling, enableProfiling, extenders, kind, leaderElection, parallelism,
+   percentageOfNodesToScore, podInitialBackoffSeconds, podMaxBackoffSeconds, profiles
+# field twice
+HEAD
+parallelism: 1
+parallelism: 2
+=> parallelism: found the field again in line 4 (first in line 3), expected it once
+# wrong types
+HEAD
+parallelism: '16'
+enableProfiling: 1
+profiles: {}
+clientConnection: []
+podMaxBackoffSeconds: 1.5
+=> clientConnection: found a list, expected an object
+=> parallelism: found "16", expected an integer
+=> profiles: found an object, expected a list
+=> podMaxBackoffSeconds: found 1.5, expected an integer
+=> enableProfiling: found 1, expected true or false
+# out of the type's range
+HEAD
+parallelism: 2147483648
+clientConnection: {qps: .inf, burst: true, kubeconfig: 1}
+=> clientConnection.burst: found true, expected an integer
+=> clientConnection.kubeconfig: found 1, expected a string
+=> clientConnection.qps: found Infinity, expected a number
+=> parallelism: found 2147483648, expected an integer of 32 bits
+# profiles of the wrong type
+HEAD
+profiles: [null, 1]
+=> profiles[0]: found null, expected an object
+=> profiles[1]: found 1, expected an object
+=> profiles[0].schedulerName: Required value
+=> profiles[1].schedulerName: Required value
+# parallelism
+HEAD
+parallelism: 0
+=> parallelism: Invalid value: 0: should be an integer value greater than zero
+# percentages
+HEAD
+percentageOfNodesToScore: 101
+profiles: [{percentageOfNodesToScore: -1}]
+=> profiles[0].percentageOfNodesToScore: Invalid value: -1: not in valid range [0-100]
+=> percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]
+# backoff
+HEAD
+podInitialBackoffSeconds: 0
+podMaxBackoffSeconds: -1
+=> podInitialBackoffSeconds: Invalid value: 0: must be greater than 0
+=> podMaxBackoffSeconds: Invalid value: -1: must be greater than or equal to PodInitialBackoffSeconds
+# burst
+HEAD
+clientConnection: {burst: -1}
+=> clientConnection.burst: Invalid value: -1: must be non-negative
+# leader election
+HEAD
+leaderElection: {leaseDuration: -1s, renewDeadline: -2s, retryPeriod: -3s, resourceLock: x}
+=> leaderElection.leaseDuration: Invalid value: "-1s": must be greater than zero
+=> leaderElection.renewDeadline: Invalid value: "-2s": must be greater than zero
+=> leaderElection.retryPeriod: Invalid value: "-3s": must be greater than zero
+=> leaderElection.resourceLock: Invalid value: "x": resourceLock value must be "leases"
+# lease no longer than the renew deadline
+HEAD
+leaderElection: {leaseDuration: 10s}
+=> leaderElection.leaseDuration: Invalid value: "10s": must be greater than `RenewDeadline`
+# renew deadline no longer than a jittered retry
+HEAD
+leaderElection: {renewDeadline: 2400ms}
+=> leaderElection.renewDeadline: Invalid value: "2.4s": must be greater than retryPeriod*JitterFactor
+# duration without a unit
+HEAD
+leaderElection: {leaseDuration: 15}
+=> leaderElection.leaseDuration: found 15, expected a duration such as "15s" or "1m30s"
+# names of several profiles
+HEAD
+profiles: [{schedulerName: a}, {schedulerName: a}, {}]
+=> profiles[2].schedulerName: Required value
+=> profiles[1].schedulerName: Duplicate value: "profiles[0].schedulerName"
+# empty name
+HEAD
+profiles: [{schedulerName: ''}]
+=> profiles[0].schedulerName: Required value
+# queue sort differs
+HEAD
+profiles: [{schedulerName: a, plugins: {queueSort: {enabled: [{name: PrioritySort}]}}}, {schedulerName: b}]
+=> profiles[1].plugins.queueSort: Invalid value: {"enabled": [], "disabled": []}: must be the same for all profiles
+# annotation namespaces differ
+HEAD
+profiles: [{schedulerName: a}, {schedulerName: b, pluginConfig: [{name: InterPodAffinity,
+  args: {annotationNamespaces: {names: [one]}}}]}]
+=> profiles[1].pluginConfig[InterPodAffinity].args.annotationNamespaces: Invalid value: ["one"]: must be the same
+   for all profiles
+# plugins of another shape
+HEAD
+profiles:
+- schedulerName: p
+  plugins: {filter: {enabled: [NodeName], foo: 1}, bar: {}}
+=> profiles[0].plugins.filter.enabled[0]: found "NodeName", expected an object
+=> profiles[0].plugins.filter.foo: found an unknown field, expected one of disabled, enabled
+=> profiles[0].plugins.filter.enabled[0].name: FilterPlugin "" does not exist
+=> profiles[0].plugins.bar: found an unknown field, expected one of bind, filter, multiPoint, permit,
+   placementGenerate, placementScore, postBind, postFilter, preBind, preEnqueue, preFilter, preScore, queueSort,
+   reserve, score
+# extenders
+HEAD
+extenders: [{urlPrefix: 'http://a', prioritizeVerb: p, bindVerb: b, managedResources: [{name: cpu},
+  {name: example.com/a}, {name: example.com/a, x: 1}]}, {urlPrefix: 'http://b', bindVerb: b, tlsConfig: {caFile: c,
+  d: 1}, httpTimeout: 5s}]
+=> extenders[0].weight: Invalid value: 0: must have a positive weight applied to it
+=> extenders[0].managedResources[0].name: Invalid value: "cpu": is an invalid extended resource name
+=> extenders[0].managedResources[2].x: found an unknown field, expected one of ignoredByScheduler, name
+=> extenders[0].managedResources[2].name: Invalid value: "example.com/a": duplicate extender managed resource name
+=> extenders[1].tlsConfig.d: found an unknown field, expected one of caData, caFile, certData, certFile, insecure,
+   keyData, keyFile, serverName
+=> extenders: Invalid value: "found 2 extenders implementing bind": only one extender can implement bind
+=> extenders[0]: found an extender at "http://a", expected none (extenders are not supported yet)
+=> extenders[1]: found an extender at "http://b", expected none (extenders are not supported yet)
+"""
+
+
+@pytest.mark.parametrize(("text", "expected"), case_blocks(PROBLEMS))
+def test_every_problem_has_a_line(text, expected):
+    assert lines_of(text.replace("HEAD\n", HEAD)) == expected
+
+
+def test_the_error_prints_every_line_up_to_a_limit():
+    names = ", ".join(f"{{name: X{index}}}" for index in range(MAX_LINES + 5))
+    with pytest.raises(InvalidSettingsError) as caught:
+        parse_settings(one_profile(f"plugins: {{filter: {{enabled: [{names}]}}}}"), "f")
+    lines = str(caught.value).splitlines()
+    assert len(lines) == MAX_LINES + 1
+    assert lines[-1] == "f: and 5 more problems"
+
+
+def test_a_value_cannot_break_its_line_or_the_terminal():
+    (line,) = lines_of(HEAD + r'parallelism: "\n\e[31m\u202e"')
+    assert line == r'parallelism: found "\n\u001b[31m\u202e", expected an integer'
+
+
+UNREADABLE_FILES = {
+    "absent": (lambda _: None, "found no such file, expected a file with a KubeSchedulerConfiguration"),
+    "directory": (
+        Path.mkdir,
+        "found a file that cannot be read (Is a directory), expected a file with a KubeSchedulerConfiguration",
+    ),
+    "bytes": (lambda path: path.write_bytes(b"a: \xff"), "found no UTF-8 at byte 3, expected UTF-8 text"),
+    "huge": (
+        lambda path: path.write_bytes(b" " * (1 << 21)),
+        "found more than 1048576 bytes, expected fewer",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "expected"), UNREADABLE_FILES.values(), ids=UNREADABLE_FILES)
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path, make, expected):
+    path = tmp_path / "c.yaml"
+    make(path)
+    with pytest.raises(InvalidSettingsError) as caught:
+        load_settings(str(path))
+    assert caught.value.lines == (f"{path}: {expected}",)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + HEAD.encode())
+    assert load_settings(str(path)).parallelism == 16
+
+
+def test_our_default_file_has_the_defaults_except_for_the_lease():
+    settings = load_settings(str(DEFAULT_FILE))
+    assert settings.leader_election == LeaderElection(resource_name="affinity-scheduler")
+    defaults = default_settings()
+    assert settings.profiles == defaults.profiles
+    assert settings.client_connection == defaults.client_connection
+    assert settings.notes == ()

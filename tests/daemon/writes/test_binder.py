@@ -1,0 +1,211 @@
+"""Binds against a server that follows a script."""
+
+import json
+
+import pytest
+
+from scheduler.daemon.writes.binder import (
+    UNREADABLE_S,
+    Binder,
+    Bound,
+    BoundElsewhere,
+    PodNotFound,
+    WriteFailed,
+)
+from tests.support.api_bodies import body, pod
+from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted
+
+pytestmark = pytest.mark.asyncio
+
+POSTED = ("POST", "/api/v1/namespaces/default/pods/p/binding")
+READ = ("GET", "/api/v1/namespaces/default/pods/p")
+LISTED = ("GET", "/api/v1/namespaces/default/pods")
+
+
+def on(node_name, uid="uid-p"):
+    return reply(
+        json.dumps(pod("p", 5, uid=uid) | {"spec": {"nodeName": node_name} if node_name else {}}).encode()
+    )
+
+
+def listed(*node_names, uid="uid-p"):
+    items = [pod("p", 5, uid=uid) | {"spec": {"nodeName": name} if name else {}} for name in node_names]
+    return reply(json.dumps({"metadata": {"resourceVersion": "9"}, "items": items or None}).encode())
+
+
+def refusal(code, reason="X", message="no", **headers):
+    return reply(body(code, reason, message), status=code, headers=headers)
+
+
+async def bound(script, *, sleep=None, **options):
+    async with client_of(script) as client:
+        binder = Binder(client, sleep=sleep or FakeSleep(), jitter=lambda: 1.0, **options)
+        return await binder.bind(namespace="default", name="p", uid="uid-p", node_name="n1")
+
+
+def requests_of(script):
+    return [(request.method, request.path) for request in script.received]
+
+
+ASSIGNED = refusal(409, "Conflict", "already assigned")
+
+
+OUTCOMES = {
+    "accepted": ([reply(status=201)], Bound(), [POSTED]),
+    "pod missing": ([refusal(404)], PodNotFound(), [POSTED]),
+    "forbidden": ([refusal(403)], WriteFailed(403, "no"), [POSTED]),
+    "invalid": ([refusal(422)], WriteFailed(422, "no"), [POSTED]),
+    "conflict with ourselves": ([ASSIGNED, on("n1")], Bound(), [POSTED, READ]),
+    "another scheduler was faster": ([ASSIGNED, on("n2")], BoundElsewhere("n2"), [POSTED, READ]),
+    "conflict with a new uid": ([ASSIGNED, on("n1", uid="new")], PodNotFound(), [POSTED, READ]),
+    "terminating": (
+        [refusal(409, "Conflict", "being deleted"), on("")],
+        WriteFailed(409, "being deleted"),
+        [POSTED, READ],
+    ),
+    "answer lost, bound": ([lost(), on("n1")], Bound(), [POSTED, READ]),
+    "answer lost, other node": ([lost(), on("n2")], BoundElsewhere("n2"), [POSTED, READ]),
+    "answer lost, pod gone": ([lost(), refusal(404)], PodNotFound(), [POSTED, READ]),
+    "answer lost, recreated": ([lost(), on("n1", uid="new")], PodNotFound(), [POSTED, READ]),
+    "answer lost, unbound: sent again": ([lost(), on(""), reply()], Bound(), [POSTED, READ, POSTED]),
+    "the lost bind takes effect late: conflict with ourselves": (
+        [lost(), on(""), ASSIGNED, on("n1")],
+        Bound(),
+        [POSTED, READ, POSTED, READ],
+    ),
+    "timeout of the server after the bind": ([refusal(504), on("n1")], Bound(), [POSTED, READ]),
+    "read until there is an answer": (
+        [lost(), refusal(500), reply(b"rubbish"), lost(), lost(), on("n1")],
+        Bound(),
+        [POSTED, READ, READ, READ, READ, READ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("answers", "outcome", "requests"), OUTCOMES.values(), ids=OUTCOMES)
+async def test_a_bind_always_has_one_outcome(answers, outcome, requests):
+    """It is never forgotten and never repeated blindly."""
+    async with scripted(*answers) as script:
+        assert await bound(script) == outcome
+    assert requests_of(script) == requests
+
+
+FORBIDDEN = refusal(403, "Forbidden", "cannot get pods")
+
+
+LISTED_OUTCOMES = {
+    "done": ([listed("n1")], Bound(), []),
+    "another scheduler was faster": ([listed("n2")], BoundElsewhere("n2"), []),
+    "gone": ([listed()], PodNotFound(), []),
+    "recreated": ([listed("n1", uid="new")], PodNotFound(), []),
+    "unbound: sent again": ([listed(""), reply()], Bound(), [POSTED]),
+    "the first list fails: listed again": ([refusal(503), FORBIDDEN, listed("n1")], Bound(), [READ, LISTED]),
+}
+
+
+@pytest.mark.parametrize(("answers", "outcome", "requests"), LISTED_OUTCOMES.values(), ids=LISTED_OUTCOMES)
+async def test_a_bind_in_doubt_whose_pod_may_not_be_read_is_settled_by_a_list(answers, outcome, requests):
+    """Of that one pod; the missing right to read is reported once."""
+    told: list[tuple[str, str]] = []
+    async with scripted(lost(), FORBIDDEN, *answers) as script:
+        assert await bound(script, on_unreadable=lambda *one: told.append(one)) == outcome
+    assert requests_of(script) == [POSTED, READ, LISTED, *requests]
+    assert script.received[2].query == {"fieldSelector": "metadata.name=p"}
+    assert told == [("default/p", "403 Forbidden: cannot get pods")]
+
+
+WATCHED_OUTCOMES = {
+    "on our node": ("n1", Bound()),
+    "on another": ("n2", BoundElsewhere("n2")),
+    "gone": (None, PodNotFound()),
+}
+
+
+@pytest.mark.parametrize(("shown", "outcome"), WATCHED_OUTCOMES.values(), ids=WATCHED_OUTCOMES)
+async def test_a_bind_in_doubt_is_settled_by_the_watch_without_the_right_to_read_or_list(shown, outcome):
+    """The watch shows the pod unbound for a while, then its end."""
+    showing = iter(["", "", shown])
+    async with scripted(lost(), *[FORBIDDEN] * 6) as script:
+        assert (
+            await bound(script, watched_node=lambda uid: next(showing) if uid == "uid-p" else "?") == outcome
+        )
+    assert requests_of(script) == [POSTED, *[READ, LISTED] * 3]
+
+
+async def test_a_bind_in_doubt_is_sent_again_if_the_watch_shows_the_pod_unbound_for_minutes():
+    """Without that limit it would wait for ever, and 64 such binds block all others."""
+    sleep = FakeSleep()
+    async with scripted(lost(), *[FORBIDDEN] * 44, reply()) as script:
+        assert await bound(script, sleep=sleep, now_s=lambda: sum(sleep.slept_s)) == Bound()
+    assert requests_of(script) == [POSTED, *[READ, LISTED] * 22, POSTED]
+    assert UNREADABLE_S < sum(sleep.slept_s) < UNREADABLE_S + 11.0
+
+
+async def test_a_pod_in_doubt_keeps_its_room_until_the_server_answers():
+    """However long that takes."""
+    sleep = FakeSleep()
+    async with scripted(lost(), *[refusal(503)] * 60, on("n1")) as script:
+        assert await bound(script, sleep=sleep, now_s=lambda: sum(sleep.slept_s)) == Bound()
+    assert sum(sleep.slept_s) > 3 * UNREADABLE_S
+    assert requests_of(script) == [POSTED, *[READ] * 61]
+
+
+async def test_a_bind_carries_the_uid():
+    """A pod recreated under the same name is never bound."""
+    async with scripted(reply()) as script:
+        await bound(script)
+    assert json.loads(script.received[0].body)["metadata"]["uid"] == "uid-p"
+
+
+async def test_without_the_lease_nothing_is_sent():
+    """Another instance may be the leader."""
+    async with scripted(reply()) as script:
+        outcome = await bound(script, may_write=lambda: False)
+    assert outcome == WriteFailed(0, "this instance does not hold the Lease")
+    assert script.received == []
+
+
+async def test_a_bind_is_withdrawn_if_the_lease_is_lost_during_the_rate_limit():
+    """Another instance may bind the pod by then."""
+    holds = True
+
+    async def sleep(_seconds):
+        nonlocal holds
+        holds = False
+
+    async with scripted(reply()) as script, client_of(script, qps=1.0, burst=1, sleep=sleep) as client:
+        binder = Binder(client, sleep=FakeSleep(), jitter=lambda: 1.0, may_write=lambda: holds)
+        first, second = [
+            await binder.bind(namespace="default", name="p", uid="uid-p", node_name="n1") for _ in range(2)
+        ]
+    assert (first, second) == (Bound(), WriteFailed(0, "this instance does not hold the Lease"))
+    assert len(script.received) == 1
+
+
+async def test_a_throttled_bind_honours_retry_after_and_reports_it():
+    """Up to a limit."""
+    sleep = FakeSleep()
+    told: list[float] = []
+    answers = [refusal(429, **{"Retry-After": "2"}), refusal(429, **{"Retry-After": "9000"}), reply()]
+    async with scripted(*answers) as script:
+        assert await bound(script, sleep=sleep, on_throttled=told.append) == Bound()
+    assert sleep.slept_s == pytest.approx([2.2, 33.0])
+    assert told == [2.0, 9000.0]
+
+
+async def test_a_bind_that_cannot_be_sent_fails_after_five_attempts():
+    """With growing pauses; it took no effect."""
+    async with scripted() as script:
+        pass
+    sleep = FakeSleep()
+    outcome = await bound(script, sleep=sleep)
+    assert isinstance(outcome, WriteFailed)
+    assert outcome.status == 0
+    assert sleep.slept_s == pytest.approx([0.1, 0.2, 0.4, 0.8])
+
+
+async def test_a_bind_that_is_lost_five_times_fails():
+    """The pod is read as unbound each time."""
+    async with scripted(*[refusal(500, "InternalError", "etcd"), on("")] * 5) as script:
+        assert await bound(script) == WriteFailed(500, "etcd")
+    assert requests_of(script) == [POSTED, READ] * 5

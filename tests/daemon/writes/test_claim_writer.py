@@ -1,0 +1,271 @@
+"""Writes of claims: pods that share a claim write together, and a created claim is found again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scheduler.daemon.kube.requests import Request
+from scheduler.daemon.writes.reservation_writer import ReservationWriter
+from scheduler.engine.model.allocations import Allocation
+from scheduler.engine.model.claim_writes import ClaimDeletion, ClaimReservation, ContainerRequest
+from scheduler.engine.model.device_decoder import DeviceDecoder
+from scheduler.engine.model.device_requests import DeviceQuery, DeviceRequest, ResourceClaim
+from scheduler.engine.model.devices import MAX_CONSUMERS, DeviceKind
+from scheduler.engine.model.instructions import WriteObjects, WriteReservation
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.stimuli import ReservationWritten
+from scheduler.engine.plugins.dynamic_resources.extended_resources import special_claim
+from scheduler.engine.state.devices import Devices
+from scheduler.errors import Unreachable
+from tests.support import build
+from tests.support.build import Json
+from tests.support.claim_server import ClaimServer
+from tests.support.device_documents import DRIVER, device_class, resource_claim
+from tests.support.driving import Driver
+
+pytestmark = pytest.mark.asyncio
+
+
+class _Server(ClaimServer):
+    """A server that answers in a later turn of the event loop; `loses` tells which answers are lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[str] = []
+        self.loses: Callable[[int], bool] = lambda _: False
+
+    async def request(
+        self, request: Request, *, timeout_s: float, may_send: Callable[[], bool] = lambda: True
+    ) -> bytes:
+        self.requests.append(request.verb)
+        number = len(self.requests)
+        await asyncio.sleep(0)
+        answer = await super().request(request, timeout_s=timeout_s, may_send=may_send)
+        await asyncio.sleep(0)
+        if self.loses(number):
+            raise Unreachable(0, "Unreachable", "connection reset", took_effect_unknown=True)
+        return answer
+
+    def shown(self, name: str) -> ResourceClaim:
+        claim = DeviceDecoder().decode(DeviceKind.CLAIM, json.dumps(self.claims[f"default/{name}"]).encode())
+        assert isinstance(claim, ResourceClaim)
+        return claim
+
+    def reserved(self, name: str) -> list[str]:
+        return [each.name for each in self.shown(name).reserved_for]
+
+
+def _allocation(device: str = "gpu-0") -> Any:
+    result = {"request": "r", "driver": DRIVER, "pool": "a", "device": device}
+    return {"devices": {"results": [result]}}
+
+
+def _decided(device: str = "gpu-0") -> Allocation:
+    server = _Server()
+    server.put(resource_claim("c", allocation=_allocation(device)))
+    allocation = server.shown("c").allocation
+    assert allocation is not None
+    return allocation
+
+
+def _allocated() -> _Server:
+    """Return a server with an allocated claim."""
+    server = _Server()
+    server.put(
+        resource_claim("c", allocation={**_allocation(), "allocationTimestamp": "2026-01-01T00:00:00Z"})
+    )
+    return server
+
+
+def _pods(n_pods: int) -> list[Pod]:
+    driver = Driver()
+    return [driver.decoded(build.pod(f"p{number}")) for number in range(n_pods)]
+
+
+async def _reserved(server: _Server, writes: Sequence[ClaimReservation]) -> list[ReservationWritten]:
+    writer = ReservationWriter(
+        server,  # type: ignore[arg-type]  # it answers the requests of this writer
+        pause=_no_pause,
+    )
+    instructions = (WriteReservation(write.pod, "a", (write,)) for write in writes)
+    answers = await asyncio.gather(*map(writer.write, instructions))
+    assert not writer._claims._turns, "turns end with the last pod that waits"
+    return answers
+
+
+async def _no_pause(_attempt: int, _error: object) -> None:
+    return None
+
+
+async def test_the_pods_of_one_claim_are_reserved_by_two_writes() -> None:
+    """The first pod's, and one of all that came meanwhile; before, most of them failed on conflicts."""
+    server = _allocated()
+    claim = server.shown("c")
+    pods = _pods(MAX_CONSUMERS)
+    answers = await _reserved(server, [ClaimReservation(claim, pod, None) for pod in pods])
+    assert [answer.problem for answer in answers] == [""] * MAX_CONSUMERS
+    assert len(server.requests) <= 2
+    assert sorted(server.reserved("c")) == sorted(pod.name for pod in pods)
+    assert {answer.versions for answer in answers} <= {("2",), ("3",)}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param({}, id="not allocated"),
+        pytest.param({"allocation": _allocation()}, id="with the same devices"),
+        pytest.param(
+            {
+                "allocation": _allocation(),
+                "reservedFor": [{"resource": "pods", "name": "p0", "uid": _pods(1)[0].uid}],
+            },
+            id="with the same devices, and reserved for the pod",
+        ),
+    ],
+)
+async def test_another_claim_of_the_name_is_not_written(status: Json) -> None:
+    """It was not decided for; what the pod shall use of it, another decision says."""
+    server = _Server()
+    server.put(resource_claim("c"))
+    claim = server.shown("c")
+    replaced = resource_claim("c", **status)
+    replaced["metadata"]["uid"] = "another"
+    server.put(replaced)
+    answers = await _reserved(server, [ClaimReservation(claim, pod, _decided()) for pod in _pods(3)])
+    assert {answer.problem for answer in answers} == {"claim default/c got deleted in the meantime"}
+    assert server.writes == []
+
+
+async def test_one_pod_too_many_fails_alone() -> None:
+    server = _allocated()
+    claim = server.shown("c")
+    answers = await _reserved(
+        server, [ClaimReservation(claim, pod, None) for pod in _pods(MAX_CONSUMERS + 1)]
+    )
+    problems = [answer.problem for answer in answers if answer.problem]
+    assert len(problems) == 1
+    assert "Too many: 257" in problems[0]
+
+
+async def test_a_pod_that_was_decided_with_other_devices_is_not_written_along() -> None:
+    server = _Server()
+    server.put(resource_claim("c"))
+    claim = server.shown("c")
+    first, second, third = _pods(3)
+    writes = [
+        ClaimReservation(claim, first, _decided()),
+        ClaimReservation(claim, second, _decided("gpu-1")),
+        ClaimReservation(claim, third, _decided()),
+    ]
+    answers = await _reserved(server, writes)
+    assert [answer.problem for answer in answers] == [
+        "",
+        "claim default/c got allocated elsewhere in the meantime",
+        "",
+    ]
+    assert server.reserved("c") == ["p0", "p2"]
+
+
+async def test_pods_that_were_written_along_share_the_fate_of_the_write() -> None:
+    """No answer comes: every pod is told after the tries of one, and not each after tries of its own."""
+    server = _allocated()
+    claim = server.shown("c")
+    server.loses = lambda _: True
+    answers = await _reserved(server, [ClaimReservation(claim, pod, None) for pod in _pods(50)])
+    assert all("connection reset" in answer.problem for answer in answers)
+    assert len(server.requests) < 50
+
+
+async def test_answers_that_are_lost_reserve_every_pod_once() -> None:
+    server = _allocated()
+    claim = server.shown("c")
+    server.loses = lambda number: number % 3 == 1
+    answers = await _reserved(server, [ClaimReservation(claim, pod, None) for pod in _pods(20)])
+    assert [answer.problem for answer in answers] == [""] * 20
+    assert sorted(server.reserved("c")) == sorted(f"p{number}" for number in range(20))
+
+
+def _special(pod: Pod, count: int = 1) -> ClaimReservation:
+    """Return the write of the claim for the pod's extended resource."""
+    devices = Devices()
+    document = {**device_class("gpu", "example.com/gpu")}
+    document["metadata"] = {**document["metadata"], "resourceVersion": "1"}
+    devices.upsert(DeviceDecoder().decode(DeviceKind.CLASS, json.dumps(document).encode()))
+    claim = special_claim(pod, {"example.com/gpu": count}, devices)
+    assert claim is not None
+    query = DeviceQuery(name="container-0-request-0", class_name="gpu", count=count)
+    request = DeviceRequest("container-0-request-0", query)
+    mappings = (ContainerRequest("c", "example.com/gpu", request.name),)
+    return ClaimReservation(replace(claim, requests=(request,)), pod, _decided(), mappings)
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_a_claim_whose_creation_lost_its_answer_is_used(is_read: bool) -> None:
+    """By the same attempt, or by the pod's next one if it cannot be read at once."""
+    (pod,) = _pods(1)
+    server = _Server()
+    server.loses = lambda number: number <= (1 if is_read else 2)
+    (answer,) = await _reserved(server, [_special(pod)])
+    assert bool(answer.problem) is not is_read
+    if not is_read:
+        (answer,) = await _reserved(server, [_special(pod)])
+        assert answer.problem == ""
+    ((key, claim),) = server.claims.items()
+    assert key.startswith("default/p0-extended-resources-")
+    assert [each["name"] for each in claim["status"]["reservedFor"]] == ["p0"]
+    assert server.pod_patches[-1]["extendedResourceClaimStatus"]["resourceClaimName"] == key.split("/")[1]
+
+
+async def test_the_pod_names_a_created_claim_before_the_claim_is_reserved_and_no_more_once_it_is_deleted() -> (
+    None
+):
+    """The kubelet waits for the claim that a pod names, whatever device plugin its node has."""
+    (pod,) = _pods(1)
+    server = _Server()
+    named: list[int] = []
+    server.on_allocated = lambda _: named.append(len(server.pod_patches))
+    (answer,) = await _reserved(server, [_special(pod)])
+    assert named == [1]
+    (claim,) = answer.objects
+    assert isinstance(claim, ResourceClaim)
+    writer = ReservationWriter(server, pause=_no_pause)  # type: ignore[arg-type]  # as in `_reserved`
+    assert await writer.write_all(WriteObjects(pod, (ClaimDeletion(claim),))) == []
+    assert server.claims == {}
+    assert server.pod_patches[-1] == {"extendedResourceClaimStatus": None}
+
+
+async def test_a_claim_of_an_earlier_attempt_with_other_requests_is_replaced() -> None:
+    (pod,) = _pods(1)
+    server = _Server()
+    server.loses = lambda number: number <= 2
+    await _reserved(server, [_special(pod, count=2)])
+    (answer,) = await _reserved(server, [_special(pod)])
+    assert answer.problem == ""
+    (claim,) = server.claims.values()
+    assert claim["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1
+
+
+async def test_a_claim_of_that_name_of_another_owner_is_left_alone() -> None:
+    (pod,) = _pods(1)
+    server = _Server()
+    write = _special(pod)
+    server.put(resource_claim(write.obj.created_name))
+    (answer,) = await _reserved(server, [write])
+    assert answer.problem.startswith("create claim for extended resources default/: ")
+    assert "already exists" in answer.problem
+    assert len(server.claims) == 1
+
+
+async def test_the_name_of_a_created_claim_is_valid_and_of_its_pod_alone() -> None:
+    driver = Driver()
+    long = driver.decoded(build.pod("a" * 221 + "." + "b" * 31))
+    again = replace(long, uid="another")
+    names = {_special(pod).obj.created_name for pod in (long, again)}
+    assert len(names) == 2
+    assert all(len(name) <= 253 and ".-" not in name for name in names)

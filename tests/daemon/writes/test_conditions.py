@@ -1,0 +1,248 @@
+"""The condition writer: the newest condition per pod, in order, and never after the pod's bind."""
+
+import asyncio
+import io
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scheduler.daemon.metrics.logs import configure
+from scheduler.daemon.writes import conditions
+from scheduler.daemon.writes.conditions import ConditionWriter
+from scheduler.engine.model.instructions import PatchCondition
+from scheduler.engine.model.pods import Pod, PodCondition
+from tests.support.api_bodies import body
+from tests.support.driving import Driver
+from tests.support.scripted_server import FakeSleep, Script, client_of, held, reply, scripted
+
+pytestmark = pytest.mark.asyncio
+
+
+def unschedulable(pod: Pod, message: str) -> PatchCondition:
+    return PatchCondition(pod, "Unschedulable", message)
+
+
+def sent(script: Script) -> list[tuple[str, str]]:
+    """Return (pod, message) of each patch."""
+    return [
+        (one.path.split("/")[-2], json.loads(one.body)["status"]["conditions"][0]["message"])
+        for one in script.received
+    ]
+
+
+def logged(log: io.StringIO) -> list[str]:
+    """Return the cause of each failure about the pod."""
+    return re.findall(
+        r'"Failed to write the PodScheduled condition" pod="default/p" err="(.*)"', log.getvalue()
+    )
+
+
+@asynccontextmanager
+async def writing(
+    script: Script, stream: io.StringIO | None = None, **options: Any
+) -> AsyncIterator[ConditionWriter]:
+    """Run a writer at second 1000 since the epoch."""
+    defaults: dict[str, Any] = {"sleep": FakeSleep(), "jitter": lambda: 0.0}
+    async with client_of(script) as client:
+        log = configure(verbosity=0, form="text", stream=stream)
+        writer = ConditionWriter(client, clock_s=lambda: 1000.0, log=log, **(defaults | options))
+        task = asyncio.create_task(writer.run())
+        try:
+            yield writer
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_newer_condition_replaces_one_that_waits() -> None:
+    """Of two conditions before the first write, only the second is sent."""
+    pod = Driver().pod("p")
+    async with scripted(reply()) as script, writing(script) as writer:
+        writer.write(unschedulable(pod, "old"))
+        writer.write(unschedulable(pod, "new"))
+        async with asyncio.timeout(5.0):
+            await script.until_received(1)
+            await writer.cancel(pod.uid)
+    assert sent(script) == [("p", "new")]
+
+
+async def test_conditions_of_one_pod_are_written_one_after_the_other() -> None:
+    """The second waits for the answer to the first; other pods do not."""
+    driver = Driver()
+    pod, other = driver.pod("p"), driver.pod("q")
+    release = asyncio.Event()
+
+    async with scripted(held(release, reply()), reply(), reply()) as script, writing(script) as writer:
+        async with asyncio.timeout(5.0):
+            writer.write(unschedulable(pod, "first"))
+            await script.until_received(1)
+            writer.write(unschedulable(pod, "second"))
+            writer.write(unschedulable(other, "only"))
+            await script.until_received(2)
+            assert sent(script) == [("p", "first"), ("q", "only")]
+            release.set()
+            await script.until_received(3)
+    assert sent(script)[2] == ("p", "second")
+
+
+@pytest.mark.parametrize(("many", "n_sent"), [(1000, 2), (0, 3)])
+async def test_two_conditions_are_written_at_a_time_unless_many_wait(
+    many: int, n_sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conditions, "_MANY", many)
+    driver, release = Driver(), asyncio.Event()
+    answers = [held(release, reply()) for _ in range(3)]
+    async with scripted(*answers) as script, writing(script) as writer:
+        for number in range(3):
+            writer.write(unschedulable(driver.pod(f"p{number}"), "no room"))
+        async with asyncio.timeout(5.0):
+            await script.until_received(n_sent)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert len(script.received) == n_sent
+            release.set()
+            await script.until_received(3)
+
+
+async def test_cancel_drops_the_waiting_condition_and_waits_for_the_one_in_flight() -> None:
+    """After that no condition can overtake a bind."""
+    pod = Driver().pod("p")
+    release = asyncio.Event()
+
+    async with scripted(held(release, reply())) as script, writing(script) as writer:
+        async with asyncio.timeout(5.0):
+            writer.write(unschedulable(pod, "under way"))
+            await script.until_received(1)
+            writer.write(unschedulable(pod, "waiting"))
+            settled = asyncio.create_task(writer.cancel(pod.uid))
+            await asyncio.sleep(0)
+            assert not settled.done()
+            release.set()
+            await settled
+            assert len(writer) == 0
+    assert sent(script) == [("p", "under way")]
+
+
+TRANSITIONS = {
+    "the first condition": (None, "1970-01-01T00:16:40Z"),
+    "from true to false": (PodCondition("True", "", ""), "1970-01-01T00:16:40Z"),
+    "false before and after": (PodCondition("False", "SchedulingGated", "x"), None),
+}
+
+
+@pytest.mark.parametrize(("known", "time"), TRANSITIONS.values(), ids=TRANSITIONS)
+async def test_the_transition_time_is_sent_only_with_a_transition(
+    known: PodCondition | None, time: str | None
+) -> None:
+    """A new message is none; the pod's generation is always sent."""
+    pod = replace(Driver().pod("p"), scheduled_condition=known, generation=3)
+    async with scripted(reply()) as script, writing(script) as writer:
+        async with asyncio.timeout(5.0):
+            writer.write(unschedulable(pod, "m"))
+            await script.until_received(1)
+    patch = json.loads(script.received[0].body)
+    (condition,) = patch["status"]["conditions"]
+    assert condition.get("lastTransitionTime") == time
+    assert (condition["observedGeneration"], patch["metadata"]) == (3, {"uid": pod.uid})
+
+
+ENDS = {
+    "refused": (403, "no right", ["no right"]),
+    "the pod is gone": (404, "not found", []),
+    "another pod has its name": (422, "metadata.uid: Invalid value", []),
+}
+
+
+@pytest.mark.parametrize(("status", "text", "failures"), ENDS.values(), ids=ENDS)
+async def test_failures_are_logged_unless_the_pod_is_gone(
+    status: int, text: str, failures: list[str]
+) -> None:
+    """The writer continues."""
+    driver = Driver()
+    log = io.StringIO()
+    answers = [reply(body(status, "X", text), status=status), reply()]
+    async with scripted(*answers) as script, writing(script, log) as writer:
+        async with asyncio.timeout(5.0):
+            pod = driver.pod("p")
+            writer.write(unschedulable(pod, "m"))
+            await script.until_received(1)
+            await writer.cancel(pod.uid)
+            writer.write(unschedulable(driver.pod("q"), "m"))
+            await script.until_received(2)
+    assert logged(log) == failures
+
+
+async def written(script: Script, **options: Any) -> list[str]:
+    """Write one condition to the end and return the failures."""
+    pod, log = Driver().pod("p"), io.StringIO()
+    async with asyncio.timeout(5.0), writing(script, log, **options) as writer:
+        writer.write(unschedulable(pod, "m"))
+        while len(writer):  # noqa: ASYNC110 - the writer sends within a few iterations of the loop
+            await asyncio.sleep(0)
+    return logged(log)
+
+
+def refusal(code: int, reason: str = "X", message: str = "no") -> object:
+    return reply(body(code, reason, message), status=code)
+
+
+ATTEMPTS = {
+    "written": ([reply()], [], 1),
+    "internal error": ([refusal(500, "InternalError"), reply()], [], 2),
+    "unavailable": ([refusal(503), reply()], [], 2),
+    "conflicts": ([refusal(409), refusal(409), reply()], [], 3),
+    "throttled": ([refusal(429), reply()], [], 2),
+    "at most four attempts": ([refusal(409)] * 4, ["no"], 4),
+    "invalid": ([refusal(422)], ["no"], 1),
+    "timeout of the server": ([refusal(504, "Timeout")], ["no"], 1),
+}
+
+
+@pytest.mark.parametrize(("answers", "failures", "n_attempts"), ATTEMPTS.values(), ids=ATTEMPTS)
+async def test_a_condition_is_retried_as_upstream_does(
+    answers: list[object], failures: list[str], n_attempts: int
+) -> None:
+    """After internal error, unavailable, conflict and 429 only."""
+    async with scripted(*answers) as script:
+        assert await written(script) == failures
+    assert len(script.received) == n_attempts
+
+
+async def test_without_the_lease_no_condition_is_sent() -> None:
+    """The next leader may have bound the pod."""
+    async with scripted(reply()) as script:
+        failures = await written(script, may_write=lambda: False)
+    assert failures == ["the request was withdrawn before it was sent"]
+    assert script.received == []
+
+
+async def test_nothing_is_sent_about_a_pod_that_ends_meanwhile() -> None:
+    """Not even the repetition of a condition that the server was too busy for."""
+    answers = iter([False, True])
+    busy = reply(body(429, "TooManyRequests"), status=429)
+    async with scripted(busy) as script:
+        assert await written(script, is_ending=lambda _: next(answers)) == []
+    assert len(script.received) == 1
+
+
+async def test_pauses_between_patches_grow_fivefold_from_ten_milliseconds() -> None:
+    """A refused connection is retried too; jitter is up to a tenth."""
+    async with scripted() as script:
+        pass
+    sleep = FakeSleep()
+    assert len(await written(script, sleep=sleep, jitter=lambda: 1.0)) == 1
+    assert sleep.slept_s == pytest.approx([0.011, 0.055, 0.275])
+
+
+async def test_a_throttled_condition_honours_and_reports_retry_after() -> None:
+    throttled: list[float] = []
+    sleep = FakeSleep()
+    answers = [reply(body(429, "TooManyRequests"), status=429, headers={"Retry-After": "2"}), reply()]
+    async with scripted(*answers) as script:
+        assert await written(script, sleep=sleep, on_throttled=throttled.append) == []
+    assert (sleep.slept_s, throttled) == ([2.0], [2.0])

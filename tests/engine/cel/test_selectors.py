@@ -1,0 +1,60 @@
+"""The interface of selectors, and devices whose attributes have no value."""
+
+import pytest
+
+from scheduler.engine.cel import (
+    CompileError,
+    DeviceFields,
+    EvaluationError,
+    Selector,
+    Version,
+    compile_selector,
+)
+from scheduler.engine.syntax.quantity import parse_quantity
+
+
+def selector(expression: str) -> Selector:
+    compiled = compile_selector(expression)
+    assert isinstance(compiled, Selector)
+    return compiled
+
+
+def test_names_without_a_domain_are_the_drivers():
+    device = DeviceFields(
+        "gpu.example.com",
+        attributes={"model": "a100", "other.example.com/model": "b"},
+        capacity={"memory": parse_quantity("40Gi"), "other.example.com/memory": parse_quantity("1")},
+    )
+    assert selector('device.attributes["gpu.example.com"].model == "a100"').matches(device) is True
+    assert selector('device.attributes["other.example.com"].model == "b"').matches(device) is True
+    is_large = 'device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("39Gi"))'
+    assert selector(is_large).matches(device) is True
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (Version("1.2"), "parse semantic version: No Major.Minor.Patch elements found"),
+        (Version("1.x.0"), 'parse semantic version: Invalid character(s) found in minor number "x"'),
+        (None, "unsupported attribute value"),
+    ],
+)
+def test_an_attribute_without_a_value_fails_every_selector(value, reason):
+    device = DeviceFields("d", attributes={"a": "fine", "z/bad": value})
+    assert selector("true").matches(device) == EvaluationError(f"attribute z/bad: {reason}")
+
+
+def test_selectors_of_one_expression_are_equal():
+    assert selector("device.driver == 'x'") == selector("device.driver == 'x'")
+    assert selector("device.driver == 'x'") != selector("device.driver == 'y'")
+
+
+def test_a_result_that_is_no_bool_is_an_error_of_the_compiler():
+    error = compile_selector("device.driver")
+    assert error == CompileError("must evaluate to bool or the unknown type, not string")
+
+
+def test_a_category_of_characters_that_is_not_known_is_refused_in_words():
+    error = compile_selector(r'device.driver.matches("\\p{Greek}")')
+    assert isinstance(error, CompileError)
+    assert r"the character class \p{Greek} is not supported, only general categories" in error.text

@@ -1,0 +1,46 @@
+"""A full node, pods with priorities, and evictions that end: what the tests of preemption share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from scheduler.daemon.settings.resolved import Settings
+from scheduler.engine.model.instructions import EvictVictim, Instruction
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.stimuli import EvictionEnded, PodSeen, VictimFate
+from tests.support import build
+from tests.support.driving import Driver
+
+
+def node_for_two(settings: Settings | None = None) -> Iterator[Driver]:
+    """Yield a cluster with one node, for two pods of 1 cpu; its counts are recounted at the end."""
+    made = Driver(settings=settings)
+    made.node("n", allocatable={"cpu": "2"})
+    yield made
+    made.audit()
+
+
+def sized_pod(cluster: Driver, name: str, priority: int = 0, *, cpu: str = "1", **more: Any) -> Pod:
+    """Show a pod of the size and priority."""
+    return cluster.pod(name, containers=[build.container(requests={"cpu": cpu})], priority=priority, **more)
+
+
+def evictions(instructions: list[Instruction]) -> list[str]:
+    """Return the names of the pods that are to be evicted."""
+    return [one.victim.name for one in instructions if isinstance(one, EvictVictim)]
+
+
+def end_eviction(
+    cluster: Driver, pod: Pod, victim: Pod, fate: VictimFate = VictimFate.DELETED, problem: str = ""
+) -> list[Instruction]:
+    """Answer the eviction of the victim for the pod."""
+    return cluster.handle(EvictionEnded(pod.uid, victim.uid, fate, problem))
+
+
+def show(cluster: Driver, pod: Pod, **changes: Any) -> Pod:
+    """Show the pod with the changes."""
+    seen = replace(pod, resource_version=cluster.next_version(), **changes)
+    cluster.handle(PodSeen(seen))
+    return seen

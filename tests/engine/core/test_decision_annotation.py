@@ -1,0 +1,280 @@
+"""The record of a decision that a bound pod carries."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from scheduler.daemon.assembly.profiles import build_profiles, build_queue
+from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.core.decide import ScheduleResult, decide
+from scheduler.engine.core.decision_annotation import (
+    DECISION_ANNOTATION,
+    RECORD_LIMIT_BYTES,
+    decision_record,
+    is_of_bind,
+    read_record,
+)
+from scheduler.engine.core.machine import Machine
+from scheduler.engine.core.node_scores import FilterResult, Refusal
+from scheduler.engine.framework.interface import FilterPlugin, PodContext, RuleFilter
+from scheduler.engine.framework.observer import Unobserved
+from scheduler.engine.framework.status import Code, Status, failed, unschedulable
+from scheduler.engine.model.nodes import decode_node
+from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.stimuli import CycleDue, NodeSeen, PodSeen
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
+from tests.support import build
+
+NAME = "affinity-scheduler"
+
+
+def placed(nodes: list[build.Json], pod: build.Json) -> tuple[ScheduleResult, ClusterState]:
+    """Return the decision about the pod on an empty cluster of these nodes."""
+    state = ClusterState()
+    for node in nodes:
+        state.upsert_node(decode_node(msgspec.json.encode(node)))
+    profile = build_profiles(default_settings(), ClusterView(state))[NAME]
+    decision = decide(decoded(pod), ClusterView(state), profile, random.Random(1), Unobserved())
+    assert isinstance(decision, ScheduleResult)
+    return decision, state
+
+
+def decoded(pod: build.Json) -> Pod:
+    return PodDecoder().decode(msgspec.json.encode(pod))
+
+
+def test_a_record_has_the_chosen_node_first_and_scores_that_add_up() -> None:
+    """Totals are the sums of the weighted scores, in descending order."""
+    nodes = [build.node(f"n{i}", allocatable={"cpu": str(i + 1)}) for i in range(6)]
+    result, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "500m"})]))
+    record = read_record(decision_record(result, state.nodes))
+    assert record is not None
+    assert (record.evaluated, record.feasible) == (6, 6)
+    assert record.top[0].node == result.node_name
+    assert len({ranked.node for ranked in record.top}) == 3
+    assert [sum(ranked.scores.values()) for ranked in record.top] == [r.total for r in record.top]
+    totals = [ranked.total for ranked in record.top]
+    assert totals == sorted(totals, reverse=True)
+    assert [is_of_bind(record, name) for name in (result.node_name, record.top[1].node, "")] == [
+        True,
+        False,
+        False,
+    ]
+    without_scores = msgspec.structs.replace(record, top=())
+    assert [is_of_bind(without_scores, name) for name in (result.node_name, "")] == [True, False]
+
+
+def test_a_record_names_relaxed_rules_and_evicted_pods_if_there_are_any() -> None:
+    result, state = placed([build.node("n")], build.pod())
+    record = read_record(decision_record(result, state.nodes, ["rule"], ["default/victim"]))
+    assert record is not None
+    assert (record.relaxed, record.evicted) == (("rule",), ("default/victim",))
+    assert {"relaxed", "evicted"}.isdisjoint(json.loads(decision_record(result, state.nodes)))
+
+
+def test_a_record_names_the_first_ten_evicted_pods() -> None:
+    result, state = placed([build.node("n")], build.pod())
+    evicted = [f"default/victim-{index}" for index in range(11)]
+    record = read_record(decision_record(result, state.nodes, evicted=evicted))
+    assert record is not None
+    assert record.evicted == tuple(evicted[:10])
+
+
+class _Points(Unobserved):
+    """Notes the points that are entered, the ones that are left, and the filters that are asked."""
+
+    def __init__(self) -> None:
+        self.entered: list[str] = []
+        self.left: list[tuple[str, Code]] = []
+        self.filters: list[str] = []
+
+    def enter(self, point: str) -> None:
+        self.entered.append(point)
+
+    def leave(self, point: str, code: Code) -> None:
+        self.left.append((point, code))
+
+    def evaluated(self, plugin: str, point: str) -> None:
+        if point == "Filter":
+            self.filters.append(plugin)
+
+
+class _Failing(FilterPlugin):
+    """A plugin that cannot do its work."""
+
+    name = "Failing"
+
+    def prefilter(self, _context: PodContext, _view: ClusterView) -> Status:
+        return failed("no answer")
+
+
+@pytest.mark.parametrize(
+    ("n_cpus", "fails", "left"),
+    [
+        pytest.param(
+            "1",
+            False,
+            [(point, Code.SUCCESS) for point in ("PreFilter", "Filter", "PreScore", "Score")],
+            id="it fits",
+        ),
+        pytest.param(
+            "99",
+            False,
+            [
+                ("PreFilter", Code.SUCCESS),
+                ("Filter", Code.SUCCESS),
+                ("PostFilter", Code.UNSCHEDULABLE),
+            ],
+            id="it fits nowhere",
+        ),
+        pytest.param("1", True, [("PreFilter", Code.ERROR)], id="a plugin fails"),
+    ],
+)
+def test_a_decision_enters_and_leaves_the_points_of_upstream(
+    n_cpus: str, fails: bool, left: list[tuple[str, Code]]
+) -> None:
+    _, state = placed([build.node("a"), build.node("b")], build.pod())
+    profile = build_profiles(default_settings(), ClusterView(state))[NAME]
+    if fails:
+        profile = replace(profile, filters=(*profile.filters, _Failing()))
+    points = _Points()
+    pod = decoded(build.pod(containers=[build.container(requests={"cpu": n_cpus})]))
+    decide(pod, ClusterView(state), profile, random.Random(1), points)
+    assert points.entered == [point for point, _ in left]
+    assert points.left == left
+
+
+def test_no_filter_is_asked_of_nodes_that_are_all_refused() -> None:
+    _, state = placed([build.node("a")], build.pod())
+    state.upsert_node(decode_node(msgspec.json.encode(build.node("a", unschedulable=True))))
+    profile, points = build_profiles(default_settings(), ClusterView(state))[NAME], _Points()
+    pod = decoded(build.pod(containers=[build.container(requests={"cpu": "1"})]))
+    decide(pod, ClusterView(state), profile, random.Random(1), points)
+    assert points.filters == ["NodeUnschedulable"]
+
+
+def test_a_record_names_no_refused_node() -> None:
+    """Score arrays include refused nodes, which may have high scores."""
+    nodes = [
+        build.node("huge-but-cordoned", allocatable={"cpu": "500"}, unschedulable=True),
+        build.node("small", allocatable={"cpu": "2"}),
+        build.node("large", allocatable={"cpu": "4"}),
+    ]
+    result, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "1"})]))
+    record = read_record(decision_record(result, state.nodes))
+    assert record is not None
+    assert [ranked.node for ranked in record.top] == ["large", "small"]
+
+
+def test_a_record_counts_nodes_by_their_first_reason() -> None:
+    """A node that two filters refuse counts for the first one, as in the text of an event."""
+    nodes = [
+        build.node("free"),
+        build.node("also-free"),
+        build.node("tainted", taints=["a=b:NoSchedule"]),
+        build.node("tainted-and-small", taints=["a=b:NoSchedule"], allocatable={"cpu": "1"}),
+        build.node("small", allocatable={"cpu": "1"}),
+        build.node("smaller", allocatable={"cpu": "1", "memory": "1Gi"}),
+        build.node("closed", allocatable={"pods": "0"}),
+    ]
+    requests = {"cpu": "2", "memory": "2Gi"}
+    result, state = placed(nodes, build.pod(containers=[build.container(requests=requests)]))
+    record = read_record(decision_record(result, state.nodes))
+    assert record is not None
+    assert record.rejected == {
+        "node(s) had untolerated taint(s)": 2,
+        "Insufficient cpu": 2,
+        "Insufficient memory": 1,
+        "Too many pods": 1,
+    }
+    assert record.feasible == 2
+
+
+def test_a_record_does_not_depend_on_the_order_of_reasons() -> None:
+    result, state = placed([build.node("a"), build.node("b")], build.pod())
+    everywhere = np.zeros(2, dtype=np.bool_)
+    refusals = [
+        Refusal("NodeResourcesFit", RuleFilter(2, (everywhere, unschedulable(reason))), ~everywhere)
+        for reason in ("Too many pods", "Insufficient cpu")
+    ]
+    texts = set()
+    for order in (refusals, refusals[::-1]):
+        scores = replace(result.scores, filtered=FilterResult(refusals=order))
+        texts.add(decision_record(replace(result, scores=scores), state.nodes))
+    assert len(texts) == 1
+    assert '"rejected":{"Insufficient cpu":2,"Too many pods":2}' in texts.pop()
+
+
+def test_a_single_feasible_node_is_not_scored() -> None:
+    """The record has empty scores."""
+    result, state = placed([build.node("only")], build.pod())
+    record = read_record(decision_record(result, state.nodes))
+    assert record is not None
+    assert [(ranked.node, ranked.total, ranked.scores) for ranked in record.top] == [("only", 0, {})]
+
+
+@pytest.mark.parametrize("length", [1, 40, 100, 180, 253])
+def test_a_record_never_exceeds_its_limit(length: int) -> None:
+    """What does not fit is left out, the worst runner-up first."""
+    nodes = [build.node(str(i) + "n" * (length - 1), hostname=f"h{i}") for i in range(5)]
+    result, state = placed(nodes, build.pod())
+    text = decision_record(result, state.nodes)
+    assert len(text.encode()) <= RECORD_LIMIT_BYTES
+    record = read_record(text)
+    assert record is not None
+    assert record.feasible == 5
+    assert not record.top or record.top[0].node == result.node_name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{}", "[]", '{"v":2,"evaluated":1,"feasible":1}', "\ud800", '{"v":1}'),
+        pytest.param(
+            json.dumps({"v": 1, "evaluated": 1, "feasible": 1, "rejected": {"x" * RECORD_LIMIT_BYTES: 1}}),
+            id="longer than any of ours",
+        ),
+    ],
+)
+def test_an_annotation_of_another_format_is_no_record(text: str) -> None:
+    """Any client may write the annotation."""
+    assert read_record(text) is None
+
+
+@pytest.mark.parametrize("n_more", [0, 1])
+def test_the_longest_record_is_read(n_more: int) -> None:
+    short = json.dumps({"v": 1, "evaluated": 1, "feasible": 1, "rejected": {"": 1}})
+    text = short.replace('""', f'"{"x" * (RECORD_LIMIT_BYTES - len(short) + n_more)}"')
+    assert (read_record(text) is None) == (n_more > 0)
+
+
+@pytest.mark.parametrize("records", [True, False])
+def test_binds_carry_the_record_if_the_setting_is_on(records: bool) -> None:
+    """The record is that of the decision just made."""
+    state, settings = ClusterState(), default_settings()
+    profiles = build_profiles(settings, ClusterView(state))
+    machine = Machine(
+        state=state,
+        queue=build_queue(profiles, settings, max_in_unschedulable_s=300.0),
+        profiles=profiles,
+        rng=random.Random(1),
+        records_decisions=records,
+    )
+    machine.handle(NodeSeen(decode_node(msgspec.json.encode(build.node("a")))), 1.0)
+    machine.handle(PodSeen(decoded(build.pod(spec={"schedulerName": NAME}))), 1.0)
+    (bind,) = machine.handle(CycleDue(), 1.0)
+    annotations = getattr(bind, "annotations", None)
+    assert annotations is not None
+    assert list(annotations) == ([DECISION_ANNOTATION] if records else [])
+    if records:
+        record = read_record(annotations[DECISION_ANNOTATION])
+        assert record is not None
+        assert [ranked.node for ranked in record.top] == ["a"]

@@ -1,0 +1,392 @@
+"""Required rules that become preferences: when, which, the events, and what is saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from scheduler.engine.core.fallbacks import keeping_rules
+from scheduler.engine.model.annotations import AFFINITY
+from scheduler.engine.model.fallback import FALLBACK, RELAXED, Fallback
+from scheduler.engine.model.instructions import Bind, EmitEvent, FindScaleUpEvents, Instruction, SaveWaits
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.engine.model.pods import Pod, relaxed_spec
+from scheduler.engine.model.stimuli import (
+    BindDone,
+    PodSeen,
+    ScaleUpNotTriggered,
+    TimePassed,
+    WatchInterrupted,
+)
+from tests.support.build import HOSTNAME, ZONE, affinity, container, node_term, selector, spread, term
+from tests.support.driving import Driver, bind_of
+
+APART = affinity(anti_required=[term(ZONE, selector("app=web"))])
+BY_ZONE = {"rule": "podAntiAffinity", "topologyKey": ZONE}
+
+
+def fallback(*entries: dict[str, Any]) -> dict[str, str]:
+    return {FALLBACK: json.dumps(entries)}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Driver]:
+    driver = Driver()
+    driver.node("a", labels={ZONE: "z1"})
+    driver.node("b", labels={ZONE: "z2"})
+    yield driver
+    driver.audit()
+
+
+def web(cluster: Driver, name: str, after_s: int | None = 60, **kwargs: Any) -> Pod:
+    entry = {**BY_ZONE, "afterSeconds": after_s, **kwargs.pop("entry", {})}
+    return cluster.pod(name, labels={"app": "web"}, affinity=APART, annotations=fallback(entry), **kwargs)
+
+
+def full_zones(cluster: Driver) -> Pod:
+    """Place two replicas in two zones. Return a third, which their common rule keeps pending."""
+    for name, node in (("first", "a"), ("second", "b")):
+        pod = web(cluster, name, node=node)
+        assert pod.node_name == node
+    third = web(cluster, "third")
+    assert saved(cluster.cycle()) == {"podAntiAffinity by topology.kubernetes.io/zone": 0}
+    return third
+
+
+def saved(told: list[Instruction]) -> dict[str, int] | None:
+    saves = [one.waited_s for one in told if isinstance(one, SaveWaits)]
+    return dict(saves[-1]) if saves else None
+
+
+def events(told: list[Instruction], reason: str) -> list[str]:
+    return [one.note for one in told if isinstance(one, EmitEvent) and one.reason == reason]
+
+
+def test_a_rule_counts_as_preferred_after_its_time(cluster: Driver) -> None:
+    """Hard until then; the bind has the mark and the record, the event says which, as what and why."""
+    third = full_zones(cluster)
+    assert not [one for one in cluster.live(59) if type(one).__name__ == "Bind"]
+    bind = bind_of(cluster.live(2))
+    assert bind.pod.uid == third.uid
+    (mark,) = json.loads(bind.annotations[RELAXED])
+    assert mark["rule"] == "podAntiAffinity by topology.kubernetes.io/zone"
+    assert mark["why"] == "it kept the pod pending alone for 60 s"
+    told = cluster.handle(BindDone(third.uid))
+    assert events(told, "RuleRelaxed") == [
+        "podAntiAffinity by topology.kubernetes.io/zone counts as preferred with weight 100: it kept the pod pending "
+        "alone for 60 s"
+    ]
+    (relaxed,) = [one for one in told if isinstance(one, EmitEvent) and one.reason == "RuleRelaxed"]
+    assert (relaxed.type, relaxed.action) == ("Normal", "Binding")
+    # The condition says that no rule waits any more.
+    assert [one.is_over for one in told if isinstance(one, SaveWaits)] == [True]
+
+
+def test_a_relaxed_pod_keeps_no_others_away(cluster: Driver) -> None:
+    """The watch shows the mark: the pod's own term is a preference for others too, as it was while assumed."""
+    third = full_zones(cluster)
+    bind = bind_of(cluster.live(61))
+    marks = {**fallback({**BY_ZONE, "afterSeconds": 60}), **bind.annotations}
+    cluster.handle(BindDone(third.uid))
+    seen = cluster.pod("third", labels={"app": "web"}, affinity=APART, annotations=marks, node=bind.node_name)
+    assert seen.relaxed[0].rule == "podAntiAffinity by topology.kubernetes.io/zone"
+    assert seen.spec.affinity.required_anti == ()
+    (weighted,) = seen.spec.affinity.preferred_anti  # type: ignore[misc]
+    assert weighted.weight == 100
+
+
+def test_a_mark_on_a_pending_pod_relaxes_nothing(cluster: Driver) -> None:
+    """Only the bind writes it; a pod that is created with one waits as any other."""
+    full_zones(cluster)
+    marks = {RELAXED: '[{"rule": "podAntiAffinity by topology.kubernetes.io/zone"}]'}
+    forged = cluster.pod(
+        "forged",
+        labels={"app": "web"},
+        affinity=APART,
+        annotations={**fallback({**BY_ZONE, "afterSeconds": 60}), **marks},
+    )
+    assert forged.spec.relaxed == ()
+    assert saved(cluster.cycle()) is not None
+
+
+def test_a_rule_without_a_fallback_does_not_yield(cluster: Driver) -> None:
+    """A running pod that declares the term hard is not overrun by one that may relax its own."""
+    for name, node in (("first", "a"), ("second", "b")):
+        cluster.pod(name, labels={"app": "web"}, affinity=APART, node=node)
+    web(cluster, "third", 0)
+    assert saved(cluster.cycle()) is None
+
+
+def test_no_clock_runs_for_other_reasons(cluster: Driver) -> None:
+    """A pod for which there is no room anyway is not relaxed, however long it waits."""
+    web(cluster, "first", node="a")
+    web(cluster, "second", node="b")
+    web(cluster, "third", 10, containers=[container(requests={"cpu": "64"})])
+    assert saved(cluster.cycle()) is None
+    assert saved(cluster.live(3600)) is None
+
+
+def test_a_clock_stops_while_another_reason_keeps_the_pod(cluster: Driver) -> None:
+    """The rule alone for 40 s, then a cordon for 100 s, then 20 s more."""
+    third = full_zones(cluster)
+    cluster.live(40)
+    for name, zone in (("a", "z1"), ("b", "z2")):
+        cluster.node(name, labels={ZONE: zone}, unschedulable=True)
+    cluster.queue.activate(third.uid, cluster.now_s)
+    assert saved(cluster.cycle()) is None
+    assert not [one for one in cluster.live(100) if type(one).__name__ == "Bind"]
+    for name, zone in (("a", "z1"), ("b", "z2")):
+        cluster.node(name, labels={ZONE: zone})
+    told = cluster.live(15)
+    assert not [one for one in told if type(one).__name__ == "Bind"]
+    assert bind_of(cluster.live(8)).pod.uid == third.uid
+
+
+def test_time_in_which_the_scheduler_was_stopped_does_not_count(cluster: Driver) -> None:
+    """A process that was suspended for an hour saw at most one step of it."""
+    full_zones(cluster)
+    cluster.now_s += 3600
+    cluster.handle(TimePassed())
+    assert not [one for one in cluster.live(45) if type(one).__name__ == "Bind"]
+    assert bind_of(cluster.live(10))
+
+
+def test_a_restart_neither_resets_nor_shortens(cluster: Driver) -> None:
+    """The next scheduler goes on from what was saved on the pod, whatever time has passed."""
+    full_zones(cluster)
+    told = cluster.live(45)
+    waited = saved(told)
+    assert waited == {"podAntiAffinity by topology.kubernetes.io/zone": 30}
+    after = Driver()
+    after.now_s = 5.0
+    after.node("a", labels={ZONE: "z1"})
+    web(after, "first", node="a")
+    condition = {"type": "affinity-scheduler.io/Fallback", "status": "True", "message": json.dumps(waited)}
+    web(after, "third", status={"conditions": [condition]})
+    assert saved(after.cycle()) is None
+    assert not [one for one in after.live(29) if type(one).__name__ == "Bind"]
+    assert bind_of(after.live(2))
+
+
+def test_an_autoscalers_event_is_enough_where_it_is_accepted(cluster: Driver) -> None:
+    """The namespace is asked about at once and every 15 s; the answer about this pod relaxes it at once."""
+    web(cluster, "first", node="a")
+    web(cluster, "second", node="b")
+    third = web(cluster, "third", None, entry={"afterNotTriggerScaleUp": True})
+    cluster.cycle()
+    told = cluster.live(31)
+    assert [one.namespace for one in told if isinstance(one, FindScaleUpEvents)] == ["default"] * 3
+    cluster.handle(ScaleUpNotTriggered("another"))
+    assert not cluster.machine.has_work()
+    cluster.handle(ScaleUpNotTriggered(third.uid))
+    bind = bind_of(cluster.cycle())
+    assert json.loads(bind.annotations[RELAXED])[0]["why"] == "an autoscaler said NotTriggerScaleUp"
+
+
+def test_rules_that_keep_a_pod_only_together_are_relaxed_together(cluster: Driver) -> None:
+    """Neither alone would help; the later time counts."""
+    both = [
+        {**BY_ZONE, "afterSeconds": 20},
+        {"rule": "topologySpreadConstraints", "topologyKey": HOSTNAME, "afterSeconds": 50},
+    ]
+    uneven = spread(HOSTNAME, selector("app=web"), min_domains=3)
+    for name, node in (("first", "a"), ("second", "b")):
+        cluster.pod(name, labels={"app": "web"}, affinity=APART, node=node, annotations=fallback(both[0]))
+    third = cluster.pod(
+        "third", labels={"app": "web"}, affinity=APART, spread=[uneven], annotations=fallback(*both)
+    )
+    cluster.cycle()
+    assert not [one for one in cluster.live(49) if type(one).__name__ == "Bind"]
+    marks = json.loads(bind_of(cluster.live(2)).annotations[RELAXED])
+    assert [one["rule"] for one in marks] == [
+        "podAntiAffinity by topology.kubernetes.io/zone",
+        "topologySpreadConstraints by kubernetes.io/hostname",
+    ]
+    why = "it kept the pod pending with the other rules for 50 s"
+    assert marks[1]["why"] == why
+    assert events(cluster.handle(BindDone(third.uid)), "RuleRelaxed") == [
+        f"podAntiAffinity by topology.kubernetes.io/zone counts as preferred with weight 100: {why}; "
+        f"topologySpreadConstraints by kubernetes.io/hostname counts as ScheduleAnyway: {why}"
+    ]
+
+
+def test_an_update_while_the_bind_is_in_flight_keeps_the_pod_relaxed(cluster: Driver) -> None:
+    """Else its hard term would count against others until the watch shows the bind."""
+    third = full_zones(cluster)
+    bind_of(cluster.live(61))
+    changed = web(cluster, "third")
+    assert changed.spec.relaxed == ()
+    placed = cluster.state.placed[third.uid].pod
+    assert [one.name for one in placed.spec.relaxed] == ["podAntiAffinity by topology.kubernetes.io/zone"]
+    cluster.fail_bind(third, "conflict")
+
+
+def test_preemption_goes_before_a_fallback(cluster: Driver) -> None:
+    """While victims leave for the pod, its clocks stand still."""
+    big = [container(requests={"cpu": "30"})]
+    for name, node in (("first", "a"), ("second", "b")):
+        cluster.pod(name, labels={"app": "web"}, node=node, containers=big, priority=0)
+    cluster.node("c", labels={ZONE: "z1"})
+    cluster.pod(
+        "third",
+        labels={"app": "web"},
+        affinity=APART,
+        annotations=fallback({**BY_ZONE, "afterSeconds": 0}),
+        priority=10,
+    )
+    told = cluster.cycle()
+    assert "EvictVictim" in [type(one).__name__ for one in told]
+    assert saved(told) is None
+
+
+def test_node_affinity_is_relaxed_where_an_annotation_alone_declares_it(cluster: Driver) -> None:
+    """The kubelet checks that of the spec again, and would refuse the pod on the node that it does not match."""
+    entry = json.dumps([{"rule": "nodeAffinity", "afterSeconds": 1}])
+    ssd = affinity(node_required=[node_term("ssd")])
+    annotated = {FALLBACK: entry, AFFINITY: json.dumps(ssd)}
+    pod = cluster.pod("annotated", node_selector={"os": "linux"}, annotations=annotated)
+    (fallback,) = pod.spec.fallbacks
+    relaxed = relaxed_spec(pod.spec, (fallback,))
+    assert relaxed.required_node_affinity.terms is None
+    assert relaxed.required_node_affinity.node_selector == (("os", "linux"),)
+    for added in ({FALLBACK: entry}, annotated):
+        refused = cluster.pod("in-spec", affinity=ssd, annotations=added)
+        assert refused.spec.fallbacks == ()
+        assert "nodeAffinity in the spec is checked again by the kubelet" in str(
+            refused.spec.annotation_problem
+        )
+
+
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        ("nonsense", "$: "),
+        (
+            '[{"rule": "podAffinity", "topologyKey": "z", "afterSeconds": 1}]',
+            "no required term of podAffinity by z",
+        ),
+        ('[{"rule": "nodeAffinity", "afterSeconds": 1}]', "no required term of nodeAffinity"),
+        (f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}"}}]', "expected afterSeconds"),
+        (
+            f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}", "afterSeconds": -1}}]',
+            "found -1, expected 0 to",
+        ),
+        (
+            f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}", "afterSeconds": 1, "weight": 0}}]',
+            "found 0, exp",
+        ),
+        (f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}", "after": 1}}]', "unknown field"),
+        ('[{"rule": "any"}]', "$[0].rule: Invalid enum value 'any'"),
+        (
+            json.dumps([{**BY_ZONE, "afterSeconds": 1}] * 2),
+            "$[1]: podAntiAffinity by topology.kubernetes.io/zone is",
+        ),
+        (json.dumps([{**BY_ZONE, "afterSeconds": 1}] * 9), "more than 8 entries"),
+        (
+            json.dumps([{**BY_ZONE, "matchLabels": {"app": "db"}, "afterSeconds": 1}]),
+            "no required term of podAntiAffinity by topology.kubernetes.io/zone of app=db",
+        ),
+    ],
+)
+def test_a_malformed_annotation_is_refused_with_its_path(cluster: Driver, entries: str, problem: str) -> None:
+    """The pod stays pending with the problem in its message, as with every annotation."""
+    pod = cluster.pod("p", labels={"app": "web"}, affinity=APART, annotations={FALLBACK: entries})
+    found = pod.spec.annotation_problem
+    assert found is not None
+    assert found.startswith(f"annotation {FALLBACK}: ")
+    assert problem in found
+    assert any(problem in note for note in events(cluster.cycle(), "FailedScheduling"))
+
+
+def test_a_pod_that_only_annotations_keep_pending_says_so_once(cluster: Driver) -> None:
+    """Autoscalers see a pod that fits; the event and the number say why it does not."""
+    limited = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}]}}  # fmt: skip
+    declared = {"affinity-scheduler.io/affinity": json.dumps(limited)}
+    for name, node in (("first", "a"), ("second", "b")):
+        cluster.pod(name, labels={"app": "web"}, annotations=declared, node=node)
+    own = cluster.pod("own", labels={"app": "web"}, annotations=declared)
+    assert len(events(cluster.cycle(), "KeptByAnnotations")) == 1
+    plain = cluster.pod("plain", labels={"app": "web"})
+    assert len(events(cluster.cycle(), "KeptByAnnotations")) == 1
+    assert cluster.machine.n_kept_by_annotations == 2
+    cluster.queue.activate(own.uid, cluster.now_s)
+    assert events(cluster.cycle(), "KeptByAnnotations") == []
+    cluster.pod("big", containers=[container(requests={"cpu": "64"})], annotations=declared)
+    assert events(cluster.cycle(), "KeptByAnnotations") == []
+    cluster.lose(plain)
+    assert cluster.machine.n_kept_by_annotations == 1
+
+
+def test_a_rule_of_the_spec_is_not_hidden(cluster: Driver) -> None:
+    """Autoscalers see it, so nothing is said."""
+    for name, node in (("first", "a"), ("second", "b")):
+        cluster.pod(name, labels={"app": "web"}, affinity=APART, node=node)
+    cluster.pod("third", labels={"app": "web"}, affinity=APART)
+    assert events(cluster.cycle(), "KeptByAnnotations") == []
+    assert cluster.machine.n_kept_by_annotations == 0
+
+
+def test_a_pod_that_starts_to_fit_is_bound_hard(cluster: Driver) -> None:
+    """Hard first: a zone that becomes free before the time is over is taken, without a mark."""
+    third = full_zones(cluster)
+    cluster.live(30)
+    cluster.node("c", labels={ZONE: "z3"})
+    bind = bind_of(cluster.live(5))
+    assert (bind.pod.uid, bind.node_name) == (third.uid, "c")
+    assert RELAXED not in bind.annotations
+    cluster.handle(PodSeen(cluster.confirm(third, "c")))
+
+
+def test_time_after_a_broken_watch_does_not_count(cluster: Driver) -> None:
+    """For 40 s it is unknown whether there was room for the hard rule."""
+    full_zones(cluster)
+    cluster.live(50)
+    cluster.handle(WatchInterrupted())
+    assert not [one for one in cluster.live(48) if type(one).__name__ == "Bind"]
+    assert bind_of(cluster.live(5))
+
+
+def test_a_member_without_which_its_group_is_placed_is_relaxed_as_any_pod(cluster: Driver) -> None:
+    entry = {**BY_ZONE, "afterSeconds": 60}
+    for index in range(3):
+        cluster.pod(
+            f"w-{index}",
+            labels={"app": "web", GROUP: "train", MIN_COUNT: "2"},
+            affinity=APART,
+            annotations=fallback(entry),
+        )
+    instructions = cluster.live(50)
+    for bind in [each for each in instructions if isinstance(each, Bind)]:
+        cluster.confirm(bind.pod, bind.node_name)
+    relaxed = bind_of(cluster.live(20))
+    assert RELAXED in relaxed.annotations
+
+
+@pytest.mark.parametrize(
+    ("enough", "kept_by"),
+    [
+        pytest.param([], [], id="nothing helps"),
+        pytest.param(["a"], ["a"], id="one rule"),
+        pytest.param(["a", "c"], ["a", "c"], id="each of two rules"),
+        pytest.param(["a", "bc"], ["a"], id="a rule, and others together"),
+        pytest.param(["ab"], ["ab"], id="two rules together"),
+        pytest.param(["ab", "bc"], ["ab"], id="rules together in two ways"),
+        pytest.param(["abc"], ["abc"], id="all rules together"),
+    ],
+)
+def test_each_rule_without_which_a_pod_fits_keeps_it(enough: list[str], kept_by: list[str]) -> None:
+    """A set of rules is enough if the pod fits without them."""
+    rules = {key: Fallback("podAntiAffinity", key, (), 60, False, 100) for key in "abc"}
+    asked: list[str] = []
+
+    def fits_without(left_out: tuple[Fallback, ...]) -> bool:
+        asked.append("".join(rule.topology_key for rule in left_out))
+        return any(set(each) <= set(asked[-1]) for each in enough)
+
+    sets = keeping_rules(tuple(rules.values()), fits_without)
+    assert ["".join(rule.topology_key for rule in each) for each in sets] == kept_by
+    assert len(asked) <= 2 * len(rules) + 1

@@ -1,0 +1,52 @@
+"""For which pods it does not matter which free devices each copy takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.engine.core.group_devices import is_first_fit_best
+from scheduler.engine.state.cluster_view import ClusterView
+from tests.engine.core.claim_cluster import ClaimCluster
+from tests.support import build
+from tests.support.device_documents import device_class, device_slice, resource_claim
+
+
+@pytest.mark.parametrize(
+    ("counts", "gpus", "is_best", "is_best_if_shared"),
+    [
+        pytest.param((), 0, True, True, id="no devices"),
+        pytest.param((1,), 0, True, True, id="a claim of one device"),
+        pytest.param((2,), 0, True, False, id="a claim of two devices"),
+        pytest.param((1, 1), 0, False, False, id="two claims"),
+        pytest.param((), 1, True, True, id="an extended resource"),
+        pytest.param((), 2, True, False, id="two of an extended resource"),
+        pytest.param((1,), 1, False, False, id="a claim beside an extended resource"),
+    ],
+)
+@pytest.mark.parametrize("shared", [False, True], ids=["whole devices", "devices of several claims"])
+def test_first_fit_is_best_where_all_copies_take_devices_of_one_kind(
+    counts: tuple[int, ...], gpus: int, is_best: bool, is_best_if_shared: bool, shared: bool
+) -> None:
+    cluster = ClaimCluster(nodes=("a",))
+    cluster.show(device_class("gpu", "example.com/gpu"))
+    cluster.show(device_slice("a", 2, allowMultipleAllocations=shared))
+    names = [f"c{number}" for number in range(len(counts))]
+    for name, count in zip(names, counts, strict=True):
+        cluster.store(resource_claim(name, count))
+    cluster.watch()
+    document = build.pod(
+        containers=[build.container(requests={"example.com/gpu": str(gpus)} if gpus else {})],
+        spec={"resourceClaims": [{"name": name, "resourceClaimTemplateName": "t"} for name in names]},
+    )
+    document["status"]["resourceClaimStatuses"] = [
+        {"name": name, "resourceClaimName": name} for name in names
+    ]
+    expected = is_best_if_shared if shared else is_best
+    assert is_first_fit_best(cluster.decoded(document), ClusterView(cluster.state)) is expected
+
+
+def test_claims_that_pods_share_are_not_taken_anew_by_each_copy() -> None:
+    cluster = ClaimCluster(nodes=("a",))
+    cluster.store(resource_claim("c"))
+    cluster.watch()
+    assert not is_first_fit_best(cluster.using("c"), ClusterView(cluster.state))

@@ -1,0 +1,277 @@
+"""A member that was lost is replaced within the domains of its group, and near its neighbours in rank."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.engine.core.lost_members import MOVE_AGAIN_AFTER_S
+from scheduler.engine.model.disruption_budgets import decode_disruption_budget
+from scheduler.engine.model.group_topology import (
+    PART,
+    PART_MIN_COUNT,
+    PART_REQUIRED_TOPOLOGY,
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
+)
+from scheduler.engine.model.instructions import Bind, EmitEvent, EvictVictim, Instruction, PatchCondition
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, MOVE_AFTER
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.stimuli import ObjectSeen
+from tests.engine.core.test_group_levels import BLOCK, RACK, placed
+from tests.support import build
+from tests.support.build import container
+from tests.support.driving import Driver
+
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    driver = Driver()
+    yield driver
+    driver.audit()
+
+
+def rack(driver: Driver, name: str, n_hosts: int, block: str = "b") -> None:
+    """Create hosts with one cpu each."""
+    for index in range(n_hosts):
+        labels = {BLOCK: block, RACK: name}
+        driver.node(f"{name}-{index}", labels=labels, allocatable={"cpu": "1", "pods": "10"})
+
+
+def fill(driver: Driver, node: str) -> Pod:
+    return driver.pod(f"other-{node}", node=node, containers=[container(requests={"cpu": "1"})])
+
+
+def member(
+    driver: Driver,
+    index: int,
+    n: int,
+    annotations: Mapping[str, str],
+    node: str | None = None,
+    generation: str = "",
+    **more: Any,
+) -> Pod:
+    labels = {GROUP: "g", MIN_COUNT: str(n), INDEX: str(index)}
+    one_cpu = [container(requests={"cpu": "1"})]
+    name = f"m{index}{generation}"
+    return driver.pod(
+        name, labels=labels, annotations=dict(annotations), containers=one_cpu, node=node, **more
+    )
+
+
+def rack_of(node: str) -> str:
+    return node.partition("-")[0]
+
+
+def test_the_new_member_joins_the_required_rack_of_the_others(driver: Driver) -> None:
+    """Another rack is tighter."""
+    rack(driver, "r1", 4)
+    levels = {REQUIRED_TOPOLOGY: RACK}
+    pods = [member(driver, index, 3, levels) for index in range(3)]
+    nodes = placed(driver)
+    rack(driver, "r2", 1)
+    driver.lose(driver.confirm(pods[1], nodes["m1"]))
+    member(driver, 1, 3, levels, generation="-new")
+    assert {rack_of(node) for node in placed(driver).values()} == {"r1"}
+
+
+def test_without_room_the_group_is_told_which_domain_lacks_what(driver: Driver) -> None:
+    """By an event and the condition of the new member, which `explain` shows as well."""
+    rack(driver, "r1", 3)
+    levels = {REQUIRED_TOPOLOGY: RACK}
+    pods = [member(driver, index, 3, levels) for index in range(3)]
+    nodes = placed(driver)
+    rack(driver, "r2", 3)
+    driver.lose(driver.confirm(pods[1], nodes["m1"]))
+    fill(driver, nodes["m1"])
+    member(driver, 1, 3, levels, generation="-new")
+    told = driver.cycle()
+    text = next(each.message for each in told if isinstance(each, PatchCondition))
+    assert text == (
+        "pod group default/g needs 1 place besides 2 on nodes in one example.com/rack: r1 has room for 0; the"
+        " next, m1-new: 0/3 nodes are available: 3 Insufficient cpu."
+    )
+    assert next(each.note for each in told if isinstance(each, EmitEvent)) == text
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_the_new_member_joins_the_level_of_its_part(driver: Driver, is_full: bool) -> None:
+    """Also where the rack of another part has room."""
+    for name in ("r1", "r2"):
+        rack(driver, name, 3)
+    nodes: dict[str, str] = {}
+    levels = {REQUIRED_TOPOLOGY: BLOCK, PART_REQUIRED_TOPOLOGY: RACK, PART_MIN_COUNT: "2"}
+    pods = [member(driver, index, 4, {**levels, PART: "pq"[index // 2]}) for index in range(4)]
+    nodes = placed(driver)
+    assert len(nodes) == 4
+    driver.lose(driver.confirm(pods[3], nodes["m3"]))
+    own = rack_of(nodes["m3"])
+    if is_full:
+        for node in ("0", "1", "2"):
+            if f"{own}-{node}" != nodes["m2"]:
+                fill(driver, f"{own}-{node}")
+    member(driver, 3, 4, {**levels, PART: "q"}, generation="-new")
+    told = driver.cycle()
+    nodes = {each.pod.name: each.node_name for each in told if isinstance(each, Bind)}
+    assert [rack_of(node) for node in nodes.values()] == ([] if is_full else [own])
+    if is_full:
+        text = next(each.message for each in told if isinstance(each, PatchCondition))
+        assert f"m3-new in {own}: 0/3 nodes are available: 3 Insufficient cpu." in text
+
+
+@given(st.lists(st.integers(0, 2), min_size=2, max_size=6), st.data())
+def test_a_single_new_member_is_in_the_rack_of_a_neighbour_in_rank_if_that_has_room(
+    racks: list[int], data: st.DataObject
+) -> None:
+    """Among racks of which others hold members too; then in one of these; then anywhere."""
+    driver = Driver()
+    for number in range(4):
+        rack(driver, f"r{number}", 8)
+    lost = data.draw(st.integers(0, len(racks)))
+    ranks = [rank for rank in range(len(racks) + 1) if rank != lost]
+    levels = {REQUIRED_TOPOLOGY: BLOCK, PREFERRED_TOPOLOGY: RACK}
+    where = dict(zip(ranks, racks, strict=True))
+    taken = [0] * 4
+    for rank, number in where.items():
+        member(driver, rank, len(ranks) + 1, levels, node=f"r{number}-{taken[number]}")
+        taken[number] += 1
+    full = data.draw(st.sets(st.integers(0, 3), max_size=3))
+    for number in full:
+        for index in range(taken[number], 8):
+            fill(driver, f"r{number}-{index}")
+    member(driver, lost, len(ranks) + 1, levels)
+    (node,) = placed(driver).values()
+    below, above = (
+        max((r for r in ranks if r < lost), default=-1),
+        min((r for r in ranks if r > lost), default=-1),
+    )
+    near = {where[rank] for rank in (below, above) if rank >= 0} - full
+    expected = near or set(racks) - full or set(range(4)) - full
+    assert int(rack_of(node)[1:]) in expected
+    driver.audit()
+
+
+def test_a_new_member_goes_beside_its_neighbours_in_rank_although_another_rack_is_tighter(
+    driver: Driver,
+) -> None:
+    rack(driver, "r0", 2)
+    rack(driver, "r1", 4)
+    levels = {REQUIRED_TOPOLOGY: BLOCK, PREFERRED_TOPOLOGY: RACK}
+    for index, node in ((0, "r0-0"), (1, "r1-0"), (3, "r1-1")):
+        member(driver, index, 4, levels, node=node)
+    member(driver, 2, 4, levels)
+    assert rack_of(placed(driver)["m2"]) == "r1"
+
+
+MOVES = {REQUIRED_TOPOLOGY: RACK, MOVE_AFTER: "60"}
+OWNER = build.owned_by("StatefulSet", "g")
+
+
+def run(driver: Driver) -> list[Instruction]:
+    told: list[Instruction] = []
+    while driver.machine.has_work():
+        told += driver.cycle()
+    return told
+
+
+def wait(driver: Driver, seconds: float) -> list[EvictVictim]:
+    """Let the time pass as in a running process; return the evictions."""
+    return [each for each in driver.live(seconds) if isinstance(each, EvictVictim)]
+
+
+def _broken(driver: Driver, *, other_room: int = 3, owner: build.Json | None = OWNER) -> list[Pod]:
+    """Place three members in rack r1; one is lost, its node is full, and the new one waits. Return the others."""
+    rack(driver, "r1", 3)
+    pods = [member(driver, index, 3, MOVES, owner=owner) for index in range(3)]
+    nodes = placed(driver)
+    pods = [driver.confirm(pod, nodes[pod.name]) for pod in pods]
+    rack(driver, "r2", other_room)
+    driver.lose(pods[1])
+    fill(driver, nodes["m1"])
+    member(driver, 1, 3, MOVES, generation="-new", owner=owner)
+    assert not [each for each in run(driver) if isinstance(each, (Bind, EvictVictim))]
+    return [pods[0], pods[2]]
+
+
+def _evict(driver: Driver, first: EvictVictim) -> set[str]:
+    """Carry out evictions, and make each pod anew at once. Return the names of the victims."""
+    evictions, names = [first], set[str]()
+    while evictions:
+        each = evictions.pop()
+        evictions += driver.carry_out(each)
+        index = int(each.victim.name.removeprefix("m").partition("-")[0])
+        member(driver, index, 3, MOVES, generation=f"-{driver.now_s:.0f}", owner=OWNER)
+        assert not [one for one in run(driver) if isinstance(one, Bind)] or not evictions
+        names.add(each.victim.name)
+    return names
+
+
+def test_by_choice_a_group_moves_as_a_whole_once_it_has_places_elsewhere(driver: Driver) -> None:
+    _broken(driver)
+    assert not wait(driver, 50.0)
+    (first,) = wait(driver, 20.0)
+    shown = driver.state.groups.pending(first.victim.group.key) if first.victim.group is not None else ()
+    assert [pod.name for pod in shown] == ["m1-new"]
+    assert _evict(driver, first) == {"m0", "m2"}
+    driver.pass_time(20.0)
+    run(driver)
+    assert {rack_of(driver.node_of(uid)) for uid in driver.state.placed if "other" not in uid} == {"r2"}
+
+
+def test_the_event_says_that_the_group_moves(driver: Driver) -> None:
+    _broken(driver)
+    driver.pass_time(61.0)
+    moved = (
+        " The whole group has places elsewhere."
+        " The members on nodes are evicted, to be placed anew with the others."
+    )
+    assert any(each.note.endswith(moved) for each in run(driver) if isinstance(each, EmitEvent))
+
+
+@pytest.mark.parametrize("other_room", [0, 2])
+def test_a_group_without_places_elsewhere_stays(driver: Driver, other_room: int) -> None:
+    """Until there are some: a new host is seen within a minute."""
+    _broken(driver, other_room=other_room)
+    assert not wait(driver, 300.0)
+    rack(driver, "r3", 3)
+    assert wait(driver, 70.0)
+
+
+def test_a_group_stays_that_a_budget_protects(driver: Driver) -> None:
+    """Two members would leave, and one may."""
+    budget = build.disruption_budget("g", build.selector(f"{GROUP}=g"), 1)
+    driver.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
+    _broken(driver)
+    assert not wait(driver, 300.0)
+    budget = build.disruption_budget("g", build.selector(f"{GROUP}=g"), 2)
+    driver.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
+    assert wait(driver, 70.0)
+
+
+def test_a_group_stays_whose_members_nobody_makes_anew(driver: Driver) -> None:
+    _broken(driver, owner=None)
+    assert not wait(driver, 300.0)
+
+
+def test_a_group_moves_once_in_half_an_hour(driver: Driver) -> None:
+    _broken(driver)
+    (first,) = wait(driver, 70.0)
+    _evict(driver, first)
+    driver.pass_time(20.0)
+    run(driver)
+    pods = [driver.state.placed[uid].pod for uid in driver.state.placed if "other" not in uid]
+    pods = [driver.confirm(pod, pod.node_name) for pod in pods]
+    assert {rack_of(pod.node_name) for pod in pods} == {"r2"}
+    rack(driver, "r3", 3)
+    driver.lose(pods[0])
+    fill(driver, pods[0].node_name)
+    member(driver, 7, 3, MOVES, owner=OWNER)
+    assert not wait(driver, MOVE_AGAIN_AFTER_S - 200.0)
+    assert wait(driver, 400.0)

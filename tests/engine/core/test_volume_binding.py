@@ -1,0 +1,485 @@
+"""From Reserve to Bind: what is written, what is waited for, and how each wait ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from scheduler.engine.model.instructions import Attempted, Bind, Instruction, WriteReservation
+from scheduler.engine.model.nodes import decode_node
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.stimuli import (
+    BindFailed,
+    NodeGone,
+    NodeSeen,
+    ObjectSeen,
+    PodGone,
+    PodSeen,
+    ReservationWritten,
+    TimePassed,
+)
+from scheduler.engine.model.volumes import PersistentVolume, StorageKind
+from tests.support import build
+from tests.support.cases.volume_rows import using
+from tests.support.driving import NAME, Driver, attempt_of, bind_of, condition_of, kinds
+from tests.support.storage_objects import claim, storage_class, volume
+from tests.support.volume_server import CONFLICT, VolumeServer, promises, selections
+
+HAND_MADE = "kubernetes.io/no-provisioner"
+ON_A = [build.node_term(f"{build.HOSTNAME} in a")]
+
+
+class Cluster(Driver):
+    """A machine that watches a server of volumes."""
+
+    def __init__(self, server: VolumeServer | None = None) -> None:
+        super().__init__()
+        self.server = VolumeServer() if server is None else server
+        self._n_watched = 0
+        for name in ("a", "b"):
+            self.node(name)
+        if server is None:
+            self.server.apply(storage_class("made"))
+            self.server.apply(storage_class("local", HAND_MADE))
+        self.watch()
+
+    def watch(self) -> list[Instruction]:
+        """Show the machine everything that was stored since the last call."""
+        events = self.server.events[self._n_watched :]
+        self._n_watched = len(self.server.events)
+        return [instruction for event in events for instruction in self.handle(event)]
+
+    def apply(self, *documents: build.Json) -> None:
+        for document in documents:
+            self.server.apply(document)
+        assert self.watch() == []
+
+    def waits(self, *claims: str, name: str = "p") -> Pod:
+        """Show the machine a pod that uses the claims."""
+        document = using(*claims, name=name)
+        document["spec"]["schedulerName"] = NAME
+        pod = self.decoded(document)
+        self.handle(PodSeen(pod))
+        return pod
+
+    def reserve(self) -> WriteReservation:
+        """Run a cycle that reserves volumes. Return its instruction."""
+        (instruction,) = self.cycle()
+        assert isinstance(instruction, WriteReservation), instruction
+        return instruction
+
+    def write(self, instruction: WriteReservation, n_most: int = 99) -> list[Instruction]:
+        return self.handle(self.server.write(instruction, n_most))
+
+    def holds_nothing(self) -> None:
+        """Assert that no volume and no pod is assumed any more."""
+        self.audit()
+        assert len(self.state.volumes.assumed) == 0
+        assert self.state.n_assumed == 0
+        assert self.machine.n_binding == 0
+
+
+def failure(instructions: list[Instruction]) -> str:
+    """Return the message of the one attempt, which failed with an error."""
+    attempt = attempt_of(instructions)
+    assert attempt.result == "error"
+    condition = condition_of(instructions)
+    assert (condition.reason, condition.message) == ("SchedulerError", attempt.message)
+    return attempt.message.removeprefix('running PreBind plugin "VolumeBinding": ')
+
+
+def test_a_claim_is_provisioned_on_the_node_before_its_pod_is_bound() -> None:
+    cluster = Cluster()
+    cluster.apply(claim("c", "made"))
+    pod = cluster.waits("c")
+    asked = cluster.reserve()
+    assert asked.node_name in "ab" and [one.obj.key for one in selections(asked)] == ["default/c"]
+    assert cluster.machine.n_binding == 1
+    assert cluster.write(asked) == []
+    assert cluster.machine.n_binding == 0
+    assert cluster.watch() == [] and not cluster.machine.has_work()
+    cluster.server.provision("default/c")
+    assert cluster.watch() == []
+    assert cluster.machine.has_work()
+    bind = bind_of(cluster.cycle())
+    assert bind.node_name == asked.node_name
+    assert cluster.machine.n_binding == 1
+    cluster.confirm(pod, bind.node_name)
+    cluster.holds_nothing()
+
+
+def test_bound_claims_need_no_writes() -> None:
+    cluster = Cluster()
+    cluster.apply(volume("v", claimed_by="default/c", phase="Bound"), claim("c", volume="v"))
+    cluster.waits("c")
+    assert kinds(cluster.cycle()) == ["Bind"]
+
+
+def test_a_volume_is_promised_once() -> None:
+    cluster = Cluster()
+    cluster.apply(volume("v", "local"), volume("w", "local"), *(claim(name, "local") for name in "cde"))
+    for name in "cde":
+        cluster.waits(name, name=name)
+    first, second = cluster.reserve(), cluster.reserve()
+    assert {one.obj.key for asked in (first, second) for one in promises(asked)} == {"v", "w"}
+    assert "didn't find available persistent volumes" in condition_of(cluster.cycle()).message
+    for asked in (first, second):
+        assert cluster.write(asked) == []
+    cluster.server.control()
+    assert cluster.watch() == []
+    assert {bind_of(cluster.cycle()).pod.name, bind_of(cluster.cycle()).pod.name} == {"c", "d"}
+    cluster.audit()
+
+
+def test_pods_that_share_a_claim_share_its_promise() -> None:
+    cluster = Cluster()
+    cluster.apply(volume("v", "local"), claim("c", "local"))
+    for name in ("p", "q"):
+        cluster.waits("c", name=name)
+    first, second = cluster.reserve(), cluster.reserve()
+    assert promises(first)[0].obj.key == promises(second)[0].obj.key == "v"
+    assert cluster.write(first) == []
+    assert failure(cluster.write(second)) == CONFLICT
+    cluster.server.control()
+    assert cluster.watch() == []
+    assert bind_of(cluster.cycle()).pod.name == "p"
+    cluster.pass_time(5.0)
+    assert bind_of(cluster.cycle()).pod.name == "q"
+    cluster.audit()
+
+
+def test_a_volume_that_was_not_written_is_free_again_and_wakes_others() -> None:
+    cluster = Cluster()
+    cluster.apply(volume("v", "local"), claim("c", "local"), claim("d", "local"))
+    cluster.waits("c", name="p")
+    asked = cluster.reserve()
+    cluster.waits("d", name="q")
+    condition_of(cluster.cycle())
+    assert failure(cluster.write(asked, 0)) == "no answer"
+    cluster.pass_time(20.0)
+    assert cluster.machine.has_work()
+    assert promises(cluster.reserve())[0].obj.key == "v"
+    cluster.audit()
+
+
+def test_what_was_written_is_kept_until_a_watch_shows_it() -> None:
+    """The second write fails; a late watch must not give the first volume away."""
+    cluster = Cluster()
+    cluster.apply(volume("v", "local"), claim("c", "local"), claim("e", "made"), claim("d", "local"))
+    cluster.waits("c", "e", name="p")
+    asked = cluster.reserve()
+    assert failure(cluster.write(asked, 1)) == "no answer"
+    cluster.audit()
+    cluster.waits("d", name="q")
+    assert "didn't find available persistent volumes" in condition_of(cluster.cycle()).message
+    assert len(cluster.state.volumes.assumed) == 1
+    cluster.watch()
+    assert len(cluster.state.volumes.assumed) == 0
+    cluster.pass_time(20.0)
+    again = cluster.reserve()
+    assert [one.obj.key for one in promises(again)] == ["v"] and again.pod.name == "p"
+    cluster.audit()
+
+
+def test_a_stale_view_of_the_written_object_ends_nothing() -> None:
+    cluster = Cluster()
+    cluster.apply(claim("c", "made"))
+    cluster.waits("c")
+    before = cluster.server.claim("default/c")
+    assert before is not None
+    assert cluster.write(cluster.reserve()) == []
+    assert cluster.handle(ObjectSeen(before)) == []
+    assert cluster.watch() == []
+    cluster.server.provision("default/c")
+    cluster.watch()
+    assert kinds(cluster.cycle()) == ["Bind"]
+
+
+def _delete_claim(cluster: Cluster) -> list[Instruction]:
+    cluster.server.delete(StorageKind.CLAIM, "default/c")
+    return cluster.watch()
+
+
+def _recreate_claim(cluster: Cluster) -> list[Instruction]:
+    again = claim("c", "made")
+    again["metadata"]["uid"] = "another"
+    cluster.server.apply(again)
+    return cluster.watch()
+
+
+def _give_up(cluster: Cluster) -> list[Instruction]:
+    cluster.server.provision("default/c", fails=True)
+    return cluster.watch()
+
+
+def _elsewhere(cluster: Cluster) -> list[Instruction]:
+    found = cluster.server.claim("default/c")
+    assert found is not None
+    document = volume("far", "made", claimed_by="default/c", claim_uid=found.uid, phase="Bound")
+    document["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [build.node_term("nowhere")]}}
+    cluster.server.apply(document)
+    cluster.server.touch(replace(found, volume_name="far"))
+    return cluster.watch()
+
+
+UNFOUND_CLAIM = 'failed to check provisioning pvc: could not find v1.PersistentVolumeClaim "default/c"'
+
+
+@pytest.mark.parametrize(
+    ("happens", "message"),
+    [
+        pytest.param(_delete_claim, UNFOUND_CLAIM, id="claim deleted"),
+        pytest.param(_recreate_claim, UNFOUND_CLAIM, id="claim made anew"),
+        pytest.param(_give_up, 'provisioning failed for PVC "c"', id="provisioner gave up"),
+        pytest.param(
+            _elsewhere,
+            'pv "far" node affinity doesn\'t match node "a": no matching NodeSelectorTerms',
+            id="provisioned elsewhere",
+        ),
+    ],
+)
+def test_a_wait_for_a_provisioner_fails(
+    happens: Callable[[Cluster], list[Instruction]], message: str
+) -> None:
+    cluster = Cluster()
+    cluster.lose_node("b")
+    cluster.apply(claim("c", "made"))
+    cluster.waits("c")
+    assert cluster.write(cluster.reserve()) == []
+    assert cluster.watch() == []
+    assert failure(happens(cluster)) == f"binding volumes: {message}"
+    cluster.holds_nothing()
+    assert cluster.queue.depths()["backoff"] == 1
+
+
+def _reset(cluster: Cluster) -> list[Instruction]:
+    found = cluster.server.volume("v")
+    assert found is not None
+    cluster.server.touch(replace(found, claim=None))
+    return cluster.watch()
+
+
+def _bind_elsewhere(cluster: Cluster) -> list[Instruction]:
+    found = cluster.server.claim("default/c")
+    assert found is not None
+    cluster.server.touch(replace(found, volume_name="w"))
+    return cluster.watch()
+
+
+def _delete_volume(cluster: Cluster) -> list[Instruction]:
+    cluster.server.delete(StorageKind.VOLUME, "v")
+    return cluster.watch()
+
+
+def _relabel(cluster: Cluster) -> list[Instruction]:
+
+    renamed = build.node("a", hostname="other")
+    return cluster.handle(NodeSeen(decode_node(json.dumps(renamed).encode())))
+
+
+@pytest.mark.parametrize(
+    ("happens", "message"),
+    [
+        pytest.param(
+            _delete_claim,
+            'failed to check binding: could not find v1.PersistentVolumeClaim "default/c"',
+            id="claim deleted",
+        ),
+        pytest.param(
+            _delete_volume,
+            'failed to check binding: could not find v1.PersistentVolume "v"',
+            id="volume deleted",
+        ),
+        pytest.param(_reset, 'ClaimRef got reset for pv "v"', id="promise withdrawn"),
+        pytest.param(
+            _bind_elsewhere,
+            'persistentvolumeclaim "c" is bound to persistentvolume "w"',
+            id="claim bound to another volume",
+        ),
+        pytest.param(
+            _relabel,
+            'pv "v" node affinity doesn\'t match node "a": no matching NodeSelectorTerms',
+            id="node relabelled",
+        ),
+    ],
+)
+def test_a_wait_for_a_volume_fails(happens: Callable[[Cluster], list[Instruction]], message: str) -> None:
+    cluster = Cluster()
+    cluster.apply(volume("v", "local", terms=ON_A), claim("c", "local"))
+    cluster.waits("c")
+    assert cluster.write(cluster.reserve()) == []
+    assert not cluster.machine.has_work(), "what was written is not seen yet"
+    assert cluster.watch() == []
+    assert failure(happens(cluster)) == f"binding volumes: {message}"
+    cluster.holds_nothing()
+
+
+def test_a_wait_ends_with_its_node_and_its_pod() -> None:
+    cluster = Cluster()
+    cluster.apply(*(claim(name, "made") for name in "cde"))
+    pods = {name: cluster.waits(name, name=name) for name in "cde"}
+    nodes = {}
+    for _ in pods:
+        asked = cluster.reserve()
+        nodes[asked.pod.name] = asked.node_name
+        assert cluster.write(asked) == []
+    cluster.watch()
+    deleted = replace(pods["c"], terminating=True, resource_version=cluster.next_version())
+    found = failure(cluster.handle(PodSeen(deleted)))
+    assert found == 'binding volumes: pod "c" is being deleted'
+    bound = replace(pods["d"], node_name="b", resource_version=cluster.next_version())
+    found = failure(cluster.handle(PodSeen(bound)))
+    assert found == 'binding volumes: pod d is already assigned to node "b"'
+    cluster.audit()
+
+    gone = nodes["e"]
+    found = failure(cluster.handle(NodeGone(gone)))
+    assert found == f'binding volumes: failed to get node "{gone}": node "{gone}" not found'
+    cluster.node(gone)
+    cluster.pass_time(20.0)
+    while cluster.machine.has_work():
+        for instruction in cluster.cycle():
+            if isinstance(instruction, WriteReservation):
+                assert cluster.write(instruction) == []
+    found = failure(cluster.handle(PodGone(pods["e"].uid)))
+    assert found == 'binding volumes: pod does not exist any more: pod "e" not found'
+    cluster.holds_nothing()
+
+
+def test_a_wait_ends_with_its_time() -> None:
+    cluster = Cluster()
+    cluster.apply(claim("c", "made"))
+    cluster.waits("c")
+    cluster.write(cluster.reserve())
+    cluster.watch()
+    assert cluster.machine.next_wake_s(cluster.now_s) == cluster.now_s + 600.0
+    cluster.pass_time(599.0)
+    assert cluster.machine.n_binding == 0 and cluster.state.n_assumed == 1
+
+    cluster.now_s += 1.0
+    assert failure(cluster.handle(TimePassed())) == "binding volumes: context deadline exceeded"
+    cluster.holds_nothing()
+
+
+def test_a_ready_pod_whose_claim_vanishes_is_not_bound() -> None:
+    cluster = Cluster()
+    cluster.apply(claim("c", "made"))
+    cluster.waits("c")
+    cluster.write(cluster.reserve())
+    cluster.server.provision("default/c")
+    cluster.watch()
+    assert cluster.machine.has_work()
+    assert failure(_delete_claim(cluster)) == f"binding volumes: {UNFOUND_CLAIM}"
+    assert not cluster.machine.has_work()
+    cluster.holds_nothing()
+
+
+def test_a_failed_bind_leaves_the_volumes_bound() -> None:
+    cluster = Cluster()
+    cluster.apply(claim("c", "made"))
+    pod = cluster.waits("c")
+    cluster.write(cluster.reserve())
+    cluster.server.provision("default/c")
+    cluster.watch()
+    node_name = bind_of(cluster.cycle()).node_name
+    assert attempt_of(cluster.handle(BindFailed(pod.uid, "no"))).message == (
+        'running Bind plugin "DefaultBinder": no'
+    )
+    cluster.holds_nothing()
+    cluster.pass_time(20.0)
+    assert bind_of(cluster.cycle()).node_name in "ab" and node_name in "ab"
+
+
+@pytest.mark.parametrize("n_written", [0, 1, 2])
+def test_a_new_machine_carries_on(n_written: int) -> None:
+    """A machine that died after this number of writes leaves only what the server has."""
+    cluster = Cluster()
+    cluster.apply(volume("v", "local", terms=ON_A), claim("c", "local"), claim("d", "made"))
+    cluster.waits("c", "d")
+    asked = cluster.reserve()
+    cluster.server.write(asked, n_written)
+    successor = Cluster(cluster.server)
+    pod = successor.waits("c", "d")
+    again = successor.reserve()
+    assert again.node_name == asked.node_name == "a"
+    assert [one.obj.key for one in promises(again)] == ["v"]
+    assert [one.obj.key for one in selections(again)] == ["default/d"]
+    assert successor.write(again) == []
+    successor.server.control()
+    successor.server.provision("default/d")
+    successor.watch()
+    successor.confirm(pod, bind_of(successor.cycle()).node_name)
+    successor.holds_nothing()
+
+
+def test_a_thousand_waiting_pods_hold_nobody_up() -> None:
+    """They are no binds in flight, and a stimulus looks only at the pods that it is about."""
+    cluster = Cluster()
+    for name in ("a", "b"):
+        cluster.node(name, allocatable={"pods": "2000"})
+    for number in range(1000):
+        cluster.apply(claim(f"c{number}", "made"))
+        cluster.waits(f"c{number}", name=f"p{number}")
+        cluster.write(cluster.reserve())
+        cluster.watch()
+    assert cluster.machine.n_binding == 0
+    looked_at: list[str] = []
+    reservations = cluster.machine._reservations
+    check = reservations._problem
+    reservations._problem = lambda bind: looked_at.append(bind.pod.uid) or check(bind)  # type: ignore[method-assign,func-returns-value]
+    cluster.apply(claim("other", "made"), volume("w", "made"))
+    cluster.pod("free")
+    assert kinds(cluster.cycle()) == ["Bind"]
+    assert looked_at == []
+    cluster.server.provision("default/c500")
+    assert cluster.watch() == []
+    assert set(looked_at) == {"uid-default-p500"}
+    assert bind_of(cluster.cycle()).pod.name == "p500"
+
+
+def test_an_answer_that_nobody_waits_for_does_nothing() -> None:
+    cluster = Cluster()
+    assert cluster.handle(ReservationWritten("nobody", ("1",))) == []
+
+
+def test_volumes_of_a_class_that_turn_up_stay_as_they_are() -> None:
+    """An assumed volume that is touched by others stays promised until its write is answered."""
+    cluster = Cluster()
+    cluster.apply(volume("v", "local"), claim("c", "local"), claim("d", "local"))
+    cluster.waits("c")
+    asked = cluster.reserve()
+    found = cluster.server.volume("v")
+    assert isinstance(found, PersistentVolume)
+    cluster.server.touch(found)
+    assert cluster.watch() == []
+    cluster.waits("d", name="q")
+    assert "didn't find" in condition_of(cluster.cycle()).message
+    assert failure(cluster.write(asked)) == CONFLICT
+    cluster.audit()
+    assert [type(one) for one in cluster.cycle() if isinstance(one, Bind | Attempted)] == []
+
+
+@pytest.mark.parametrize("is_gone_meanwhile", [True, False])
+def test_a_pod_that_lost_its_place_before_its_writes_were_answered_is_put_back(
+    is_gone_meanwhile: bool,
+) -> None:
+    """A watch that lags shows it unassigned again after it was shown on a node, or gone."""
+    cluster = Cluster()
+    cluster.apply(claim("c", "made"))
+    pod = cluster.waits("c")
+    asked = cluster.reserve()
+    if is_gone_meanwhile:
+        cluster.handle(PodGone(pod.uid))
+    else:
+        cluster.handle(PodSeen(replace(pod, node_name="b", resource_version=cluster.next_version())))
+    cluster.handle(PodSeen(replace(pod, resource_version=cluster.next_version())))
+    told = cluster.write(asked)
+    cluster.server.provision("default/c")
+    told += cluster.watch()
+    assert failure(told) == 'binding volumes: pod "p" does not count on node "a" any more'
+    cluster.holds_nothing()
+    cluster.pass_time(20)
+    assert bind_of(cluster.cycle()).pod.uid == pod.uid

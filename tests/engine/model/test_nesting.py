@@ -1,0 +1,131 @@
+"""An object that is nested too deeply for the decoder is decoded like any other."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.daemon.kube.responses import (
+    decode_assignment,
+    decode_event,
+    decode_lease,
+    decode_meta,
+    decode_page,
+)
+from scheduler.engine.model.nesting import KEPT_LEVELS, shallow
+from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.tools.webhook.reviews import decode_review
+from tests.support import build
+
+#: The API server takes 10,000; 900 is what one decoder gets through and the next may not.
+DEPTHS = (900, 1_100, 9_000, 200_000)
+
+
+def deep(document: build.Json, depth: int) -> bytes:
+    """Return the object with managedFields of that depth."""
+    fields = '{"f:a\\\\":' * depth + '[{"}":"["}]' + "}" * depth
+    managed = [{"manager": 'a"\\', "fieldsV1": "@"}]
+    document = {"metadata": {"managedFields": managed, **document["metadata"]}, **document}
+    document["metadata"]["managedFields"] = managed
+    return json.dumps(document).replace('"@"', fields).encode()
+
+
+POD = build.pod("p", labels={"app": "a"}, node="n")
+READERS: dict[str, tuple[Callable[[bytes], Any], build.Json]] = {
+    "pod": (lambda raw: PodDecoder().decode(raw), POD),
+    "node": (decode_node, build.node("n", labels={"zone": "z"})),
+    "namespace": (decode_namespace, build.namespace("x", labels={"team": "t"})),
+    "service": (lambda raw: decode_workload("Service", raw), build.service("s", {"app": "a"})),
+    "replica set": (
+        lambda raw: decode_workload("ReplicaSet", raw),
+        build.replica_set("r", build.selector("app=a")),
+    ),
+    "identity": (decode_meta, POD),
+    "place": (decode_assignment, POD),
+    "lease": (
+        lambda raw: decode_lease(raw).spec,
+        {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}},
+    ),
+    "watch event": (lambda raw: _pod_of(decode_event(b'{"type":"ADDED","object":' + raw + b"}").object), POD),
+    "list": (
+        lambda raw: [
+            _pod_of(one)
+            for one in decode_page(b'{"metadata":{},"items":[' + raw + b"," + raw + b"]}").items or ()
+        ],
+        POD,
+    ),
+    "review": (
+        lambda raw: decode_review(
+            b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE",'
+            b'"resource":{"group":"","version":"v1","resource":"pods"},"object":' + raw + b"}}"
+        ),
+        POD,
+    ),
+}
+
+
+def _pod_of(raw: msgspec.Raw) -> object:
+    return PodDecoder().decode(raw)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("what", READERS)
+def test_it_is_decoded_as_if_the_deep_fields_were_null(what: str, depth: int) -> None:
+    read, document = READERS[what]
+    expected = read(deep(document, 1))
+    assert repr(read(deep(document, depth))) == repr(expected)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_it_is_decoded_at_any_stack_depth(depth: int) -> None:
+    """Decoders count levels together with Python's frames: at no stack depth may a pod be unreadable."""
+
+    def below(frames: int) -> object:
+        return below(frames - 1) if frames else PodDecoder().decode(deep(POD, depth)).name
+
+    for frames in (100, 300, 500):
+        assert below(frames) == "p"
+
+
+def _drawn(chance: random.Random, level: int) -> object:
+    if level == 0 or chance.random() < 0.2:
+        return chance.choice([1, None, True, "a", '"', "\\", '\\"', "{[", "]}", 'x\\\\"y{', "é\u2028"])
+    if chance.random() < 0.5:
+        return [_drawn(chance, level - 1) for _ in range(chance.randint(0, 3))]
+    return {chance.choice(['k"', "{", "\\", "b]"]): _drawn(chance, level - 1) for _ in range(2)}
+
+
+def _cut(value: object, level: int) -> object:
+    if not isinstance(value, dict | list):
+        return value
+    if level > KEPT_LEVELS:
+        return None
+    if isinstance(value, list):
+        return [_cut(one, level + 1) for one in value]
+    return {key: _cut(one, level + 1) for key, one in value.items()}
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", " : ")], ids=["tight", "wide"])
+def test_values_that_are_too_deep_become_null_and_nothing_else_changes(
+    seed: int, separators: tuple[str, str]
+) -> None:
+    """Strings may have any quotes, backslashes and brackets."""
+    chance = random.Random(seed)
+    value: object = _drawn(chance, 8)
+    for _ in range(chance.choice((0, KEPT_LEVELS - 4, KEPT_LEVELS, KEPT_LEVELS + 20))):
+        value = [_drawn(chance, 2), value] if chance.random() < 0.5 else {"a\\": value, '"': "}"}
+    text = json.dumps(value, separators=separators, ensure_ascii=chance.random() < 0.5)
+    assert json.loads(shallow(text.encode())) == _cut(value, 1)
+
+
+@pytest.mark.parametrize("cut", [b"{" * 500, b"[" * 101, b'{"a":' * 5000 + b'"', b"}" * 300, b'"\\'])
+def test_malformed_json_stays_malformed(cut: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.json.decode(shallow(cut))

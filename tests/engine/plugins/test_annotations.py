@@ -1,0 +1,390 @@
+"""Affinity by annotation, limits per domain and exempt namespaces, which are not upstream."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.engine.model.instructions import Bind
+from scheduler.engine.model.stimuli import PodGone, PodSeen
+from scheduler.engine.model.terms import usable
+from tests.reference.inter_pod_affinity import max_pods
+from tests.support import build
+from tests.support.build import HOSTNAME, ZONE, selector, term
+from tests.support.driving import NAME, Driver, bind_of, condition_of
+from tests.support.messages import refusals
+
+ENFORCED = "requiredDuringSchedulingRequiredDuringExecution"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+@pytest.fixture
+def cluster() -> Iterator[Driver]:
+    driver = Driver()
+    yield driver
+    driver.audit()
+
+
+def see(driver: Driver, name: str, annotation: Any = None, *, mode: str = "", **keywords: Any) -> build.Json:
+    """Show a pod of our profile with the affinity annotation; a str is used as it is."""
+    document = build.pod(name, **keywords)
+    document["spec"]["schedulerName"] = NAME
+    annotations = {}
+    if annotation is not None:
+        text = annotation if isinstance(annotation, str) else json.dumps(annotation)
+        annotations["affinity-scheduler.io/affinity"] = text
+    if mode:
+        annotations["affinity-scheduler.io/affinity-mode"] = mode
+    document["metadata"]["annotations"] = annotations
+    driver.handle(PodSeen(driver.decoded(document)))
+    return document
+
+
+def anti(key: str, selects: build.Json, *, which: str = REQUIRED, **more: Any) -> build.Json:
+    return {"podAntiAffinity": {which: [{**term(key, selects), **more}]}}
+
+
+def outcome(driver: Driver) -> str:
+    """Return the node of the bind, or the message of the rejection."""
+    told = driver.cycle()
+    names = [type(i).__name__ for i in told]
+    return bind_of(told).node_name if "Bind" in names else refusals(condition_of(told).message)
+
+
+def test_a_malformed_grace_period_keeps_the_pod_pending_until_it_is_corrected(cluster: Driver) -> None:
+    """As any malformed annotation of ours."""
+    cluster.node("a")
+    document = build.pod("p")
+    document["spec"]["schedulerName"] = NAME
+    grace = "affinity-scheduler.io/affinity-grace-seconds"
+    document["metadata"]["annotations"] = {grace: "soon"}
+    cluster.handle(PodSeen(cluster.decoded(document)))
+    assert outcome(cluster) == (
+        f'0/1 nodes are available: annotation {grace}: found "soon", expected seconds from 0 to 999999.'
+    )
+    document["metadata"]["annotations"] = {grace: "30"}
+    cluster.handle(PodSeen(cluster.decoded(document)))
+    cluster.pass_time(20.0)
+    assert outcome(cluster) == "a"
+
+
+def test_replace_mode_replaces_preferred_nodes_too(cluster: Driver) -> None:
+    """Even if the annotation has none."""
+    for name, disk in (("a", "ssd"), ("b", "hdd")):
+        cluster.node(name, labels={"disk": disk})
+    ssd = build.affinity(node_preferred=[(100, build.node_term("disk in ssd"))])
+    annotations = {"affinity-scheduler.io/affinity": "{}", "affinity-scheduler.io/affinity-mode": "replace"}
+    document = build.pod("p", affinity=ssd)
+    assert cluster.decoded(document).spec.preferred_nodes
+    document["metadata"]["annotations"] = annotations
+    assert cluster.decoded(document).spec.preferred_nodes is None
+
+
+@pytest.mark.parametrize(
+    ("annotation", "told"),
+    [
+        pytest.param("{", "$: Input data was truncated", id="no JSON"),
+        pytest.param(
+            '{"nodeAffinity":{"x":' + "[" * 20_000,
+            "$.nodeAffinity: Object contains unknown field `x`",
+            id="a tower of lists",
+        ),
+        pytest.param([], "$: Expected `object`, got `array`", id="not an object"),
+        pytest.param({"podAfinity": {}}, "$: Object contains unknown field `podAfinity`", id="misspelt"),
+        pytest.param(
+            {"\x1b[31m\r\nEvents: none": {}},
+            "$: Object contains unknown field `\\u001b[31m\\r\\nEvents: none`",
+            id="made for a terminal",
+        ),
+        pytest.param(
+            {"podAntiAffinity": {REQUIRED: [{"topologyKey": 5}]}},
+            f"$.podAntiAffinity.{REQUIRED}[0].topologyKey: Expected `str`, got `int`",
+            id="wrong type",
+        ),
+        pytest.param(
+            {"podAntiAffinity": {REQUIRED: [{"topologyKey": ""}]}},
+            f"$.podAntiAffinity.{REQUIRED}[0].topologyKey: can not be empty",
+            id="no key",
+        ),
+        pytest.param(
+            anti(HOSTNAME, selector("app=a b")),
+            f"$.podAntiAffinity.{REQUIRED}[0].labelSelector: values[0][app]: Invalid value",
+            id="bad selector",
+        ),
+        pytest.param(
+            anti(HOSTNAME, selector("app=a"), maxPodsPerDomain=0),
+            f"$.podAntiAffinity.{REQUIRED}[0].maxPodsPerDomain: found 0, expected 1 to 1000000",
+            id="no pod at all",
+        ),
+        *(
+            pytest.param(
+                anti(HOSTNAME, selector("app=a"), maxPodsPerDomain=text),
+                f"$.podAntiAffinity.{REQUIRED}[0].maxPodsPerDomain: {cause}",
+                id=f"a limit of {text}",
+            )
+            for text, cause in (
+                ("0%", 'found "0%", expected a number, or "1%" to "100%"'),
+                ("101%", 'found "101%", expected a number, or "1%" to "100%"'),
+                ("2", 'found "2", expected a number, or "1%" to "100%"'),
+            )
+        ),
+        *(
+            pytest.param(
+                anti(ZONE, selector("app=a"), **limits),
+                f"$.podAntiAffinity.{REQUIRED}[0].domainWeights{cause}",
+                id=f"weights {limits}",
+            )
+            for limits, cause in (
+                ({"domainWeights": {}}, ": found 0 domains, expected 1 to 100"),
+                (
+                    {"domainWeights": {f"z{n}": 1 for n in range(101)}},
+                    ": found 101 domains, expected 1 to 100",
+                ),
+                ({"domainWeights": {"a": 0}}, ".a: found 0, expected 1 to 1000"),
+                ({"domainWeights": {"a": 1001}}, ".a: found 1001, expected 1 to 1000"),
+                ({"domainWeights": {"a b": 1}}, ': domain "a b": a valid label must be'),
+                (
+                    {"domainWeights": {"a": 1}, "maxPodsPerDomain": 2},
+                    ": must not be specified together with maxPodsPerDomain",
+                ),
+            )
+        ),
+        pytest.param(
+            anti(ZONE, selector("app=a"), domainWeights={"a": "70%"}),
+            f"$.podAntiAffinity.{REQUIRED}[0].domainWeights[...]: Expected `int`, got `str`",
+            id="a weight in per cent",
+        ),
+        pytest.param(
+            {"podAffinity": {REQUIRED: [{"topologyKey": ZONE, "domainWeights": {"a": 1}}]}},
+            f"$.podAffinity.{REQUIRED}[0].domainWeights: only anti-affinity takes it",
+            id="weights of affinity",
+        ),
+        pytest.param(
+            {"podAffinity": {REQUIRED: [{"topologyKey": ZONE, "maxPodsPerDomain": 2}]}},
+            f"$.podAffinity.{REQUIRED}[0].maxPodsPerDomain: only required anti-affinity takes it",
+            id="a limit on affinity",
+        ),
+        pytest.param(
+            {"podAffinity": {REQUIRED: [{"topologyKey": ZONE, "matchLabelKeys": ["a"]}]}},
+            f"$.podAffinity.{REQUIRED}[0].matchLabelKeys: must not be specified when labelSelector is not set",
+            id="keys without a selector",
+        ),
+        pytest.param(
+            {"podAffinity": {PREFERRED: [{"weight": 101, "podAffinityTerm": {"topologyKey": ZONE}}]}},
+            f"$.podAffinity.{PREFERRED}[0].weight: found 101, expected 1 to 100",
+            id="weight",
+        ),
+        pytest.param(
+            {"nodeAffinity": {ENFORCED: {"nodeSelectorTerms": [build.node_term("disk")]}}},
+            f"$.nodeAffinity: Object contains unknown field `{ENFORCED}`",
+            id="enforced node affinity, which there is none of",
+        ),
+        pytest.param(
+            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchLabels": {"a": "b"}}]}}},
+            f"$.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0]: Object contains unknown field `matchLabels`",
+            id="a label selector for nodes",
+        ),
+        pytest.param(
+            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}},
+            f"$.nodeAffinity.{REQUIRED}.nodeSelectorTerms: must have at least one node selector term",
+            id="no node term",
+        ),
+        pytest.param(
+            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [build.node_term("a"), build.node_term("!")]}}},
+            f"$.nodeAffinity.{REQUIRED}.nodeSelectorTerms[1]: key: Invalid value",
+            id="a bad node term",
+        ),
+        pytest.param(
+            {"nodeAffinity": {PREFERRED: [{"weight": 10**12, "preference": build.node_term("disk")}]}},
+            f"$.nodeAffinity.{PREFERRED}[0].weight: found 1000000000000, expected 1 to 100",
+            id="a weight above all scores",
+        ),
+        pytest.param(
+            {
+                **anti(HOSTNAME, selector("app=a")),
+                "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [build.node_term("a")] * 64}},
+            },
+            "$: more than 64 terms",
+            id="too many terms, of pods and nodes together",
+        ),
+        pytest.param(
+            {
+                "nodeAffinity": {
+                    REQUIRED: {"nodeSelectorTerms": [build.node_term(*(f"!k{n}" for n in range(257)))]}
+                }
+            },
+            "$.nodeAffinity: more than 256 expressions",
+            id="too many expressions in one term",
+        ),
+    ],
+)
+def test_a_malformed_annotation_refuses_the_pod_and_names_the_place(
+    cluster: Driver, annotation: Any, told: str
+) -> None:
+    """The incoming pod is not placed; the annotation of a running pod is ignored."""
+    cluster.node("a")
+    see(cluster, "running", annotation, labels={"app": "a"}, node="a")
+    see(cluster, "p", annotation, labels={"app": "a"})
+    message = outcome(cluster)
+    assert message.startswith("0/1 nodes are available: annotation affinity-scheduler.io/affinity: ")
+    assert told in message
+    see(cluster, "q", labels={"app": "a"})
+    assert outcome(cluster) == "a"
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        pytest.param({"x" * 60_000: 1}, id="unknown field"),
+        pytest.param(anti(HOSTNAME, {"matchLabels": {"app": "x" * 60_000}}), id="label value"),
+        pytest.param(anti(HOSTNAME, {"matchLabels": {"` - at `" * 5_000: "x"}}), id="label key"),
+        pytest.param("9" * 60_000, id="number"),
+    ],
+)
+def test_the_message_about_a_malformed_annotation_is_short(cluster: Driver, annotation: Any) -> None:
+    """It is part of the pod's condition, of events and of logs."""
+    cluster.node("a")
+    see(cluster, "p", annotation)
+    assert len(outcome(cluster)) < 700
+
+
+def test_an_unknown_mode_is_named(cluster: Driver) -> None:
+    """The mode annotation."""
+    cluster.node("a")
+    see(cluster, "p", {}, mode="merge")
+    assert 'affinity-mode: found "merge", expected "add" or "replace"' in outcome(cluster)
+
+
+def test_at_most_n_pods_share_a_domain(cluster: Driver) -> None:
+    """maxPodsPerDomain 2: the third pod of a rack is refused, by its own rule."""
+    for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        cluster.node(name, labels={ZONE: zone})
+    two = anti(ZONE, selector("app=db"), maxPodsPerDomain=2)
+    for name, node in (("p1", "a1"), ("p2", "a2")):
+        see(cluster, name, two, labels={"app": "db"}, node=node)
+    see(cluster, "p3", two, labels={"app": "db"})
+    assert outcome(cluster) == "b1"
+    see(cluster, "p4", two, labels={"app": "db"})
+    assert outcome(cluster) == "b1"
+    see(cluster, "p5", two, labels={"app": "db"})
+    assert outcome(cluster) == "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules."
+
+
+def test_a_limit_follows_every_change_that_affects_it(cluster: Driver) -> None:
+    """Counted pods, declaring pods, labels of nodes, and a topology key that no node had before."""
+    cluster.node("a")
+    two = anti("rack", selector("app=db"), maxPodsPerDomain=2)
+    first = see(cluster, "first", two, labels={"app": "db"}, node="a")
+    see(cluster, "second", labels={"app": "db"}, node="a")
+    numbers = count()
+
+    def lets_in() -> bool:
+        probe = see(cluster, f"probe-{next(numbers)}", labels={"app": "db"})
+        let_in = outcome(cluster) == "a"
+        gone(probe)
+        return let_in
+
+    def gone(document: build.Json) -> None:
+        cluster.handle(PodGone(document["metadata"]["uid"]))
+
+    assert lets_in()
+    cluster.node("a", labels={"rack": "r1"})
+    assert not lets_in()
+    gone(first)
+    assert lets_in()
+    see(cluster, "third", two, labels={"app": "db"}, node="a")
+    assert not lets_in()
+    cluster.node("a")
+    assert lets_in()
+
+
+GROUP = "affinity-scheduler.io/pod-group"
+MIN_COUNT = "affinity-scheduler.io/pod-group-min-count"
+
+
+def member(name: str, percentage: str, minimum: int, where: str = "labels") -> build.Json:
+    """Return a member of a group of so many, of which a zone may have the percentage."""
+    document = build.pod(name, labels={"app": "db"})
+    document["spec"]["schedulerName"] = NAME
+    limit = anti(ZONE, selector("app=db"), maxPodsPerDomain=percentage)
+    document["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(limit)}
+    document["metadata"][where].update({GROUP: "g", MIN_COUNT: str(minimum)})
+    return document
+
+
+@given(st.integers(1, 100), st.integers(1, 5000), st.sampled_from(["labels", "annotations"]))
+def test_a_percentage_is_of_the_groups_minimum_rounded_up(percent: int, minimum: int, where: str) -> None:
+    """The decoder holds the spec of an equal pod with another minimum, which is not shared."""
+    decoder = Driver()
+    other = decoder.decoded(member("other", f"{percent}%", minimum % 5000 + 1, where))
+    document = member("p", f"{percent}%", minimum, where)
+    assert decoder.decoded(document).spec is not other.spec
+    (limit,) = usable(decoder.decoded(document).spec.affinity.required_anti)
+    assert limit.max_pods == max_pods(document, {"maxPodsPerDomain": f"{percent}%"})
+
+
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+def test_no_domain_gets_more_than_its_percentage_of_a_group(cluster: Driver, where: str) -> None:
+    """50 % of five are three: such a group does not fit one zone, and fits two."""
+
+    def places() -> list[int]:
+        binds = [each.node_name for _ in range(3) for each in cluster.cycle() if isinstance(each, Bind)]
+        return sorted(Counter(binds).values())
+
+    cluster.node("a", labels={ZONE: "a"})
+    for number in range(5):
+        cluster.handle(PodSeen(cluster.decoded(member(f"p{number}", "50%", 5, where))))
+    assert places() == []
+    cluster.node("b", labels={ZONE: "b"})
+    cluster.pass_time(20.0)
+    assert places() == [2, 3]
+
+
+limits = st.integers(1, 3)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("xy"), st.sampled_from("xy"), limits), min_size=1, max_size=10))
+def test_limits_refuse_exactly_the_pods_that_a_recount_refuses(
+    pods: list[tuple[str, str, int]],
+) -> None:
+    """`pods`: own label, limited label and limit of pods that are placed in turn."""
+    driver = Driver()
+    zones = {"n1": "a", "n2": "a", "n3": "b"}
+    for name, zone in zones.items():
+        driver.node(name, labels={ZONE: zone})
+    placed: list[tuple[str, str, int, str]] = []
+
+    def allowed(app: str, limited: str, most: int, zone: str) -> bool:
+        there = [pod for pod in placed if pod[3] == zone]
+        if sum(other == limited for other, *_ in there) > most - 1:
+            return False
+        for mine, selects, highest, _ in there:
+            others = sum(other == selects for other, *_ in there) - (mine == selects)
+            if selects == app and others + 1 > highest - 1:
+                return False
+        return True
+
+    for number, (app, limited, most) in enumerate(pods):
+        see(
+            driver,
+            f"p{number}",
+            anti(ZONE, selector(f"app={limited}"), maxPodsPerDomain=most),
+            labels={"app": app},
+        )
+        node = outcome(driver)
+        possible = {zone for zone in ("a", "b") if allowed(app, limited, most, zone)}
+        if node in zones:
+            assert zones[node] in possible
+            placed.append((app, limited, most, zones[node]))
+        else:
+            assert not possible
+    driver.audit()

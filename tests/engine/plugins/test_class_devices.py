@@ -1,0 +1,89 @@
+"""Extended resources that a device class provides, in scores: devices count as what the node offers."""
+
+import json
+from random import Random
+
+import pytest
+
+from scheduler.daemon.settings.loading import parse_settings
+from scheduler.engine.core.decide import ScheduleResult, decide
+from scheduler.engine.framework.observer import Unobserved
+from tests.engine.core.claim_cluster import ClaimCluster
+from tests.support import build
+from tests.support.device_documents import device_class, device_slice, resource_claim
+from tests.support.driving import NAME
+
+_GPU = "example.com/gpu"
+
+
+def _cluster() -> ClaimCluster:
+    """Return nodes with four devices each, of which three on node a are allocated."""
+    strategy = {"type": "LeastAllocated", "resources": [{"name": _GPU, "weight": 1}]}
+    profile = {
+        "schedulerName": NAME,
+        "pluginConfig": [
+            {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}},
+            {
+                "name": "NodeResourcesBalancedAllocation",
+                "args": {"resources": [{"name": "cpu"}, {"name": _GPU}]},
+            },
+        ],
+    }
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+    cluster = ClaimCluster(4, settings=parse_settings(json.dumps(config), "config"))
+    cluster.show(device_class("gpu", _GPU))
+    results = [
+        {"request": "r", "driver": "gpu.example.com", "pool": "a", "device": f"gpu-{index}"}
+        for index in range(3)
+    ]
+    cluster.store(resource_claim("held", 3, allocation={"devices": {"results": results}}))
+    cluster.watch()
+    return cluster
+
+
+def test_devices_of_the_class_are_counted_on_each_node() -> None:
+    cluster = _cluster()
+    counted = cluster._view.class_devices(_GPU)
+    assert counted is not None
+    assert [amounts.tolist() for amounts in counted] == [[4, 4], [3, 0]]
+    cluster.show(device_slice("b", 1))
+    counted = cluster._view.class_devices(_GPU)
+    assert counted is not None
+    assert counted[0].tolist() == [4, 1]
+    assert cluster._view.class_devices("example.com/other") is None
+
+
+def _scores(cluster: ClaimCluster, plugin: str) -> dict[str, int]:
+    """Return the plugin's scores of the nodes for a pod that requests one device."""
+    container = {"name": "c", "image": "i", "resources": {"requests": {_GPU: "1"}}}
+    pod = cluster.decoded(build.pod("p", spec={"schedulerName": NAME, "containers": [container]}))
+    profile = cluster.machine._profiles[NAME]
+    result = decide(pod, cluster._view, profile, Random(1), Unobserved())
+    assert isinstance(result, ScheduleResult)
+    (found,) = (each for each in result.scores.by_plugin if each.plugin == plugin)
+    return {name: int(found.scores[row]) for name, row in cluster.state.nodes.row_by_name.items()}
+
+
+def test_free_devices_score() -> None:
+    assert _scores(_cluster(), "NodeResourcesFit") == {"a": 0, "b": 75}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "scores"),
+    [
+        ("NodeResourcesFit", {"a": 0, "b": 0, "c": 50, "d": 75}),
+        ("NodeResourcesBalancedAllocation", {"a": 69, "b": 50, "c": 62, "d": 68}),
+    ],
+)
+def test_a_node_that_offers_the_resource_itself_scores_by_that(plugin: str, scores: dict[str, int]) -> None:
+    """Beside nodes with devices: one with a single device, and one where a pod without requests runs."""
+    cluster = _cluster()
+    cluster.show(device_slice("b", 1))
+    cluster.node("c", allocatable={_GPU: "2"})
+    cluster.node("d", allocatable={_GPU: "4", "cpu": "1"})
+    cluster.pod("idle", node="d")
+    assert _scores(cluster, plugin) == scores

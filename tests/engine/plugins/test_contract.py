@@ -1,0 +1,120 @@
+"""Every plugin keeps the framework's contract, on random clusters."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.engine.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
+from scheduler.engine.framework.status import Skip, Status
+from scheduler.engine.model import wire
+from scheduler.engine.model.affinity import parse_node_term
+from scheduler.engine.model.terms import RequiredNodeAffinity
+from scheduler.engine.plugins.node_affinity import rule_matches
+from scheduler.engine.state.cluster_view import ClusterView
+from tests.conformance.product import LiveCluster, ProductSubject
+from tests.engine.plugins.lives import BEGINNINGS, CHANGES, NODE_TERMS, NODES, Applied, Deleted, pods
+from tests.support.build import Json
+
+LIVES = st.tuples(BEGINNINGS, st.lists(CHANGES, max_size=6))
+
+
+def _change(subject: ProductSubject, changes: Iterable[Applied | Deleted]) -> None:
+    for change in changes:
+        if isinstance(change, Applied):
+            subject.apply(change.object)
+        else:
+            subject.delete(*change)
+
+
+def _lived(life: tuple[list[Applied], list[Applied | Deleted]]) -> ProductSubject:
+    subject = ProductSubject(None)
+    _change(subject, (*life[0], *life[1]))
+    return subject
+
+
+def _met(subject: ProductSubject, incoming: Json) -> tuple[PodContext, ClusterView]:
+    """Return the context and the view of a decision about the incoming pod."""
+    view = subject.cluster.view()
+    pod = subject.cluster.pod(incoming)
+    return PodContext(pod, view.label_set(pod)), view
+
+
+def _filters(subject: ProductSubject, context: PodContext, view: ClusterView) -> dict[str, NodeFilter]:
+    found = {}
+    for plugin in subject.profile.filters:
+        result = plugin.prefilter(context, view)
+        if isinstance(result, PreFilterResult):
+            found[plugin.name] = result.node_filter
+        elif not isinstance(result, Skip | Status):
+            found[plugin.name] = result
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(life=LIVES, incoming=pods(placed=False))
+def test_a_node_is_refused_with_a_reason_exactly_where_it_does_not_fit(
+    life: tuple[list[Applied], list[Applied | Deleted]], incoming: Json
+):
+    subject = _lived(life)
+    context, view = _met(subject, incoming)
+    for name, node_filter in _filters(subject, context, view).items():
+        mask, statuses = node_filter.mask(), node_filter.statuses()
+        assert mask.shape == statuses.codes.shape == (view.n_rows,), name
+        assert np.array_equal(statuses.codes[view.alive] == 0, mask[view.alive]), name
+        for code in np.unique(statuses.codes[view.alive & ~mask]).tolist():
+            assert statuses.statuses[code - 1].reasons, name
+        refused = view.alive & ~mask
+        rows = np.flatnonzero(refused).tolist()
+        counted: Counter[Status | None] = Counter()
+        for status, n in statuses.counts(refused):
+            counted[status] += n
+        assert counted == Counter(statuses.at(row) for row in rows), name
+
+
+@settings(max_examples=60, deadline=None)
+@given(life=LIVES, incoming=pods(placed=False), chosen=st.integers(min_value=1))
+def test_scores_of_feasible_nodes_are_from_0_to_100_whatever_is_feasible(
+    life: tuple[list[Applied], list[Applied | Deleted]], incoming: Json, chosen: int
+):
+    subject = _lived(life)
+    context, view = _met(subject, incoming)
+    drawn = np.array([bool(chosen >> row & 1) for row in range(view.n_rows)], dtype=np.bool_)
+    feasible = FeasibleNodes(view.alive & drawn)
+    if not feasible.n:
+        return
+    for weighted in subject.profile.scorers:
+        scorer = weighted.plugin.prescore(context, view, feasible)
+        if isinstance(scorer, Skip):
+            continue
+        assert not isinstance(scorer, Status), weighted.plugin.name
+        scores = scorer.normalized(scorer.raw())
+        assert scores.shape == (view.n_rows,), weighted.plugin.name
+        assert scores.dtype == np.int16, weighted.plugin.name
+        assert 0 <= feasible.lowest(scores) <= feasible.highest(scores) <= 100, weighted.plugin.name
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    applied=st.lists(NODES, min_size=1, max_size=5),
+    terms=st.lists(st.sampled_from(NODE_TERMS), max_size=3),
+    zone=st.sampled_from((None, "a", "b")),
+)
+def test_the_waking_hint_reads_node_rules_as_the_filter_does(
+    applied: list[Json], terms: list[Json], zone: str | None
+):
+    cluster = LiveCluster()
+    for obj in applied:
+        cluster.apply(obj)
+    pairs = None if zone is None else (("topology.kubernetes.io/zone", zone),)
+    rule = RequiredNodeAffinity(
+        pairs,
+        tuple(parse_node_term(msgspec.convert(term, wire.NodeTerm)) for term in terms) if terms else None,
+    )
+    matching = cluster.view().matching(rule)
+    for row, node in enumerate(cluster.state.nodes.nodes):
+        assert node is not None
+        assert rule_matches(rule, node) is bool(matching[row])

@@ -1,0 +1,195 @@
+"""Labels, matching and derivation of cluster events."""
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.engine.framework.events import (
+    ASSIGNED_POD_DELETE,
+    KUBELET_REFUSAL_OVER,
+    NODE_ADD,
+    UNSCHEDULABLE_POD_ADD,
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Hint,
+    Resource,
+    node_update_actions,
+    pod_update_actions,
+    with_node_taint_updates,
+)
+from tests.engine.queueing.build import node, pod
+
+ASSIGNED_POD_UPDATE = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE)
+
+
+@pytest.mark.parametrize(
+    ("event", "label"),
+    [
+        (ASSIGNED_POD_DELETE, "AssignedPodDelete"),
+        (ASSIGNED_POD_UPDATE, "AssignedPodUpdate"),
+        (UNSCHEDULABLE_POD_ADD, "UnschedulablePodAdd"),
+        (NODE_ADD, "NodeAdd"),
+        (ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL), "NodeUpdateNodeLabel"),
+        (ClusterEvent(Resource.CSI_NODE, Action.UPDATE), "storage.k8s.io/CSINodeUpdate"),
+        (
+            ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
+            "UnschedulablePodUpdatePodSchedulingGatesEliminated",
+        ),
+        (KUBELET_REFUSAL_OVER, "KubeletRefusalOver"),
+    ],
+)
+def test_an_event_is_labelled_by_resource_and_action_unless_it_has_a_name(event, label):
+    assert event.label == label
+
+
+@pytest.mark.parametrize(
+    ("registered", "event", "matches"),
+    [
+        pytest.param((Resource.POD, Action.DELETE), ASSIGNED_POD_DELETE, True, id="pod means assigned pod"),
+        pytest.param((Resource.POD, Action.ADD), UNSCHEDULABLE_POD_ADD, True, id="pod means pending pod"),
+        pytest.param((Resource.POD, Action.ADD | Action.DELETE), ASSIGNED_POD_DELETE, True, id="one of two"),
+        pytest.param((Resource.POD, Action.ADD), ASSIGNED_POD_DELETE, False, id="another action"),
+        pytest.param((Resource.NODE, Action.DELETE), ASSIGNED_POD_DELETE, False, id="another resource"),
+        pytest.param(
+            (Resource.POD, Action.UPDATE),
+            ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL),
+            True,
+            id="update covers a specific update",
+        ),
+        pytest.param(
+            (Resource.POD, Action.UPDATE_POD_LABEL),
+            ASSIGNED_POD_UPDATE,
+            False,
+            id="a specific update does not cover the generic one",
+        ),
+        pytest.param((Resource.POD, Action.UPDATE), ASSIGNED_POD_UPDATE, True, id="generic on generic"),
+        pytest.param((Resource.WILDCARD, Action.ALL), NODE_ADD, True, id="everything registered"),
+    ],
+)
+def test_a_registration_matches_an_event_it_contains(registered, event, matches):
+    assert ClusterEventWithHint(*registered).matches(event) is matches
+
+
+def _never(_pod, _old, _new):
+    return Hint.SKIP
+
+
+@pytest.mark.parametrize(
+    ("registrations", "added"),
+    [
+        pytest.param(
+            [ClusterEventWithHint(Resource.NODE, Action.ADD, _never)], True, id="nodes only as they come"
+        ),
+        pytest.param(
+            [ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _never)],
+            False,
+            id="taints too",
+        ),
+        pytest.param(
+            [
+                ClusterEventWithHint(Resource.NODE, Action.ADD),
+                ClusterEventWithHint(Resource.NODE, Action.UPDATE),
+            ],
+            False,
+            id="taints in another registration",
+        ),
+        pytest.param(
+            [ClusterEventWithHint(Resource.NODE, Action.UPDATE_NODE_LABEL)], False, id="no new nodes"
+        ),
+        pytest.param([ClusterEventWithHint(Resource.POD, Action.ADD)], False, id="no nodes"),
+        pytest.param([], False, id="nothing"),
+    ],
+)
+def test_waiting_for_new_nodes_means_waiting_for_taints_to_go(registrations, added):
+    taint_updates = (ClusterEventWithHint(Resource.NODE, Action.UPDATE_NODE_TAINT, None),) if added else ()
+    assert with_node_taint_updates(registrations) == (*registrations, *taint_updates)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "actions"),
+    [
+        pytest.param(pod("p"), pod("p"), [Action.UPDATE], id="nothing"),
+        pytest.param(pod("p"), pod("p", priority=3), [Action.UPDATE], id="priority"),
+        pytest.param(pod("p"), pod("p", labels={"a": "b"}), [Action.UPDATE_POD_LABEL], id="label"),
+        pytest.param(
+            pod("p"), pod("p", tolerations=["t"]), [Action.UPDATE_POD_TOLERATION], id="one more toleration"
+        ),
+        pytest.param(
+            pod("p", tolerations=["t"]), pod("p", tolerations=["u"]), [Action.UPDATE], id="another toleration"
+        ),
+        pytest.param(pod("p", gates=["a", "b"]), pod("p", gates=["b"]), [Action.UPDATE], id="a gate less"),
+        pytest.param(
+            pod("p", gates=["a"]),
+            pod("p"),
+            [Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED],
+            id="all gates gone",
+        ),
+        pytest.param(
+            pod("p", requests={"cpu": "2"}),
+            pod("p", requests={"cpu": "1"}),
+            [Action.UPDATE_POD_SCALE_DOWN],
+            id="request fell",
+        ),
+        pytest.param(
+            pod("p", requests={"cpu": "1", "memory": "1"}),
+            pod("p", requests={"cpu": "2"}),
+            [Action.UPDATE_POD_SCALE_DOWN],
+            id="request vanished while another rose",
+        ),
+        pytest.param(
+            pod("p", requests={"cpu": "1"}),
+            pod("p", requests={"cpu": "1.5"}),
+            [Action.UPDATE],
+            id="request rose",
+        ),
+        pytest.param(
+            pod("p", requests={"cpu": "1.0001m"}),
+            pod("p", requests={"cpu": "1.00005m"}),
+            [Action.UPDATE],
+            id="request fell by less than a thousandth",
+        ),
+        pytest.param(
+            pod("p", gates=["a"], requests={"cpu": "2"}),
+            pod("p", labels={"a": "b"}, tolerations=["t"]),
+            [
+                Action.UPDATE_POD_LABEL,
+                Action.UPDATE_POD_SCALE_DOWN,
+                Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
+                Action.UPDATE_POD_TOLERATION,
+            ],
+            id="everything",
+        ),
+    ],
+)
+def test_the_actions_of_a_pod_update_are_what_it_changed(old, new, actions):
+    assert pod_update_actions(old, new) == actions
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "actions"),
+    [
+        pytest.param(node(), node(), [], id="nothing"),
+        pytest.param(node(), node(image="other"), [], id="images"),
+        pytest.param(node(), node(labels={"a": "b"}), [Action.UPDATE_NODE_LABEL], id="label"),
+        pytest.param(node(), node(taints=["t"]), [Action.UPDATE_NODE_TAINT], id="taint"),
+        pytest.param(node(), node(unschedulable=True), [], id="cordoned"),
+        pytest.param(node(unschedulable=True), node(), [Action.UPDATE_NODE_TAINT], id="uncordoned"),
+        pytest.param(node(), node(cpu="5"), [Action.UPDATE_NODE_ALLOCATABLE], id="allocatable"),
+        pytest.param(
+            node(),
+            replace(node(), annotations={"price": "1"}),
+            [Action.UPDATE_NODE_ANNOTATION],
+            id="an annotation that a plugin reads",
+        ),
+        pytest.param(node(), node(features=["F"]), [Action.UPDATE_NODE_DECLARED_FEATURE], id="feature"),
+        pytest.param(
+            node(unschedulable=True),
+            node(taints=["t"], cpu="5", labels={"a": "b"}),
+            [Action.UPDATE_NODE_TAINT, Action.UPDATE_NODE_ALLOCATABLE, Action.UPDATE_NODE_LABEL],
+            id="several",
+        ),
+    ],
+)
+def test_the_actions_of_a_node_update_are_what_it_changed(old, new, actions):
+    assert node_update_actions(old, new) == actions

@@ -1,0 +1,119 @@
+"""What the change log remembers, and what it forgets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.engine.model.devices import PoolId
+from scheduler.engine.state.change_log import Change, ChangeLog
+from scheduler.engine.state.device_changes import DeviceChange, DeviceChanges
+from scheduler.engine.state.existing_terms import ExistingPodTerm, TermKey, TermKind
+from scheduler.engine.state.matching import PodMatcher
+
+_TERM = ExistingPodTerm(TermKey(TermKind.REQUIRED, PodMatcher(()), "zone"))
+
+
+def _appended(log: ChangeLog, rows: range) -> None:
+    for row in rows:
+        log.append(Change(row))
+
+
+def test_changes_after_a_version_come_oldest_first() -> None:
+    log = ChangeLog()
+    _appended(log, range(3))
+    seen = log.version
+    assert log.since(seen) == []
+    _appended(log, range(3, 5))
+    assert log.since(seen) == [Change(3), Change(4)]
+    assert log.since(seen + 1) == [Change(4)]
+
+
+def test_changes_that_are_not_all_remembered_are_none() -> None:
+    log = ChangeLog()
+    _appended(log, range(5000))
+    assert log.since(0) is None
+    assert log.since(5000 - 1025) is None
+    last = log.since(5000 - 1024)
+    assert last is not None
+    assert [change.row for change in last] == list(range(5000 - 1024, 5000))
+
+
+@pytest.mark.parametrize("n_terms", [0, 100])
+def test_changes_of_pods_that_are_gone_take_bounded_memory(n_terms: int) -> None:
+    """However many terms each of the pods declared."""
+    log, change = ChangeLog(), Change(0, terms=(_TERM,) * n_terms)
+    for _ in range(5000):
+        log.append(change)
+        assert len(log._changes) <= 2048
+        assert len(log._changes) * n_terms <= 8192
+    remembered = log.since(log.version - 40)
+    assert remembered is not None
+    assert len(remembered) == 40
+
+
+def test_changes_of_pools_come_oldest_first_or_are_none() -> None:
+    log, told = DeviceChanges(), list[DeviceChange]()
+    for number in range(3000):
+        told.append(DeviceChange(PoolId("driver", f"{number}"), of_slices=number % 2 == 0))
+        log.append(told[-1].pool, of_slices=told[-1].of_slices)
+        if number < 1024:
+            assert log.since(0) == told
+    assert log.since(0) is None
+    assert log.since(3000 - 1024) == told[-1024:]
+    assert log.since(3000) == []
+
+
+def test_nothing_is_patched_across_a_restart() -> None:
+    log = ChangeLog()
+    _appended(log, range(3))
+    before = log.version
+    log.restart()
+    assert log.version > before
+    assert log.restarted_at == log.version
+    assert log.since(before) is None
+    _appended(log, range(7, 8))
+    assert log.since(log.restarted_at) == [Change(7)]
+    assert log.since(before) is None
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 200), st.sampled_from(("append", "restart", "restart of all"))), max_size=40
+    )
+)
+def test_rows_that_changed_after_a_version_are_told_across_restarts(changes: list[tuple[int, str]]) -> None:
+    """However long ago, and whatever the log has forgotten."""
+    log, rows_by_version = ChangeLog(), {0: set[int]()}
+    for row, kind in changes:
+        if kind == "append":
+            log.append(Change(row))
+        else:
+            log.restart(row if kind == "restart" else None)
+        for rows in rows_by_version.values():
+            rows.update({row} if kind != "restart of all" else ())
+        rows_by_version[log.version] = set()
+    for version, rows in rows_by_version.items():
+        told = np.flatnonzero(log.changed_after(version, 201)).tolist()
+        assert set(told) == rows, version
+
+
+def test_a_sweep_forgets_what_the_one_before_left() -> None:
+    log = ChangeLog()
+    _appended(log, range(3))
+    log.sweep()
+    before = log.version
+    assert log.since(0) == [Change(0), Change(1), Change(2)]
+    _appended(log, range(3, 5))
+    log.sweep()
+    assert log.since(before) == [Change(3), Change(4)]
+    assert log.since(before - 1) is None
+    log.restart()
+    _appended(log, range(5, 6))
+    log.sweep()
+    assert log.since(log.version - 1) == [Change(5)]
+    log.sweep()
+    assert log.since(log.version - 1) is None
+    assert log.since(log.version) == []

@@ -1,0 +1,151 @@
+"""One fact of a node changes alone, and the next decision is that of a state that has never known another."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from scheduler.engine.core.decide import Decision, ScheduleResult, decide
+from scheduler.engine.framework.diagnosis import FitError
+from scheduler.engine.framework.observer import Unobserved
+from scheduler.engine.model.nodes import Namespace
+from scheduler.engine.state.audit import differences
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.errors import InvariantViolation
+from tests.support import build
+from tests.support.driving import NAME, Driver
+
+MB = 1024 * 1024
+BEFORE: dict[str, Any] = {
+    "labels": {build.ZONE: "z1", "disk": "ssd"},
+    "allocatable": {"cpu": "2", "memory": "4Gi"},
+    "taints": ["soft:PreferNoSchedule"],
+    "images": {"web:1": 200 * MB},
+    "unschedulable": False,
+}
+CHANGES: list[dict[str, Any]] = [
+    {"allocatable": {"cpu": "1", "memory": "4Gi"}},
+    {"allocatable": {"cpu": "16", "memory": "4Gi"}},
+    {"allocatable": {"cpu": "2", "memory": "4Gi", "pods": "0"}},
+    {"allocatable": {"cpu": "2", "memory": "8Ei"}},
+    {"labels": {build.ZONE: "z2", "disk": "ssd"}},
+    {"labels": {build.ZONE: "z1"}},
+    {"taints": []},
+    {"taints": ["hard:NoSchedule"]},
+    {"images": {}},
+    {"unschedulable": True},
+]
+
+
+def driven(changed: dict[str, Any]) -> Driver:
+    driver = Driver()
+    driver.namespace("default")
+    driver.node("a", **{**BEFORE, "images": {}})
+    driver.node("b", **{**BEFORE, **changed})
+    driver.pod("running", labels={"app": "web"}, node="a")
+    return driver
+
+
+def decided(driver: Driver) -> tuple[Decision, object]:
+    likes_ssd = build.affinity(
+        preferred=[(5, build.term(build.ZONE, build.selector("app=web")))],
+        node_preferred=[(9, build.node_term("disk in ssd"))],
+    )
+    asked = build.pod(
+        "asked",
+        labels={"app": "web"},
+        affinity=likes_ssd,
+        spread=[build.spread(build.ZONE, build.selector("app=web"), max_skew=9)],
+        containers=[build.container(image="web:1", requests={"cpu": "1500m", "memory": "1Gi"})],
+    )
+    pod = driver._decoder.decode(json.dumps(asked).encode())
+    decision = decide(pod, ClusterView(driver.state), driver.profiles[NAME], random.Random(1), Unobserved())
+    if isinstance(decision, FitError):
+        return decision, decision.message()
+    assert isinstance(decision, ScheduleResult)
+    scores = decision.scores
+    return decision, (scores.totals.tolist(), {one.plugin: one.scores.tolist() for one in scores.by_plugin})
+
+
+@pytest.mark.parametrize("changed", CHANGES, ids=str)
+def test_what_was_derived_before_follows(changed: dict[str, Any]) -> None:
+    driver = driven({})
+    before = decided(driver)[1]
+    driver.node("b", **{**BEFORE, **changed})
+    after = decided(driver)[1]
+    assert after == decided(driven(changed))[1]
+    assert after != before
+    driver.node("b", **BEFORE)
+    assert decided(driver)[1] == before
+
+
+def test_cpu_and_memory_alone_count_a_default_where_a_pod_requests_none() -> None:
+    driver = Driver()
+    driver.node("n1")
+    driver.pod("asks", node="n1", containers=[build.container(requests={"ephemeral-storage": "5"})])
+    amounts = {}
+    for resource in ("cpu", "memory", "ephemeral-storage"):
+        used = driver.state.nodes.use(resource, 0, with_defaults=True)
+        amounts[resource] = used and used[0]
+    assert amounts == {"cpu": 100, "memory": 200 * MB, "ephemeral-storage": 5}
+
+
+def test_anti_affinity_by_annotation_is_told_while_a_pod_that_declares_it_is_placed() -> None:
+    driver = Driver()
+    driver.namespace("default")
+    driver.node("n1")
+    view = ClusterView(driver.state)
+    asked = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
+    told = [view.has_anti_affinity_by_annotation]
+    pod = driver.pod("apart", node="n1", annotations={"affinity-scheduler.io/affinity": json.dumps(asked)})
+    told.append(view.has_anti_affinity_by_annotation)
+    driver.lose(pod)
+    assert [*told, view.has_anti_affinity_by_annotation] == [False, True, False]
+
+
+def test_a_resource_that_no_node_has_any_more_loses_its_column() -> None:
+    """What pods request of it is known still."""
+    driver = Driver()
+    driver.node("n1", allocatable={"cpu": "2", "example.com/gpu": "4"})
+    driver.pod("p", node="n1", containers=[build.container(requests={"example.com/gpu": "3"})])
+    nodes = driver.state.nodes
+    known = [nodes.resource_names()]
+    for room in ({"cpu": "2"}, {"cpu": "2", "example.com/gpu": "4"}):
+        driver.node("n1", allocatable=room)
+        driver.state.sweep()
+        known.append(nodes.resource_names())
+        assert nodes.requested_at("example.com/gpu", 0) == 3
+        assert differences(driver.state) == []
+    assert [set(each) - set(known[1]) for each in known] == [{"example.com/gpu"}, set(), {"example.com/gpu"}]
+
+
+def test_a_namespace_is_known_with_its_labels_while_it_is_there() -> None:
+    """Whether a term by annotation counts in other namespaces follows from them."""
+    state = ClusterState()
+    across = build.term(build.ZONE, build.selector("app=web"), namespaces=["other"])
+    asked = build.affinity(anti_required=[across, build.term(build.ZONE, build.selector("app=web"))])
+    document = build.pod("p", node="n1", annotations={"affinity-scheduler.io/affinity": json.dumps(asked)})
+    state.upsert_pod(Driver().decoded(document))
+    marked = {"affinity-scheduler.io/annotation-reach": "cluster"}
+    for labels, reached in (({}, ["default"]), (marked, ["default", "other"]), ({}, ["default"])):
+        state.upsert_namespace(Namespace("default", "", labels))
+        assert state.namespace("default") == Namespace("default", "", labels)
+        named = [term.key.matcher.named_namespaces() for term in state.terms]
+        assert sorted(name for names in named for name in names or ()) == reached
+        assert differences(state) == []
+    state.remove_namespace("default")
+    assert state.namespace("default") is None
+
+
+def test_only_an_assumed_pod_is_updated_as_one() -> None:
+    driver = Driver()
+    driver.node("n1")
+    placed = driver.pod("placed", node="n1")
+    unknown = driver.decoded(build.pod("unknown"))
+    for pod in (placed, unknown):
+        with pytest.raises(InvariantViolation, match=f"uid {pod.uid} is not assumed"):
+            driver.state.update_assumed(pod)

@@ -1,0 +1,206 @@
+"""Quantities: upstream's grammar, exact amounts, rounding and overflow."""
+
+import re
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.engine.syntax.quantity import MAX_TEXT, ZERO, Quantity, QuantityError, parse_quantity
+
+INT64_MAX = 2**63 - 1
+SUFFIXES = {
+    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
+    "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
+    "P": Fraction(10**15), "E": Fraction(10**18), "Ki": Fraction(2**10), "Mi": Fraction(2**20),
+    "Gi": Fraction(2**30), "Ti": Fraction(2**40), "Pi": Fraction(2**50), "Ei": Fraction(2**60),
+    "e3": Fraction(10**3), "E-4": Fraction(1, 10**4), "e+2": Fraction(100), "e-12": Fraction(1, 10**12),
+}  # fmt: skip
+
+
+def low_64_bits(exact: int) -> int:
+    """Return the lowest 64 bits of an integer as a signed register holds them."""
+    return (exact + 2**63) % 2**64 - 2**63
+
+
+def round_away(exact: Fraction) -> int:
+    """Return the integer next to `exact` away from zero, by definition rather than by the code's arithmetic."""
+    floor = exact.numerator // exact.denominator
+    return floor if floor == exact or exact < 0 else floor + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "nano", "value", "milli"),
+    [
+        pytest.param("0.00000012345", 124, 1, 1, id="finer than nano rounds away from zero"),
+        pytest.param("0.000000000001Ki", 2, 1, 1, id="tiny binary amount rounds away from zero"),
+        pytest.param("9Ei", INT64_MAX * 10**9, INT64_MAX, -1000, id="binary amount capped"),
+        pytest.param("9223372036854775807Ki", INT64_MAX * 10**9, INT64_MAX, -1000, id="long amount capped"),
+        pytest.param("12E", 12 * 10**27, 0, 0, id="compact overflow gives 0"),
+        pytest.param("1E", 10**27, 10**18, 0, id="E alone is exa"),
+        pytest.param("1E3", 10**12, 1000, 10**6, id="E with digits is an exponent"),
+        pytest.param("1e03", 10**12, 1000, 10**6, id="leading zero in the exponent"),
+        pytest.param("-1.5", -1_500_000_000, -2, -1500, id="negative rounds away from zero"),
+        pytest.param("-9Ei", -INT64_MAX * 10**9, -INT64_MAX, 1000, id="negative binary amount capped"),
+        pytest.param(" 5\n", 5 * 10**9, 5, 5000, id="surrounding blanks"),
+        pytest.param("0", 0, 0, 0, id="zero"),
+        pytest.param("0e-2000000000", 0, 0, 0, id="zero however small its exponent"),
+        pytest.param("+", 0, 0, 0, id="sign alone is 0"),
+        pytest.param("-", 0, 0, 0, id="minus alone is 0"),
+        pytest.param(".", 0, 0, 0, id="dot alone is 0"),
+        pytest.param("m", 0, 0, 0, id="suffix alone is 0"),
+        pytest.param("Ti", 0, 0, 0, id="small binary suffix alone is 0"),
+        pytest.param("1e4294967296", 10**9, 1, 1000, id="exponent is narrowed to 32 bits"),
+        pytest.param("1e-2000000000", 1, 1, 1, id="vanishing amount is one nano"),
+        pytest.param("12345" * 3 + "6789", 1234512345123456789 * 10**9, 1234512345123456789,
+                     low_64_bits(1234512345123456789000), id="19 digits: milli keeps the low 64 bits"),
+        pytest.param("12345" * 3 + "678", 123451234512345678 * 10**9, 123451234512345678,
+                     low_64_bits(123451234512345678000), id="18 digits: one step of 10^3 wraps"),
+        pytest.param("18446744073709551617", (2**64 + 1) * 10**9, 1, 1000, id="low 64 bits of 2^64 + 1"),
+        pytest.param("10000000000G", 10**28, low_64_bits(10**19), 0, id="compact: one step of 10^9 wraps"),
+        pytest.param(2, 2 * 10**9, 2, 2000, id="JSON integer"),
+        pytest.param(0.1, 10**8, 1, 100, id="JSON number by its decimal text"),
+        pytest.param(1e16, 10**25, 10**16, 0, id="JSON number with an exponent"),
+        pytest.param(2.5e-10, 1, 1, 1, id="tiny JSON number"),
+    ],
+)  # fmt: skip
+def test_a_quantity_has_upstreams_exact_amount_value_and_milli_value(text, nano, value, milli):
+    quantity = parse_quantity(text)
+    assert quantity.nano == nano
+    assert quantity.value() == value
+    assert quantity.milli_value() == milli
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("  ", id="blanks"),
+        pytest.param("1e", id="exponent without digits"),
+        pytest.param("1K", id="upper-case kilo"),
+        pytest.param("1ki", id="lower-case kibi"),
+        pytest.param("1MI", id="upper-case mebi"),
+        pytest.param("1 Gi", id="blank inside"),
+        pytest.param("1..5", id="two dots"),
+        pytest.param("1.5.2", id="two fractions"),
+        pytest.param("--1", id="two signs"),
+        pytest.param("5-3", id="sign inside"),
+        pytest.param("1m5", id="digits behind a suffix"),
+        pytest.param("1e5.5", id="fractional exponent"),
+        pytest.param("1e9223372036854775808", id="exponent beyond 64 bits"),
+        pytest.param("0x10", id="hexadecimal"),
+        pytest.param("1_000", id="underscore"),
+        pytest.param("١", id="digits of another script"),
+        pytest.param("Ei", id="large suffix without digits"),
+        pytest.param("1\n2", id="two lines"),
+        pytest.param("\x1c1", id="a separator that is no blank"),
+        pytest.param(float("nan"), id="not a number"),
+        pytest.param(float("inf"), id="infinity"),
+        pytest.param(True, id="boolean"),
+        pytest.param("9" * (MAX_TEXT + 1), id="too long"),
+        pytest.param(1 << 20_000, id="too long a JSON number"),
+    ],
+)
+def test_what_is_no_quantity_is_refused_in_one_short_line(text):
+    with pytest.raises(QuantityError) as refused:
+        parse_quantity(text)
+    assert len(str(refused.value).splitlines()) == 1
+    assert len(str(refused.value)) < 300
+
+
+def test_a_refusal_names_the_text():
+    with pytest.raises(QuantityError, match=re.escape("'12 apples' is not a quantity")):
+        parse_quantity("12 apples")
+
+
+@pytest.mark.parametrize(
+    "text", ["9" * MAX_TEXT, "1e2000000000", f".{'0' * 900}1e-2147483648", "0" * 1000 + "1Ei"]
+)
+def test_absurd_amounts_cost_little(text):
+    """Numbers stay within a few thousand digits whatever the exponent says."""
+    quantity = parse_quantity(text)
+    assert (quantity + quantity).nano.bit_length() < 10_000
+
+
+@pytest.mark.parametrize("text", ["1" * 1000 + "x", "0" * 1000 + "x", "1." + "0" * 1000 + "x", "E" * 1000])
+def test_hostile_texts_are_refused_at_once(text):
+    with pytest.raises(QuantityError):
+        parse_quantity(text)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "value"),
+    [
+        pytest.param("0.5m", "0.5m", 1, id="parts of a milli add up before rounding"),
+        pytest.param("12E", "12E", 0, id="equal scales stay compact"),
+        pytest.param(
+            "12E", "1", 12 * 10**18 + 1 - 2**64, id="unequal scales leave the compact form and wrap"
+        ),
+        pytest.param("12E", "0", 0, id="adding zero changes nothing"),
+        pytest.param("0", "12E", 0, id="adding to zero changes nothing"),
+        pytest.param("9Ei", "1", -(2**63), id="a capped amount wraps"),
+    ],
+)
+def test_sums_overflow_as_upstreams(first, second, value):
+    total = parse_quantity(first) + parse_quantity(second)
+    assert total.value() == value
+
+
+def test_equal_amounts_are_equal_and_ordered_by_amount_whatever_their_writing():
+    assert parse_quantity("1000m") == parse_quantity("1") == parse_quantity("1e0")
+    assert hash(parse_quantity("1000m")) == hash(parse_quantity("1"))
+    assert parse_quantity("1Ki") > parse_quantity("1k") > parse_quantity("999999m") > ZERO
+    assert max(parse_quantity("200m"), parse_quantity("0.3")) == parse_quantity("300m")
+
+
+numbers = st.from_regex(r"[+-]?([0-9]{1,25}(\.[0-9]{0,15})?|\.[0-9]{1,15})", fullmatch=True)
+
+
+@given(numbers, st.sampled_from(sorted(SUFFIXES)))
+def test_amounts_are_exact_up_to_a_billionth(number, suffix):
+    exact = abs(Fraction(number.rstrip(".") if number[-1] == "." else number)) * SUFFIXES[suffix]
+    expected = round_away(exact * 10**9)
+    if suffix.endswith("i"):
+        expected = min(expected, INT64_MAX * 10**9)
+    parsed = parse_quantity(number + suffix)
+    assert abs(parsed.nano) == expected
+    assert parsed.nano == 0 or (parsed.nano < 0) == number.startswith("-")
+
+
+@given(numbers, st.sampled_from(sorted(SUFFIXES)))
+def test_value_and_milli_value_round_away_from_zero_where_they_fit(number, suffix):
+    parsed = parse_quantity(number.lstrip("-") + suffix)
+    exact = Fraction(parsed.nano, 10**9)
+    for got, expected in (
+        (parsed.value(), round_away(exact)),
+        (parsed.milli_value(), round_away(exact * 1000)),
+    ):
+        assert -(2**63) <= got < 2**63
+        if expected <= INT64_MAX:
+            assert got == expected
+        else:
+            assert got in (0, low_64_bits(expected))
+
+
+@given(st.lists(st.tuples(numbers, st.sampled_from(sorted(SUFFIXES))), min_size=1, max_size=6))
+def test_sums_are_exact_in_any_order(parts):
+    quantities = [parse_quantity(number + suffix) for number, suffix in parts]
+    forwards = sum(quantities, ZERO)
+    assert forwards.nano == sum(q.nano for q in quantities)
+    assert forwards == sum(reversed(quantities), ZERO)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=1e-9, max_value=1e15))
+def test_a_json_number_counts_as_its_decimal_text(number):
+    assert parse_quantity(number).nano == round_away(Fraction(repr(number)) * 10**9)
+
+
+@given(st.text() | st.text(alphabet="0123456789.+-eEinumkKMGTP ", max_size=40) | st.integers() | st.floats())
+def test_parsing_gives_a_quantity_or_a_quantity_error(anything):
+    try:
+        parsed = parse_quantity(anything)
+    except QuantityError as refused:
+        assert len(str(refused).splitlines()) == 1
+    else:
+        assert isinstance(parsed, Quantity)

@@ -1,0 +1,60 @@
+"""The programs that an exchange of releases starts: 0.1.0 from the repository's history, and this checkout."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[3]
+#: The last commit before the first entry of the changelog's unreleased section; no tag names it.
+_COMMIT_OF_0_1_0 = "f9bdef52746e8f01bac4e223a5090baeea837f12"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """
+    A program to start.
+
+    Attributes:
+        name: names its processes.
+        python: runs it, as the module `scheduler`.
+        folder: the working folder of its processes.
+        knows_all: whether it places groups and pods with claims, and evicts.
+    """
+
+    name: str
+    python: Path
+    folder: Path
+    knows_all: bool
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Return the environment of its processes, in which no other release is found."""
+        return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+CHECKOUT = Release("new", Path(sys.executable), _ROOT, knows_all=True)
+
+
+def release_0_1_0() -> Release:
+    """Return 0.1.0 in a virtual environment of its own under `build`, which is made if it is not there."""
+    folder = _ROOT / "build" / "release-0.1.0"
+    python = folder / "venv" / "bin" / "python"
+    if not (folder / "installed").exists():
+        archive = subprocess.run(
+            ["git", "archive", _COMMIT_OF_0_1_0], cwd=_ROOT, check=True, capture_output=True
+        ).stdout
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            tar.extractall(folder / "source", filter="data")
+        venv.create(folder / "venv", clear=True, with_pip=True)
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, str(folder / "source")], check=True)
+        (folder / "installed").touch()
+    return Release("old", python, folder, knows_all=False)

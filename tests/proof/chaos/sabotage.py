@@ -1,0 +1,341 @@
+"""Schedulers with one guard removed each, which the suite has to tell from an intact one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from scheduler.daemon.kube import changes, requests
+from scheduler.daemon.kube.store import Store
+from scheduler.daemon.loop.app import Scheduler
+from scheduler.daemon.writes.binder import Binder, PodNotFound
+from scheduler.engine.core.preemption import Preemptions
+from scheduler.engine.core.unfit_pods import UnfitPods
+from scheduler.engine.framework.events import ClusterEvent
+from scheduler.engine.model.disruption_budgets import DisruptionBudget
+from scheduler.engine.model.instructions import Instruction, ProceedWithEviction
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.stimuli import EvictionDue, EvictionStep
+from scheduler.engine.queueing.pod_queue import PodQueue
+from scheduler.engine.queueing.queued_pod import QueuedPod
+from scheduler.engine.state.arrays import Rows
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.engine.state.node_table import NodeTable, Usage
+from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from tests.proof.chaos.happenings import (
+    AddBudget,
+    AddNamespace,
+    AddNode,
+    AddPod,
+    AddPriorityClass,
+    Change,
+    Remove,
+    Script,
+)
+from tests.proof.chaos.instance import OURS
+from tests.proof.chaos.run import Outcome, Shape, replay, run
+from tests.proof.chaos.verdicts import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Sabotage:
+    """A missing guard, the runs that notice it, and their verdict."""
+
+    name: str
+    #: The attribute that is replaced, and its replacement.
+    owner: Any
+    attribute: str
+    instead: Any
+    shape: Shape
+    verdict: Verdict
+    #: Seeds are tried from here on; one of the first few finds the missing guard.
+    first_seed: int = 0
+    #: The run's happenings until 12 s, where the drawn ones seldom need the guard; else they are drawn.
+    script: Script = ()
+
+    def played(self, seed: int) -> Outcome:
+        """Return the run of the seed."""
+        if self.script:
+            return replay(seed, self.shape, self.script, until_s=12.0)
+        return run(seed, self.shape)
+
+    def committed(self) -> mock._patch[Any]:
+        """Remove the guard for the duration of the block."""
+        return mock.patch.object(self.owner, self.attribute, self.instead)
+
+
+async def _never_looked_up(
+    _self: Binder, _namespace: str, _name: str, _uid: str, _node_name: str
+) -> PodNotFound:
+    """Take a bind without an answer for failed, without reading the pod."""
+    return PodNotFound()
+
+
+def _always_lead(self: Scheduler) -> bool:
+    """Let every instance with full caches bind."""
+    self._caught_up = True
+    return True
+
+
+def _assume_nothing(_self: ClusterState, _pod: Pod, _node_name: str) -> None:
+    """Count a decision only when the watch shows it."""
+
+
+def _bind_without_uid(*, uid: str, **settings: Any) -> requests.Request:
+    """Bind any pod of the name."""
+    assert uid
+    return _WHOLE_BIND(uid="", **settings)
+
+
+_WHOLE_BIND = requests.bind
+_WHOLE_ON_EVENT = PodQueue.on_event
+_WHOLE_REMOVE_USAGE = NodeTable.remove_usage
+
+
+def _tell_no_departures(
+    self: PodQueue, event: ClusterEvent, old: object, new: object, now_s: float, **only: Any
+) -> None:
+    """Drop events of deletions."""
+    if new is not None:
+        _WHOLE_ON_EVENT(self, event, old, new, now_s, **only)
+
+
+def _forget_failures(
+    _self: PodQueue, _queued: QueuedPod, _unschedulable_plugins: frozenset[str], _now_s: float
+) -> None:
+    """Drop a pod that found no node."""
+
+
+def _nothing_vanishes(self: Store[Any], _changes: list[changes.Change[Any]]) -> None:
+    """Keep objects that a relist no longer has."""
+    for shard in self._shards:
+        shard.unlisted = {}
+
+
+def _keep_room(self: NodeTable, row: int, usage: Usage) -> None:
+    """Never free host ports."""
+    _WHOLE_REMOVE_USAGE(self, row, Usage(usage.requested, usage.non_zero, ()))
+
+
+_WHOLE_ON_EVICTION_DUE = UnfitPods.on_eviction_due
+
+
+def _begin_always(self: UnfitPods, due: EvictionDue) -> list[Instruction]:
+    """Write the condition of every victim that was chosen."""
+    if due.step is EvictionStep.CONDITION:
+        return [ProceedWithEviction(due.preemptor_uid, due.victim_uid)]
+    return _WHOLE_ON_EVICTION_DUE(self, due)
+
+
+def _need_what_was_begun(self: UnfitPods, due: EvictionDue) -> list[Instruction]:
+    """Delete every victim that still runs, for a pod that is still pending."""
+    return _WHOLE_ON_EVICTION_DUE(self, replace(due, step=EvictionStep.CONDITION))
+
+
+def _try_at_once(self: PodQueue, uid: str, now_s: float) -> None:
+    """Try a pod without a pause after an eviction that failed."""
+    self.activate(uid, now_s)
+
+
+def _withdraw_nothing(_self: UnfitPods, _node_name: str, _now_s: float) -> list[Instruction]:
+    """Keep the nominations to a node that is gone."""
+    return []
+
+
+_WHOLE_EVICT = Preemptions._evict
+
+
+def _see_no_end(self: Preemptions, running: Any, victims: list[Pod]) -> Iterator[Instruction]:
+    """Try a pod once its evictions are answered, whatever watches show."""
+    evictions = list(_WHOLE_EVICT(self, running, victims))
+    running.unseen.clear()
+    return iter(evictions)
+
+
+def _begin_again(self: Preemptions, running: Any, victims: list[Pod]) -> Iterator[Instruction]:
+    """Evict a pod again that is being evicted for another one."""
+    for victim in victims:
+        self._records.at(victim.uid).evicted_for = ""
+    return _WHOLE_EVICT(self, running, victims)
+
+
+def _see_ends_only(_self: Preemptions, victim: Pod) -> bool:
+    """Forget what the API server deletes until a watch shows it."""
+    return victim.terminating
+
+
+def _protect_nobody(_self: ClusterView, _budget: DisruptionBudget) -> Rows:
+    """Find no label set that a PodDisruptionBudget protects."""
+    return np.zeros(0, dtype=np.intp)
+
+
+_BEGIN: Script = (
+    (0.0, AddPriorityClass("low", 10)),
+    (0.0, AddPriorityClass("middle", 100)),
+    (0.0, AddPriorityClass("high", 1000)),
+    (0.0, AddNamespace("red", "x")),
+)
+_FULL: Script = (
+    *_BEGIN,
+    (0.0, AddNode("n1", "2", "a")),
+    (1.0, AddPod("red/low", "batch", OURS)),
+    (1.0, AddPod("red/lower", "batch", OURS)),
+)
+_SLOW = Fault(action=Action.DELAY, verb="delete", path=r"/pods/[^/]+$", delay_s=2.0)
+#: A node is added between the condition and the deletion of the first victim.
+_OTHER_ROOM: Script = (
+    *_FULL,
+    (3.0, Fault(action=Action.DELAY, verb="patch", path=r"/pods/[^/]+/status$", delay_s=2.0, times=8)),
+    (4.0, AddPod("red/critical", "critical", OURS)),
+    (5.0, AddNode("n2", "4", "a")),
+)
+#: A user deletes the last victim while the first one is being deleted.
+_ENDS_BY_ITSELF: Script = (
+    *_FULL,
+    (3.0, _SLOW),
+    (4.0, AddPod("red/critical", "critical", OURS)),
+    (5.0, Remove("Pod", "red/low", 30)),
+    (5.0, Remove("Pod", "red/lower", 30)),
+)
+_DENIED: Script = (
+    *_FULL,
+    (3.0, Fault(action=Action.RESPOND, verb="delete", path=r"/pods/[^/]+$", code=409, times=8)),
+    (4.0, AddPod("red/critical", "critical", OURS)),
+)
+_NODE_GOES: Script = (
+    *_FULL,
+    (4.0, AddPod("red/critical", "critical", OURS)),
+    (6.0, Remove("Node", "n1")),
+)
+_SMALL: Script = (
+    *_BEGIN,
+    (0.0, AddNode("n1", "1", "a")),
+    (1.0, AddPod("red/low", "batch", OURS)),
+    (3.0, AddPod("red/critical", "critical", OURS)),
+)
+#: Once the node has grown, a second pod needs the room of the victim of the first one, and is more important.
+_NEEDED_BY_TWO: Script = (
+    (5.1, AddPod("red/service", "service", OURS)),
+    (6.0, Change("Node", "n1", {"status": {"allocatable": {"cpu": "2"}}}, "status")),
+)
+_WHILE_IT_IS_DELETED: Script = (*_SMALL, (5.0, _SLOW), *_NEEDED_BY_TWO)
+#: The watch of each instance stalls before it shows that the victim ends.
+_WHILE_ITS_END_IS_NOT_SHOWN: Script = (
+    *_SMALL,
+    (5.0, Fault(action=Action.STALL_STREAM, kind="pods", after_events=7, delay_s=10.0, times=2)),
+    *_NEEDED_BY_TWO,
+)
+#: Without the budget the other node has the less important victim.
+_PROTECTED: Script = (
+    *_BEGIN,
+    (0.0, AddBudget("red/batch", 0)),
+    (0.0, AddNode("n1", "1", "a")),
+    (0.0, AddNode("n2", "1", "a")),
+    (1.0, AddPod("red/low", "batch", OURS)),
+    (1.0, AddPod("red/service", "service", OURS)),
+    (4.0, AddPod("red/critical", "lone critical", OURS)),
+)
+
+SABOTAGES = (
+    Sabotage(
+        "lost answers are not settled",
+        Binder,
+        "_settle",
+        _never_looked_up,
+        Shape.ALONE,
+        Verdict.STRANGE,
+        2,
+    ),
+    Sabotage("nothing is assumed", ClusterState, "assume", _assume_nothing, Shape.ALONE, Verdict.RULE),
+    Sabotage("the Lease is no matter", Scheduler, "_leads", _always_lead, Shape.ELECTED, Verdict.LEASE),
+    Sabotage("binds name no uid", requests, "bind", _bind_without_uid, Shape.ALONE, Verdict.STRANGE, 28),
+    Sabotage(
+        "departures wake nobody",
+        PodQueue,
+        "on_event",
+        _tell_no_departures,
+        Shape.ALONE,
+        Verdict.LEFT,
+        9,
+    ),
+    Sabotage("failures are forgotten", PodQueue, "put_back", _forget_failures, Shape.ALONE, Verdict.LEFT),
+    Sabotage("lists end nothing", Store, "finish_list", _nothing_vanishes, Shape.ALONE, Verdict.CACHE, 2),
+    Sabotage("ports stay taken", NodeTable, "remove_usage", _keep_room, Shape.ALONE, Verdict.CRASH),
+    Sabotage(
+        "no check before a condition",
+        UnfitPods,
+        "on_eviction_due",
+        _begin_always,
+        Shape.RANKED,
+        Verdict.NEEDLESS,
+        script=_ENDS_BY_ITSELF,
+    ),
+    Sabotage(
+        "no check before a deletion",
+        UnfitPods,
+        "on_eviction_due",
+        _need_what_was_begun,
+        Shape.RANKED,
+        Verdict.NEEDLESS,
+        script=_OTHER_ROOM,
+    ),
+    Sabotage(
+        "no pause after a deletion that failed",
+        PodQueue,
+        "back_off",
+        _try_at_once,
+        Shape.RANKED,
+        Verdict.EARLY,
+        script=_DENIED,
+    ),
+    Sabotage(
+        "nominations outlive their node",
+        UnfitPods,
+        "withdraw_nominations",
+        _withdraw_nothing,
+        Shape.RANKED,
+        Verdict.STALE,
+        script=_NODE_GOES,
+    ),
+    Sabotage(
+        "ends of victims are not awaited",
+        Preemptions,
+        "_evict",
+        _see_no_end,
+        Shape.RANKED,
+        Verdict.EARLY,
+        script=_WHILE_ITS_END_IS_NOT_SHOWN,
+    ),
+    Sabotage(
+        "victims are evicted for each preemptor",
+        Preemptions,
+        "_evict",
+        _begin_again,
+        Shape.RANKED,
+        Verdict.AGAIN,
+        script=_WHILE_IT_IS_DELETED,
+    ),
+    Sabotage(
+        "victims that the server deletes are evicted again",
+        Preemptions,
+        "is_terminating",
+        _see_ends_only,
+        Shape.RANKED,
+        Verdict.AGAIN,
+        script=_WHILE_ITS_END_IS_NOT_SHOWN,
+    ),
+    Sabotage(
+        "budgets are no matter",
+        ClusterView,
+        "label_sets_of",
+        _protect_nobody,
+        Shape.RANKED,
+        Verdict.VICTIM,
+        script=_PROTECTED,
+    ),
+)

@@ -1,0 +1,79 @@
+"""Pods with claims of devices: several schedulers allocate at once, and claims come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.kinds import RESOURCE_CLAIM
+from tests.proof.chaos.claim_stage import SPACE
+from tests.proof.chaos.device_stage import DeviceStage, Writers, device_stage
+from tests.proof.chaos.devices import CLAIM_PATHS, run_devices
+from tests.proof.chaos.run import repeatable
+from tests.proof.chaos.virtual import run_virtually
+
+
+def _play(story: Coroutine[Any, Any, None]) -> None:
+    with repeatable(1):
+        run_virtually(story)
+
+
+def _is_right(stage: DeviceStage, n_binds: int) -> None:
+    assert stage.wrongs == []
+    assert stage.n_binds == n_binds
+
+
+def test_a_claim_that_is_deleted_after_a_death_lets_its_pod_go() -> None:
+    """Its devices come free, though the pod that they are reserved for waits on."""
+
+    async def story() -> None:
+        async with device_stage() as stage:
+            await asyncio.sleep(5.0)
+            (instance,) = stage.instances
+            instance.doom, instance.restart_after_s = ("reservation answered", 0), 5.0
+            stage.add_claim("s0")
+            stage.add_pod("p", claim="s0")
+            await asyncio.sleep(2.0)
+            stage.store.delete(RESOURCE_CLAIM, SPACE, "s0")
+            claim = stage.store.find(RESOURCE_CLAIM, SPACE, "s0")
+            assert claim is not None
+            assert claim["status"]["reservedFor"]
+            await asyncio.sleep(15.0)
+            assert stage.store.find(RESOURCE_CLAIM, SPACE, "s0") is None
+            stage.add_claim("s0")
+            await stage.settled(15.0)
+            _is_right(stage, 1)
+
+    _play(story())
+
+
+def test_a_claim_whose_creation_lost_its_answer_holds_its_pod_up_for_a_moment_only() -> None:
+    """The next life deletes what it cannot use, hears of the deletion, and creates another one."""
+
+    async def story() -> None:
+        async with device_stage() as stage:
+            await asyncio.sleep(5.0)
+            fault = Fault(action=Action.LOSE_ANSWER, verb="create", path=CLAIM_PATHS)
+            stage.cluster.faults.add(fault)
+            stage.add_pod("r", extended=1)
+            await stage.settled(20.0)
+            _is_right(stage, 1)
+
+    _play(story())
+
+
+@pytest.mark.parametrize("writers", Writers)
+@pytest.mark.parametrize("seed", range(3))
+def test_no_device_is_given_twice_and_no_pod_lost(seed: int, writers: Writers) -> None:
+    stage = run_devices(seed, writers)
+    assert stage.wrongs == []
+    assert stage.n_binds > 3
+
+
+def test_rivals_collide() -> None:
+    """The runs above have claims that two schedulers give one device, or they show nothing."""
+    assert sum(run_devices(seed, Writers.RIVALS).n_collisions() for seed in range(2)) > 5

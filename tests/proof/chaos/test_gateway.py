@@ -1,0 +1,107 @@
+"""The gateway of runs on a real server, here before the embedded one, has the same faults and verdicts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.http.faults import Action, Fault, Faults
+from scheduler.sandbox.devcluster.kinds import NODE
+from tests.proof.chaos.gateway import Call, Gateway
+from tests.proof.chaos.real import RealVenue
+from tests.proof.chaos.run import Outcome, Shape, repeatable, run_at
+from tests.proof.chaos.virtual import run_virtually
+from tests.support import build
+from tests.support.api_client import Api
+
+_NODES = "/api/v1/nodes"
+
+
+@pytest.mark.parametrize("shape", list(Shape), ids=lambda shape: shape.value)
+def test_a_run_behind_it_is_as_any_other(shape: Shape) -> None:
+    async def play() -> Outcome:
+        async with DevCluster() as cluster:
+            return await run_at(RealVenue(cluster.url), 2, shape)
+
+    with repeatable(2):
+        outcome = run_virtually(play())
+    assert not outcome.wrongs, outcome.story()
+    assert outcome.n_binds > 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "n_nodes"),
+    [
+        pytest.param(Fault(action=Action.RESPOND, code=429, retry_after_s=3), 429, 0, id="refused"),
+        pytest.param(Fault(action=Action.DROP), None, 0, id="dropped"),
+        pytest.param(Fault(action=Action.LOSE_ANSWER), None, 1, id="answer lost"),
+        pytest.param(Fault(action=Action.RESPOND_AFTER, code=504), 504, 1, id="done and refused"),
+        pytest.param(Fault(action=Action.DELAY, delay_s=5.0), 201, 1, id="late"),
+        pytest.param(Fault(action=Action.RESPOND, verb="list"), 201, 1, id="meant for others"),
+    ],
+)
+def test_a_write_meets_the_fault_that_is_meant_for_it(fault: Fault, code: int | None, n_nodes: int) -> None:
+    calls: list[Call] = []
+
+    async def play() -> None:
+        async with _opened(fault, calls) as (cluster, api):
+            got: int | None = None
+            with contextlib.suppress(aiohttp.ClientError):
+                got = (await api.post(_NODES, build.node("n1"))).code
+            assert got == code
+            assert len(cluster.store.list(NODE)[0]) == n_nodes
+
+    run_virtually(play())
+    assert [(call.agent, call.method, call.path) for call in calls] == [("me", "POST", _NODES)]
+
+
+@pytest.mark.parametrize(
+    ("action", "told"),
+    [
+        pytest.param(Action.END_STREAM, ["n1", "end"], id="ended"),
+        pytest.param(Action.REPEAT_EVENT, ["n1", "n2", "n2"], id="repeated"),
+        pytest.param(Action.STALL_STREAM, ["n1", "n2"], id="stalled"),
+        pytest.param(Action.EXPIRE_STREAM, ["n1", "410", "end"], id="expired"),
+        pytest.param(Action.CUT_STREAM, ["n1", "broken"], id="cut inside a line"),
+    ],
+)
+def test_a_watch_meets_the_fault_after_so_many_lines(action: Action, told: list[str]) -> None:
+    """The first line passes; the fault meets the second."""
+
+    async def play() -> list[str]:
+        fault = Fault(action=action, kind="nodes", after_events=1, delay_s=5.0)
+        async with _opened(fault, []) as (cluster, api), api.watch(_NODES, resourceVersion="1") as events:
+            heard: list[str] = []
+            for name in ("n1", "n2"):
+                cluster.store.create(NODE, "", build.node(name))
+            while len(heard) < len(told):
+                try:
+                    event = await events.next()
+                except (aiohttp.ClientError, json.JSONDecodeError):
+                    heard.append("broken")
+                    break
+                status = event["object"] if event else {}
+                heard.append(
+                    "end" if event is None else str(status.get("code") or status["metadata"]["name"])
+                )
+            return heard
+
+    assert run_virtually(play()) == told
+
+
+@contextlib.asynccontextmanager
+async def _opened(fault: Fault, calls: list[Call]) -> AsyncIterator[tuple[DevCluster, Api]]:
+    """Open a cluster behind a gateway with the fault, and a client of the gateway."""
+    faults = Faults()
+    faults.add(fault)
+    async with (
+        DevCluster() as cluster,
+        Gateway(cluster.url, faults=faults, on_arrival=calls.append).opened() as gateway,
+        Api(f"http://127.0.0.1:{gateway.port}", {"User-Agent": "me"}) as api,
+    ):
+        yield cluster, api

@@ -1,0 +1,74 @@
+"""Pods with claims of volumes while provisioners fail and stall, watches are late and instances die."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from scheduler.sandbox.devcluster.kinds import POD
+from tests.proof.chaos.run import repeatable
+from tests.proof.chaos.virtual import run_virtually
+from tests.proof.chaos.volume_stage import VolumeStage, volume_stage
+from tests.proof.chaos.volumes import run_volumes
+
+
+def _play(seed: int, story: Coroutine[Any, Any, None]) -> None:
+    with repeatable(seed):
+        run_virtually(story)
+
+
+def _is_right(stage: VolumeStage, n_binds: int) -> None:
+    assert stage.wrongs == []
+    assert stage.n_binds == n_binds
+
+
+def test_a_provisioner_that_fails_does_not_keep_the_pod_for_ever() -> None:
+    async def story() -> None:
+        async with volume_stage() as stage:
+            stage.provisioner(fails=True)
+            await asyncio.sleep(5.0)
+            stage.add_claim("c")
+            stage.add_pod("p", "c")
+            await asyncio.sleep(20.0)
+            (pod,) = stage.objects(POD)
+            (condition,) = pod["status"]["conditions"]
+            assert condition["reason"] == "SchedulerError"
+            assert condition["message"] == (
+                'running PreBind plugin "VolumeBinding": binding volumes: provisioning failed for PVC "c"'
+            )
+            stage.provisioner()
+            await stage.settled(15.0)
+            _is_right(stage, 1)
+
+    _play(1, story())
+
+
+def test_pods_that_wait_for_a_slow_provisioner_hold_nobody_up() -> None:
+    async def story() -> None:
+        async with volume_stage() as stage:
+            await asyncio.sleep(5.0)
+            stage.provisioner(after_s=60.0)
+            for number in range(100):
+                stage.add_claim(f"c{number}")
+                stage.add_pod(f"slow-{number}", f"c{number}")
+            await asyncio.sleep(10.0)
+            assert stage.n_binds == 0
+            for number in range(20):
+                stage.add_pod(f"quick-{number}")
+            await asyncio.sleep(2.0)
+            assert stage.n_binds == 20
+            await stage.settled(90.0)
+            _is_right(stage, 120)
+
+    _play(1, story())
+
+
+@pytest.mark.parametrize("elected", [False, True], ids=["alone", "standby"])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_volume_is_promised_twice_and_no_pod_lost(seed: int, *, elected: bool) -> None:
+    stage = run_volumes(seed, elected=elected)
+    assert stage.wrongs == []
+    assert stage.n_binds > 5

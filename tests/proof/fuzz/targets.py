@@ -1,0 +1,239 @@
+"""
+What is fuzzed: each target takes any bytes, and raises only for a defect of the product.
+
+Refusals are expected, and judged: one printable line that names its field or place, and what was found there.
+"""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from scheduler.daemon.assembly.profiles import new_state
+from scheduler.daemon.kube.client import _LineBuffer
+from scheduler.daemon.kube.kubeconfig import resolve_context
+from scheduler.daemon.kube.list_watch import Due, LinesArrived, ListWatch, PageArrived, StreamEnded
+from scheduler.daemon.kube.requests import Resource
+from scheduler.daemon.settings.loading import default_settings, parse_settings
+from scheduler.daemon.settings.problems import InvalidSettingsError
+from scheduler.daemon.settings.writing import resolved_yaml
+from scheduler.engine.cel.device import DeviceFields
+from scheduler.engine.cel.selector import Selector as CelSelector
+from scheduler.engine.cel.selector import compile_selector
+from scheduler.engine.model.annotations import AFFINITY, parse_affinity_annotation
+from scheduler.engine.model.fallback import FALLBACK, parse_fallbacks
+from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
+from scheduler.engine.model.terms import Problem
+from scheduler.engine.model.wire import MalformedObjectError
+from scheduler.engine.syntax.affinity_rules import selector_errors
+from scheduler.engine.syntax.field_errors import aggregate
+from scheduler.engine.syntax.quantity import QuantityError, parse_quantity
+from scheduler.engine.syntax.quantity_format import parse_formatted
+from scheduler.engine.syntax.selectors import SelectorError, parse_selector
+from scheduler.errors import SettingsError
+from scheduler.tools.explain.formats.manifest_documents import numbered_documents, sorted_documents
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.page.what_if import WhatIfRequest
+from scheduler.tools.webhook.mutating import mutate
+from scheduler.tools.webhook.reviews import MalformedReviewError, decode_review, encode_response
+from scheduler.tools.webhook.validating import AntiAffinity, validate, validate_reach
+from tests.support.api_bodies import page
+
+_SOURCE: Final = "input"
+_SETTINGS: Final = default_settings()
+_MAX_REPLICAS: Final = 3
+_DEVICE: Final = DeviceFields("d", attributes={"a": "text", "n": 3, "b": True})
+#: The watch's lines come in chunks of so many bytes.
+_CHUNKS: Final = (3, 50, 1000)
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+def _is_line(text: str) -> None:
+    """Check that a refusal is one printable line of a bounded length."""
+    assert text.strip(), "an empty refusal"
+    assert text.isprintable(), f"a refusal with control characters: {text!r}"
+    assert len(text) < 10_000, f"a refusal of {len(text)} characters"
+
+
+def _is_refusal(error: SettingsError) -> None:
+    """Check that each line of the refusal begins with where the problem is."""
+    lines = error.lines if isinstance(error, InvalidSettingsError) else (str(error),)
+    assert lines
+    for line in lines:
+        _is_line(line)
+        assert ": " in line, line
+
+
+def kubeconfig(data: bytes) -> None:
+    """Read a kubeconfig file."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        try:
+            resolve_context([Path(file.name)])
+        except SettingsError as error:
+            _is_refusal(error)
+
+
+def configuration(data: bytes) -> None:
+    """Read a configuration; what is read is the same after it is written."""
+    try:
+        settings = parse_settings(_text(data), _SOURCE)
+    except InvalidSettingsError as error:
+        _is_refusal(error)
+    else:
+        assert parse_settings(resolved_yaml(settings), "again") == settings
+
+
+def annotations(data: bytes) -> None:
+    """Read the annotations that declare rules."""
+    text = _text(data)
+    for found, name in (
+        (parse_affinity_annotation("default", {"app": "web"}, {AFFINITY: text}), AFFINITY),
+        (parse_fallbacks({FALLBACK: text}), FALLBACK),
+    ):
+        if isinstance(found, Problem):
+            _is_line(found.cause)
+            assert found.cause.startswith(f"annotation {name}: $"), found.cause
+
+
+def pod(data: bytes) -> None:
+    """Decode a pod."""
+    try:
+        PodDecoder().decode(data)
+    except MalformedObjectError as error:
+        _is_line(str(error))
+        assert str(error).startswith("pod"), error
+
+
+def manifest(data: bytes) -> None:
+    """Read manifests and make their first pods."""
+    _manifest(_text(data))
+
+
+def _manifest(text: str) -> None:
+    try:
+        manifests, _ = sorted_documents(
+            numbered_documents(text, _SOURCE), _SOURCE, namespace="default", semantics=DEFAULT_SEMANTICS
+        )
+    except SettingsError as error:
+        _is_refusal(error)
+        return
+    cluster = LoadedCluster(_SETTINGS, new_state(_SETTINGS))
+    for each in manifests:
+        if not each.is_daemon_set:
+            try:
+                cluster.create_pods(each, min(each.n_replicas, _MAX_REPLICAS))
+            except MalformedObjectError as error:
+                _is_line(str(error))
+
+
+class _Expression(msgspec.Struct):
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class _LabelSelector(msgspec.Struct, rename="camel"):
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[_Expression, ...] | None = None
+
+
+def selector(data: bytes) -> None:
+    """Read a label selector; what the webhook allows parses."""
+    try:
+        raw = msgspec.json.decode(data, type=_LabelSelector)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    errors = list(selector_errors(msgspec.to_builtins(raw), "$"))
+    expressions = [(each.key, each.operator, each.values) for each in raw.match_expressions or ()]
+    try:
+        parse_selector(raw.match_labels, expressions).matches({"app": "web"})
+    except SelectorError as error:
+        assert errors, f"the webhook allows it, and the scheduler refuses it: {error}"
+        _is_line(str(error))
+    if errors:
+        assert aggregate(errors).startswith(("$", "[$"))
+
+
+def quantity(data: bytes) -> None:
+    """Read a quantity; its two readers agree on what is one."""
+    text = _text(data)
+    try:
+        parse_quantity(text)
+    except QuantityError as error:
+        _is_line(str(error))
+        refused = True
+    else:
+        refused = False
+    try:
+        parse_formatted(text)
+    except QuantityError:
+        assert refused, text
+    else:
+        assert not refused, text
+
+
+def cel(data: bytes) -> None:
+    """Compile an expression that selects devices, and evaluate it."""
+    compiled = compile_selector(_text(data))
+    if isinstance(compiled, CelSelector):
+        compiled.matches(_DEVICE)
+    else:
+        assert compiled.text
+
+
+def watch(data: bytes) -> None:
+    """Read a watch stream that comes in broken chunks; each way to break it gives the same changes."""
+    actions = []
+    for size in _CHUNKS:
+        buffer = _LineBuffer()
+        machine = ListWatch(Resource("/p"), msgspec.json.decode, jitter=lambda: 0.5)
+        machine.handle(Due())
+        machine.handle(PageArrived(page(rv=1)))
+        lines = [line for at in range(0, len(data), size) for line in buffer.add(data[at : at + size])]
+        actions.append(repr([*machine.handle(LinesArrived(lines)), *machine.handle(StreamEnded(1.0))]))
+    assert len(set(actions)) == 1, actions
+
+
+def question(data: bytes) -> None:
+    """Read the JSON of the page's what-if question, and the manifest in it."""
+    try:
+        asked = msgspec.json.decode(data, type=WhatIfRequest)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        assert str(error)
+        return
+    if asked.manifest.strip():
+        _manifest(asked.manifest)
+
+
+def review(data: bytes) -> None:
+    """Answer an admission review as both webhooks do."""
+    try:
+        asked = decode_review(data)
+    except MalformedReviewError as error:
+        _is_line(str(error))
+        return
+    for response in (
+        mutate(asked, merges_fields=True),
+        mutate(asked, merges_fields=False),
+        validate(asked, refused=AntiAffinity.ANY),
+        validate_reach(asked),
+    ):
+        answer = msgspec.json.decode(encode_response(asked.uid, response))["response"]
+        assert answer["uid"] == asked.uid
+        assert answer["allowed"] or answer["status"]["message"]
+
+
+TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
+    target.__name__: target
+    for target in (
+        kubeconfig, configuration, annotations, pod, manifest, selector, quantity, cel, watch, question, review
+    )
+}  # fmt: skip

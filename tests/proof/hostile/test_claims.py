@@ -1,0 +1,119 @@
+"""
+Claims made to hold a scheduler up: how much work a cycle does for one of them, whatever it asks for.
+
+Counted in what the work is bounded by, not in time: units of cost of selectors, and steps of the search.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from scheduler.engine.cel import DeviceFields, Selector
+from scheduler.engine.model.instructions import WriteReservation
+from scheduler.engine.plugins.dynamic_resources.allocator import DEFAULT_STEPS
+from scheduler.engine.plugins.dynamic_resources.search import Budget
+from scheduler.engine.plugins.dynamic_resources.selection import MAX_COST
+from tests.engine.core.claim_cluster import ClaimCluster
+from tests.proof.hostile.claims import N_DEVICES, costly, distinct_devices, hostile_claims
+from tests.support.build import Json
+
+_N_NODES = 12
+#: So much more than a bound: single steps, and the last evaluation.
+_MORE = 0.3
+
+
+class _Counted:
+    """The work of one cycle after the other, as parts of what is allowed."""
+
+    def __init__(self) -> None:
+        self.n_nodes, self.costs, self.budgets = 0, list[int](), list[Budget]()
+        self.cluster = ClaimCluster(nodes=())
+        for _ in range(_N_NODES):
+            self.add_node()
+
+    def add_node(self) -> None:
+        """Add a node whose devices are like no others."""
+        name = f"n{self.n_nodes}"
+        self.cluster.node(name)
+        self.cluster.show(distinct_devices(name, self.n_nodes))
+        self.n_nodes += 1
+
+    def cycle(self) -> tuple[float, float, list[Any]]:
+        """
+        Run a cycle, later than any backoff; return its evaluations, its steps and its instructions.
+
+        The first evaluation, which may cost as much as any, does not count.
+        """
+        self.costs, self.budgets = [], []
+        instructions = self.cluster.cycle()
+        self.cluster.now_s += 60.0
+        self.cluster.pass_time(0.0)
+        n_steps = sum(DEFAULT_STEPS - budget.n_left for budget in self.budgets)
+        return sum(self.costs[1:]) / MAX_COST, n_steps / DEFAULT_STEPS, instructions
+
+    def ask(self, name: str, devices: Json) -> None:
+        """Create a pod with a claim."""
+        metadata = {"name": name, "namespace": "default", "uid": f"claim-{name}"}
+        self.cluster.store({"kind": "ResourceClaim", "metadata": metadata, "spec": {"devices": devices}})
+        self.cluster.watch()
+        self.cluster.using(name, name=name)
+
+
+@pytest.fixture
+def counted() -> Any:
+    """Yield a cluster whose work is counted."""
+    world = _Counted()
+    evaluate, begin = Selector.evaluate, Budget.__init__
+
+    def counting(self: Selector, device: DeviceFields, *limit: int) -> Any:
+        answer = evaluate(self, device, *limit)
+        world.costs.append(answer[1])
+        return answer
+
+    def beginning(self: Budget, *args: Any) -> None:
+        begin(self, *args)
+        world.budgets.append(self)
+
+    with mock.patch.object(Selector, "evaluate", counting), mock.patch.object(Budget, "__init__", beginning):
+        yield world
+
+
+@pytest.mark.parametrize("what", hostile_claims(0))
+def test_a_cycle_works_for_a_claim_as_long_as_it_may(counted: _Counted, what: str) -> None:
+    """Neither selectors nor the search take longer, and the first cycle does something."""
+    counted.ask("c", hostile_claims(7)[what])
+    for number in range(20):
+        cost, n_steps, _ = counted.cycle()
+        assert cost < 1 + _MORE
+        assert n_steps < 1 + _MORE
+        assert number or counted.costs
+
+
+def test_what_is_left_bounds_a_single_evaluation(counted: _Counted) -> None:
+    """A selector that may be evaluated once in a cycle is not begun with the rest of it, and is answered in the end."""
+    # More than five times what a pod may spend in a cycle.
+    expression = " && ".join(costly(4, number) for number in range(7))
+    counted.ask("c", {"requests": [_of_all(expression)]})
+    for _ in range(3 * N_DEVICES):
+        cost, _, instructions = counted.cycle()
+        assert cost < 1 + _MORE
+        if any(isinstance(each, WriteReservation) for each in instructions):
+            return
+    raise AssertionError(instructions)
+
+
+def _of_all(expression: str) -> Json:
+    """Return a request for all devices of a node that the expression selects."""
+    selectors = [{"cel": {"expression": expression}}]
+    return {
+        "name": "r",
+        "exactly": {
+            "deviceClassName": "gpu",
+            "allocationMode": "ExactCount",
+            "count": N_DEVICES,
+            "selectors": selectors,
+        },
+    }

@@ -1,0 +1,206 @@
+"""
+Mutation: changes one comparison, constant or branch at a time, and runs the tests of its room until one fails.
+
+    python -m tests.proof.mutation [--seed N] [--sample N] [--seconds N] [--room ROOM ...] [--only PATH#NUMBER ...]
+                             [--most SECONDS] [--untested]
+
+A mutant that the tests of its room do not notice is shown to those of the rooms beside it. Each survivor is one line.
+The exit code is 1 if there is a survivor that `explained.toml` does not explain. A run of less than 15 minutes is of
+one room, drawn by the seed, and of its tests alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from itertools import accumulate
+from math import inf
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tests.proof.mutation.explained import explanation_of
+from tests.proof.mutation.mutants import Mutant, mutants_of
+from tests.proof.mutation.recording import Record
+from tests.proof.mutation.rooms import BESIDE, OF_OTHER_PROCESSES, ROOMS, TESTS, modules_of, room_of
+from tests.proof.mutation.running import SAME_EXAMPLES, CollectedRoom, End, run
+
+_ROOT: Final = Path(__file__).parents[3]
+#: Below it there is time for the tests of one room alone, which are recorded first.
+_SHORT_S: Final = 900.0
+#: Seconds of the tests that have to pass in a fork without a mutant.
+_CONTROL_S: Final = 10.0
+#: Seconds of the tests of another room that are asked about a survivor.
+_BESIDE_S: Final = 60.0
+_CACHE: Final = _ROOT / "build" / "mutation"
+
+
+def main() -> int:
+    """Run it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.proof.mutation")
+    parser.add_argument("--seed", type=int, default=0, help="draws the sample (default %(default)s)")
+    parser.add_argument("--sample", type=int, default=2000, help="mutants (default %(default)s)")
+    parser.add_argument("--seconds", type=float, default=7200.0, help="when to stop (default %(default)s)")
+    parser.add_argument("--room", nargs="+", choices=ROOMS, default=list(ROOMS))
+    parser.add_argument("--most", type=float, default=inf, help="seconds of tests of a mutant (default: all)")
+    parser.add_argument("--untested", action="store_true", help="list the mutants that no test runs")
+    parser.add_argument("--only", nargs="+", metavar="PATH#NUMBER", help="these mutants")
+    args = parser.parse_args()
+    if importlib.util.find_spec("coverage") is None:
+        raise SystemExit("coverage is not installed: pip install -e '.[dev,nightly]'")
+    until_s = time.monotonic() + args.seconds
+    if args.seconds < _SHORT_S and len(args.room) > 1:
+        args.room = [random.Random(args.seed).choice(args.room)]
+    sample = _named(args.only) if args.only else _drawn(args.room, args.seed, args.sample)
+    # A real API server needs more address space than a fork has.
+    os.environ.pop("KUBEBUILDER_ASSETS", None)
+    sys.dont_write_bytecode, sys.pycache_prefix = False, str(_CACHE / "bytecode")
+    if args.untested:
+        return _list_untested(sample)
+    return _play(sample, until_s, args.most, looks_beside=args.seconds >= _SHORT_S)
+
+
+def _named(names: Sequence[str]) -> list[Mutant]:
+    paths = sorted({name.partition("#")[0] for name in names})
+    known = [path for room in ROOMS for path in modules_of(_ROOT, room)]
+    by_name = {mutant.name: mutant for path in paths if path in known for mutant in mutants_of(_ROOT, path)}
+    if unknown := [name for name in names if name not in by_name]:
+        raise SystemExit(
+            f"--only: found {unknown[0]}, expected the name of a mutant, as survivors are printed with"
+        )
+    return [by_name[name] for name in names]
+
+
+def _drawn(rooms: Sequence[str], seed: int, n: int) -> list[Mutant]:
+    every = [
+        mutant for room in rooms for path in modules_of(_ROOT, room) for mutant in mutants_of(_ROOT, path)
+    ]
+    random.Random(seed).shuffle(every)
+    return every[:n]
+
+
+def _list_untested(sample: Sequence[Mutant]) -> int:
+    rooms = {room_of(mutant.path) for mutant in sample}
+    records = {room: _record(room) for room in sorted(rooms.union(*(BESIDE[room] for room in rooms)))}
+    untested = [
+        mutant
+        for mutant in sample
+        if not any(
+            records[room].tests_of(mutant) for room in (room_of(mutant.path), *BESIDE[room_of(mutant.path)])
+        )
+    ]
+    for mutant in sorted(untested, key=lambda each: (each.path, each.number)):
+        print(mutant)
+    print(f"{len(sample)} mutants, {len(untested)} are run by no test of their room or of one beside it")
+    return 1 if untested else 0
+
+
+def _play(sample: Sequence[Mutant], until_s: float, most_s: float, *, looks_beside: bool) -> int:
+    rooms: dict[str, _Room] = {}
+    n_run = n_explained = 0
+    survivors: list[Mutant] = []
+    for mutant in sample:
+        if time.monotonic() > until_s:
+            break
+        n_run += 1
+        room = room_of(mutant.path)
+        if _is_noticed(mutant, room, most_s, rooms):
+            continue
+        if explanation_of(mutant):
+            n_explained += 1
+            continue
+        if looks_beside and any(
+            _is_noticed(mutant, beside, min(_BESIDE_S, most_s), rooms) for beside in BESIDE[room]
+        ):
+            continue
+        survivors.append(mutant)
+        untested = "" if rooms[room].record.tests_of(mutant) else " (no test of the room runs it)"
+        print(
+            f"survived{untested}: {mutant}\n  python -m tests.proof.mutation --only {mutant.name}", flush=True
+        )
+    print(f"{n_run} mutants, {len(survivors)} survived, {n_explained} more are explained")
+    return 1 if survivors else 0
+
+
+class _Room:
+    """The tests of a room, ready to be run."""
+
+    def __init__(self, room: str) -> None:
+        self.record, log = _record(room), _CACHE / f"{room}.log"
+        self._collected = CollectedRoom(_ROOT, TESTS[room], log)
+        quickest = sorted(self.record.seconds, key=self.record.seconds.__getitem__)
+        # Or all mutants would seem to be noticed.
+        if self._collected.run(None, self._first(quickest, _CONTROL_S)) is not End.SURVIVED:
+            raise SystemExit(f"the tests of {room} fail in a fork without any mutant: {log}")
+
+    def end(self, mutant: Mutant, most_s: float) -> End:
+        """Return the end of the mutant's quickest tests that together take at most this time."""
+        tests = self._first(self.record.tests_of(mutant), most_s)
+        if not tests:
+            return End.SURVIVED
+        if not self.record.is_imported(mutant):
+            return self._collected.run(mutant, tests)
+        return run(_ROOT, mutant, list(tests), sum(tests.values()), _CACHE / "last.log")
+
+    def _first(self, tests: Sequence[str], most_s: float) -> dict[str, float]:
+        seconds = [self.record.seconds[test] for test in tests]
+        return {
+            test: each_s
+            for test, each_s, total_s in zip(tests, seconds, accumulate(seconds), strict=True)
+            if total_s <= most_s
+        }
+
+
+def _is_noticed(mutant: Mutant, room: str, most_s: float, rooms: dict[str, _Room]) -> bool:
+    if room not in rooms:
+        rooms[room] = _Room(room)
+    return rooms[room].end(mutant, most_s) is not End.SURVIVED
+
+
+def _record(room: str) -> Record:
+    """Return which tests run which lines, recorded once for each state of the files."""
+    path = _CACHE / f"{room}-{_digest(room)}.json"
+    if not path.exists():
+        _CACHE.mkdir(parents=True, exist_ok=True)
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "tests.proof.mutation.recording",
+        ]
+        environment = {**os.environ, "MUTATION_RECORD": str(path)}
+        done = subprocess.run(
+            [*command, *SAME_EXAMPLES, "--ignore", OF_OTHER_PROCESSES, *TESTS[room]],
+            cwd=_ROOT, env=environment, capture_output=True, text=True,
+        )  # fmt: skip
+        if done.returncode:
+            path.unlink(missing_ok=True)
+            raise SystemExit(
+                f"the tests of {room} fail without any mutant:\n{done.stdout[-2000:]}{done.stderr[-500:]}"
+            )
+    return msgspec.json.decode(path.read_bytes(), type=Record)
+
+
+def _digest(room: str) -> str:
+    """Return the digest of the product and of what the tests of the room are made of."""
+    folders = ("scheduler", "tests/support", "tests/reference", *TESTS[room])
+    digest = hashlib.sha256((_ROOT / "tests" / "conftest.py").read_bytes())
+    for path in (path for folder in folders for path in sorted((_ROOT / folder).rglob("*.py"))):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

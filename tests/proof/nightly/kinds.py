@@ -1,0 +1,107 @@
+"""The kinds of runs of a night: share of the time, command, and the count in the output."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+#: How many allocations of devices a night compares, and in a second of its share: they take 1.4 ms of CPU each.
+ALLOCATIONS: Final = 100_000
+_ALLOCATIONS_PER_S: Final = 150
+#: Arguments of Python for a seed and a number of seconds.
+Command = Callable[[int, float], list[str]]
+#: What the last run of `speed` measured.
+BENCH: Final = Path("build/bench/nightly.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """
+    One kind of runs.
+
+    Attributes:
+        share: of the time, in proportion to the other kinds.
+        command: of one process.
+        counted: matches numbers of runs in its output, which are added; None counts the processes.
+        repeats: whether it does one thing and ends, so that it is run again with the next seed until its time is over.
+        needs: the flag of `tests.proof.chaos` without which there is nothing to run.
+        least_s: it is left out where its share is shorter.
+    """
+
+    name: str
+    share: float
+    command: Command
+    counted: re.Pattern[str] | None = None
+    repeats: bool = False
+    needs: str = ""
+    least_s: float = 0.0
+
+
+def _chaos(*flags: str) -> Command:
+    return lambda seed, seconds: [
+        "-m", "tests.proof.chaos", "--seed", str(seed), "--seconds", f"{seconds:.0f}",
+        "--shrink", f"{min(120.0, seconds):.0f}", *flags,
+    ]  # fmt: skip
+
+
+def _tests(*paths: str) -> Command:
+    """Return the command that runs these tests with other examples for each seed."""
+    return lambda seed, _: [
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        f"--hypothesis-seed={seed}",
+        *paths,
+    ]
+
+
+def reference(n_allocations: int) -> Command:
+    """Return the command that compares with references, and so many allocations of devices if there is time."""
+    tests = _tests(
+        "tests/engine/plugins/test_against_reference.py",
+        "tests/engine/plugins/test_preemption.py",
+        "tests/engine/plugins/test_relaxed.py",
+        "tests/engine/plugins/dynamic_resources/test_allocator_against_reference.py",
+        "tests/engine/state/test_random_states.py",
+        "tests/engine/core/test_machine_lives.py",
+        "tests/engine/queueing/test_queue_model.py",
+    )
+    return lambda seed, seconds: [
+        *tests(seed, seconds), "--allocations", str(max(1, min(n_allocations, int(seconds * _ALLOCATIONS_PER_S)))),
+    ]  # fmt: skip
+
+
+def _module(name: str, *flags: str) -> Command:
+    return lambda seed, seconds: ["-m", name, "--seed", str(seed), "--seconds", f"{seconds:.0f}", *flags]
+
+
+_RUNS: Final = re.compile(r"^(\d+) runs", re.MULTILINE)
+
+KINDS: Final = (
+    Kind("chaos", 4, _chaos(), _RUNS),
+    Kind("groups", 2, _chaos("--groups"), _RUNS),
+    Kind("volumes", 1, _tests("tests/engine/core/test_volume_lives.py", "tests/engine/plugins/test_volumes.py"),
+        repeats=True),
+    Kind("devices", 2, _chaos("--devices"), _RUNS, needs="--devices"),
+    Kind("provisioning", 1, _chaos("--volumes"), _RUNS),
+    Kind("upgrade", 2, _chaos("--exchange"), re.compile(r"^(\d+) exchanges", re.MULTILINE), needs="--exchange"),
+    Kind("reference", 3, reference(ALLOCATIONS), repeats=True),
+    Kind("world", 1, _tests("tests/tools/explain/simulation/test_live.py"), repeats=True),
+    Kind(
+        "runbooks",
+        1,
+        _tests("--slow-runbooks", "tests/system/monitoring/test_tried_runbooks.py"),
+        re.compile(r"(\d+) (?:failed|passed)(?=.* in [\d.]+s)"),
+        least_s=180,
+    ),
+    Kind("fuzz", 3, _module("tests.proof.fuzz"), re.compile(r"(\d+) inputs")),
+    Kind("mutation", 6, _module("tests.proof.mutation"), re.compile(r"^(\d+) mutants", re.MULTILINE)),
+    # Its judgement begins once the bounded caches are full.
+    Kind("soak", 1, lambda _, seconds: ["-m", "tests.proof.soak", "--seconds", f"{seconds:.0f}"], least_s=600),
+    Kind("speed", 2, lambda *_: ["-m", "tests.bench", "--check", "--json", str(BENCH)], least_s=600),
+    Kind("holds", 1, lambda *_: ["-m", "tests.bench", "--holds", "--check"], least_s=600),
+)  # fmt: skip

@@ -1,0 +1,203 @@
+"""The demo as a user runs it: every story for real, its last line, its exit code, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from scheduler.errors import SettingsError
+from scheduler.sandbox.demo.command import STORIES, VERSIONS, playable, summary
+from scheduler.sandbox.devcluster.versions import NEWEST_MINOR, OLDEST_MINOR
+
+COMMAND = (sys.executable, "-m", "scheduler", "demo")
+LAST_LINE = re.compile(r"demo: (\d+) stor(?:y|ies), (\d+) pods placed, 0 rules broken")
+#: What each story must have placed at least; updates that end evenly by chance are repeated and add to it.
+LEAST_PLACED = {1: 9, 2: 72, 3: 1000, 4: 4, 5: 7, 6: 11, 7: 13, 8: 8}
+
+
+@contextlib.asynccontextmanager
+async def demo(*arguments: str, folder: Path) -> AsyncGenerator[asyncio.subprocess.Process, None]:
+    """Start the command, with its temporary files in `folder`; kill it at the end if it still runs."""
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(folder), "TERM": "xterm", "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def lines_until(process: asyncio.subprocess.Process, wanted: str) -> list[str]:
+    """Return the lines of standard output up to the first that contains `wanted`."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    async for line in process.stdout:
+        lines.append(line.decode().rstrip("\n"))
+        if wanted in lines[-1]:
+            return lines
+    raise AssertionError(f"no line with {wanted!r} in {lines}")
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+@pytest.mark.parametrize("number", range(1, len(STORIES) + 1))
+async def test_a_story_plays_to_its_end_and_breaks_no_rule(number: int, tmp_path: Path) -> None:
+    async with demo("--story", str(number), folder=tmp_path) as process:
+        out, errors = await process.communicate()
+    text = out.decode()
+    assert (process.returncode, errors.decode()) == (0, ""), text
+    assert all(character.isprintable() or character == "\n" for character in text)
+    found = LAST_LINE.fullmatch(text.splitlines()[-1])
+    assert found is not None, text
+    assert int(found[1]) == 1
+    assert int(found[2]) >= LEAST_PLACED[number]
+    assert not list(tmp_path.iterdir())
+
+
+def screen_of(n_columns: int, folder: Path) -> str:
+    """Return what the whole demo shows on a terminal of so many columns, without colours and passing progress."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, n_columns, 0, 0))
+    environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    environ |= {"TMPDIR": str(folder), "TERM": "xterm", "PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8"}
+    with subprocess.Popen(COMMAND, stdout=its, env=environ, stderr=subprocess.DEVNULL) as process:
+        os.close(its)
+        shown = b""
+        # A terminal that nobody writes to any more is an error.
+        with contextlib.suppress(OSError):
+            while data := os.read(ours, 1 << 16):
+                shown += data
+        os.close(ours)
+    assert process.returncode == 0, shown
+    text = shown.decode().replace("\r\n", "\n")
+    return re.sub(r"\x1b\[[0-9;]*m", "", re.sub(r"[^\n]*\r\x1b\[K", "", text))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="terminals end otherwise elsewhere")
+def test_the_whole_demo_is_a_tour_of_at_most_250_lines_at_80_columns(tmp_path: Path) -> None:
+    text = screen_of(80, tmp_path)
+    lines = text.splitlines()
+    assert len(lines) <= 250, text
+    assert max(map(len, lines)) < 80, text
+    assert text.count("no rule is broken") == 1
+    stories = re.split(r"\n── ", text)[1:-1]
+    assert len(stories) == len(STORIES)
+    for story in stories:
+        assert re.search(r"\[[\w. ]*\]  ?\[|zone-a +100", story), story
+    assert "demo --story N" in lines[-3]
+    assert "demo --serve" in lines[-2]
+    assert LAST_LINE.fullmatch(lines[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_serve_keeps_the_cluster_until_interrupted(tmp_path: Path) -> None:
+    """And a stuck rollout, which the page explains."""
+    async with demo("--story", "1", "--serve", folder=tmp_path) as process:
+        lines = await lines_until(process, "demo:")
+        assert LAST_LINE.fullmatch(lines[-1])
+        kubectl = next(line for line in lines if "kubectl get pods -A -o wide" in line)
+        kubeconfig = Path(kubectl.strip().removeprefix("KUBECONFIG=").split()[0])
+        assert "server: http://127.0.0.1:" in kubeconfig.read_text()
+        page = next(line for line in lines if line.endswith("is the scheduler's page")).split()[0]
+        async with aiohttp.ClientSession() as session, session.get(f"{page}../api/v1/pending") as answer:
+            groups = (await answer.json())["groups"]
+        assert [(one["pods"], one["reason"]) for one in groups] == [
+            (3, "node(s) didn't match pod anti-affinity rules")
+        ]
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 0
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+@pytest.mark.skipif(sys.platform != "linux", reason="children are found in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_interrupting_a_story_ends_both_processes(number: signal.Signals, tmp_path: Path) -> None:
+    async with demo("--story", "1", folder=tmp_path) as process:
+        await lines_until(process, "kubectl apply")
+        children = children_of(process.pid)
+        assert len(children) == 2
+        process.send_signal(number)
+        assert await process.wait() == 130
+    assert not any(Path(f"/proc/{child}").exists() for child in children)
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+@pytest.mark.skipif(sys.platform != "linux", reason="children are found in /proc")
+@pytest.mark.parametrize("which", [0, 1], ids=["devcluster", "scheduler"])
+async def test_a_process_that_dies_fails_the_demo_at_once_and_leaves_its_logs(
+    which: int, tmp_path: Path
+) -> None:
+    async with demo("--story", "1", folder=tmp_path) as process:
+        await lines_until(process, "kubectl apply")
+        os.kill(sorted(children_of(process.pid))[which], signal.SIGKILL)
+        out, errors = await process.communicate()
+    assert process.returncode == 1, out
+    assert out.decode().splitlines()[-1] == "demo: failed"
+    logs = Path(errors.decode().strip().rpartition(" ")[2])
+    assert {path.name for path in logs.iterdir()} >= {"devcluster.log", "scheduler.log"}
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_a_closed_pipe_ends_the_demo_without_a_traceback(tmp_path: Path) -> None:
+    """As in `affinity-scheduler demo | head`."""
+    reader, writer = os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        "--story",
+        "1",
+        stdout=writer,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    os.close(writer)
+    os.close(reader)
+    _, errors = await process.communicate()
+    assert process.returncode == 1
+    assert "Traceback" not in errors.decode()
+
+
+def test_a_story_that_needs_a_newer_kubernetes_is_left_out_and_said_to_be(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert f"1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}" == f"{VERSIONS[0]} to {VERSIONS[-1]}"
+    assert playable(None, NEWEST_MINOR) == list(range(1, len(STORIES) + 1))
+    assert capsys.readouterr().err == ""
+    assert set(range(1, len(STORIES) + 1)) - set(playable(None, OLDEST_MINOR)) == {7}
+    assert capsys.readouterr().err == "story 7 is left out: it needs Kubernetes 1.36\n"
+    with pytest.raises(SettingsError, match=r"found Kubernetes 1\.35, expected --version 1\.36"):
+        playable(7, 35)
+
+
+def test_the_last_line_counts_stories_pods_and_broken_rules() -> None:
+    assert summary(1, 1, 1) == "demo: 1 story, 1 pod placed, 1 rule broken"
+    assert summary(5, 1107, 0) == "demo: 5 stories, 1107 pods placed, 0 rules broken"

@@ -1,0 +1,162 @@
+"""What a person sees of the demo, with and without a terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from scheduler.sandbox.demo.display import Display, Scene, columns, progress_bar
+
+SCENES = [
+    Scene("stuck", {"zone-a": "[B] [ ]", "zone-b": "[B]"}, "GG"),
+    Scene("fixed", {"zone-a": "[G] [ ]", "zone-b": "[G]"}),
+]
+MEANINGS = {"B": "blue", "G": "green"}
+TERMINAL = {"TERM": "xterm"}
+
+
+class Screen(io.StringIO):
+    """A terminal that remembers."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "bar"),
+    [
+        pytest.param(0, 10, "." * 30, id="nothing"),
+        pytest.param(5, 10, "#" * 15 + "." * 15, id="half"),
+        pytest.param(10, 10, "#" * 30, id="all"),
+        pytest.param(12, 10, "#" * 30, id="more than all"),
+        pytest.param(0, 0, "#" * 30, id="nothing to do"),
+    ],
+)
+def test_the_bar_is_as_full_as_the_work_is_done(done: int, total: int, bar: str) -> None:
+    assert progress_bar(done, total, is_unicode=False) == bar
+
+
+def test_the_bar_has_the_same_width_in_unicode() -> None:
+    assert progress_bar(1, 3, is_unicode=True) == "█" * 10 + "░" * 20
+
+
+@pytest.mark.parametrize(
+    ("head", "rows", "lines"),
+    [
+        pytest.param(
+            ("A", "B"), [("x", "y"), ("long", "z")], ["A     B", "x     y", "long  z"], id="text left"
+        ),
+        pytest.param(
+            ("A", "N"),
+            [("x", "5"), ("y", "1,000")],
+            ["A      N", "x      5", "y  1,000"],
+            id="numbers right",
+        ),
+        pytest.param(
+            ("N", "T"), [("5", "t"), ("-", "t")], ["N  T", "5  t", "-  t"], id="a dash is no number"
+        ),
+        pytest.param(("A", "PODS"), [("x", "-")], ["A  PODS", "x  -"], id="dashes alone are text"),
+        pytest.param(("A", "B"), [], ["A  B"], id="no rows"),
+    ],
+)
+def test_columns_are_aligned(head: tuple[str, ...], rows: list[tuple[str, ...]], lines: list[str]) -> None:
+    assert columns(head, rows) == lines
+
+
+def test_a_map_has_a_column_for_each_region_and_pods_without_a_node_last() -> None:
+    out = io.StringIO()
+    Display(out, TERMINAL).map(SCENES, MEANINGS)
+    assert out.getvalue().splitlines() == [
+        "",
+        "           zone-a   zone-b  no node",
+        "    stuck  [B] [ ]  [B]     GG",
+        "    fixed  [G] [ ]  [G]",
+        "    B = blue   G = green",
+        "",
+    ]
+
+
+def shown(out: io.StringIO, environ: dict[str, str]) -> str:
+    """Write everything that a display can write, and return it."""
+    show = Display(out, environ)
+    show.title("Title", "About it.")
+    show.command("kubectl get pods")
+    show.progress(1, 2, "pods")
+    show.step("a step")
+    show.quote(["a reason " * 20])
+    show.good("well")
+    show.bad("ill")
+    show.map(SCENES, MEANINGS)
+    show.figures(("A", "B"), [("1", "2")])
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("out", "environ", "has_bar", "has_colour"),
+    [
+        pytest.param(Screen(), TERMINAL, True, True, id="a terminal"),
+        pytest.param(Screen(), {**TERMINAL, "NO_COLOR": "1"}, True, False, id="a terminal without colours"),
+        pytest.param(Screen(), {"TERM": "dumb"}, False, False, id="a terminal that can do nothing"),
+        pytest.param(io.StringIO(), TERMINAL, False, False, id="a file or pipe"),
+    ],
+)
+def test_control_codes_go_to_terminals_alone(
+    out: io.StringIO, environ: dict[str, str], has_bar: bool, has_colour: bool
+) -> None:
+    text = shown(out, environ)
+    assert ("\r" in text, "\x1b[K" in text, "1/2 pods" in text) == (has_bar,) * 3
+    assert ("m" in text and "\x1b[32m" in text) == has_colour
+    if not has_bar:
+        assert all(character.isprintable() or character == "\n" for character in text)
+
+
+def test_a_letter_has_its_colour_in_every_line_of_a_map() -> None:
+    out = Screen()
+    Display(out, TERMINAL).map(SCENES, MEANINGS)
+    assert out.getvalue().count("\x1b[32;1mG\x1b[0m") == 4
+    assert out.getvalue().count("\x1b[34;1mB\x1b[0m") == 2
+
+
+@pytest.mark.parametrize("n_columns", [40, 80, 120])
+def test_no_line_is_wider_than_the_terminal_and_none_breaks_within_a_word(
+    n_columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(n_columns))
+    out = Screen()
+    show = Display(out, {**TERMINAL, "NO_COLOR": "1"})
+    command = "kubectl -n shop-stuck set image deployment/shop shop=registry.k8s.io/pause:3.10"
+    show.command(command)
+    lines = out.getvalue().splitlines()
+    assert all(len(line) < n_columns for line in lines)
+    assert all(line.endswith(" \\") for line in lines[:-1])
+    assert " ".join(line.removesuffix("\\").strip() for line in lines) == f"$ {command}"
+
+
+def test_a_quote_keeps_the_indentation_of_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    out = Screen()
+    Display(out, {**TERMINAL, "NO_COLOR": "1"}).quote(["  RULES", "    a long line of many words"])
+    assert out.getvalue().splitlines() == [
+        "    │ RULES",
+        "    │   a long line of many",
+        "    │     words",
+    ]
+
+
+def test_a_reason_stands_on_one_line_where_there_is_no_terminal() -> None:
+    out = io.StringIO()
+    Display(out, {}).quote(["word " * 100])
+    assert len(out.getvalue().splitlines()) == 1
+
+
+def test_the_bar_is_drawn_no_more_often_than_the_eye_sees() -> None:
+    now_s = [0.0]
+    out = Screen()
+    show = Display(out, TERMINAL, lambda: now_s[0])
+    for done in range(100):
+        now_s[0] += 0.001
+        show.progress(done, 100, "pods")
+    assert 1 <= out.getvalue().count("\r") <= 3

@@ -1,0 +1,68 @@
+"""The example manifests are what a user would apply to a real cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scheduler.errors import SettingsError
+from scheduler.sandbox.demo.api import collection_of
+from scheduler.sandbox.demo.examples import documents, folder
+
+NAMES = sorted(path.name for path in folder().glob("[0-9]*.yaml"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_object_can_be_created_and_every_pod_asks_for_this_scheduler(name: str) -> None:
+    found = documents(name)
+    assert all(collection_of(document).startswith("/api") for document in found)
+    specs = [one["spec"]["template"]["spec"] for one in found if one["kind"] in ("Deployment", "StatefulSet")]
+    assert specs
+    for spec in specs:
+        # The second profile is that of plugins/configuration.yaml.
+        assert spec["schedulerName"] in ("affinity-scheduler", "own-rules")
+        assert all(one["image"].startswith("registry.k8s.io/pause:") for one in spec["containers"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_manifest_brings_its_namespace_and_says_how_to_use_it(name: str) -> None:
+    namespace, *others = documents(name)
+    (deployment,) = (one for one in others if one["kind"] in ("Deployment", "StatefulSet"))
+    assert deployment["metadata"]["namespace"] == namespace["metadata"]["name"]
+    assert f"kubectl apply -f {name}" in (folder() / name).read_text()
+
+
+@pytest.mark.parametrize(
+    ("without", "with_keys", "n_more"),
+    [
+        pytest.param("01-blue-green-stuck.yaml", "01-blue-green.yaml", 1, id="blue/green"),
+        pytest.param("02-rolling-update-uneven.yaml", "02-rolling-update.yaml", 1, id="rolling update"),
+    ],
+)
+def test_the_pairs_differ_in_match_label_keys_alone(without: str, with_keys: str, n_more: int) -> None:
+    pods = [documents(name)[1]["spec"] for name in (without, with_keys)]
+    texts = [repr(pod).replace(", 'matchLabelKeys': ['pod-template-hash']", "") for pod in pods]
+    assert texts[0] == texts[1]
+    assert repr(pods[1]).count("matchLabelKeys") == n_more
+    assert "matchLabelKeys" not in repr(pods[0])
+
+
+def test_another_name_is_put_in_by_one_replacement() -> None:
+    namespace, deployment = documents("03-tenant.yaml", {"azure": "coral"})
+    assert namespace["metadata"]["name"] == "tenant-coral"
+    assert deployment["spec"]["template"]["metadata"]["labels"] == {"tenant": "coral"}
+
+
+def test_a_missing_manifest_is_one_line_that_names_it() -> None:
+    with pytest.raises(SettingsError, match=r"nothing\.yaml: found No such file or directory") as caught:
+        documents("nothing.yaml")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_wheel_takes_the_manifests_along() -> None:
+    import tomllib
+
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["force-include"]["manifests/examples"] == "scheduler/sandbox/demo/manifests"

@@ -1,0 +1,115 @@
+"""Objects of the wrong shape: whatever is wrong, it is the client's fault and never a fault of the server."""
+
+import copy
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from scheduler.sandbox.devcluster.bootstrap import node, populate
+from scheduler.sandbox.devcluster.kinds import DEPLOYMENT, EVENT, NODE, POD, JsonObject, Kind
+from scheduler.sandbox.devcluster.status import StatusError
+from scheduler.sandbox.devcluster.storage.patches import PatchType
+from scheduler.sandbox.devcluster.storage.store import Store
+
+_WRONG: list[Any] = [None, 1, -1, "", [], {}, "x", True, [1], [None], {"a": 1}, 1.5, "Bad Value!", 10**30]
+_SELECTOR = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}
+_TERM = {"topologyKey": "z", "namespaces": ["n"], "labelSelector": _SELECTOR, "matchLabelKeys": ["c"]}
+_NODE_TERMS = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}]}
+_CONTAINER = {
+    "name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}, "ports": [{"containerPort": 80}],
+}  # fmt: skip
+_POD = {
+    "metadata": {"name": "p", "labels": {"a": "b"}, "annotations": {"a": "b"}, "finalizers": ["a.io/b"]},
+    "spec": {
+        "containers": [_CONTAINER],
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"key": "a", "operator": "Exists"}],
+        "schedulingGates": [{"name": "a.io/b"}],
+        "volumes": [{"name": "v", "configMap": {"name": "x"}}],
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _NODE_TERMS},
+            "podAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [_TERM],
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": _TERM}],
+            },
+        },
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}],
+    },
+    "status": {"phase": "Pending", "conditions": [{"type": "a", "status": "True"}], "nominatedNodeName": "n"},
+}  # fmt: skip
+_DEPLOYMENT = {
+    "metadata": {"name": "d"},
+    "spec": {
+        "replicas": 1,
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+    },
+}  # fmt: skip
+_EVENT = {
+    "metadata": {"name": "e"},
+    "eventTime": "2026-01-01T00:00:00.000000Z",
+    "reportingController": "a.io/b",
+    "reportingInstance": "i",
+    "action": "a",
+    "reason": "r",
+    "type": "Normal",
+    "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
+    "series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:00.000000Z"},
+}
+
+
+def _paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield the place of everything inside a JSON value."""
+    steps: Any = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for step, inner in steps:
+        yield (*path, step)
+        yield from _paths(inner, (*path, step))
+
+
+def _with(obj: JsonObject, path: tuple[str | int, ...], value: Any) -> JsonObject:
+    changed: Any = copy.deepcopy(obj)
+    place = changed
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    whole: JsonObject = changed
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "good"),
+    [
+        pytest.param(POD, "default", _POD, id="pod"),
+        pytest.param(NODE, "", node("n", "z", "2026-01-01T00:00:00Z"), id="node"),
+        pytest.param(DEPLOYMENT, "default", _DEPLOYMENT, id="deployment"),
+        pytest.param(EVENT, "default", _EVENT, id="event"),
+    ],
+)
+def test_a_malformed_object_is_taken_or_refused_but_breaks_nothing(
+    kind: Kind, namespace: str, good: JsonObject
+):
+    store = Store()
+    populate(store, nodes=0, zones=1)
+    store.create(kind, namespace, {**copy.deepcopy(good), "metadata": {"name": "good"}})
+    codes: set[int] = set()
+    for path in _paths(good):
+        for value in _WRONG:
+            bad = _with(good, path, value)
+            patch = _with(bad, ("metadata",), {}) if path[0] != "metadata" else bad
+            good_one = partial(store.patch, kind, namespace, "good", patch, dry_run=True)
+            for attempt in (
+                partial(store.create, kind, namespace, bad, dry_run=True),
+                partial(good_one, patch_type=PatchType.STRATEGIC),
+                partial(good_one, subresource="status" if kind is POD else None),
+            ):
+                try:
+                    attempt()
+                except StatusError as refusal:
+                    codes.add(refusal.code)
+    assert codes
+    assert codes <= {400, 403, 404, 409, 422}

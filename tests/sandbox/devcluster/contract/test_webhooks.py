@@ -1,0 +1,491 @@
+"""Admission webhooks: which the server calls, in which order, and what follows from their answers."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from tests.sandbox.devcluster.contract.hooks import Hooks, labelling, patching, serving
+from tests.support.api_client import APPLY, STRATEGIC, Answer, Api
+
+pytestmark = pytest.mark.asyncio
+
+_GROUP = "/apis/admissionregistration.k8s.io/v1"
+_MUTATING, _VALIDATING = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"
+_PATIENCE_S = 20.0
+
+
+class Configured:
+    """The webhook server, and configurations that make the API server ask it about one namespace's pods."""
+
+    def __init__(self, api: Api, hooks: Hooks) -> None:
+        self.api = api
+        self.hooks = hooks
+        self.paths: list[str] = []
+
+    def hook(self, path: str, **fields: Any) -> dict[str, Any]:
+        """Return a webhook of a configuration."""
+        return {
+            "name": f"{path}.hooks.test",
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "timeoutSeconds": 2,
+            "clientConfig": {"url": self.hooks.url(path), "caBundle": self.hooks.bundle},
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.api.namespace}},
+            "rules": [rule()],
+            **fields,
+        }
+
+    async def send(self, kind: str, *hooks: dict[str, Any], name: str = "a") -> Answer:
+        """Return the answer to the creation of a configuration."""
+        full = f"{name}-{self.api.namespace}"
+        answer = await self.api.post(
+            f"{_GROUP}/{kind}", {"metadata": {"name": full}, "webhooks": list(hooks)}
+        )
+        if answer.code == 201:
+            self.paths.append(f"{_GROUP}/{kind}/{full}")
+        return answer
+
+    async def install(self, kind: str, *hooks: dict[str, Any], name: str = "a") -> None:
+        """Create the configuration and wait until the server uses it."""
+        (await self.send(kind, *hooks, name=name)).ok  # noqa: B018 - asserts success
+        # A real server reads configurations from a cache, those of one kind in their order. The sentinel is called
+        # first, so the answers of others do not keep it from being called.
+        path = f"sentinel-{len(self.paths)}"
+        sentinel = self.hook(path, objectSelector={"matchLabels": {"probe": "yes"}})
+        (await self.send(kind, sentinel, name=f"0-{path}")).ok  # noqa: B018
+        ends_s = time.monotonic() + _PATIENCE_S
+        while not self.hooks.asked_of(path):
+            assert time.monotonic() < ends_s, "the server never asks"
+            await self.api.post(self.api.pods(), pod("probe", probe="yes"), dryRun="All")
+            await asyncio.sleep(0.05)
+        self.hooks.asked.clear()
+
+    async def clear(self) -> None:
+        """Delete the configurations of the test."""
+        for path in self.paths:
+            await self.api.delete(path)
+
+
+@pytest_asyncio.fixture
+async def configured(api: Api, tmp_path: Path) -> AsyncIterator[Configured]:
+    async with serving(tmp_path) as hooks:
+        found = Configured(api, hooks)
+        try:
+            yield found
+        finally:
+            await found.clear()
+
+
+def pod(name: str, **labels: str) -> dict[str, Any]:
+    metadata = {"name": name, "labels": {"app": "web", **labels}}
+    return {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "registry.test/pause:1"}]}}
+
+
+# -- asking --------------------------------------------------------------------------------------------------
+
+
+async def test_a_mutating_webhook_sees_the_defaulted_pod_and_its_patch_is_stored(
+    configured: Configured, api: Api
+):
+    configured.hooks.judges["m"] = lambda _: labelling("seen")
+    await configured.install(_MUTATING, configured.hook("m"))
+    stored = (await api.post(api.pods(), pod("p"))).ok
+    assert stored["metadata"]["labels"] == {"app": "web", "seen": "yes"}
+    (request,) = configured.hooks.asked_of("m")
+    assert {
+        "operation": "CREATE",
+        "namespace": api.namespace,
+        "name": "p",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "oldObject": None,
+        "dryRun": False,
+        "query": "timeout=2s",
+    }.items() <= request.items()
+    seen = request["object"]
+    assert (seen["kind"], seen["apiVersion"]) == ("Pod", "v1")
+    assert seen["spec"]["schedulerName"] == "default-scheduler"
+    assert seen["spec"]["priority"] == 0
+    assert len(seen["spec"]["tolerations"]) == 2
+    assert seen["metadata"]["namespace"] == api.namespace
+
+
+async def test_fields_from_a_webhook_are_defaulted_and_merged_like_the_users_own(
+    configured: Configured, api: Api
+):
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "matchLabelKeys": ["rev"],
+    }
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    configured.hooks.judges["m"] = lambda _: patching(
+        {"op": "add", "path": "/spec/affinity", "value": {"podAntiAffinity": required}},
+        {"op": "add", "path": "/metadata/labels/rev", "value": "7"},
+        {"op": "add", "path": "/spec/containers/-", "value": {"name": "side", "image": "i:1"}},
+    )
+    await configured.install(_MUTATING, configured.hook("m"))
+    spec = (await api.post(api.pods(), pod("p"))).ok["spec"]
+    (stored,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    expected = {"key": "rev", "operator": "In", "values": ["7"]}
+    assert stored["labelSelector"]["matchExpressions"] == [expected]
+    assert spec["containers"][1]["imagePullPolicy"] == "IfNotPresent"
+
+
+async def test_webhooks_are_called_in_the_order_of_names_and_see_earlier_changes(
+    configured: Configured, api: Api
+):
+    for name in ("one", "two", "three"):
+        configured.hooks.judges[name] = lambda _, name=name: labelling(name)  # type: ignore[misc] # bound per turn
+    await configured.install(_MUTATING, configured.hook("three"), name="b")
+    await configured.install(_MUTATING, configured.hook("one"), configured.hook("two"), name="a")
+    (await api.post(api.pods(), pod("p"))).ok  # noqa: B018
+    seen = [(path, sorted(one["object"]["metadata"]["labels"])) for path, one in configured.hooks.asked]
+    assert seen == [
+        ("one", ["app"]),
+        ("two", ["app", "one"]),
+        ("three", ["app", "one", "two"]),
+    ]
+
+
+async def test_a_webhook_that_asks_for_it_is_asked_once_more_after_later_changes(
+    configured: Configured, api: Api
+):
+    configured.hooks.judges["later"] = lambda _: labelling("late")
+    await configured.install(
+        _MUTATING,
+        configured.hook("again", reinvocationPolicy="IfNeeded"),
+        configured.hook("once"),
+        configured.hook("later", reinvocationPolicy="IfNeeded"),
+        configured.hook("unmoved", reinvocationPolicy="IfNeeded"),
+    )
+    (await api.post(api.pods(), pod("p"))).ok  # noqa: B018
+    assert [path for path, _ in configured.hooks.asked] == ["again", "once", "later", "unmoved", "again"]
+    assert "late" in configured.hooks.asked_of("again")[1]["object"]["metadata"]["labels"]
+
+
+async def test_no_webhook_is_called_again_if_nothing_changed(configured: Configured, api: Api):
+    again = configured.hook("again", reinvocationPolicy="IfNeeded")
+    await configured.install(_MUTATING, again, configured.hook("later"))
+    (await api.post(api.pods(), pod("p"))).ok  # noqa: B018
+    assert len(configured.hooks.asked_of("again")) == 1
+
+
+def rule(**changes: Any) -> dict[str, Any]:
+    """Return a rule for new pods, but for the changes."""
+    usual = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    return {**usual, **changes}
+
+
+_OPT_OUT = {"matchExpressions": [{"key": "skip", "operator": "DoesNotExist"}]}
+_ELSEWHERE = {"matchLabels": {"kubernetes.io/metadata.name": "elsewhere"}}
+_ANY = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "labels", "is_asked"),
+    [
+        pytest.param({"objectSelector": {"matchLabels": {"app": "web"}}}, {}, True, id="objects"),
+        pytest.param({"objectSelector": {"matchLabels": {"app": "db"}}}, {}, False, id="other objects"),
+        pytest.param({"objectSelector": _OPT_OUT}, {"skip": ""}, False, id="objects that opt out"),
+        pytest.param({"namespaceSelector": _ELSEWHERE}, {}, False, id="other namespaces"),
+        pytest.param({"rules": []}, {}, False, id="no rule"),
+        pytest.param({"rules": [_ANY]}, {}, True, id="everything"),
+        pytest.param({"rules": [rule(resources=["pods/*"])]}, {}, True, id="with subresources"),
+        pytest.param({"rules": [rule(operations=["UPDATE"])]}, {}, False, id="updates"),
+        pytest.param({"rules": [rule(scope="Cluster")]}, {}, False, id="objects without namespace"),
+    ],
+)
+async def test_only_webhooks_that_a_pod_concerns_are_asked(
+    configured: Configured, api: Api, fields: dict[str, Any], labels: dict[str, str], is_asked: bool
+):
+    await configured.install(_MUTATING, configured.hook("m", **fields))
+    (await api.post(api.pods(), pod("p", **labels))).ok  # noqa: B018
+    assert bool(configured.hooks.asked_of("m")) == is_asked
+
+
+async def test_a_validating_webhook_sees_the_pod_as_it_will_be_stored(configured: Configured, api: Api):
+    configured.hooks.judges["m"] = lambda _: labelling("seen")
+    await configured.install(_MUTATING, configured.hook("m"))
+    await configured.install(_VALIDATING, configured.hook("v"), name="v")
+    (await api.post(api.pods(), {**pod("p"), "metadata": {"generateName": "p-", "labels": {"a": "b"}}})).ok  # noqa: B018
+    (request,) = configured.hooks.asked_of("v")
+    assert request["object"]["metadata"]["labels"] == {"a": "b", "seen": "yes"}
+    assert request["object"]["metadata"]["name"].startswith("p-")
+    assert request["object"]["status"]["phase"] == "Pending"
+
+
+async def test_a_webhook_sees_that_a_run_is_dry_and_nothing_is_stored(configured: Configured, api: Api):
+    configured.hooks.judges["m"] = lambda _: labelling("seen")
+    await configured.install(_MUTATING, configured.hook("m"))
+    answer = (await api.post(api.pods(), pod("p"), dryRun="All")).ok
+    assert answer["metadata"]["labels"]["seen"] == "yes"
+    assert configured.hooks.asked_of("m")[0]["dryRun"] is True
+    assert (await api.get(api.pods("p"))).code == 404
+
+
+async def test_a_server_side_apply_of_a_new_pod_asks_too(configured: Configured, api: Api):
+    configured.hooks.judges["m"] = lambda _: labelling("seen")
+    await configured.install(_MUTATING, configured.hook("m"))
+    body = {"apiVersion": "v1", "kind": "Pod", **pod("p")}
+    stored = (await api.patch(api.pods("p"), body, APPLY, fieldManager="test")).ok
+    assert stored["metadata"]["labels"] == {"app": "web", "seen": "yes"}
+
+
+# -- refusals ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [_MUTATING, _VALIDATING])
+@pytest.mark.parametrize(
+    ("status", "code", "reason", "why"),
+    [
+        ({"code": 403, "reason": "Forbidden", "message": "not here"}, 403, "Forbidden", ": not here"),
+        ({"reason": "Invalid"}, 400, "Invalid", ": Invalid"),
+        (None, 400, None, " without explanation"),
+    ],
+)
+async def test_a_webhooks_refusal_is_the_answer(
+    configured: Configured,
+    api: Api,
+    kind: str,
+    status: dict[str, Any] | None,
+    code: int,
+    reason: str,
+    why: str,
+):
+    configured.hooks.judges["h"] = lambda _: {"allowed": False, **({"status": status} if status else {})}
+    await configured.install(kind, configured.hook("h", failurePolicy="Ignore"))
+    answer = await api.post(api.pods(), pod("p"))
+    assert answer.refused(code, reason) == f'admission webhook "h.hooks.test" denied the request{why}'
+    assert (await api.get(api.pods("p"))).code == 404
+
+
+async def test_details_of_a_refusal_are_handed_on(configured: Configured, api: Api):
+    details = {"kind": "Pod", "causes": [{"reason": "FieldValueInvalid", "field": "spec.x", "message": "no"}]}
+    status = {"code": 422, "reason": "Invalid", "message": "no", "details": details}
+    configured.hooks.judges["h"] = lambda _: {"allowed": False, "status": status}
+    await configured.install(_MUTATING, configured.hook("h"))
+    answer = await api.post(api.pods(), pod("p"))
+    assert answer.refused(422, "Invalid").endswith("denied the request: no")
+    assert answer.body["details"] == details
+
+
+async def test_an_invalid_pod_is_refused_before_validating_webhooks_see_it(configured: Configured, api: Api):
+    configured.hooks.judges["m"] = lambda _: patching(
+        {"op": "replace", "path": "/spec/containers/0/name", "value": "Bad"}
+    )
+    await configured.install(_VALIDATING, configured.hook("v"), name="v")
+    await configured.install(_MUTATING, configured.hook("m"))
+    answer = await api.post(api.pods(), pod("p"))
+    assert answer.causes() == [("FieldValueInvalid", "spec.containers[0].name")]
+    assert not configured.hooks.asked_of("v")
+
+
+async def test_warnings_reach_the_user_whether_the_pod_does_or_not(configured: Configured, api: Api):
+    configured.hooks.judges["m"] = lambda _: {"allowed": True, "warnings": ['say "when"', "twice", "twice"]}
+    configured.hooks.judges["v"] = lambda request: {
+        "allowed": request["object"]["metadata"]["name"] != "bad",
+        "warnings": ["checked", "two\nlines"],
+    }
+    await configured.install(_MUTATING, configured.hook("m"))
+    await configured.install(_VALIDATING, configured.hook("v"), name="v")
+    expected = ('299 - "say \\"when\\""', '299 - "twice"', '299 - "checked"')
+    good, bad = [await api.post(api.pods(), pod(name)) for name in ("good", "bad")]
+    assert (good.code, good.warnings) == (201, expected)
+    assert (bad.code, bad.warnings) == (400, expected)
+
+
+# -- failures ------------------------------------------------------------------------------------------------
+
+
+def _text(status: int) -> Any:
+    return lambda _: web.Response(status=status, text="out of order\n")
+
+
+def _review(**response: Any) -> Any:
+    return lambda _: {"allowed": True, **response}
+
+
+_EMPTY = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+_INVALID = "received invalid webhook response: "
+_FAILURES: list[Any] = [
+    (_text(500), 'an error on the server ("out of order") has prevented the request from succeeding'),
+    (_text(404), "the server could not find the requested resource"),
+    (_text(400), "the server rejected our request for an unknown reason"),
+    (_text(503), "the server is currently unable to handle the request"),
+    (lambda _: web.Response(text="no json"), ""),
+    (lambda _: web.json_response(_EMPTY), f"{_INVALID}webhook response was absent"),
+    (_review(uid="other"), f'{_INVALID}expected response.uid="'),
+    (_review(patch="W10="), f"{_INVALID}webhook returned response.patch but not response.patchType"),
+    (_review(patchType="JSONPatch"), f"{_INVALID}webhook returned response.patchType but not response.patch"),
+    (_review(patchType="JSONPatch", patch="bm8="), "received undecodable patch in webhook response: "),
+]
+
+
+@pytest.mark.parametrize(("judge", "why"), _FAILURES)
+async def test_an_answer_that_is_none_fails_closed_or_open_as_configured(
+    configured: Configured, api: Api, judge: Any, why: str
+):
+    configured.hooks.judges |= {"closed": judge, "open": judge}
+    await configured.install(
+        _MUTATING,
+        configured.hook("open", failurePolicy="Ignore"),
+        configured.hook("closed", objectSelector={"matchLabels": {"strict": "yes"}}),
+    )
+    assert (await api.post(api.pods(), pod("lenient"))).code == 201
+    message = (await api.post(api.pods(), pod("strict", strict="yes"))).refused(500, "InternalError")
+    assert message.startswith('Internal error occurred: failed calling webhook "closed.hooks.test": ')
+    assert why in message
+
+
+async def test_a_webhook_that_is_down_fails_closed_or_open_as_configured(configured: Configured, api: Api):
+    url = "https://127.0.0.1:1/m"
+    client = {"url": url, "caBundle": configured.hooks.bundle}
+    await configured.install(
+        _VALIDATING,
+        configured.hook("open", failurePolicy="Ignore", clientConfig=client),
+        configured.hook("closed", clientConfig=client, objectSelector={"matchLabels": {"strict": "yes"}}),
+    )
+    assert (await api.post(api.pods(), pod("lenient"))).code == 201
+    answer = await api.post(api.pods(), pod("strict", strict="yes"))
+    why = (
+        f'failed calling webhook "closed.hooks.test": failed to call webhook: Post "{url}?timeout=2s": '
+        "dial tcp 127.0.0.1:1: connect: connection refused"
+    )
+    assert answer.refused(500, "InternalError") == f"Internal error occurred: {why}"
+    assert answer.body["details"] == {"causes": [{"message": why}]}
+
+
+async def test_a_service_that_is_not_there_is_a_failure_like_any_other(configured: Configured, api: Api):
+    client = {"service": {"name": "hook", "namespace": "nowhere", "path": "/m"}}
+    await configured.install(_MUTATING, configured.hook("m", clientConfig=client))
+    assert (await api.post(api.pods(), pod("p"))).refused(500, "InternalError") == (
+        'Internal error occurred: failed calling webhook "m.hooks.test": failed to call webhook: Post '
+        '"https://hook.nowhere.svc:443/m?timeout=2s": service "hook" not found'
+    )
+
+
+async def test_a_certificate_of_another_authority_is_not_trusted(
+    configured: Configured, api: Api, tmp_path: Path
+):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    async with serving(folder) as other:
+        client = {"url": configured.hooks.url("m"), "caBundle": other.bundle}
+        await configured.install(_MUTATING, configured.hook("m", clientConfig=client))
+        message = (await api.post(api.pods(), pod("p"))).refused(500, "InternalError")
+    assert "tls: failed to verify certificate: x509: " in message
+    assert not configured.hooks.asked_of("m")
+
+
+async def test_a_webhook_that_is_too_slow_is_not_waited_for(configured: Configured, api: Api):
+    connected: list[asyncio.StreamWriter] = []
+
+    async def slow(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.append(writer)
+
+    server = await asyncio.start_server(slow, "127.0.0.1", 0)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/m"
+    client = {"url": url, "caBundle": configured.hooks.bundle}
+    strict = {"matchLabels": {"strict": "yes"}}
+    hook = configured.hook("m", clientConfig=client, timeoutSeconds=1, objectSelector=strict)
+    await configured.install(_MUTATING, hook)
+    began_s = time.monotonic()
+    message = (await api.post(api.pods(), pod("p", strict="yes"))).refused(500, "InternalError")
+    assert message.endswith(": context deadline exceeded")
+    assert connected
+    assert 0.9 < time.monotonic() - began_s < 10
+    server.close()
+    for writer in connected:
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize("policy", ["Fail", "Ignore"])
+async def test_a_patch_that_does_not_fit_fails_whatever_the_policy(
+    configured: Configured, api: Api, policy: str
+):
+    configured.hooks.judges["m"] = lambda _: patching(
+        {"op": "replace", "path": "/spec/nothing/here", "value": 1}
+    )
+    real = {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "probe", "operator": "DoesNotExist"}]}
+    await configured.install(_MUTATING, configured.hook("m", failurePolicy=policy, objectSelector=real))
+    message = (await api.post(api.pods(), pod("p"))).refused(500, "InternalError")
+    assert message.startswith("Internal error occurred: ")
+
+
+async def test_a_validating_webhook_may_not_patch(configured: Configured, api: Api):
+    configured.hooks.judges["v"] = lambda _: labelling("seen")
+    await configured.install(_VALIDATING, configured.hook("v"))
+    message = (await api.post(api.pods(), pod("p"))).refused(500, "InternalError")
+    assert message.endswith(
+        "received invalid webhook response: validating webhook may not return response.patch"
+    )
+
+
+# -- configurations ------------------------------------------------------------------------------------------
+
+
+async def test_a_configuration_gets_its_defaults(configured: Configured):
+    hook = configured.hook("m")
+    for name in ("timeoutSeconds", "namespaceSelector"):
+        del hook[name]
+    hook["rules"] = [{**hook["rules"][0], "resources": ["nothings"]}]
+    stored = (await configured.send(_MUTATING, hook)).ok
+    assert stored["metadata"]["generation"] == 1
+    (kept,) = stored["webhooks"]
+    assert {
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {},
+        "objectSelector": {},
+        "timeoutSeconds": 10,
+        "reinvocationPolicy": "Never",
+    }.items() <= kept.items()
+    assert kept["rules"][0]["scope"] == "*"
+
+
+async def test_a_strategic_patch_changes_one_webhook_by_its_name(configured: Configured, api: Api):
+    (await configured.send(_MUTATING, configured.hook("one"), configured.hook("two"))).ok  # noqa: B018
+    patch = {"webhooks": [{"name": "two.hooks.test", "timeoutSeconds": 7}]}
+    stored = (await api.patch(configured.paths[0], patch, STRATEGIC)).ok
+    timeouts = {one["name"]: one["timeoutSeconds"] for one in stored["webhooks"]}
+    assert timeouts == {"one.hooks.test": 2, "two.hooks.test": 7}
+    assert stored["metadata"]["generation"] == 2
+
+
+_HTTPS = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
+
+
+@pytest.mark.parametrize(
+    ("fields", "cause", "told"),
+    [
+        ({"name": "m"}, "name", "should be a domain with at least three segments"),
+        ({"name": ""}, "name", "Required value"),
+        ({"sideEffects": None}, "sideEffects", "must specify one of None, NoneOnDryRun"),
+        ({"sideEffects": "Some"}, "sideEffects", 'supported values: "None", "NoneOnDryRun"'),
+        ({"timeoutSeconds": 31}, "timeoutSeconds", "must be between 1 and 30 seconds"),
+        ({"failurePolicy": "Shrug"}, "failurePolicy", 'supported values: "Fail", "Ignore"'),
+        ({"admissionReviewVersions": ["v9"]}, "admissionReviewVersions", "must include at least one of v1, v1beta1"),
+        ({"clientConfig": {}}, "clientConfig", "exactly one of url or service is required"),
+        ({"clientConfig": {"url": "http://127.0.0.1/m"}}, "clientConfig.url", _HTTPS),
+        ({"clientConfig": {"url": "https://127.0.0.1/m?a=b"}}, "clientConfig.url", "query parameters are not"),
+    ],
+)  # fmt: skip
+async def test_a_configuration_that_makes_no_sense_is_refused(
+    configured: Configured, fields: dict[str, Any], cause: str, told: str
+):
+    hook = {name: value for name, value in configured.hook("m", **fields).items() if value is not None}
+    answer = await configured.send(_MUTATING, hook)
+    assert told in answer.refused(422, "Invalid")
+    assert [field for _, field in answer.causes()] == [f"webhooks[0].{cause}"]
+
+
+async def test_two_webhooks_of_one_name_are_refused(configured: Configured):
+    answer = await configured.send(_VALIDATING, configured.hook("v"), configured.hook("v"))
+    assert answer.causes() == [("FieldValueDuplicate", "webhooks[1].name")]

@@ -1,0 +1,30 @@
+"""Controllers, kubelet stand-in and a simple binder on a store, for the tests of this folder."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from scheduler.sandbox.devcluster.bootstrap import add_storage, populate
+from scheduler.sandbox.devcluster.controllers.kubelet_loop import KubeletSettings
+from scheduler.sandbox.devcluster.controllers.loop import run_controllers
+from scheduler.sandbox.devcluster.storage.store import Store
+from tests.support.round_robin_binder import N_NODES, bind_in_turn
+
+
+@asynccontextmanager
+async def cluster(*, storage=False):
+    """Yield the store of a cluster of `N_NODES` nodes, each in a zone of its own."""
+    store = Store()
+    populate(store, nodes=N_NODES, zones=N_NODES)
+    if storage:
+        add_storage(store)
+    controllers = run_controllers(store, KubeletSettings(start_after_s=0.0, stop_after_s=0.0))
+    tasks = [asyncio.create_task(controllers), asyncio.create_task(bind_in_turn(store))]
+    try:
+        yield store
+        assert not any(task.done() for task in tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        before = len(store.history.listeners)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert len(store.history.listeners) == before - 5, "controllers that ended still listen"

@@ -1,0 +1,209 @@
+"""Device claims on a running cluster: made of templates, reserved, freed; and the slices of its GPUs."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.gpu_driver import DRIVER, EXTENDED_RESOURCE
+from scheduler.sandbox.devcluster.kinds import (
+    CORE_EVENT,
+    DEVICE_CLASS,
+    NODE,
+    POD,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
+    RESOURCE_SLICE,
+)
+from tests.sandbox.devcluster.controllers.running import cluster
+from tests.support.waiting import until_written
+
+pytestmark = pytest.mark.asyncio
+
+_PROTECTION = "resource.kubernetes.io/delete-protection"
+_ASKED = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "g"}}]}}
+_ALLOCATION = {
+    "devices": {"results": [{"request": "gpu", "driver": "d.test", "pool": "n", "device": "gpu-0"}]}
+}
+#: The simple binder of these tests leaves pods of another scheduler alone as long as a gate holds them.
+_HELD = {"schedulingGates": [{"name": "held.test/by-the-test"}]}
+
+
+def make_template(store, name="t"):
+    store.create(RESOURCE_CLAIM_TEMPLATE, "default", {"metadata": {"name": name}, "spec": {"spec": _ASKED}})
+
+
+def make_pod(store, name="p", *, bound_to="", **source):
+    """Create a pod with one claim; bound to a node from the start, as a static pod is, or held back by a gate."""
+    spec = {
+        "containers": [{"name": "c", "image": "i"}],
+        "resourceClaims": [{"name": "gpu", **source}],
+        **({"nodeName": bound_to} if bound_to else _HELD),
+    }
+    return store.create(POD, "default", {"metadata": {"name": name}, "spec": spec})
+
+
+def pod(store, name="p") -> Any:
+    return store.find(POD, "default", name)
+
+
+def claims(store) -> Any:
+    return store.list(RESOURCE_CLAIM, "default")[0]
+
+
+def reserve(store, claim, *pods):
+    """Write what a scheduler writes: the finalizer, the allocation and the consumers."""
+    protected = {**claim, "metadata": {**claim["metadata"], "finalizers": [_PROTECTION]}}
+    stored = store.update(RESOURCE_CLAIM, protected)
+    consumers = [
+        {"resource": "pods", "name": one["metadata"]["name"], "uid": one["metadata"]["uid"]} for one in pods
+    ]
+    status = {"allocation": _ALLOCATION, "reservedFor": consumers}
+    store.update(RESOURCE_CLAIM, {**stored, "status": status}, subresource="status")
+
+
+def claim_of(store, name="p") -> Any:
+    """Return the claim that the status of a pod names; None if it names none."""
+    statuses = (pod(store, name)["status"]).get("resourceClaimStatuses") or []
+    return store.find(RESOURCE_CLAIM, "default", statuses[0]["resourceClaimName"]) if statuses else None
+
+
+async def test_a_pod_gets_a_claim_of_its_template_and_its_name():
+    async with cluster() as store:
+        make_template(store)
+        make_pod(store, resourceClaimTemplateName="t")
+        await until_written(store, lambda: claim_of(store))
+        claim = claim_of(store)
+        assert claim["metadata"]["name"].startswith("p-gpu-")
+        assert claim["metadata"]["annotations"] == {"resource.kubernetes.io/pod-claim-name": "gpu"}
+        assert claim["metadata"]["ownerReferences"][0]["uid"] == pod(store)["metadata"]["uid"]
+        assert claim["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "g"
+        assert len(claims(store)) == 1
+
+
+async def test_a_pod_waits_for_its_template():
+    async with cluster() as store:
+        make_pod(store, resourceClaimTemplateName="t")
+        await until_written(store, lambda: store.list(CORE_EVENT)[0])
+        event = store.list(CORE_EVENT)[0][0]
+        assert (event["reason"], event["reportingComponent"]) == (
+            "FailedResourceClaimCreation",
+            "resource_claim",
+        )
+        make_template(store)
+        await until_written(store, lambda: claim_of(store))
+
+
+async def test_a_claim_that_was_deleted_is_made_again():
+    async with cluster() as store:
+        make_template(store)
+        make_pod(store, resourceClaimTemplateName="t")
+        await until_written(store, lambda: claim_of(store))
+        first = claim_of(store)["metadata"]["name"]
+        store.delete(RESOURCE_CLAIM, "default", first)
+        await until_written(store, lambda: (c := claim_of(store)) and c["metadata"]["name"] != first)
+
+
+async def test_a_pod_runs_once_its_claim_is_reserved_for_it():
+    async with cluster() as store:
+        store.create(RESOURCE_CLAIM, "default", {"metadata": {"name": "c"}, "spec": _ASKED})
+        first = make_pod(store, "first", resourceClaimName="c", bound_to="node-0001")
+        reserve(store, claims(store)[0], first)
+        await until_written(store, lambda: pod(store, "first")["status"]["phase"] == "Running")
+        # A pod that no scheduler placed gets the allocated claim reserved.
+        make_pod(store, "second", resourceClaimName="c", bound_to="node-0001")
+        await until_written(store, lambda: pod(store, "second")["status"]["phase"] == "Running")
+        assert [one["name"] for one in claims(store)[0]["status"]["reservedFor"]] == ["first", "second"]
+
+
+async def test_a_pod_does_not_run_without_its_claim():
+    async with cluster() as store:
+        make_pod(store, "without", resourceClaimName="c", bound_to="node-0001")
+        store.create(
+            POD,
+            "default",
+            {"metadata": {"name": "later"}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        )
+        await until_written(store, lambda: pod(store, "later")["status"]["phase"] == "Running")
+        assert pod(store, "without")["status"]["phase"] == "Pending"
+
+
+async def test_the_last_pod_frees_a_shared_claim():
+    async with cluster() as store:
+        store.create(RESOURCE_CLAIM, "default", {"metadata": {"name": "c"}, "spec": _ASKED})
+        pods = [make_pod(store, name, resourceClaimName="c", bound_to="node-0001") for name in ("a", "b")]
+        reserve(store, claims(store)[0], *pods)
+        store.delete(POD, "default", "a")
+        await until_written(store, lambda: len(claims(store)[0]["status"]["reservedFor"]) == 1)
+        assert claims(store)[0]["status"]["allocation"]
+        store.delete(POD, "default", "b")
+        await until_written(store, lambda: not claims(store)[0]["metadata"].get("finalizers"))
+        assert claims(store)[0].get("status") == {}
+
+
+async def test_the_claim_of_a_finished_pod_is_deleted():
+    async with cluster() as store:
+        make_template(store)
+        make_pod(store, resourceClaimTemplateName="t")
+        await until_written(store, lambda: claim_of(store))
+        reserve(store, claim_of(store), pod(store))
+        stored = pod(store)
+        store.update(
+            POD, {**stored, "status": {**stored["status"], "phase": "Succeeded"}}, subresource="status"
+        )
+        await until_written(store, lambda: not claims(store))
+
+
+async def test_the_claim_of_a_deleted_pod_goes_with_it():
+    async with cluster() as store:
+        make_template(store)
+        make_pod(store, resourceClaimTemplateName="t")
+        await until_written(store, lambda: claim_of(store))
+        reserve(store, claim_of(store), pod(store))
+        store.delete(POD, "default", "p", grace_period_s=0)
+        await until_written(store, lambda: not claims(store))
+
+
+async def test_a_deleted_claim_without_users_goes():
+    async with cluster() as store:
+        store.create(RESOURCE_CLAIM, "default", {"metadata": {"name": "c"}, "spec": _ASKED})
+        reserve(store, claims(store)[0])
+        store.delete(RESOURCE_CLAIM, "default", "c")
+        await until_written(store, lambda: not claims(store))
+
+
+# -- GPUs ----------------------------------------------------------------------------------------------------
+
+
+def _values(store, attribute):
+    """Return the value of an attribute for each GPU, node by node."""
+    return [
+        [next(iter(device["attributes"][attribute].values())) for device in one["spec"]["devices"]]
+        for one in store.list(RESOURCE_SLICE)[0]
+    ]
+
+
+async def test_each_node_publishes_its_gpus():
+    store = DevCluster(nodes=2, gpus_per_node=4, gpus_per_fabric=2).store
+    assert [one["spec"]["pool"]["name"] for one in store.list(RESOURCE_SLICE)[0]] == [
+        "node-0001",
+        "node-0002",
+    ]
+    assert _values(store, "fabric") == [
+        ["fabric-0", "fabric-0", "fabric-1", "fabric-1"],
+        ["fabric-2", "fabric-2", "fabric-3", "fabric-3"],
+    ]
+    assert len({gpu for gpus in _values(store, "uuid") for gpu in gpus}) == 8
+    device_class = store.get(DEVICE_CLASS, "", DRIVER)
+    assert device_class["spec"]["extendedResourceName"] == EXTENDED_RESOURCE
+
+
+async def test_a_fabric_may_join_the_gpus_of_several_nodes():
+    store = DevCluster(nodes=3, gpus_per_node=2, gpus_per_fabric=4).store
+    assert _values(store, "fabric") == [["fabric-0"] * 2, ["fabric-0"] * 2, ["fabric-1"] * 2]
+
+
+async def test_the_slices_of_a_node_go_with_it():
+    store = DevCluster(nodes=2, gpus_per_node=1).store
+    store.delete(NODE, "", "node-0001")
+    assert [one["spec"]["nodeName"] for one in store.list(RESOURCE_SLICE)[0]] == ["node-0002"]

@@ -1,0 +1,55 @@
+"""How many pods a disruption budget lets go."""
+
+import pytest
+
+from scheduler.sandbox.devcluster.controllers.actions import UpdateStatus
+from scheduler.sandbox.devcluster.controllers.disruption import plan
+from scheduler.sandbox.devcluster.timestamps import rfc3339
+from tests.support.workload_objects import LABELS, NOW_S, deployment, meta, pod
+
+
+def budget(**spec):
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": meta("b"),
+        "spec": {"selector": {"matchLabels": LABELS}, **spec},
+        "status": {},
+    }
+
+
+def counted(pdb, pods, size):
+    owner = deployment(size)
+    (update,) = plan(pdb, pods, lambda _: owner, NOW_S)[:1]
+    assert isinstance(update, UpdateStatus)
+    return update.obj["status"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "ready", "size", "desired", "allowed"),
+    [
+        pytest.param({"minAvailable": 2}, 3, 3, 2, 1, id="at least two of three"),
+        pytest.param({"minAvailable": "50%"}, 3, 5, 3, 0, id="a share counts wanted pods and rounds up"),
+        pytest.param({"maxUnavailable": 1}, 5, 5, 4, 1, id="at most one of five"),
+        pytest.param({"maxUnavailable": "30%"}, 5, 5, 3, 2, id="a share that may be missing rounds up"),
+        pytest.param({"minAvailable": 5}, 3, 3, 5, 0, id="too few already"),
+        pytest.param({"maxUnavailable": 9}, 3, 3, 0, 3, id="all may go"),
+    ],
+)
+def test_a_budget_allows_as_many_evictions_as_there_are_spare_healthy_pods(
+    spec, ready, size, desired, allowed
+):
+    pods = [pod(f"p{n}", node="n1", phase="Running", ready_for_s=9) for n in range(ready)]
+    status = counted(budget(**spec), pods, size)
+    assert (status["desiredHealthy"], status["disruptionsAllowed"]) == (desired, allowed)
+    reason = "SufficientPods" if allowed else "InsufficientPods"
+    assert status["conditions"][0]["reason"] == reason
+
+
+def test_a_granted_eviction_counts_until_the_pod_is_going():
+    pods = [pod(f"p{n}", node="n1", phase="Running", ready_for_s=9) for n in range(3)]
+    granted = budget(minAvailable=1)
+    granted["status"] = {"disruptedPods": {"p0": rfc3339(NOW_S - 5), "p1": rfc3339(NOW_S - 500), "gone": "x"}}
+    status = counted(granted, pods, 3)
+    assert status["disruptedPods"] == {"p0": rfc3339(NOW_S - 5)}
+    assert (status["currentHealthy"], status["disruptionsAllowed"]) == (2, 1)

@@ -1,0 +1,116 @@
+"""Controllers and kubelet stand-in, working together on a store."""
+
+import pytest
+
+from scheduler.sandbox.devcluster.bootstrap import node
+from scheduler.sandbox.devcluster.kinds import (
+    CORE_EVENT,
+    DEPLOYMENT,
+    NODE,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    PRIORITY_CLASS,
+    REPLICA_SET,
+)
+from tests.sandbox.devcluster.controllers.running import cluster
+from tests.support.waiting import until_written
+from tests.support.workload_objects import LABELS, template
+
+pytestmark = pytest.mark.asyncio
+
+
+def workload(name="web", replicas=3, **spec):
+    selector = {"selector": {"matchLabels": LABELS}, "template": template()}
+    return {"metadata": {"name": name}, "spec": {"replicas": replicas, **selector, **spec}}
+
+
+def pods(store):
+    return store.list(POD, "default")[0]
+
+
+def rolled_out(store, kind=DEPLOYMENT, name="web"):
+    def check():
+        found = store.get(kind, "default", name)
+        status, wanted = found.get("status") or {}, found["spec"]["replicas"]
+        counts = [
+            status.get(one, 0)
+            for one in ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")
+        ]
+        return status.get("observedGeneration") == found["metadata"]["generation"] and counts == [wanted] * 4
+
+    return check
+
+
+async def test_a_rollout_of_hundreds_of_pods_is_quick():
+    async with cluster() as store:
+        store.create(DEPLOYMENT, "default", workload(replicas=300))
+        await until_written(store, rolled_out(store))
+        store.patch(DEPLOYMENT, "default", "web", {"spec": {"template": template("web:2")}})
+        await until_written(store, rolled_out(store))
+        await until_written(store, lambda: len(pods(store)) == 300)
+        assert {pod["spec"]["containers"][0]["image"] for pod in pods(store)} == {"web:2"}
+
+
+async def test_orphans_are_adopted_by_a_replica_set_that_comes_later():
+    async with cluster() as store:
+        metadata = {"name": "early", "labels": LABELS}
+        store.create(POD, "default", {"metadata": metadata, "spec": template()["spec"]})
+        store.create(REPLICA_SET, "default", workload(replicas=2))
+        await until_written(store, lambda: len(pods(store)) == 2)
+        await until_written(store, lambda: all(pod["metadata"].get("ownerReferences") for pod in pods(store)))
+
+
+async def test_a_disruption_budget_follows_its_pods():
+    async with cluster() as store:
+        spec = {"minAvailable": 1, "selector": {"matchLabels": LABELS}}
+        store.create(POD_DISRUPTION_BUDGET, "default", {"metadata": {"name": "b"}, "spec": spec})
+        store.create(DEPLOYMENT, "default", workload())
+
+        def allowed():
+            return store.get(POD_DISRUPTION_BUDGET, "default", "b")["status"].get("disruptionsAllowed")
+
+        await until_written(store, lambda: allowed() == 2)
+        store.patch(DEPLOYMENT, "default", "web", {"spec": {"replicas": 1}})
+        await until_written(store, lambda: allowed() == 0)
+
+
+async def test_pods_bound_to_a_node_that_is_not_there_start_when_it_comes():
+    async with cluster() as store:
+        spec = {**template()["spec"], "nodeName": "late"}
+        store.create(POD, "default", {"metadata": {"name": "p"}, "spec": spec})
+        await until_written(store, lambda: bool(store.find(POD, "default", "p")))
+        store.create(NODE, "", node("late", "zone-a", store.now()))
+        await until_written(store, lambda: store.get(POD, "default", "p")["status"]["phase"] == "Running")
+
+
+async def test_a_malformed_workload_hurts_itself_alone(caplog):
+    async with cluster() as store:
+        metadata = {"name": "broken", "namespace": "default", "uid": "u"}
+        broken = {"metadata": metadata, "spec": {"selector": 3}}
+        store.inject(REPLICA_SET, broken)
+        store.inject(DEPLOYMENT, {**broken, "metadata": {**metadata, "uid": "v"}})
+        odd = {**metadata, "uid": "w", "labels": 3, "ownerReferences": 4}
+        store.inject(POD, {"metadata": odd, "spec": {"nodeName": "node-0001", "containers": 7}})
+        store.create(DEPLOYMENT, "default", workload())
+        await until_written(store, rolled_out(store))
+        assert "ReplicaSet default/broken is malformed" in caplog.text
+
+
+async def test_refused_pods_are_recorded_and_retried():
+    async with cluster() as store:
+        broken = workload("rs", 2)
+        broken["spec"]["template"]["spec"]["priorityClassName"] = "later"
+        store.create(REPLICA_SET, "default", broken)
+
+        def failure():
+            conditions = store.get(REPLICA_SET, "default", "rs")["status"].get("conditions") or [{}]
+            return conditions[0].get("reason")
+
+        await until_written(store, lambda: failure() == "FailedCreate")
+        warnings = [
+            event["reason"] for event in store.list(CORE_EVENT, "default")[0] if event["type"] == "Warning"
+        ]
+        assert warnings == ["FailedCreate"]
+        store.create(PRIORITY_CLASS, "", {"metadata": {"name": "later"}, "value": 7})
+        await until_written(store, lambda: failure() is None)
+        await until_written(store, lambda: len(pods(store)) == 2)

@@ -1,0 +1,135 @@
+"""The ReplicaSet controller: how many pods, which ones go, what the status says."""
+
+import pytest
+
+from scheduler.sandbox.devcluster.controllers.actions import Create, Delete, Revisit, Update
+from scheduler.sandbox.devcluster.controllers.ownership import controller_ref
+from scheduler.sandbox.devcluster.controllers.pods import deletion_order
+from scheduler.sandbox.devcluster.controllers.replicasets import BURST, plan
+from scheduler.sandbox.devcluster.controllers.revisions import new_replica_set
+from scheduler.sandbox.devcluster.kinds import JsonObject
+from tests.support.workload_objects import LABELS, NOW_S, deployment, meta, of, pod, status_after
+
+
+def replica_set(size=3, *, status=None, **spec):
+    made = new_replica_set(deployment())
+    labels = dict(LABELS)
+    wanted = {"replicas": size, "selector": {"matchLabels": labels}, **spec}
+    return {
+        **made,
+        "metadata": meta("web-x", labels=labels),
+        "spec": {**made["spec"], **wanted},
+        "status": status or {"replicas": 0},
+    }
+
+
+RUNNING: JsonObject = {"node": "n1", "phase": "Running", "ready_for_s": 50}
+
+
+@pytest.mark.parametrize(
+    ("size", "pods", "made", "gone"),
+    [
+        pytest.param(3, [], 3, 0, id="all are missing"),
+        pytest.param(3, [RUNNING] * 3, 0, 0, id="all are there"),
+        pytest.param(3, [RUNNING] * 5, 0, 2, id="two too many"),
+        pytest.param(0, [RUNNING] * 2, 0, 2, id="none are wanted"),
+        pytest.param(2, [RUNNING, {**RUNNING, "deleted": True}], 1, 0, id="terminating ones do not count"),
+        pytest.param(2, [RUNNING, {"phase": "Failed"}], 1, 0, id="failed ones do not count"),
+        pytest.param(BURST + 7, [], BURST, 0, id="no more than a burst at once"),
+    ],
+)
+def test_there_are_as_many_active_pods_as_wanted(size, pods, made, gone):
+    owner = replica_set(size)
+    actions = plan(owner, [pod(f"p{n}", owner, **kind) for n, kind in enumerate(pods)], [], NOW_S)
+    assert (len(of(actions, Create)), len(of(actions, Delete))) == (made, gone)
+
+
+def test_a_deleted_replica_set_makes_nothing():
+    owner = replica_set(3)
+    owner["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    actions = plan(owner, [pod("p", labels=LABELS)], [], NOW_S)
+    assert not of(actions, Create)
+    assert not of(actions, Update)
+
+
+def test_pods_are_made_from_the_template():
+    owner = replica_set(1)
+    (made,) = of(plan(owner, [], [], NOW_S), Create)
+    assert made.obj["metadata"]["generateName"] == "web-x-"
+    assert made.obj["metadata"]["ownerReferences"] == [controller_ref(owner)]
+    assert made.obj["spec"] == owner["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(
+            {"phase": "Pending"}, {"phase": "Pending", "node": "n1"}, id="unassigned before assigned"
+        ),
+        pytest.param({"node": "n1"}, {"node": "n1", "phase": "Running"}, id="pending before running"),
+        pytest.param({"node": "n1", "phase": "Running"}, RUNNING, id="not ready before ready"),
+        pytest.param(RUNNING, {**RUNNING, "node": "n2", "ready_for_s": 1}, id="doubled up before alone"),
+        pytest.param(
+            {**RUNNING, "ready_for_s": 2},
+            {**RUNNING, "ready_for_s": 90},
+            id="ready for less time before more",
+        ),
+        pytest.param({**RUNNING, "age_s": 60}, {**RUNNING, "age_s": 9000}, id="young before old"),
+    ],
+)
+def test_those_go_first_that_are_missed_least(first, second):
+    other = pod("other", **RUNNING)
+    least, most = pod("zz", **first), pod("aa", **second)
+    for pods in ([least, most], [most, least]):
+        assert deletion_order(pods, [*pods, other], NOW_S)[0] is least
+
+
+def test_status_counts_pods_by_how_far_they_are():
+    owner = replica_set(4, minReadySeconds=10)
+    pods = [
+        pod("a", owner, **RUNNING),
+        pod("b", owner, node="n1", phase="Running", ready_for_s=4),
+        pod("c", owner, node="n1", labels={**LABELS, "more": "1"}),
+        pod("d", owner, **{**RUNNING, "deleted": True}),
+    ]
+    owner["spec"]["template"]["metadata"]["labels"] = dict(LABELS)
+    actions = plan(owner, pods, [], NOW_S)
+    assert status_after(actions) == {
+        "replicas": 3,
+        "fullyLabeledReplicas": 3,
+        "readyReplicas": 2,
+        "availableReplicas": 1,
+        "terminatingReplicas": 1,
+        "observedGeneration": 1,
+    }
+    assert [action.after_s for action in of(actions, Revisit)] == [6.0]
+
+
+def test_nothing_is_written_where_nothing_changed():
+    owner = replica_set(1)
+    pods = [pod("a", owner, **RUNNING)]
+    settled = {**owner, "status": status_after(plan(owner, pods, [], NOW_S))}
+    assert plan(settled, pods, [], NOW_S) == []
+
+
+def test_orphans_that_match_are_adopted_and_strangers_released():
+    owner = replica_set(2)
+    orphan, stranger = pod("orphan"), pod("stranger", owner, labels={"app": "other"})
+    actions = plan(owner, [orphan, stranger], [], NOW_S)
+    owners = {a.obj["metadata"]["name"]: a.obj["metadata"]["ownerReferences"] for a in of(actions, Update)}
+    assert owners == {"orphan": [controller_ref(owner)], "stranger": []}
+    assert len(of(actions, Create)) == 1
+
+
+@pytest.mark.parametrize("orphan", [pod("gone", deleted=True), pod("other", labels={"app": "other"})])
+def test_orphans_that_go_or_do_not_match_stay_orphans(orphan):
+    assert of(plan(replica_set(1), [orphan], [], NOW_S), Update) == []
+
+
+def test_a_refusal_shows_in_the_status_until_it_is_over():
+    failed = status_after(plan(replica_set(1), [], [], NOW_S, failure="no room"))
+    assert [(c["type"], c["reason"], c["message"]) for c in failed["conditions"]] == [
+        ("ReplicaFailure", "FailedCreate", "no room")
+    ]
+    again = status_after(plan(replica_set(1, status=failed), [], [], NOW_S))
+    assert "conditions" not in again

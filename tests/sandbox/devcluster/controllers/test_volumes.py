@@ -1,0 +1,328 @@
+"""Volumes and claims on a running cluster: bound, provisioned, refused, reclaimed."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from scheduler.sandbox.devcluster.bootstrap import DEFAULT_CLASS
+from scheduler.sandbox.devcluster.controllers.claims import SELECTED_NODE
+from scheduler.sandbox.devcluster.controllers.provisioning import PROVISION_AFTER_S, PROVISION_FAILURE, ZONE
+from scheduler.sandbox.devcluster.kinds import (
+    CORE_EVENT,
+    NODE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STATEFUL_SET,
+    STORAGE_CLASS,
+    JsonObject,
+)
+from tests.sandbox.devcluster.controllers.running import cluster
+from tests.support.round_robin_binder import N_NODES
+from tests.support.waiting import until_written
+
+pytestmark = pytest.mark.asyncio
+
+
+def claim_body(name, *, of_class=DEFAULT_CLASS, size="1Gi", **spec) -> JsonObject:
+    asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    return {"metadata": {"name": name}, "spec": {**asked, "storageClassName": of_class, **spec}}
+
+
+def volume_body(name, *, of_class="manual", size="1Gi", **spec) -> JsonObject:
+    own = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "hostPath": {"path": "/x"}}
+    return {"metadata": {"name": name}, "spec": {**own, "storageClassName": of_class, **spec}}
+
+
+def make_claim(store, name, **spec):
+    return store.create(PERSISTENT_VOLUME_CLAIM, "default", claim_body(name, **spec))
+
+
+def make_volume(store, name, **spec):
+    return store.create(PERSISTENT_VOLUME, "", volume_body(name, **spec))
+
+
+def make_class(store, name, *, mode="Immediate", annotations=None, **fields):
+    metadata = {"name": name, "annotations": annotations or {}}
+    body = {"metadata": metadata, "provisioner": "p.test", "volumeBindingMode": mode, **fields}
+    return store.create(STORAGE_CLASS, "", body)
+
+
+def make_pod(store, name, *, claims=(), **spec):
+    volumes = [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims]
+    spec = {"containers": [{"name": "c", "image": "i"}], "volumes": volumes, **spec}
+    return store.create(POD, "default", {"metadata": {"name": name}, "spec": spec})
+
+
+def claim(store, name="c") -> Any:
+    return store.get(PERSISTENT_VOLUME_CLAIM, "default", name)
+
+
+def is_gone(store, kind, name, namespace="default"):
+    return lambda: store.find(kind, namespace, name) is None
+
+
+def in_phase(store, kind, name, phase, namespace="default"):
+    def check():
+        found = store.find(kind, namespace, name)
+        return found is not None and (found.get("status") or {}).get("phase") == phase
+
+    return check
+
+
+def bound(store, name="c"):
+    return in_phase(store, PERSISTENT_VOLUME_CLAIM, name, "Bound")
+
+
+def volume_of(store, name="c") -> Any:
+    return store.get(PERSISTENT_VOLUME, "", claim(store, name)["spec"]["volumeName"])
+
+
+def topology(volume) -> Any:
+    (term,) = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    return {one["key"]: one["values"] for one in term["matchExpressions"]}
+
+
+def reasons(store, name="c"):
+    return [one["reason"] for one in store.list(CORE_EVENT)[0] if one["involvedObject"]["name"] == name]
+
+
+# -- binding -------------------------------------------------------------------------------------------------
+
+
+async def test_a_claim_gets_the_smallest_volume_that_suits_it():
+    async with cluster(storage=True) as store:
+        for name, size in (("large", "9Gi"), ("right", "3Gi"), ("small", "1Gi")):
+            make_volume(store, name, size=size)
+        await until_written(store, in_phase(store, PERSISTENT_VOLUME, "large", "Available", ""))
+        make_claim(store, "c", of_class="manual", size="2Gi")
+        await until_written(store, bound(store))
+        stored, volume = claim(store), volume_of(store)
+    assert volume["metadata"]["name"] == "right"
+    assert stored["metadata"]["annotations"] == {
+        "pv.kubernetes.io/bind-completed": "yes",
+        "pv.kubernetes.io/bound-by-controller": "yes",
+    }
+    assert stored["status"] == {
+        "phase": "Bound",
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "3Gi"},
+    }
+    reference = volume["spec"]["claimRef"]
+    assert (reference["uid"], volume["status"]["phase"]) == (stored["metadata"]["uid"], "Bound")
+    assert volume["metadata"]["annotations"] == {"pv.kubernetes.io/bound-by-controller": "yes"}
+
+
+async def test_a_claim_waits_for_a_volume_that_comes_later():
+    async with cluster(storage=True) as store:
+        make_claim(store, "c", of_class="manual")
+        await until_written(store, lambda: "ProvisioningFailed" in reasons(store))
+        make_volume(store, "v")
+        await until_written(store, bound(store))
+
+
+async def test_a_volume_promised_by_its_maker_is_kept_for_its_claim():
+    async with cluster(storage=True) as store:
+        make_volume(store, "v", size="9Gi", claimRef={"namespace": "default", "name": "c"})
+        make_volume(store, "w")
+        make_claim(store, "other", of_class="manual")
+        make_claim(store, "c", of_class="manual")
+        await until_written(store, bound(store))
+        await until_written(store, bound(store, "other"))
+        assert claim(store)["spec"]["volumeName"] == "v"
+        assert "annotations" not in volume_of(store)["metadata"]
+
+
+async def test_a_scheduler_promises_a_volume_and_the_controller_binds_it():
+    async with cluster(storage=True) as store:
+        make_class(store, "local", mode="WaitForFirstConsumer", provisioner="kubernetes.io/no-provisioner")
+        volume = make_volume(store, "v", of_class="local")
+        stored = make_claim(store, "c", of_class="local")
+        await until_written(store, lambda: "WaitForFirstConsumer" in reasons(store))
+        volume = store.get(PERSISTENT_VOLUME, "", "v")
+        keys = ("namespace", "name", "uid", "resourceVersion")
+        reference = {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+        reference |= {key: stored["metadata"][key] for key in keys}
+        store.update(PERSISTENT_VOLUME, {**volume, "spec": {**volume["spec"], "claimRef": reference}})
+        await until_written(store, bound(store))
+        assert claim(store)["spec"]["volumeName"] == "v"
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"size": "5Gi"}, "requested PV is too small"),
+        ({"of_class": "other"}, "storageClassName does not match"),
+        ({"volumeMode": "Block"}, "incompatible volumeMode"),
+        ({"accessModes": ["ReadWriteMany"]}, "incompatible accessMode"),
+    ],
+)
+async def test_a_volume_that_a_claim_names_has_to_suit_it(spec, why):
+    async with cluster(storage=True) as store:
+        make_volume(store, "v")
+        make_claim(store, "c", **{"of_class": "manual", "volumeName": "v", **spec})
+        await until_written(store, lambda: "VolumeMismatch" in reasons(store))
+        (event,) = [one for one in store.list(CORE_EVENT)[0] if one["reason"] == "VolumeMismatch"]
+        assert event["message"] == f'Cannot bind to requested volume "v": {why}'
+        assert claim(store)["status"]["phase"] == "Pending"
+
+
+async def test_a_claim_whose_volume_is_gone_is_lost():
+    async with cluster(storage=True) as store:
+        make_volume(store, "v")
+        make_claim(store, "c", of_class="manual")
+        await until_written(store, bound(store))
+        volume = volume_of(store)
+        store.update(PERSISTENT_VOLUME, {**volume, "metadata": {**volume["metadata"], "finalizers": []}})
+        store.delete(PERSISTENT_VOLUME, "", "v")
+        await until_written(store, in_phase(store, PERSISTENT_VOLUME_CLAIM, "c", "Lost"))
+        assert "ClaimLost" in reasons(store)
+
+
+# -- provisioning --------------------------------------------------------------------------------------------
+
+
+async def test_an_immediate_claim_gets_a_volume_in_some_zone():
+    async with cluster(storage=True) as store:
+        make_class(store, "now", reclaimPolicy="Retain", mountOptions=["ro"])
+        for number in range(N_NODES):
+            make_claim(store, f"data-{number}", of_class="now")
+        for number in range(N_NODES):
+            await until_written(store, bound(store, f"data-{number}"))
+        volumes = [volume_of(store, f"data-{number}") for number in range(N_NODES)]
+    assert {zone for volume in volumes for zone in topology(volume)[ZONE]} == {"zone-a", "zone-b", "zone-c"}
+    spec = volumes[0]["spec"]
+    assert (spec["persistentVolumeReclaimPolicy"], spec["mountOptions"]) == ("Retain", ["ro"])
+    assert spec["csi"]["driver"] == "p.test"
+    assert volumes[0]["metadata"]["annotations"] == {"pv.kubernetes.io/provisioned-by": "p.test"}
+
+
+async def test_a_delayed_claim_gets_a_volume_in_the_zone_of_its_node():
+    async with cluster(storage=True) as store:
+        make_claim(store, "c")
+        make_pod(store, "p", claims=["c"])
+        await until_written(store, in_phase(store, POD, "p", "Running"))
+        node = store.get(NODE, "", store.get(POD, "default", "p")["spec"]["nodeName"])
+        assert topology(volume_of(store)) == {ZONE: [node["metadata"]["labels"][ZONE]]}
+        assert claim(store)["metadata"]["annotations"][SELECTED_NODE] == node["metadata"]["name"]
+
+
+async def test_a_class_says_where_its_volumes_may_be():
+    async with cluster(storage=True) as store:
+        terms = [{"matchLabelExpressions": [{"key": ZONE, "values": ["zone-b"]}]}]
+        make_class(store, "b", mode="WaitForFirstConsumer", allowedTopologies=terms)
+        make_claim(store, "c", of_class="b")
+        make_pod(store, "p", claims=["c"])
+        await until_written(store, in_phase(store, POD, "p", "Running"))
+        assert store.get(POD, "default", "p")["spec"]["nodeName"] == "node-0002"
+        assert topology(volume_of(store)) == {ZONE: ["zone-b"]}
+
+
+async def test_a_provisioner_that_fails_takes_the_selected_node_back():
+    async with cluster(storage=True) as store:
+        annotations = {PROVISION_FAILURE: "the shelf is on fire"}
+        made = make_class(store, "broken", mode="WaitForFirstConsumer", annotations=annotations)
+        make_claim(store, "c", of_class="broken")
+        make_pod(store, "p", claims=["c"])
+        seen: list[bool] = []
+
+        def was_taken_back():
+            seen.append(SELECTED_NODE in (claim(store)["metadata"].get("annotations") or {}))
+            return (True, False) in itertools.pairwise(seen)
+
+        await until_written(store, was_taken_back)
+        assert "ProvisioningFailed" in reasons(store)
+        store.update(STORAGE_CLASS, {**made, "metadata": {"name": "broken", "annotations": {}}})
+        await until_written(store, in_phase(store, POD, "p", "Running"))
+
+
+async def test_an_immediate_claim_is_tried_again_once_its_class_works():
+    async with cluster(storage=True) as store:
+        made = make_class(store, "broken", annotations={PROVISION_FAILURE: "no"})
+        make_claim(store, "c", of_class="broken")
+        await until_written(store, lambda: "ProvisioningFailed" in reasons(store))
+        store.update(STORAGE_CLASS, {**made, "metadata": {"name": "broken", "annotations": {}}})
+        await until_written(store, bound(store))
+
+
+async def test_a_slow_provisioner_says_that_it_is_at_work():
+    async with cluster(storage=True) as store:
+        made = make_class(store, "slow", annotations={PROVISION_AFTER_S: "3600"})
+        make_claim(store, "c", of_class="slow")
+        await until_written(store, lambda: "Provisioning" in reasons(store))
+        assert claim(store)["status"]["phase"] == "Pending"
+        annotations = {PROVISION_AFTER_S: "0.01"}
+        store.update(STORAGE_CLASS, {**made, "metadata": {"name": "slow", "annotations": annotations}})
+        await until_written(store, bound(store))
+
+
+# -- the end -------------------------------------------------------------------------------------------------
+
+
+async def test_a_claim_in_use_stays_until_its_pod_is_gone():
+    async with cluster(storage=True) as store:
+        make_claim(store, "c")
+        make_pod(store, "p", claims=["c"])
+        await until_written(store, in_phase(store, POD, "p", "Running"))
+        made = claim(store)["spec"]["volumeName"]
+        store.delete(PERSISTENT_VOLUME_CLAIM, "default", "c")
+        store.delete(PERSISTENT_VOLUME, "", made)
+        assert claim(store)["metadata"]["deletionTimestamp"]
+        store.delete(POD, "default", "p")
+        await until_written(store, is_gone(store, PERSISTENT_VOLUME_CLAIM, "c"))
+        await until_written(store, is_gone(store, PERSISTENT_VOLUME, made, ""))
+
+
+async def test_a_retained_volume_is_released_and_stays():
+    async with cluster(storage=True) as store:
+        make_volume(store, "v")
+        make_claim(store, "c", of_class="manual")
+        await until_written(store, bound(store))
+        store.delete(PERSISTENT_VOLUME_CLAIM, "default", "c")
+        await until_written(store, in_phase(store, PERSISTENT_VOLUME, "v", "Released", ""))
+        make_claim(store, "c", of_class="manual")
+        await until_written(store, lambda: "ProvisioningFailed" in reasons(store))
+        assert claim(store)["status"]["phase"] == "Pending"
+
+
+# -- claims of workloads -------------------------------------------------------------------------------------
+
+
+def make_stateful_set(store, **spec):
+    templates = [{"metadata": {"name": "data"}, "spec": claim_body("")["spec"]}]
+    template = {
+        "metadata": {"labels": {"app": "db"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    own = {
+        "replicas": 2,
+        "serviceName": "db",
+        "selector": {"matchLabels": {"app": "db"}},
+        "template": template,
+        "volumeClaimTemplates": templates,
+    }
+    return store.create(STATEFUL_SET, "default", {"metadata": {"name": "db"}, "spec": {**own, **spec}})
+
+
+def scale(store, replicas):
+    stored = store.get(STATEFUL_SET, "default", "db")
+    store.update(STATEFUL_SET, {**stored, "spec": {**stored["spec"], "replicas": replicas}})
+
+
+async def test_a_stateful_set_keeps_its_claims():
+    async with cluster(storage=True) as store:
+        make_stateful_set(store)
+        await until_written(store, in_phase(store, POD, "db-1", "Running"))
+        first = volume_of(store, "data-db-1")["metadata"]["name"]
+        pod = store.get(POD, "default", "db-1")
+        assert {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-1"}} in pod["spec"]["volumes"]
+        assert claim(store, "data-db-1")["metadata"]["labels"] == {"app": "db"}
+        scale(store, 1)
+        await until_written(store, is_gone(store, POD, "db-1"))
+        scale(store, 2)
+        await until_written(store, in_phase(store, POD, "db-1", "Running"))
+        assert volume_of(store, "data-db-1")["metadata"]["name"] == first
+        store.delete(STATEFUL_SET, "default", "db")
+        await until_written(store, is_gone(store, POD, "db-0"))
+        assert not claim(store, "data-db-0")["metadata"].get("deletionTimestamp")

@@ -1,0 +1,200 @@
+"""Tables say what `kubectl get` prints on a real cluster."""
+
+import pytest
+
+from scheduler.sandbox.devcluster.kinds import KINDS
+from scheduler.sandbox.devcluster.label_selectors import selector_text
+from scheduler.sandbox.devcluster.printing.pod_cells import pod_cells
+from scheduler.sandbox.devcluster.printing.tables import table
+
+BORN = "2026-01-01T00:00:00Z"
+NOW_S = 1767225660.0  # a minute later
+
+
+def named(name, **fields):
+    return {"metadata": {"name": name, "creationTimestamp": BORN}, **fields}
+
+
+def shown(kind, obj, *, wide=False):
+    """Return the cells of one object by header, as kubectl prints them."""
+    printed = table(kind, [obj], NOW_S)
+    columns = printed["columnDefinitions"]
+    return {
+        column["name"]: cell
+        for column, cell in zip(columns, printed["rows"][0]["cells"], strict=True)
+        if wide or not column["priority"]
+    }
+
+
+RUNNING = {"running": {"startedAt": BORN}}
+
+
+def container(name, *, restarts=0):
+    return {"name": name, "ready": True, "restartCount": restarts, "state": RUNNING}
+
+
+def pod(*, containers=1, inits=(), deleted=False, **status):
+    spec = {"containers": [{"name": f"c{n}"} for n in range(containers)], "initContainers": list(inits)}
+    made = named("p", spec=spec, status={"phase": "Pending", **status})
+    if deleted:
+        made["metadata"]["deletionTimestamp"] = BORN
+    return made
+
+
+def scheduled(reason):
+    return [{"type": "PodScheduled", "status": "False", "reason": reason}]
+
+
+def running(*containers, **fields):
+    return pod(phase="Running", containerStatuses=list(containers), **fields)
+
+
+SIDECAR = {
+    "inits": [{"name": "side", "restartPolicy": "Always"}],
+    "initContainerStatuses": [container("side")],
+}
+
+
+@pytest.mark.parametrize(
+    ("obj", "cells"),
+    [
+        pytest.param(pod(), "0/1 Pending 0", id="a new pod"),
+        pytest.param(pod(conditions=scheduled("SchedulingGated")), "0/1 SchedulingGated 0", id="gated"),
+        pytest.param(pod(conditions=scheduled("Unschedulable")), "0/1 Pending 0", id="unschedulable"),
+        pytest.param(running(container("c0"), containers=2), "1/2 Running 0", id="one of two is ready"),
+        pytest.param(running(container("c0", restarts=2)), "1/1 Running 2", id="restarts are counted"),
+        pytest.param(pod(phase="Failed", reason="Evicted"), "0/1 Evicted 0", id="the pod's own reason"),
+        pytest.param(running(container("c0"), **SIDECAR), "2/2 Running 0", id="a sidecar counts"),
+        pytest.param(pod(phase="Running", deleted=True), "0/1 Terminating 0", id="deleted"),
+        pytest.param(pod(phase="Succeeded", deleted=True), "0/1 Completed 0", id="deleted and ended"),
+    ],
+)
+def test_the_cells_of_a_pod(obj, cells):
+    assert " ".join(pod_cells(obj)) == cells
+
+
+def test_wide_pods_show_ip_node_nomination_and_gates():
+    gated = pod(conditions=[{"type": "a.io/x", "status": "True"}], podIP="10.0.0.7")
+    gated["spec"] |= {
+        "nodeName": "n1",
+        "readinessGates": [{"conditionType": "a.io/x"}, {"conditionType": "b"}],
+    }
+    wide = shown("Pod", gated, wide=True)
+    assert list(wide)[5:] == ["IP", "Node", "Nominated Node", "Readiness Gates"]
+    assert list(wide.values())[5:] == ["10.0.0.7", "n1", "<none>", "1/2"]
+
+
+TEMPLATE = {"spec": {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:2"}]}}
+SELECTOR = {
+    "matchLabels": {"app": "web"},
+    "matchExpressions": [{"key": "a", "operator": "In", "values": ["z", "b"]}],
+}
+
+
+NODE_PORTS = [{"port": 80, "nodePort": 30080, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]
+CORE_EVENT = {
+    "message": " done \n",
+    "reason": "Scheduled",
+    "type": "Normal",
+    "lastTimestamp": BORN,
+    "involvedObject": {"kind": "Pod", "name": "p"},
+}
+REPEATED_EVENT = {
+    "note": "no nodes",
+    "reason": "FailedScheduling",
+    "type": "Warning",
+    "eventTime": BORN,
+    "regarding": {"kind": "Pod", "name": "p"},
+    "series": {"count": 4, "lastObservedTime": "2026-01-01T00:00:30.000000Z"},
+}
+READY = {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1.36.0"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "cells"),
+    [
+        ("Node", {"spec": {"unschedulable": True}, "status": READY}, "Ready,SchedulingDisabled|<none>|60s|v1.36.0"),
+        ("Node", {}, "Unknown|<none>|60s|"),
+        ("Deployment", {"spec": {"replicas": 3}, "status": {"readyReplicas": 1, "updatedReplicas": 2}}, "1/3|2|0|60s"),
+        ("ReplicaSet", {"spec": {"replicas": 3}, "status": {"replicas": 2, "readyReplicas": 1}}, "3|2|1|60s"),
+        ("StatefulSet", {"spec": {"replicas": 3}, "status": {"readyReplicas": 2}}, "2/3|60s"),
+        (
+            "Service",
+            {"spec": {"type": "NodePort", "clusterIP": "10.96.0.1", "ports": NODE_PORTS}},
+            "NodePort|10.96.0.1|<none>|80:30080/TCP,53/UDP|60s",
+        ),
+        ("Service", {"spec": {"type": "LoadBalancer"}}, "LoadBalancer|<none>|<pending>|<none>|60s"),
+        ("PodDisruptionBudget", {"spec": {"maxUnavailable": "25%"}}, "N/A|25%|0|60s"),
+        ("PriorityClass", {"value": 1000, "preemptionPolicy": "Never"}, "1000|False|60s|Never"),
+        ("Lease", {"spec": {"holderIdentity": "me"}}, "me|60s"),
+        ("Namespace", {"status": {"phase": "Active"}}, "Active|60s"),
+        ("ConfigMap", {"data": {"a": "1"}, "binaryData": {"b": ""}}, "2|60s"),
+        ("ServiceAccount", {}, "60s"),
+        ("Other", {}, BORN),
+    ],
+)  # fmt: skip
+def test_every_kind_has_its_cells(kind, fields, cells):
+    assert "|".join(map(str, shown(kind, named("x", **fields)).values())) == f"x|{cells}"
+
+
+@pytest.mark.parametrize(
+    ("event", "cells"),
+    [
+        pytest.param(CORE_EVENT, "60s|Normal|Scheduled|pod/p|done", id="core"),
+        pytest.param(
+            REPEATED_EVENT, "30s|Warning|FailedScheduling|pod/p|no nodes", id="events.k8s.io, repeated"
+        ),
+    ],
+)
+def test_events_of_both_versions_are_shown_alike(event, cells):
+    assert "|".join(shown("Event", named("e", **event)).values()) == cells
+
+
+def test_the_roles_of_a_node_are_its_labels():
+    labels = {"node-role.kubernetes.io/control-plane": ""}
+    assert shown("Node", {"metadata": {"name": "n", "labels": labels}})["Roles"] == "control-plane"
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet"])
+def test_wide_workloads_show_containers_images_and_selector(kind):
+    wide = shown(kind, named("w", spec={"template": TEMPLATE, "selector": SELECTOR}), wide=True)
+    assert (wide["Containers"], wide["Images"]) == ("a,b", "a:1,b:2")
+    assert wide["Selector"] == "a in (b,z),app=web"
+
+
+@pytest.mark.parametrize(
+    ("selector", "text"),
+    [
+        ({"matchExpressions": [{"key": "k", "operator": "Exists"}]}, "k"),
+        ({"matchExpressions": [{"key": "k", "operator": "DoesNotExist"}]}, "!k"),
+        ({"matchExpressions": [{"key": "k", "operator": "NotIn", "values": ["b", "a"]}]}, "k notin (a,b)"),
+        (None, ""),
+    ],
+)
+def test_selectors_are_written_as_arguments_of_minus_l(selector, text):
+    assert selector_text(selector) == text
+
+
+def test_rows_carry_the_object_in_the_form_asked_for():
+    obj = named("c", data={})
+    rows = {
+        include: table("ConfigMap", [obj], NOW_S, include_object=include)["rows"][0]["object"]
+        for include in ("Metadata", "Object", "None")
+    }
+    assert rows["Metadata"] == {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": obj["metadata"],
+    }
+    assert rows["Object"] == obj
+    assert rows["None"] is None
+
+
+@pytest.mark.parametrize("kind", sorted({kind.kind for kind in KINDS}))
+def test_every_row_has_as_many_cells_as_there_are_columns(kind):
+    printed = table(kind, [named("x")], NOW_S)
+    assert len(printed["rows"][0]["cells"]) == len(printed["columnDefinitions"])
+
+
+def test_later_events_of_a_watch_repeat_no_columns():
+    assert table("Pod", [pod()], NOW_S, headers=False)["columnDefinitions"] == []

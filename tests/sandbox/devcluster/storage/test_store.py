@@ -1,0 +1,194 @@
+"""The store in-process: what listeners see, how much history it keeps, and which objects are deleted together."""
+
+import pytest
+
+from scheduler.sandbox.devcluster.bootstrap import populate, zone_name
+from scheduler.sandbox.devcluster.kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    NAMESPACE,
+    NODE,
+    POD,
+    REPLICA_SET,
+    JsonObject,
+    Kind,
+)
+from scheduler.sandbox.devcluster.status import StatusError
+from scheduler.sandbox.devcluster.storage.history import Reader
+from scheduler.sandbox.devcluster.storage.store import Store
+
+
+@pytest.fixture
+def store() -> Store:
+    made = Store(capacity=4)
+    populate(made, nodes=0, zones=1)
+    return made
+
+
+def _map(store: Store, name: str, **metadata: object) -> JsonObject:
+    return store.create(CONFIG_MAP, "default", {"metadata": {"name": name, **metadata}})
+
+
+def _pod(store: Store, name: str, *, node: str = "", **metadata: object) -> JsonObject:
+    spec: JsonObject = {"containers": [{"name": "c", "image": "i"}]} | ({"nodeName": node} if node else {})
+    return store.create(POD, "default", {"metadata": {"name": name, **metadata}, "spec": spec})
+
+
+def _taken(reader: Reader) -> list[tuple[str, str]]:
+    return [(change.type, change.revision.obj["metadata"]["name"]) for change in reader.take()]
+
+
+def _owner(obj: JsonObject, *, controller: bool = True) -> JsonObject:
+    metadata = obj["metadata"]
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": controller,
+    }
+
+
+def test_resource_versions_grow_over_all_kinds(store):
+    versions = [int(one["metadata"]["resourceVersion"]) for one in (_map(store, "a"), _pod(store, "p"))]
+    assert versions == [store.resource_version - 1, store.resource_version]
+
+
+def test_stored_objects_are_copies_of_the_callers(store):
+    mine = {"metadata": {"name": "a"}, "data": {"k": "v"}}
+    stored = store.create(CONFIG_MAP, "default", mine)
+    mine["data"]["k"] = "changed"
+    assert stored["data"] == store.get(CONFIG_MAP, "default", "a")["data"] == {"k": "v"}
+
+
+def test_a_follower_gets_every_change_once_and_in_order(store):
+    with store.history.reader(CONFIG_MAP, store.resource_version) as reader:
+        _map(store, "a")
+        _pod(store, "elsewhere")
+        store.patch(CONFIG_MAP, "default", "a", {"data": {"k": "v"}})
+        store.delete(CONFIG_MAP, "default", "a")
+        assert _taken(reader) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+        assert _taken(reader) == []
+
+
+def test_a_follower_can_start_in_the_remembered_past_and_not_before(store):
+    first = int(_map(store, "a")["metadata"]["resourceVersion"])
+    _map(store, "b")
+    assert _taken(store.history.reader(CONFIG_MAP, first)) == [("ADDED", "b")]
+    store.history.compact()
+    with pytest.raises(StatusError, match=f"too old resource version: {first} "):
+        store.history.reader(CONFIG_MAP, first)
+
+
+def test_the_past_stays_bounded(store):
+    for index in range(100):
+        store.patch(NAMESPACE, "", "default", {"metadata": {"labels": {"n": str(index)}}})
+    reader = store.history.reader(NAMESPACE, store.resource_version - 4)
+    assert len(_taken(reader)) == 4
+
+
+def test_an_object_can_be_stored_as_malformed_as_a_test_wants(store):
+    store.inject(
+        POD, {"metadata": {"name": "p", "namespace": "default", "labels": {"n": 1}}, "spec": "nonsense"}
+    )
+    assert store.get(POD, "default", "p")["spec"] == "nonsense"
+
+
+# -- deleted together ----------------------------------------------------------------------------------------
+
+
+def _template() -> JsonObject:
+    return {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+def _workload(store: Store, kind: Kind, name: str, owner: JsonObject | None = None) -> JsonObject:
+    metadata: JsonObject = {"name": name} | ({"ownerReferences": [_owner(owner)]} if owner else {})
+    spec = {"selector": {"matchLabels": {"app": "a"}}, "template": _template()}
+    return store.create(kind, "default", {"metadata": metadata, "spec": spec})
+
+
+def test_dependents_of_a_deleted_object_go_too(store):
+    replica_set = _workload(store, REPLICA_SET, "rs", _workload(store, DEPLOYMENT, "d"))
+    _pod(store, "loose", ownerReferences=[_owner(replica_set)])
+    _pod(store, "bound", node="n", ownerReferences=[_owner(replica_set)])
+    store.delete(DEPLOYMENT, "default", "d")
+    assert store.find(REPLICA_SET, "default", "rs") is None
+    assert store.find(POD, "default", "loose") is None
+    assert store.get(POD, "default", "bound")["metadata"]["deletionTimestamp"]
+
+
+def test_an_object_with_another_living_owner_stays(store):
+    one, two = (_map(store, name) for name in ("one", "two"))
+    owners = [_owner(one), _owner(two, controller=False)]
+    _map(store, "owned", ownerReferences=owners)
+    store.delete(CONFIG_MAP, "default", "one")
+    assert store.find(CONFIG_MAP, "default", "owned") is not None
+    store.delete(CONFIG_MAP, "default", "two")
+    assert store.find(CONFIG_MAP, "default", "owned") is None
+
+
+def test_orphans_lose_their_owner_and_live(store):
+    owner = _map(store, "owner")
+    _map(store, "owned", ownerReferences=[_owner(owner)])
+    store.delete(CONFIG_MAP, "default", "owner", propagation="Orphan")
+    assert not store.get(CONFIG_MAP, "default", "owned")["metadata"].get("ownerReferences")
+
+
+def test_an_owner_deleted_in_the_foreground_goes_last(store):
+    owner = _map(store, "owner")
+    _pod(store, "bound", node="n", ownerReferences=[_owner(owner)])
+    deletion = store.delete(CONFIG_MAP, "default", "owner", propagation="Foreground")
+    assert not deletion.gone
+    assert store.get(CONFIG_MAP, "default", "owner")["metadata"]["finalizers"] == ["foregroundDeletion"]
+    store.delete(POD, "default", "bound", grace_period_s=0)
+    assert store.find(CONFIG_MAP, "default", "owner") is None
+
+
+def test_a_deleted_namespace_takes_its_content_and_ends_with_the_last_pod(store):
+    _map(store, "a")
+    _pod(store, "bound", node="n")
+    deletion = store.delete(NAMESPACE, "", "default")
+    assert not deletion.gone
+    assert store.get(NAMESPACE, "", "default")["status"]["phase"] == "Terminating"
+    assert store.find(CONFIG_MAP, "default", "a") is None
+    store.delete(POD, "default", "bound", grace_period_s=0)
+    assert store.find(NAMESPACE, "", "default") is None
+
+
+def test_a_second_deletion_shortens_the_grace_but_never_lengthens_it(store):
+    _pod(store, "p", node="n")
+    assert store.delete(POD, "default", "p").obj["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert (
+        store.delete(POD, "default", "p", grace_period_s=60).obj["metadata"]["deletionGracePeriodSeconds"]
+        == 30
+    )
+    assert (
+        store.delete(POD, "default", "p", grace_period_s=5).obj["metadata"]["deletionGracePeriodSeconds"] == 5
+    )
+    assert store.delete(POD, "default", "p", grace_period_s=0).gone
+
+
+# -- ready-made clusters -------------------------------------------------------------------------------------
+
+
+def test_nodes_are_dealt_out_over_zones():
+    store = Store()
+    populate(store, nodes=5, zones=2)
+    found = store.list(NODE)[0]
+    zones = [node["metadata"]["labels"]["topology.kubernetes.io/zone"] for node in found]
+    assert [node["metadata"]["name"] for node in found] == [f"node-000{number}" for number in range(1, 6)]
+    assert zones == ["zone-a", "zone-b", "zone-a", "zone-b", "zone-a"]
+    assert found[0]["status"]["allocatable"].items() >= {"cpu": "4", "memory": "32Gi", "pods": "110"}.items()
+
+
+@pytest.mark.parametrize(
+    ("index", "name"), [(0, "zone-a"), (25, "zone-z"), (26, "zone-aa"), (27, "zone-ab"), (701, "zone-zz")]
+)
+def test_zone_names_go_on_after_z(index, name):
+    assert zone_name(index) == name
+
+
+@pytest.mark.parametrize(("nodes", "zones"), [(-1, 1), (1, 0)])
+def test_an_impossible_cluster_is_refused(nodes, zones):
+    with pytest.raises(ValueError, match="at least one zone"):
+        populate(Store(), nodes=nodes, zones=zones)

@@ -1,0 +1,560 @@
+"""
+Real kubectl against the embedded cluster, session by session.
+
+`KUBECTL` names another binary than the one on PATH, to try other versions.
+"""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import textwrap
+from contextlib import asynccontextmanager
+
+import pytest
+
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from tests.support.round_robin_binder import N_NODES, bind_in_turn
+
+KUBECTL = shutil.which(os.environ.get("KUBECTL", "kubectl"))
+pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")
+
+DEADLINE_S = 30.0
+WEB = """
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: web, labels: {app: web}}
+    spec:
+      replicas: 3
+      selector: {matchLabels: {app: web}}
+      template:
+        metadata: {labels: {app: web}}
+        spec:
+          containers:
+          - {name: c, image: "web:1", ports: [{containerPort: 80}], resources: {requests: {cpu: 100m}}}
+"""
+#: Name -> the manifest that a session applies.
+MANIFESTS = {
+    "web": WEB,
+    "web-2": WEB.replace("web:1", "web:2"),
+    "sidecar": f'{WEB.rstrip()}\n          - {{name: side, image: "side:1"}}\n',
+    "daemons": WEB.replace("Deployment", "DaemonSet").replace("replicas: 3", ""),
+    "others": """
+    apiVersion: v1
+    kind: List
+    items:
+    - {apiVersion: v1, kind: Service, metadata: {name: s}, spec: {ports: [{port: 80}]}}
+    - {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: b}}
+    - {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: l}, spec: {holderIdentity: me}}
+    - apiVersion: v1
+      kind: ReplicationController
+      metadata: {name: r}
+      spec:
+        replicas: 0
+        selector: {app: r}
+        template: {metadata: {labels: {app: r}}, spec: {containers: [{name: c, image: i}]}}
+    """,
+    "database": """
+    apiVersion: apps/v1
+    kind: StatefulSet
+    metadata: {name: db}
+    spec:
+      serviceName: db
+      replicas: 3
+      selector: {matchLabels: {app: db}}
+      template:
+        metadata: {labels: {app: db}}
+        spec:
+          containers: [{name: db, image: "db:1", volumeMounts: [{name: data, mountPath: /data}]}]
+      volumeClaimTemplates:
+      - metadata: {name: data}
+        spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Gi}}}
+    """,
+    "widgets": """
+    apiVersion: apiextensions.k8s.io/v1
+    kind: CustomResourceDefinition
+    metadata: {name: widgets.example.com}
+    spec:
+      group: example.com
+      scope: Namespaced
+      names: {plural: widgets, kind: Widget, shortNames: [wd]}
+      versions:
+      - name: v1
+        served: true
+        storage: true
+        schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+        additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]
+    """,
+    "widget-3": "---\n{apiVersion: example.com/v1, kind: Widget, metadata: {name: w}, spec: {size: 3}}",
+    "widget-4": "---\n{apiVersion: example.com/v1, kind: Widget, metadata: {name: w}, spec: {size: 4}}",
+    "quota": """
+    apiVersion: v1
+    kind: ResourceQuota
+    metadata: {name: small}
+    spec: {hard: {pods: "1", limits.cpu: "2", requests.cpu: 1500m}}
+    """,
+    "limited": """
+    apiVersion: v1
+    kind: Pod
+    metadata: {generateName: limited-, labels: {a: b}}
+    spec: {containers: [{name: c, image: i, resources: {limits: {cpu: 500m}}}]}
+    """,
+}
+#: What is done in a new cluster -> its commands. `$` is a kubectl that succeeds, `!` one that fails. Each line below a
+#: command has to be a line of its output; `...` stands for any text, and blanks count once.
+SESSIONS = {
+    "versions and resources": """
+        $ version
+        Server Version: v1.36.0-devcluster
+        $ cluster-info
+        ...control plane...
+        $ api-resources
+        deployments deploy apps/v1 true Deployment
+        nodes no v1 false Node
+        $ api-versions
+        policy/v1
+        $ get --raw /readyz
+        ok
+    """,
+    "tables": """
+        $ apply -f web -f others -f database
+        $ rollout status deployment/web
+        $ create pdb b --selector=app=web --min-available=2
+        $ create priorityclass high --value=1000
+        $ get pods
+        NAME READY STATUS RESTARTS AGE
+        web-... 1/1 Running 0 ...
+        $ get pods -A
+        NAMESPACE NAME READY STATUS RESTARTS AGE
+        $ get pods --show-labels
+        NAME READY STATUS RESTARTS AGE LABELS
+        $ get pods -o wide
+        NAME READY STATUS RESTARTS AGE IP NODE NOMINATED NODE READINESS GATES
+        $ get nodes
+        NAME STATUS ROLES AGE VERSION
+        $ get deploy -o wide
+        NAME READY UP-TO-DATE AVAILABLE AGE CONTAINERS IMAGES SELECTOR
+        web 3/3 3 3 ... c web:1 app=web
+        $ get rs
+        NAME DESIRED CURRENT READY AGE
+        $ get sts
+        NAME READY AGE
+        $ get rc
+        NAME DESIRED CURRENT READY AGE
+        $ get svc
+        NAME TYPE CLUSTER-IP EXTERNAL-IP PORT(S) AGE
+        $ get ns
+        NAME STATUS AGE
+        $ get leases
+        NAME HOLDER AGE
+        $ get cm
+        NAME DATA AGE
+        $ get sa
+        NAME AGE
+        $ get sc
+        NAME PROVISIONER RECLAIMPOLICY VOLUMEBINDINGMODE ALLOWVOLUMEEXPANSION AGE
+        $ get csinodes
+        NAME DRIVERS AGE
+        $ get deploy web --subresource=scale
+        NAME DESIRED AVAILABLE AGE
+        $ get events
+        LAST SEEN TYPE REASON OBJECT MESSAGE
+        $ get events.events.k8s.io
+        LAST SEEN TYPE REASON OBJECT MESSAGE
+        $ get pdb
+        NAME MIN AVAILABLE MAX UNAVAILABLE ALLOWED DISRUPTIONS AGE
+        b 2 N/A 1 ...
+        $ get pc
+        NAME VALUE GLOBAL-DEFAULT AGE PREEMPTIONPOLICY
+        $ get all
+        pod/web-... 1/1 Running 0 ...
+        deployment.apps/web 3/3 3 3 ...
+        replicaset.apps/web-... 3 3 3 ...
+    """,
+    "apply": """
+        $ apply -f web
+        deployment.apps/web created
+        $ apply -f web
+        deployment.apps/web unchanged
+        $ apply -f web-2
+        deployment.apps/web configured
+        ! diff -f web
+        - - image: web:2
+        + - image: web:1
+        $ apply -f sidecar
+        $ get deploy web -o jsonpath={.spec.template.spec.containers[*].image}
+        web:1 side:1
+        $ apply --server-side --force-conflicts -f web
+        deployment.apps/web serverside-applied
+        $ apply --server-side --field-manager=me -f others
+        configmap/c serverside-applied
+        $ apply --server-side --field-manager=me -f others
+        configmap/c serverside-applied
+    """,
+    "objects that kubectl makes up": """
+        $ create namespace team
+        $ create deployment other --image=other:1 --replicas=2 --port=80
+        $ create configmap c --from-literal=a=b
+        $ create serviceaccount bot
+        $ create service clusterip s --tcp=80:8080
+        $ create service nodeport n --tcp=80
+        $ create pdb b --selector=app=web --max-unavailable=50%
+        $ create priorityclass high --value=1000
+        $ create job once --image=one:1
+        $ create cronjob nightly --image=one:1 --schedule=@daily
+        $ create job --from=cronjob/nightly tonight
+        $ create secret generic key --from-literal=a=b
+        $ create role reader --verb=get --resource=pods
+        $ create rolebinding reads --role=reader --serviceaccount=default:bot
+        $ create clusterrole scraper --verb=get --non-resource-url=/metrics
+        $ create clusterrolebinding scrapes --clusterrole=scraper --user=me --group=us
+        $ create ingress way --rule=a.test/b*=s:http,tls=key --default-backend=n:80
+        $ create quota across --hard=pods=9 --scopes=CrossNamespacePodAffinity
+        $ run one --image=one:1
+        $ expose deployment other --port=80 --name=front
+        $ rollout status deployment/other
+        $ get cm c -o jsonpath={.data.a}
+        b
+        $ get pdb b -o jsonpath={.spec.maxUnavailable}
+        50%
+        $ get svc s -o jsonpath={.spec.ports[0].targetPort}
+        8080
+        $ get pc high -o jsonpath={.value}
+        1000
+        $ get secret key -o jsonpath={.data.a}
+        Yg==
+        $ get clusterrole scraper -o jsonpath={.rules}
+        [{"nonResourceURLs":["/metrics"],"verbs":["get"]}]
+        $ get clusterrolebinding scrapes -o jsonpath={.subjects[*].name}
+        me us
+        $ get ingress way -o jsonpath={.spec.rules[0].http.paths[0].backend}
+        {"service":{"name":"s","port":{"name":"http"}}}
+        $ describe quota across
+        ...CrossNamespacePodAffinity
+        $ create token bot --duration=1h
+        $ create deployment dry --image=i --dry-run=server -o name
+        deployment.apps/dry
+        ! get deployment dry
+        ...deployments.apps "dry" not found
+    """,
+    "a stateful set with claims": """
+        $ apply -f database
+        $ rollout status sts/db
+        ...3 new pods have been updated...
+        $ get pvc
+        data-db-0 Bound pvc-... 10Gi RWO standard ...
+        data-db-2 Bound pvc-... 10Gi RWO standard ...
+        $ get pv
+        pvc-... 10Gi RWO Delete Bound default/data-db-1 standard ...
+        $ get sc
+        standard (default) ...
+        $ describe pvc data-db-0
+        Used By: db-0
+        $ set image sts/db db=db:2
+        $ rollout status sts/db
+        $ get pods -o jsonpath={.items[*].spec.containers[0].image}
+        db:2 db:2 db:2
+        $ delete sts db --cascade=foreground
+        $ get pvc -o name
+        persistentvolumeclaim/data-db-2
+        $ delete pvc --all
+        $ get pv
+        No resources found
+    """,
+    "jobs and daemons": """
+        $ create job once --image=one:1
+        $ wait --for=condition=complete job/once --timeout=30s
+        $ get jobs
+        once Complete 1/1 ...
+        $ apply -f daemons
+        $ rollout status ds/web
+        $ get ds
+        web 3 3 3 3 3 <none> ...
+    """,
+    "custom resources": """
+        $ apply -f widgets
+        $ wait --for=condition=established crd/widgets.example.com
+        $ apply -f widget-3
+        widget.example.com/w created
+        $ apply -f widget-3
+        widget.example.com/w unchanged
+        $ apply -f widget-4
+        widget.example.com/w configured
+        $ get wd
+        NAME SIZE
+        w 4
+        $ delete crd widgets.example.com
+        ! get wd
+        ...the server could not find the requested resource...
+    """,
+    "rollouts": """
+        $ apply -f web
+        $ set image deployment/web c=web:2
+        $ rollout status deployment/web
+        deployment "web" successfully rolled out
+        $ rollout history deployment/web
+        1 <none>
+        2 <none>
+        $ rollout history deployment/web --revision=1
+        Image: web:1
+        $ rollout undo deployment/web
+        deployment.apps/web rolled back
+        $ rollout status deployment/web
+        $ get pods -o jsonpath={..containers[0].image}
+        web:1 web:1 web:1
+        $ rollout restart deployment/web
+        deployment.apps/web restarted
+        $ rollout status deployment/web
+        $ get rs -o jsonpath={.items[*].spec.template.spec.containers[0].image} --sort-by=.metadata.name
+        ...web:2...
+        $ rollout pause deployment/web
+        deployment.apps/web paused
+        $ rollout resume deployment/web
+        deployment.apps/web resumed
+        $ scale deployment web --replicas=5
+        deployment.apps/web scaled
+        $ rollout status deployment/web
+        $ get deploy web -o jsonpath={.status.readyReplicas}
+        5
+        $ scale deployment web --replicas=0
+        $ wait --for=delete pod -l app=web --timeout=20s
+        $ get pods
+        No resources found in default namespace.
+    """,
+    "labels, annotations and small changes": """
+        $ run one --image=i
+        $ label pod one tier=front
+        pod/one labeled
+        $ annotate pod one note=hello
+        pod/one annotated
+        $ get pods -l tier=front -L tier -o name
+        pod/one
+        ! label pod one tier=back
+        ...already has a value (front)...
+        $ label pod one tier-
+        pod/one unlabeled
+        $ label node node-0001 disk=ssd --overwrite
+        node/node-0001 labeled
+        $ patch pod one -p {"metadata":{"labels":{"a":"b"}}}
+        pod/one patched
+        $ wait --for=condition=Ready pod/one
+        pod/one condition met
+        $ events --for pod/one
+        No events found...
+    """,
+    "descriptions": """
+        $ apply -f web
+        $ rollout status deployment/web
+        $ describe pod -l app=web
+        Controlled By: ReplicaSet/web-...
+        Ready True
+        cpu: 100m
+        Node: node-000...
+        $ describe node node-0001
+        Unschedulable: false
+        Ready True ...
+        Non-terminated Pods: (1 in total)
+        cpu 100m (2%) ...
+        $ describe deployment web
+        Replicas: 3 desired | 3 updated | 3 total | 3 available | 0 unavailable
+        Available True MinimumReplicasAvailable
+        Progressing True NewReplicaSetAvailable
+        NewReplicaSet: web-... (3/3 replicas created)
+        ...ScalingReplicaSet ... deployment-controller Scaled up replica set web-... from 0 to 3
+        $ describe rs
+        Controlled By: Deployment/web
+        ...Created pod: web-...
+    """,
+    "deletions": """
+        $ apply -f web
+        $ rollout status deployment/web
+        $ delete deployment web --cascade=orphan
+        $ apply -f web
+        $ rollout status deployment/web
+        $ get rs -o jsonpath={.items[*].spec.replicas}
+        3
+        $ delete pod -l app=web
+        pod "web-..." deleted...
+        $ rollout status deployment/web
+        $ delete deployment web --cascade=foreground
+        $ get rs
+        No resources found in default namespace.
+        $ create namespace team
+        $ run one --image=i -n team
+        $ delete namespace team
+        namespace "team" deleted
+        ! get namespace team
+        ...(NotFound)...
+    """,
+    "a drained node": """
+        $ apply -f web
+        $ rollout status deployment/web
+        $ create pdb b --selector=app=web --min-available=3
+        ! drain node-0001 --timeout=1s
+        ...Cannot evict pod as it would violate the pod's disruption budget...
+        $ delete pdb b
+        $ drain node-0001
+        node/node-0001 drained
+        $ get node node-0001
+        node-0001 Ready,SchedulingDisabled ...
+        $ uncordon node-0001
+        node/node-0001 uncordoned
+        $ taint node node-0001 a=b:NoSchedule
+        node/node-0001 tainted
+    """,
+    "questions": """
+        $ auth can-i create pods
+        yes
+        $ auth can-i --list
+        *.* ...
+        $ auth whoami
+        Username devcluster-admin
+        $ explain deployment
+        spec <Object>
+        $ explain pod.metadata.labels
+        FIELD: labels <map[string]string>
+        $ explain secret
+        stringData <map[string]string>
+    """,
+    "refusals": """
+        ! get unicorns
+        error: the server doesn't have a resource type "unicorns"
+        ! get pod nope
+        Error from server (NotFound): pods "nope" not found
+        ! run one --image=i -n nope
+        Error from server (NotFound): namespaces "nope" not found
+        ! create namespace default
+        Error from server (AlreadyExists): namespaces "default" already exists
+        ! label pod nope a=b
+        Error from server (NotFound): pods "nope" not found
+        ! top pods
+        error: Metrics API not available
+        ! run Bad_Name --image=i
+        ...metadata.name: Invalid value...
+        ! logs nope
+        ...pods "nope" not found...
+    """,
+    "long lists": """
+        $ get nodes --chunk-size=2 --no-headers
+        node-0001 ...
+        node-0003 ...
+    """,
+    "a quota": """
+        $ apply -f quota
+        $ wait --for=jsonpath={.status.used.pods}=0 quota/small --timeout=20s
+        $ create -f limited
+        $ get quota
+        small pods: 1/1, requests.cpu: 500m/1500m limits.cpu: 500m/2 ...
+        ! create -f limited
+        ...exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1
+        $ describe quota small
+        pods 1 1
+        $ delete pod -l a=b --now
+        $ wait --for=jsonpath={.status.used.pods}=0 quota/small --timeout=20s
+    """,
+}
+
+
+class Kubectl:
+    """Runs kubectl on one cluster, in a folder with the manifests."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._env = {
+            "HOME": str(folder),
+            "KUBECONFIG": str(folder / "kubeconfig"),
+            "PATH": os.environ["PATH"],
+            "TZ": "UTC",
+        }
+        for name, manifest in MANIFESTS.items():
+            (folder / name).write_text(textwrap.dedent(manifest))
+
+    async def start(self, *args):
+        """Start kubectl as a process; its standard error goes to its output."""
+        return await asyncio.create_subprocess_exec(
+            KUBECTL or "kubectl",
+            *args,
+            cwd=self._folder,
+            env=self._env,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+
+    async def __call__(self, command, stdin="", *, fails=False):
+        """Return the output of `kubectl <command>`, which succeeds unless it `fails`."""
+        process = await self.start(*command.split())
+        async with asyncio.timeout(DEADLINE_S):
+            out, _ = await process.communicate(stdin.encode())
+        assert (process.returncode != 0) == fails, f"kubectl {command}: {out.decode()}"
+        return out.decode()
+
+
+@asynccontextmanager
+async def devcluster(tmp_path):
+    async with DevCluster(nodes=N_NODES, zones=3, controllers=True) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        binder = asyncio.create_task(bind_in_turn(cluster.store))
+        try:
+            yield Kubectl(tmp_path)
+            assert not binder.done()
+        finally:
+            binder.cancel()
+            await asyncio.gather(binder, return_exceptions=True)
+
+
+def squeezed(line):
+    return " ".join(line.split())
+
+
+def is_shown(line, out):
+    """Return whether `line`, in which `...` stands for any text, is a line of the output."""
+    pattern = ".*".join(map(re.escape, squeezed(line).split("...")))
+    return any(re.fullmatch(pattern, squeezed(each)) for each in out.splitlines())
+
+
+@pytest.mark.parametrize("session", [pytest.param(text, id=name) for name, text in SESSIONS.items()])
+@pytest.mark.asyncio
+async def test_a_session_goes_as_on_a_real_cluster(tmp_path, session):
+    async with devcluster(tmp_path) as kubectl:
+        command, out = "", ""
+        for line in filter(None, map(str.strip, session.splitlines())):
+            if line.startswith(("$ ", "! ")):
+                command = line[2:]
+                out = await kubectl(command, fails=line.startswith("!"))
+            else:
+                assert is_shown(line, out), f"{line} after kubectl {command}:\n{out}"
+
+
+@pytest.mark.asyncio
+async def test_an_object_is_read_and_put_back(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl("run one --image=i")
+        await kubectl("wait --for=condition=Ready pod/one")
+        yaml = await kubectl("get pod one -o yaml")
+        assert await kubectl("replace -f -", yaml) == "pod/one replaced\n"
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "one"}}
+        path = "/api/v1/namespaces/default/pods/one/eviction"
+        await kubectl(f"create --raw {path} -f -", json.dumps(eviction))
+        await kubectl("wait --for=delete pod/one")
+
+
+@pytest.mark.asyncio
+async def test_watching_shows_changes_as_they_come(tmp_path):
+    async with devcluster(tmp_path) as kubectl:
+        await kubectl("create deployment web --image=i")
+        await kubectl("rollout status deployment/web")
+        watch = await kubectl.start("get", "deployment", "web", "-w")
+        assert watch.stdout is not None
+        lines = []
+        async with asyncio.timeout(DEADLINE_S):
+            lines += [await watch.stdout.readline(), await watch.stdout.readline()]
+            await kubectl("scale deployment web --replicas=2")
+            while b"2/2" not in lines[-1]:
+                lines.append(await watch.stdout.readline())
+            watch.terminate()
+            await watch.communicate()
+        assert lines[0].split()[:2] == [b"NAME", b"READY"]
+        assert lines[1].split()[:2] == [b"web", b"1/1"]
+        assert [line for line in lines if line.startswith(b"NAME")] == lines[:1]

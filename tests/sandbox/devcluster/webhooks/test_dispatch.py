@@ -1,0 +1,180 @@
+"""Webhooks and the controllers of the embedded cluster; configurations that it can't carry out."""
+
+import logging
+from contextlib import asynccontextmanager
+
+import pytest
+
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.kinds import (
+    CORE_EVENT,
+    DEPLOYMENT,
+    MUTATING_WEBHOOKS,
+    NAMESPACE,
+    POD,
+    REPLICA_SET,
+    SECRET,
+    VALIDATING_WEBHOOKS,
+)
+from scheduler.sandbox.devcluster.status import StatusError
+from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.webhooks.dispatch import warning_headers
+from tests.sandbox.devcluster.contract.hooks import labelling, serving
+from tests.support.waiting import until_written
+from tests.support.workload_objects import LABELS, template
+
+_RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+
+
+def _hook(hooks, path="m", **fields):
+    return {
+        "name": f"{path}.hooks.test",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": 2,
+        "clientConfig": {"url": hooks.url(path), "caBundle": hooks.bundle},
+        "rules": [_RULE],
+        **fields,
+    }
+
+
+def _workload(replicas=3):
+    spec = {"replicas": replicas, "selector": {"matchLabels": LABELS}, "template": template()}
+    return {"metadata": {"name": "web"}, "spec": spec}
+
+
+@asynccontextmanager
+async def _cluster(tmp_path):
+    async with serving(tmp_path) as hooks, DevCluster(nodes=1, controllers=True) as cluster:
+        yield cluster.store, hooks
+
+
+def _pods(store):
+    return store.list(POD, "default")[0]
+
+
+@pytest.mark.asyncio
+async def test_webhooks_see_each_pod_of_a_controller_once(tmp_path):
+    async with _cluster(tmp_path) as (store, hooks):
+        hooks.judges["m"] = lambda _: labelling("seen")
+        store.create(MUTATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [_hook(hooks)]})
+        store.create(DEPLOYMENT, "default", _workload(20))
+        await until_written(store, lambda: len(_pods(store)) == 20)
+        assert len(hooks.asked) == 20
+        assert {pod["metadata"]["labels"]["seen"] for pod in _pods(store)} == {"yes"}
+        seen = hooks.asked[0][1]["object"]["metadata"]
+        assert seen["generateName"].startswith("web-")
+        assert "pod-template-hash" in seen["labels"]
+        assert "name" not in seen
+        store.patch(DEPLOYMENT, "default", "web", {"spec": {"replicas": 2}})
+        await until_written(store, lambda: len(_pods(store)) == 2)
+        assert len(hooks.asked) == 20
+
+
+@pytest.mark.asyncio
+async def test_pods_are_no_longer_made_once_their_owner_is_gone(tmp_path):
+    async with _cluster(tmp_path) as (store, hooks):
+        store.create(VALIDATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [_hook(hooks)]})
+        store.create(REPLICA_SET, "default", _workload(50))
+        await until_written(store, lambda: len(_pods(store)) >= 3)
+        store.delete(REPLICA_SET, "default", "web")
+        await until_written(store, lambda: not _pods(store))
+        assert len(hooks.asked) < 50
+
+
+@pytest.mark.asyncio
+async def test_changes_while_pods_are_created_are_not_missed(tmp_path):
+    async with _cluster(tmp_path) as (store, hooks):
+        store.create(VALIDATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [_hook(hooks)]})
+        store.create(REPLICA_SET, "default", _workload(10))
+        await until_written(store, lambda: len(_pods(store)) >= 1)
+        store.patch(REPLICA_SET, "default", "web", {"spec": {"replicas": 4}})
+        await until_written(
+            store,
+            lambda: (
+                len(_pods(store)) == 4 and store.get(REPLICA_SET, "default", "web")["status"]["replicas"] == 4
+            ),
+        )
+
+
+@pytest.mark.asyncio
+async def test_a_refusal_is_recorded_on_the_owner_and_pods_come_once_it_is_lifted(tmp_path):
+    async with _cluster(tmp_path) as (store, hooks):
+        hooks.judges["v"] = lambda _: {"allowed": False, "status": {"message": "closed", "code": 403}}
+        hook = _hook(hooks, "v")
+        store.create(VALIDATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [hook]})
+        store.create(REPLICA_SET, "default", _workload())
+
+        def told():
+            return store.list(CORE_EVENT, "default", field_selector="reason=FailedCreate")[0]
+
+        await until_written(store, told)
+        assert told()[0]["message"] == (
+            'Error creating: admission webhook "v.hooks.test" denied the request: closed'
+        )
+        assert not _pods(store)
+        del hooks.judges["v"]
+        await until_written(store, lambda: len(_pods(store)) == 3)
+
+
+@pytest.mark.asyncio
+async def test_a_webhook_that_is_down_and_fails_open_is_logged(tmp_path, caplog):
+    async with _cluster(tmp_path) as (store, hooks):
+        client = {"url": "https://127.0.0.1:1/m", "caBundle": hooks.bundle}
+        hook = _hook(hooks, failurePolicy="Ignore", clientConfig=client)
+        store.create(MUTATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [hook]})
+        with caplog.at_level(logging.WARNING, "scheduler.sandbox.devcluster.webhooks.dispatch"):
+            store.create(REPLICA_SET, "default", _workload(1))
+            await until_written(store, lambda: _pods(store))
+    assert 'failing open: failed calling webhook "m.hooks.test"' in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        pytest.param(
+            {"matchConditions": [{"name": "a", "expression": "true"}]},
+            "webhooks[0].matchConditions: Forbidden: the embedded cluster evaluates no CEL",
+            id="conditions",
+        ),
+        pytest.param(
+            {"clientConfig": {"url": "https://h/", "caBundle": "bm9uZQ=="}},
+            "unable to load root certificates",
+            id="authorities that are none",
+        ),
+        pytest.param(
+            {"clientConfig": {"url": "https://h:port/", "caBundle": ""}},
+            "url must be a valid URL",
+            id="no port",
+        ),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_refused(fields, told):
+    hook = {
+        "name": "m.hooks.test",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "rules": [_RULE],
+    }
+    with pytest.raises(StatusError) as refused:
+        Store().create(MUTATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [{**hook, **fields}]})
+    assert refused.value.code == 422
+    assert told in refused.value.message
+
+
+def test_many_warnings_are_cut_short_and_odd_ones_left_out():
+    long = [f"{number}{'x' * 1000}" for number in range(30)]
+    headers = [value for _, value in warning_headers([*long, "a\nb"])]
+    assert len(headers) == 16
+    assert {len(value) for value in headers} == {256 + len('299 - ""')}
+    assert warning_headers(["a\nb", "c", "c"]) == [("Warning", '299 - "c"')]
+
+
+def test_text_in_a_secret_is_encoded():
+    store = Store()
+    store.create(NAMESPACE, "", {"metadata": {"name": "default"}})
+    stored = store.create(
+        SECRET, "default", {"metadata": {"name": "s"}, "stringData": {"a": "b"}, "data": {"c": "ZA=="}}
+    )
+    assert (stored["type"], stored["data"]) == ("Opaque", {"c": "ZA==", "a": "Yg=="})
+    assert "stringData" not in stored

@@ -1,0 +1,202 @@
+"""The ready tests let a plugin pass that keeps the contract, and catch each way of breaking it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scheduler.sdk.plugin import (
+    SKIP,
+    Action,
+    ClusterEventWithHint,
+    FinalScores,
+    Hint,
+    NodeByNode,
+    NodeView,
+    Pod,
+    Resource,
+    RuleFilter,
+    unschedulable,
+)
+from scheduler.sdk.testing import PluginTests, make_pod
+
+ZONE = "topology.kubernetes.io/zone"
+CROWDED = unschedulable("node(s) had two pods")
+EVENTS = (
+    ClusterEventWithHint(Resource.POD, Action.DELETE),
+    ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+)
+
+
+class Crowded:
+    """Refuses nodes with two pods or more; over all nodes at once."""
+
+    name = "Crowded"
+
+    def events_to_register(self) -> Any:
+        return EVENTS
+
+    def prefilter(self, context: Any, view: Any) -> Any:
+        del context
+        return RuleFilter(view.n_rows, (view.nodes.pod_count < 2, CROWDED))
+
+
+class CrowdedByNode(NodeByNode):
+    """The same, node by node."""
+
+    name = "CrowdedByNode"
+    reason = "node(s) had two pods"
+
+    def fits(self, pod: Pod, node: NodeView) -> bool:
+        del pod
+        return node.requested("pods") < 2
+
+
+class TestCrowded(PluginTests):
+    plugin = Crowded
+    other_form = CrowdedByNode
+
+
+class TestCrowdedByNode(PluginTests):
+    plugin = CrowdedByNode
+    other_form = Crowded
+
+
+class _Forgetting(Crowded):
+    """Keeps what it saw first."""
+
+    kept: Any = None
+
+    def prefilter(self, context: Any, view: Any) -> Any:
+        if _Forgetting.kept is None or len(_Forgetting.kept) != view.n_rows:
+            _Forgetting.kept = view.nodes.pod_count < 2
+        return RuleFilter(view.n_rows, (_Forgetting.kept.copy(), CROWDED))
+
+
+class _Remembering(Crowded):
+    """Keeps in itself what it saw first."""
+
+    def prefilter(self, context: Any, view: Any) -> Any:
+        del context
+        if len(getattr(self, "kept", ())) != view.n_rows:
+            self.kept = view.nodes.pod_count < 2
+        return RuleFilter(view.n_rows, (self.kept, CROWDED))
+
+
+class _Lonely(NodeByNode):
+    """Wants company, and does not hear of pods that come."""
+
+    name = "Lonely"
+    reason = "node(s) had no pod"
+
+    def fits(self, pod: Pod, node: NodeView) -> bool:
+        del pod
+        return bool(node.pods)
+
+    def events_to_register(self) -> Any:
+        return EVENTS
+
+
+class _Drawing(Crowded):
+    """Answers by chance."""
+
+    draw = np.random.default_rng(1)
+
+    def prefilter(self, context: Any, view: Any) -> Any:
+        return RuleFilter(view.n_rows, (self.draw.random(view.n_rows) < 0.5, CROWDED))
+
+
+class _Silent(Crowded):
+    """Gives no reason."""
+
+    def prefilter(self, context: Any, view: Any) -> Any:
+        return RuleFilter(view.n_rows, (view.nodes.pod_count < 2, unschedulable()))
+
+
+class _Deaf(Crowded):
+    """Registers too few events."""
+
+    def events_to_register(self) -> Any:
+        return (ClusterEventWithHint(Resource.NODE, Action.ADD),)
+
+
+class _Sleepy(Crowded):
+    """Has a hint that says no."""
+
+    def events_to_register(self) -> Any:
+        return [ClusterEventWithHint(one.resource, one.actions, lambda *_: Hint.SKIP) for one in EVENTS]
+
+
+class _Wild(Crowded):
+    """Scores above 100, where there are many nodes."""
+
+    def prescore(self, context: Any, view: Any, feasible: Any) -> Any:
+        del context, feasible
+        return FinalScores(np.full(view.n_rows, 1000))
+
+
+class _Raising(Crowded):
+    """Cannot do without a label."""
+
+    def prefilter(self, context: Any, view: Any) -> Any:
+        del view
+        assert context.pod.labels["team"]
+        return SKIP
+
+
+class _Slow(Crowded):
+    """Looks at the nodes in a loop, every time."""
+
+    def prefilter(self, context: Any, view: Any) -> Any:
+        del context
+        for _ in range(3):
+            counts = [len(view.view_at(row).pods) for row in range(view.n_rows)]
+        return RuleFilter(view.n_rows, (np.array(counts) < 2, CROWDED))
+
+
+@pytest.mark.parametrize(
+    ("broken", "test"),
+    [
+        pytest.param(_Forgetting, PluginTests.test_answers_follow_changes, id="keeps what it saw"),
+        pytest.param(_Remembering, PluginTests.test_answers_follow_changes, id="keeps it in itself"),
+        pytest.param(
+            _Lonely, PluginTests.test_events_wake_the_pods_that_were_refused, id="hears of no new pods"
+        ),
+        pytest.param(
+            _Drawing, PluginTests.test_the_same_question_has_the_same_answer, id="answers by chance"
+        ),
+        pytest.param(_Silent, PluginTests.test_refused_nodes_have_reasons, id="gives no reason"),
+        pytest.param(_Deaf, PluginTests.test_events_wake_the_pods_that_were_refused, id="lacks an event"),
+        pytest.param(_Sleepy, PluginTests.test_events_wake_the_pods_that_were_refused, id="has a wrong hint"),
+        pytest.param(_Wild, PluginTests.test_every_pod_is_decided, id="scores above 100"),
+        pytest.param(_Raising, PluginTests.test_every_pod_is_decided, id="raises"),
+    ],
+)
+def test_a_broken_plugin_is_caught(broken: Any, test: Callable[[PluginTests], None]):
+    class Tests(PluginTests):
+        plugin = broken
+        pods = (make_pod(),)
+
+    with pytest.raises(AssertionError):
+        test(Tests())
+
+
+def test_forms_that_differ_are_caught():
+    class Tests(PluginTests):
+        plugin = Crowded
+        other_form = _Silent
+
+    Tests.other_form.name = "Silent"
+    with pytest.raises(AssertionError):
+        Tests().test_both_forms_agree()
+
+
+def test_a_slow_plugin_is_caught(record_property: Any):
+    class Tests(PluginTests):
+        plugin = _Slow
+
+    with pytest.raises(AssertionError):
+        Tests().test_a_decision_at_5000_nodes_is_fast(record_property)

@@ -1,0 +1,589 @@
+"""The Helm chart, rendered and linted by Helm: it installs the same as kustomize, and its values work."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scheduler.cli import enforce, run, webhook
+from scheduler.daemon.assembly.profiles import exempt_namespaces
+from scheduler.daemon.settings.loading import parse_settings
+from scheduler.daemon.settings.out_of_tree_files import load_plugins
+from tests.support.build import Json
+from tests.support.manifest_files import BASE, MANIFESTS, ROOT, container, documents, named, one, resources
+
+helm = pytest.importorskip(
+    "helm_python", reason="helm-python-sdk is not installed: no wheel for this platform"
+)
+
+CHART = MANIFESTS / "chart"
+REBALANCE = MANIFESTS / "enforcer" / "rebalance.yaml"
+DELETION_COSTS = MANIFESTS / "enforcer" / "deletion-costs.yaml"
+ENFORCER, WEBHOOK = "affinity-scheduler-enforcer", "affinity-scheduler-webhook"
+CONFIGURATIONS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+EVERYTHING: Json = {
+    "enforcer": {"enabled": True},
+    "networkPolicy": {"enabled": True},
+    "serviceMonitor": {"enabled": True},
+}
+#: Labels that only the chart sets.
+HELMS = (
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/version",
+    "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+)
+
+
+@pytest.fixture(scope="module")
+def chart() -> Iterator[Any]:
+    with helm.Chart.load(CHART) as chart:
+        yield chart
+
+
+def rendered(
+    chart: Any,
+    values: Json | None = None,
+    *,
+    name: str = "affinity-scheduler",
+    namespace: str = "kube-system",
+) -> list[Json]:
+    """Return the objects that these values install; the webhook too, unless they say otherwise."""
+    values = dict(values or {})
+    values["webhook"] = {"enabled": True, **values.get("webhook", {})}
+    files = chart.render(values, name=name, namespace=namespace)
+    manifests = (text for path, text in files.items() if path.endswith(".yaml"))
+    return [each for text in manifests for each in yaml.safe_load_all(text) if each]
+
+
+def names(objects: list[Json]) -> set[tuple[str, str]]:
+    return {(each["kind"], each["metadata"]["name"]) for each in objects}
+
+
+def alike(value: Any, *ignored: str) -> Any:
+    """Return an object without Helm's additions and without the ignored fields."""
+    if isinstance(value, dict):
+        own = {name: each for name, each in value.items() if name not in (*HELMS, *ignored)}
+        return {name: alike(each, *ignored) for name, each in own.items() if not name.startswith("checksum/")}
+    return [alike(each, *ignored) for each in value] if isinstance(value, list) else value
+
+
+def test_helm_lint_finds_no_problem():
+    report = helm.lint(CHART, strict=True)
+    assert [m["error"] for m in report["messages"]] == ["icon is recommended"]
+    assert report["errors"] == []
+
+
+def test_the_chart_has_the_programs_version(chart):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert chart.metadata["appVersion"] == project["version"]
+    assert container(named(rendered(chart), "Deployment")[WEBHOOK])["image"].endswith(
+        f":{project['version']}"
+    )
+
+
+def test_the_schema_describes_every_value(chart):
+    """And no other values."""
+    definitions = chart.schema["definitions"]
+
+    def compare(values: Json, properties: Json, path: str) -> None:
+        assert set(values) == set(properties) - {"global"}, path
+        for name, value in values.items():
+            part = properties[name]
+            part = {**definitions.get(part.get("$ref", "").rpartition("/")[2], {}), **part}
+            assert part.get("description"), f"{path}.{name}"
+            if not part.get("additionalProperties", True) and isinstance(value, dict) and value:
+                compare(value, part["properties"], f"{path}.{name}")
+
+    compare(chart.values, chart.schema["properties"], "")
+
+
+# The same as kustomize
+
+
+def assert_alike(ours: list[Json], theirs: list[Json], *more: tuple[str, str]) -> None:
+    """Compare what the chart installs with the manifests; `more`: kinds and names that only the chart has."""
+    for kind, name in sorted(names(theirs)):
+        expected, found = named(theirs, kind)[name], named(ours, kind)[name]
+        assert alike(found, "namespace") == alike(expected, "namespace"), (kind, name)
+    assert names(ours) - names(theirs) == set(more)
+
+
+def assert_configured(objects: list[Json], folder: Path) -> None:
+    """Compare the configuration in the one ConfigMap with that of the manifests."""
+    (text,) = one(objects, "ConfigMap")["data"].values()
+    assert yaml.safe_load(text) == yaml.safe_load((folder / "configuration.yaml").read_text())
+
+
+def test_the_scheduler_is_that_of_the_manifests(chart):
+    """Both have to change together."""
+    ours = rendered(chart, {"webhook": {"enabled": False}})
+    viewer = ("ClusterRole", "affinity-scheduler-viewer")
+    assert_alike(ours, resources(BASE), ("ConfigMap", "affinity-scheduler-configuration"), viewer)
+    assert_configured(ours, BASE)
+
+
+def test_the_viewers_role_is_that_of_the_manifests_and_bound_to_nobody(chart):
+    objects = rendered(chart, EVERYTHING)
+    name = "affinity-scheduler-viewer"
+    theirs = named(resources(MANIFESTS / "explain"), "ClusterRole")[name]
+    assert alike(named(objects, "ClusterRole")[name]) == alike(theirs)
+    bindings = named(objects, "ClusterRoleBinding").values()
+    assert name not in {each["roleRef"]["name"] for each in bindings}
+
+
+def test_the_enforcer_is_that_of_the_manifests(chart):
+    off = {"scheduler": {"enabled": False}, "webhook": {"enabled": False}}
+    ours = rendered(chart, {**off, "enforcer": {"enabled": True}})
+    assert_alike(ours, resources(MANIFESTS / "enforcer"), ("ConfigMap", f"{ENFORCER}-configuration"))
+    assert_configured(ours, MANIFESTS / "enforcer")
+
+
+def test_the_webhook_is_that_of_the_manifests(chart):
+    ours = rendered(chart, {"scheduler": {"enabled": False}}, namespace=WEBHOOK)
+    theirs = [each for each in resources(MANIFESTS / "webhook") if each["kind"] != "Namespace"]
+    assert names(ours) == names(theirs)
+    for kind, name in sorted(names(theirs)):
+        assert alike(named(ours, kind)[name]) == alike(named(theirs, kind)[name]), (kind, name)
+
+
+# Values
+
+
+def test_objects_have_the_releases_namespace_and_name(chart):
+    objects = rendered(chart, EVERYTHING, name="prod", namespace="scheduling")
+    for each in objects:
+        assert each["metadata"]["name"].startswith("prod-affinity-scheduler")
+        assert each["metadata"].get("namespace", "scheduling") == "scheduling"
+        for subject in each.get("subjects", []):
+            assert subject["namespace"] == "scheduling"
+    arguments = container(named(objects, "Deployment")["prod-affinity-scheduler-webhook"])["args"]
+    assert "--name=prod-affinity-scheduler-webhook" in arguments
+    assert "--namespace=scheduling" in arguments
+    state = named(objects, "Role")["prod-affinity-scheduler-enforcer-state"]["rules"]
+    assert {name for rule in state for name in rule.get("resourceNames", [])} == {
+        "prod-affinity-scheduler-enforcer"
+    }
+    enforcer = container(named(objects, "Deployment")["prod-affinity-scheduler-enforcer"])["args"]
+    assert "--name=prod-affinity-scheduler-enforcer" in enforcer
+    rules = named(objects, "Role")["prod-affinity-scheduler-leader-election"]["rules"]
+    (text,) = named(objects, "ConfigMap")["prod-affinity-scheduler-configuration"]["data"].values()
+    election = parse_settings(text, "ConfigMap").leader_election
+    assert (election.resource_namespace, [election.resource_name]) == (
+        "scheduling",
+        rules[1]["resourceNames"],
+    )
+    assert {each["metadata"]["name"] for each in objects if each["kind"] == "FlowSchema"} == {
+        f"prod-affinity-scheduler{suffix}"
+        for suffix in ("", "-leader-election", "-enforcer", "-enforcer-leader-election")
+    }
+
+
+@pytest.mark.parametrize(
+    "component",
+    [
+        pytest.param("scheduler", id="no scheduler"),
+        pytest.param("enforcer", id="no enforcer"),
+        pytest.param("webhook", id="no webhook"),
+    ],
+)
+@pytest.mark.parametrize("namespace", ["kube-system", "scheduling"])
+def test_a_disabled_component_renders_no_objects(chart, component, namespace):
+    values = {**EVERYTHING, "serviceMonitor": {"enabled": False}}
+
+    def left(is_on: bool) -> set[tuple[str, str]]:
+        switched = {**values, component: {"enabled": is_on}}
+        return names(rendered(chart, switched, namespace=namespace))
+
+    suffixes = {"enforcer": ENFORCER, "webhook": WEBHOOK}
+
+    def owner(name: str) -> str:
+        return next((each for each, prefix in suffixes.items() if name.startswith(prefix)), "scheduler")
+
+    everything = left(True)
+    assert left(False) == {(kind, name) for kind, name in everything if owner(name) != component}
+    assert {owner(name) for _, name in everything} == {"scheduler", "enforcer", "webhook"}
+
+
+def test_by_default_nothing_may_evict(chart):
+    rules = [rule for role in named(rendered(chart), "ClusterRole").values() for rule in role["rules"]]
+    assert not [rule for rule in rules if "pods/eviction" in rule.get("resources", ())]
+
+
+def test_a_dry_run_has_no_right_to_evict(chart):
+    values = {"enforcer": {"enabled": True, "dryRun": True}}
+    objects = rendered(chart, values)
+    assert "--dry-run" in container(named(objects, "Deployment")[ENFORCER])["args"]
+    rules = named(objects, "ClusterRole")[ENFORCER]["rules"]
+    assert not [rule for rule in rules if "pods/eviction" in rule["resources"]]
+
+
+def test_to_rebalance_the_enforcer_decides_as_the_scheduler_and_reads_what_it_reads(chart):
+    """A dry run has no right to evict, with rebalancing either; without rebalancing nothing of it is left."""
+    weights = {"score": {"enabled": [{"name": "InterPodAffinity", "weight": 7}]}}
+    spread = {"name": "PodTopologySpread", "args": {"defaultingType": "List"}}
+    exempt = {"name": "InterPodAffinity", "args": {"exemptNamespaces": ["daemons"]}}
+    profiles = [{"schedulerName": "a", "plugins": weights, "pluginConfig": [spread, exempt]}]
+    scheduler = {"configuration": {"profiles": profiles}}
+    enforcer = {"enabled": True, "dryRun": True, "rebalance": {"enabled": True, "gain": 50}}
+    objects = rendered(chart, {"scheduler": scheduler, "enforcer": enforcer})
+    arguments = container(named(objects, "Deployment")[ENFORCER])["args"]
+    assert {"--dry-run", "--rebalance", "--rebalance-gain=50", "--rebalance-cool-down=10m"} <= set(arguments)
+    rules = named(objects, "ClusterRole")[ENFORCER]["rules"]
+    assert not [rule for rule in rules if "pods/eviction" in rule["resources"]]
+    (more,) = (each for each in documents(REBALANCE) if each["kind"] == "ClusterRole")
+    nominating = {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]}
+    reading = [rule for rule in more["rules"] if rule != nominating]
+    assert [rule for rule in rules if rule in more["rules"]] == reading
+    texts = [
+        next(iter(named(objects, "ConfigMap")[f"{name}-configuration"]["data"].values()))
+        for name in ("affinity-scheduler", ENFORCER)
+    ]
+    ours, theirs = (parse_settings(text, "ConfigMap").profiles for text in texts)
+    assert ours == theirs
+    acting = {"enabled": True, "rebalance": {"enabled": True, "forGroups": 2}}
+    rules = named(rendered(chart, {"enforcer": acting}), "ClusterRole")[ENFORCER]["rules"]
+    assert nominating in more["rules"]
+    assert nominating in rules
+    without = rendered(chart, {"enforcer": {"enabled": True}})
+    assert not [each for each in container(named(without, "Deployment")[ENFORCER])["args"] if "rebal" in each]
+    assert not [rule for rule in named(without, "ClusterRole")[ENFORCER]["rules"] if rule in more["rules"]]
+
+
+@pytest.mark.parametrize(
+    ("how", "dry_run", "may_write"),
+    [("write", False, True), ("write", True, False), ("log", False, False), ("", False, False)],
+)
+def test_costs_of_deletion_are_written_with_the_right_to_do_so(chart, how, dry_run, may_write):
+    enforcer = {"enabled": True, "dryRun": dry_run, "deletionCosts": how}
+    objects = rendered(chart, {"enforcer": enforcer})
+    arguments = container(named(objects, "Deployment")[ENFORCER])["args"]
+    assert [each for each in arguments if "costs" in each] == ([f"--deletion-costs={how}"] if how else [])
+    (role,) = (each for each in documents(DELETION_COSTS) if each["kind"] == "ClusterRole")
+    rules = named(objects, "ClusterRole")[ENFORCER]["rules"]
+    assert (role["rules"][0] in rules) is may_write
+
+
+def test_rules_of_ones_own_and_rebalancing_do_not_go_together(chart):
+    values = {
+        "scheduler": {"plugins": {"mine.py": "x = 1"}},
+        "enforcer": {"enabled": True, "rebalance": {"enabled": True}},
+    }
+    with pytest.raises(helm.HelmError, match="would move pods against them"):
+        rendered(chart, values)
+
+
+def test_the_enforcer_has_the_schedulers_exempt_namespaces(chart):
+    """Otherwise it would evict pods that the scheduler admits."""
+    exempt = {"name": "InterPodAffinity", "args": {"exemptNamespaces": ["daemons"]}}
+    profiles = [{"schedulerName": "a", "pluginConfig": [exempt]}]
+    values = {"enforcer": {"enabled": True}, "scheduler": {"configuration": {"profiles": profiles}}}
+    maps = named(rendered(chart, values), "ConfigMap")
+    for name in ("affinity-scheduler", ENFORCER):
+        (text,) = maps[f"{name}-configuration"]["data"].values()
+        assert exempt_namespaces(parse_settings(text, "ConfigMap")) == {"daemons"}
+
+
+def test_the_network_policy_admits_the_api_server_and_the_metrics_peers(chart):
+    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    values = {**EVERYTHING, "networkPolicy": {"enabled": True, "metricsFrom": peers}}
+    objects = rendered(chart, values)
+    policies, deployments = named(objects, "NetworkPolicy"), named(objects, "Deployment")
+    assert set(policies) == set(deployments)
+    for name, deployment in deployments.items():
+        spec = policies[name]["spec"]
+        assert spec["podSelector"] == deployment["spec"]["selector"]
+        ports = {port["name"]: port["containerPort"] for port in container(deployment)["ports"]}
+        expected = [{"ports": [{"port": ports["metrics"]}], "from": peers}]
+        if "https" in ports:
+            expected.insert(0, {"ports": [{"port": ports["https"]}]})
+        assert spec["ingress"] == expected
+    nobody = rendered(chart, {"networkPolicy": {"enabled": True}})
+    assert named(nobody, "NetworkPolicy")["affinity-scheduler"]["spec"]["ingress"] is None
+    assert not named(rendered(chart), "NetworkPolicy")
+
+
+def test_alerts_and_dashboard_are_those_of_the_manifests(chart):
+    values = {
+        "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+        "dashboard": {"enabled": True, "labels": {"grafana_dashboard": "yes"}},
+    }
+    objects = rendered(chart, values)
+    rule = one(objects, "PrometheusRule")
+    (expected,) = documents(MANIFESTS / "monitoring" / "rules.yaml")
+    assert rule["spec"] == expected["spec"]
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    dashboard = named(objects, "ConfigMap")["affinity-scheduler-dashboard"]
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "yes"
+    text = (MANIFESTS / "monitoring" / "dashboard.json").read_text()
+    assert json.loads(dashboard["data"]["affinity-scheduler.json"]) == json.loads(text)
+    assert {"PrometheusRule"}.isdisjoint(kind for kind, _ in names(rendered(chart)))
+
+
+@pytest.mark.parametrize("component", ["scheduler", "enforcer", "webhook"])
+def test_its_own_pods_go_where_the_values_say(chart, component):
+    affinity: Json = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    }
+    spread = [{"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]
+    tolerations = [{"key": "control-plane", "operator": "Exists"}]
+    own = {"affinity": affinity, "topologySpreadConstraints": spread, "tolerations": tolerations}
+    objects = rendered(chart, {component: {"enabled": True, **own}})
+    suffix = "" if component == "scheduler" else f"-{component}"
+    spec = named(objects, "Deployment")[f"affinity-scheduler{suffix}"]["spec"]["template"]["spec"]
+    assert {name: spec[name] for name in own} == own
+
+
+def test_one_service_monitor_selects_the_services_of_all_components(chart):
+    values = {**EVERYTHING, "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}
+    objects = rendered(chart, values)
+    monitor = one(objects, "ServiceMonitor")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    selector = monitor["spec"]["selector"]
+    (asked,) = selector["matchExpressions"]
+    (endpoint,) = monitor["spec"]["endpoints"]
+    services = named(objects, "Service").values()
+    assert len(services) == 3
+    for service in services:
+        labels = service["metadata"]["labels"]
+        assert selector["matchLabels"].items() <= labels.items()
+        assert labels[asked["key"]] in asked["values"]
+        assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    assert endpoint["scheme"] == "https"
+    (reader,) = (each for name, each in named(objects, "ClusterRole").items() if name.endswith("-reader"))
+    assert reader["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+
+
+def test_every_probe_uses_the_https_port(chart):
+    for deployment in named(rendered(chart, EVERYTHING), "Deployment").values():
+        probed = container(deployment)
+        probes = [probe["httpGet"] for name, probe in probed.items() if name.endswith("Probe")]
+        assert len(probes) == 3
+        assert {(get["port"], get["scheme"]) for get in probes} == {("metrics", "HTTPS")}
+        assert "--bind-address=0.0.0.0" in probed["args"]
+        assert "--insecure-http" not in probed["args"]
+
+
+def test_the_configuration_is_merged_over_the_charts(chart):
+    """User values replace the chart's, the rest stays, and the program accepts the result."""
+    profiles = [{"schedulerName": "a"}, {"schedulerName": "b"}]
+    values = {"scheduler": {"configuration": {"profiles": profiles, "clientConnection": {"qps": 50}}}}
+    (text,) = one(rendered(chart, values), "ConfigMap")["data"].values()
+    settings = parse_settings(text, "ConfigMap")
+    assert [profile.scheduler_name for profile in settings.profiles] == ["a", "b"]
+    assert (settings.client_connection.qps, settings.client_connection.burst) == (50, 100)
+    assert settings.leader_election.leader_elect
+
+
+def test_rules_of_ones_own_are_mounted_and_switched_on(chart, tmp_path):
+    """A changed file rolls the Deployment. The enforcer runs no plugins, and reads no configuration that names one."""
+    text = (MANIFESTS / "examples" / "plugins" / "team_per_rack.py").read_text()
+    profile = {
+        "schedulerName": "a",
+        "plugins": {"multiPoint": {"enabled": [{"name": "TeamPerRack"}]}},
+        "pluginConfig": [{"name": "TeamPerRack", "args": {"most": 2}}],
+    }
+    scheduler = {"configuration": {"profiles": [profile]}, "plugins": {"team_per_rack.py": text}}
+    objects = rendered(chart, {"scheduler": scheduler, "enforcer": {"enabled": True}})
+    maps = named(objects, "ConfigMap")
+    for name, content in maps["affinity-scheduler-plugins"]["data"].items():
+        (tmp_path / name).write_text(content)
+    deployment = named(objects, "Deployment")["affinity-scheduler"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(deployment)["volumeMounts"]}
+    assert f"--plugins={mounts['plugins']}" in container(deployment)["args"]
+    loaded = load_plugins([str(tmp_path)], installed=False)
+    configuration = maps["affinity-scheduler-configuration"]["data"]["configuration.yaml"]
+    assert parse_settings(configuration, "ConfigMap", plugins=loaded).out_of_tree.keys() == {"TeamPerRack"}
+    parse_settings(maps[f"{ENFORCER}-configuration"]["data"]["configuration.yaml"], "ConfigMap")
+    other = {**scheduler, "plugins": {"team_per_rack.py": text + "\n"}}
+    changed = named(rendered(chart, {"scheduler": other}), "Deployment")["affinity-scheduler"]
+    assert changed["spec"]["template"] != deployment["spec"]["template"]
+
+
+def test_a_changed_configuration_rolls_the_deployment(chart):
+    def checksum(values: Json) -> str:
+        template = named(rendered(chart, values), "Deployment")["affinity-scheduler"]["spec"]["template"]
+        found: str = template["metadata"]["annotations"]["checksum/configuration"]
+        return found
+
+    other = {"scheduler": {"configuration": {"clientConnection": {"qps": 50}}}}
+    assert checksum({}) == checksum({"scheduler": {"replicas": 3}}) != checksum(other)
+
+
+def test_with_cert_manager_the_webhook_needs_no_rights_for_certificates(chart):
+    """The certificate is mounted and the CA injector sets caBundle. Only the reviews for metrics are left."""
+    objects = rendered(
+        chart, {"scheduler": {"enabled": False}, "webhook": {"certManager": {"enabled": True}}}
+    )
+    kinds = {each["kind"] for each in objects}
+    assert {"Issuer", "Certificate"} <= kinds
+    assert not kinds & {"Role", "Secret"}
+    rules = one(objects, "ClusterRole")["rules"]
+    assert [rule["resources"] for rule in rules] == [["tokenreviews"], ["subjectaccessreviews"]]
+    certificate = one(objects, "Certificate")["spec"]
+    assert certificate["dnsNames"] == [f"{WEBHOOK}.kube-system.svc"]
+    deployment = one(objects, "Deployment")
+    volumes = {volume["name"]: volume for volume in deployment["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["certificate"]["secret"]["secretName"] == certificate["secretName"]
+    assert "--tls-cert-file=/etc/webhook-certificate/tls.crt" in container(deployment)["args"]
+    for kind in CONFIGURATIONS:
+        annotations = one(objects, kind)["metadata"]["annotations"]
+        assert annotations == {"cert-manager.io/inject-ca-from": f"kube-system/{WEBHOOK}"}
+    issuer = {"name": "corporate", "kind": "ClusterIssuer"}
+    given = {"webhook": {"certManager": {"enabled": True, "issuerRef": issuer}}}
+    objects = rendered(chart, given)
+    assert one(objects, "Certificate")["spec"]["issuerRef"] == issuer
+    assert "Issuer" not in {each["kind"] for each in objects}
+
+
+def test_by_default_nothing_concerns_pods_of_other_schedulers(chart):
+    """No webhook is installed. One that is asks about the pods of the profiles, unless told to ask about all."""
+    files = chart.render({}, name="affinity-scheduler", namespace="kube-system")
+    assert not any("WebhookConfiguration" in text for text in files.values())
+    for pods in ("ours", "all"):
+        objects = rendered(chart, {"webhook": {"pods": pods}})
+        webhooks = [
+            each
+            for kind in ("Mutating", "Validating")
+            for each in one(objects, f"{kind}WebhookConfiguration")["webhooks"]
+        ]
+        assert len(webhooks) == 3
+        conditions = [[c["expression"] for c in each["matchConditions"]] for each in webhooks]
+        is_ours = "object.spec.schedulerName in ['affinity-scheduler']"
+        assert [each[0] == is_ours for each in conditions] == [pods == "ours"] * 3
+        arguments = container(named(objects, "Deployment")[WEBHOOK])["args"]
+        assert ("--schedulers=affinity-scheduler" in arguments) is (pods == "ours")
+
+
+def test_values_disable_and_narrow_webhooks(chart):
+    values = {
+        "mutating": False,
+        "failurePolicy": "Fail",
+        "excludedNamespaces": ["a"],
+        "matchConditions": False,
+    }
+    objects = rendered(chart, {"webhook": values})
+    assert "MutatingWebhookConfiguration" not in {each["kind"] for each in objects}
+    webhooks = one(objects, "ValidatingWebhookConfiguration")["webhooks"]
+    assert len(webhooks) == 2
+    for each in webhooks:
+        assert each["failurePolicy"] == "Fail"
+        assert "matchConditions" not in each
+        left_out, *_ = each["namespaceSelector"]["matchExpressions"]
+        assert left_out["values"] == ["a", "kube-system"]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "left_out", "requirement"),
+    [
+        pytest.param(
+            None,
+            [],
+            {"key": "affinity-scheduler.io/annotation-reach", "operator": "NotIn", "values": ["cluster"]},
+        ),
+        pytest.param(
+            {"names": ["platform"], "selector": {"matchLabels": {"tier": "infra"}}},
+            ["platform"],
+            {"key": "tier", "operator": "NotIn", "values": ["infra"]},
+        ),
+        pytest.param(
+            {"selector": {"matchExpressions": [{"key": "tenant", "operator": "DoesNotExist"}]}},
+            [],
+            {"key": "tenant", "operator": "Exists"},
+        ),
+        pytest.param({"selector": {}}, [], None, id="everywhere"),
+        pytest.param({"selector": {"matchLabels": {"a": "b", "c": "d"}}}, [], None, id="two requirements"),
+    ],
+)
+def test_the_webhook_refuses_terms_in_the_namespaces_that_the_configuration_does_not_allow(
+    chart, allowed, left_out, requirement
+):
+    """A selector with two requirements has no opposite that a namespaceSelector can say."""
+    args = {} if allowed is None else {"annotationNamespaces": allowed}
+    profile = {"schedulerName": "a", "pluginConfig": [{"name": "InterPodAffinity", "args": args}]}
+    objects = rendered(chart, {"scheduler": {"configuration": {"profiles": [profile]}}})
+    _, *reach = one(objects, "ValidatingWebhookConfiguration")["webhooks"]
+    selectors = [each["namespaceSelector"]["matchExpressions"] for each in reach]
+    excluded = {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": [*left_out, "kube-system"],
+    }
+    assert selectors == ([] if requirement is None else [[excluded, requirement]])
+
+
+def test_merge_fields_adds_pods_with_affinity_to_the_match_conditions(chart):
+    objects = rendered(chart, {"webhook": {"mergeFields": True}})
+    (webhook,) = one(objects, "MutatingWebhookConfiguration")["webhooks"]
+    assert webhook["matchConditions"][-1]["expression"].startswith("has(object.spec.affinity) ||")
+    assert "--merge-fields=true" in container(named(objects, "Deployment")[WEBHOOK])["args"]
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        pytest.param({"webhok": {}}, "webhok", id="a misspelt component"),
+        pytest.param({"webhook": {"replica": 3}}, "replica", id="a misspelt value"),
+        pytest.param({"webhook": {"failurePolicy": "ignore"}}, "failurePolicy", id="an unknown word"),
+        pytest.param({"webhook": {"refuseAntiAffinity": False}}, "refuseAntiAffinity", id="YAML's off"),
+        pytest.param({"scheduler": {"replicas": 0}}, "replicas", id="no replica"),
+        pytest.param({"enforcer": {"maxShare": 0.1}}, "maxShare", id="a share that is no percentage"),
+        pytest.param({"enforcer": {"maxShare": "101%"}}, "maxShare", id="more than all"),
+        pytest.param({"enforcer": {"grace": "soon"}}, "grace", id="a duration without numbers"),
+        pytest.param({"enforcer": {"maxEvictions": {"perNode": 0}}}, "perNode", id="no eviction at all"),
+        pytest.param({"enforcer": {"rebalance": {"gain": 0}}}, "gain", id="a move for nothing"),
+        pytest.param({"enforcer": {"rebalance": {"pause": "long"}}}, "pause", id="a pause without numbers"),
+        pytest.param({"enforcer": {"protectedNamespaces": ["a,b"]}}, "protectedNam", id="a list in a text"),
+        pytest.param({"scheduler": {"configuration": {"profiles": []}}}, "profiles", id="no profile"),
+    ],
+)
+def test_invalid_values_are_refused(chart, values, complaint):
+    with pytest.raises(helm.HelmValuesError, match=complaint):
+        chart.validate_schema(values)
+
+
+@pytest.mark.parametrize(
+    ("component", "command"),
+    [("affinity-scheduler", run), (ENFORCER, enforce), (WEBHOOK, webhook)],
+    ids=["scheduler", "enforcer", "webhook"],
+)
+def test_the_program_accepts_the_arguments_of_each_deployment(chart, component, command):
+    values = {
+        "enforcer": {"enabled": True, "dryRun": True, "rebalance": {"enabled": command is enforce}},
+        "scheduler": {"plugins": {} if command is enforce else {"mine.py": "x = 1"}},
+        "webhook": {"mergeFields": True, "certManager": {"enabled": True}},
+    }
+    name, *arguments = container(named(rendered(chart, values), "Deployment")[component])["args"]
+    assert command.__name__ == f"scheduler.cli.{name}"
+    parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
+    command.add_arguments(parser)
+    assert parser.parse_known_args(arguments)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("webhook", "merges", "refuses", "excepts"),
+    [
+        pytest.param({}, True, True, "kube-system, mine, nor while", id="defaults"),
+        pytest.param({"failurePolicy": "Fail"}, True, True, "kube-system, mine.", id="no pod without it"),
+        pytest.param({"validating": False}, True, False, "nor while", id="without validation"),
+        pytest.param({"mutating": False}, False, True, "nor while", id="without merging"),
+        pytest.param({"reportOnly": True}, True, False, "nor while", id="reports"),
+        pytest.param({"refuseAntiAffinity": "off"}, True, False, "nor while", id="refuses nothing"),
+        pytest.param({"enabled": False}, False, False, "", id="no webhook"),
+    ],
+)
+def test_the_notes_claim_what_the_values_do(chart, webhook, merges, refuses, excepts):
+    webhook = {"enabled": True, **webhook}
+    files = chart.render({"webhook": webhook}, name="affinity-scheduler", namespace="mine")
+    (notes,) = (text for path, text in files.items() if path.endswith("NOTES.txt"))
+    assert ("have their label keys merged" in notes) is merges
+    assert ("Required anti-affinity over all namespaces is refused" in notes) is refuses
+    assert excepts in notes
+    assert ("This does not hold" in notes) is bool(excepts)

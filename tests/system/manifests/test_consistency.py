@@ -1,0 +1,193 @@
+"""The manifests are consistent and fit the program: names, selectors, ports, flags, configuration, versions."""
+
+import argparse
+import tomllib
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+import pytest
+
+from scheduler.cli import run
+from scheduler.daemon.loop import app
+from scheduler.daemon.port import listener, status_server
+from scheduler.daemon.settings.loading import load_settings
+from tests.support.build import Json
+from tests.support.manifest_files import (
+    BASE,
+    MANIFESTS,
+    OWN_NAMESPACE,
+    ROOT,
+    container,
+    documents,
+    kustomization,
+    named,
+    one,
+    resources,
+)
+from tests.support.rights import Right, granted
+
+OBJECTS = resources(BASE)
+DEPLOYMENT = one(OBJECTS, "Deployment")
+POD = DEPLOYMENT["spec"]["template"]
+CONTAINER = container(DEPLOYMENT)
+
+#: The kinds in the manifests, and the versions that Kubernetes 1.36 and the Prometheus operator serve.
+KINDS = {
+    "ServiceAccount": "v1",
+    "Namespace": "v1",
+    "Service": "v1",
+    "ClusterRole": "rbac.authorization.k8s.io/v1",
+    "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
+    "Role": "rbac.authorization.k8s.io/v1",
+    "RoleBinding": "rbac.authorization.k8s.io/v1",
+    "Deployment": "apps/v1",
+    "PodDisruptionBudget": "policy/v1",
+    "FlowSchema": "flowcontrol.apiserver.k8s.io/v1",
+    "PrometheusRule": "monitoring.coreos.com/v1",
+    "ServiceMonitor": "monitoring.coreos.com/v1",
+    "Kustomization": "kustomize.config.k8s.io/v1beta1",
+    "KubeSchedulerConfiguration": "kubescheduler.config.k8s.io/v1",
+}
+#: What installs the scheduler; other folders install other things.
+FOLDERS = (MANIFESTS, BASE, OWN_NAMESPACE, OWN_NAMESPACE / "scheduler", MANIFESTS / "monitoring")
+FILES = [path for folder in FOLDERS for path in sorted(folder.glob("*.yaml"))]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(MANIFESTS)))
+def test_every_object_is_of_a_known_kind_and_version(path):
+    found = documents(path)
+    assert found
+    for document in found:
+        assert document["apiVersion"] == KINDS[document["kind"]]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(MANIFESTS)))
+def test_a_kustomization_lists_every_file_beside_it_but_pages_and_pictures(folder):
+    content = kustomization(folder)
+    generated = [name for each in content.get("configMapGenerator", []) for name in each["files"]]
+    listed = {PurePosixPath(name.split("=")[-1]) for name in (*content["resources"], *generated)}
+    assert all((folder / name).exists() for name in listed)
+    beside = {
+        PurePosixPath(path.name)
+        for path in folder.iterdir()
+        if path.is_file() and path.suffix not in {".md", ".png"}
+    }
+    assert beside == {name for name in listed if (folder / name).is_file()} | {
+        PurePosixPath("kustomization.yaml")
+    }
+
+
+def test_bindings_grant_existing_roles_to_the_pods_account():
+    (account,) = named(OBJECTS, "ServiceAccount")
+    assert POD["spec"]["serviceAccountName"] == account
+    pairs = (("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role"))
+    for binding, role in pairs:
+        bound = one(OBJECTS, binding)
+        assert bound["roleRef"]["kind"] == role
+        assert bound["roleRef"]["name"] in named(OBJECTS, role)
+        assert bound["subjects"] == [{"kind": "ServiceAccount", "name": account}]
+
+
+def test_only_the_pod_gets_a_token():
+    assert one(OBJECTS, "ServiceAccount")["automountServiceAccountToken"] is False
+    assert POD["spec"]["automountServiceAccountToken"] is True
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Service", "PodDisruptionBudget"])
+def test_selectors_match_the_pod(kind):
+    selector = one(OBJECTS, kind)["spec"]["selector"]
+    assert selector
+    wanted = selector.get("matchLabels", selector)
+    assert wanted.items() <= POD["metadata"]["labels"].items()
+
+
+def test_the_program_accepts_the_arguments_and_finds_its_configuration():
+    command, *arguments = CONTAINER["args"]
+    assert command == "run"
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    run.add_arguments(parser)
+    parsed = parser.parse_args(arguments)
+    (mount,) = CONTAINER["volumeMounts"]
+    (volume,) = POD["spec"]["volumes"]
+    (generated,) = kustomization(BASE)["configMapGenerator"]
+    assert (mount["name"], mount["readOnly"]) == (volume["name"], True)
+    assert volume["configMap"]["name"] == generated["name"]
+    assert [parsed.config] == [f"{mount['mountPath']}/{name}" for name in generated["files"]]
+    # StatusServer and Prometheus come from outside of the pod.
+    assert parsed.bind_address == "0.0.0.0"
+    assert [parsed.port] == [port["containerPort"] for port in CONTAINER["ports"]]
+
+
+def test_probes_and_the_service_reach_what_the_program_serves():
+    served = status_server.new_application(render=lambda: b"", configz=lambda: "", ready={})
+    paths = {resource.canonical for resource in served.router.resources()}
+    (port,) = CONTAINER["ports"]
+    asked = {name: probe["httpGet"] for name, probe in CONTAINER.items() if name.endswith("Probe")}
+    assert set(asked) == {"startupProbe", "livenessProbe", "readinessProbe"}
+    for get in asked.values():
+        assert get["path"] in paths
+        assert (get["port"], get["scheme"]) == (port["name"], "HTTPS")
+    assert asked["readinessProbe"]["path"] == "/readyz"
+    (of_service,) = one(OBJECTS, "Service")["spec"]["ports"]
+    assert (of_service["port"], of_service["targetPort"]) == (port["containerPort"], port["name"])
+
+
+def test_the_configuration_is_the_default_one():
+    shipped = load_settings(str(BASE / "configuration.yaml"))
+    assert shipped == load_settings(str(ROOT / "config" / "affinity-scheduler.yaml"))
+    assert shipped.notes == ()
+
+
+def test_own_namespace_differs_only_in_the_namespace_of_the_lease():
+    folder = OWN_NAMESPACE / "scheduler"
+    namespace = kustomization(folder)["namespace"]
+    settings = load_settings(str(folder / "configuration.yaml"))
+    base = load_settings(str(BASE / "configuration.yaml"))
+    moved = replace(base.leader_election, resource_namespace=namespace)
+    assert settings == replace(base, leader_election=moved)
+    assert namespace in named(resources(OWN_NAMESPACE), "Namespace")
+
+
+def test_the_role_grants_the_lease_of_the_configuration():
+    election = load_settings(str(BASE / "configuration.yaml")).leader_election
+    assert election.leader_elect
+    assert election.resource_namespace == kustomization(MANIFESTS)["namespace"]
+    rights = set(granted([one(OBJECTS, "Role")]))
+    assert Right("coordination.k8s.io", "leases", "update", election.resource_name) in rights
+
+
+def test_flow_schemas_name_the_account_in_its_namespace():
+    schemas = named(resources(OWN_NAMESPACE), "FlowSchema")
+    subject = {
+        "name": POD["spec"]["serviceAccountName"],
+        "namespace": kustomization(OWN_NAMESPACE / "scheduler")["namespace"],
+    }
+    assert len(schemas) == 2
+    for schema in schemas.values():
+        (rule,) = schema["spec"]["rules"]
+        assert rule["subjects"] == [{"kind": "ServiceAccount", "serviceAccount": subject}]
+
+
+def test_the_image_has_the_version_of_the_program():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert CONTAINER["image"] == f"{project['name']}:{project['version']}"
+
+
+def test_the_termination_grace_period_is_long_enough():
+    longest_s = app._STOP_BINDS_S + app._STOP_EVENTS_S + listener.DRAIN_S
+    assert longest_s < POD["spec"]["terminationGracePeriodSeconds"]
+
+
+def test_the_budget_lets_a_drain_evict_one_instance_at_a_time():
+    budget: Json = one(OBJECTS, "PodDisruptionBudget")["spec"]
+    assert "minAvailable" not in budget
+    assert budget["maxUnavailable"] == 1
+
+
+def test_several_instances_use_leader_election_and_different_nodes():
+    assert DEPLOYMENT["spec"]["replicas"] > 1
+    assert load_settings(str(BASE / "configuration.yaml")).leader_election.leader_elect
+    assert not any(argument.startswith("--leader-elect") for argument in CONTAINER["args"])
+    (spread,) = POD["spec"]["topologySpreadConstraints"]
+    assert spread["labelSelector"]["matchLabels"].items() <= POD["metadata"]["labels"].items()
+    assert spread["topologyKey"] == "kubernetes.io/hostname"

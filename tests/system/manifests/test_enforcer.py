@@ -1,0 +1,168 @@
+"""manifests/enforcer is consistent and fits the program: rights, flags, ports and names."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+from pathlib import Path
+
+import msgspec
+
+from scheduler.cli import enforce
+from scheduler.daemon.assembly.watched_kinds import kinds_asked_by, resource_of
+from scheduler.daemon.kube import access_reviews, requests
+from scheduler.daemon.kube.requests import LeaseSpec, Resource
+from scheduler.daemon.port import listener
+from scheduler.daemon.settings.loading import load_settings
+from scheduler.engine.framework.kinds import Asker
+from scheduler.tools.enforcer import loop as enforcer
+from scheduler.tools.enforcer import requests as enforcer_requests
+from scheduler.tools.enforcer.reports import NAME
+from tests.support.kubectl import Kubectl
+from tests.support.manifest_files import (
+    BASE,
+    MANIFESTS,
+    container,
+    documents,
+    kustomization,
+    named,
+    one,
+    resources,
+)
+from tests.support.rights import granted, needed
+
+FOLDER = MANIFESTS / "enforcer"
+OBJECTS = resources(FOLDER)
+DEPLOYMENT = one(OBJECTS, "Deployment")
+POD = DEPLOYMENT["spec"]["template"]
+CONTAINER = container(DEPLOYMENT)
+(NAMESPACE,) = {kustomization(FOLDER)["namespace"]}
+
+
+def all_requests() -> list[requests.Request]:
+    lease = LeaseSpec(holder_identity="a test")
+    watched: set[Resource] = set(map(resource_of, kinds_asked_by(Asker.EVERY_CONFIGURATION)))
+    return [
+        *(requests.list_page(each) for each in watched),
+        *(requests.watch(each, resource_version="1", timeout_s=1) for each in watched),
+        *(requests.watch_list(each, timeout_s=1) for each in watched),
+        requests.get_pod("n", "p"),
+        requests.create_event("n", {}),
+        requests.patch_event("n", "e", {}),
+        requests.get_lease(NAMESPACE, NAME),
+        requests.watch_lease(NAMESPACE, NAME, timeout_s=1),
+        requests.create_lease(NAMESPACE, NAME, lease),
+        requests.update_lease(NAMESPACE, NAME, lease, metadata=msgspec.Raw(b"{}")),
+        access_reviews.review_token("t"),
+        access_reviews.review_access(access_reviews.UserInfo("u"), "/metrics", "get"),
+        enforcer_requests.evict_pod("n", "p", "u"),
+        enforcer_requests.get_config_map(NAMESPACE, NAME),
+        enforcer_requests.create_config_map(NAMESPACE, NAME, {}),
+        enforcer_requests.update_config_map(NAMESPACE, NAME, {}, resource_version="1"),
+    ]
+
+
+def test_the_roles_have_exactly_the_rights_that_the_program_uses() -> None:
+    roles = (*named(OBJECTS, "ClusterRole").values(), *named(OBJECTS, "Role").values())
+    rights = list(granted(roles))
+    assert sorted(rights) == sorted({needed(request) for request in all_requests()})
+    assert len(rights) == len(set(rights)), "a right is granted twice"
+
+
+def test_with_the_role_to_rebalance_every_kind_can_be_watched() -> None:
+    """Also for waiting groups, the levels of a machine room too, by which the scheduler places them."""
+    roles = (*named(OBJECTS, "ClusterRole").values(), *documents(FOLDER / "rebalance.yaml")[:1])
+    askers = (Asker.EVERY_CONFIGURATION, Asker.DEFAULT_SPREADING, Asker.POD_GROUPS, Asker.PREEMPTION)
+    watched = [resource_of(each) for each in kinds_asked_by(*askers)]
+    wanted = {needed(requests.list_page(each)) for each in watched}
+    wanted |= {needed(requests.watch(each, resource_version="1", timeout_s=1)) for each in watched}
+    assert {right for right in granted(roles) if right.verb in ("list", "watch")} == wanted
+
+
+def test_the_role_for_costs_of_deletion_is_for_their_request_alone() -> None:
+    (role,) = named(documents(FOLDER / "deletion-costs.yaml"), "ClusterRole").values()
+    request = enforcer_requests.annotate_pod("n", "p", "u", "1", {})
+    assert list(granted([role])) == [needed(request)]
+
+
+def test_every_request_builder_of_evicting_is_compared() -> None:
+    public = [
+        name
+        for name, each in vars(enforcer_requests).items()
+        if inspect.isfunction(each)
+        and each.__module__ == enforcer_requests.__name__
+        and not name.startswith("_")
+    ]
+    assert sorted(public) == [
+        "annotate_pod",
+        "create_config_map",
+        "evict_pod",
+        "get_config_map",
+        "update_config_map",
+    ]
+
+
+def test_the_program_accepts_the_arguments() -> None:
+    command, *arguments = CONTAINER["args"]
+    assert command == "enforce"
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    enforce.add_arguments(parser)
+    parsed = parser.parse_args(arguments)
+    assert (parsed.namespace, parsed.name) == ("$(NAMESPACE)", NAME)
+    (variable,) = CONTAINER["env"]
+    assert variable["name"] == "NAMESPACE"
+    assert variable["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.namespace"
+    (mount,) = CONTAINER["volumeMounts"]
+    (volume,) = POD["spec"]["volumes"]
+    (generated,) = kustomization(FOLDER)["configMapGenerator"]
+    assert (mount["name"], volume["configMap"]["name"]) == (volume["name"], generated["name"])
+    assert [parsed.config] == [f"{mount['mountPath']}/{name}" for name in generated["files"]]
+    assert parsed.bind_address == "0.0.0.0"
+    assert [parsed.port] == [port["containerPort"] for port in CONTAINER["ports"]]
+    parsed.namespace, parsed.config = NAMESPACE, str(FOLDER / "configuration.yaml")
+    options = enforce._options(parsed)
+    assert options.limits == enforce._LIMITS
+    assert (options.namespace, options.name) == (NAMESPACE, NAME)
+    assert options.election is not None
+    assert (options.election.resource_namespace, options.election.resource_name) == (NAMESPACE, NAME)
+
+
+def test_the_configuration_has_the_schedulers_exempt_namespaces() -> None:
+    ours, theirs = (load_settings(str(each / "configuration.yaml")) for each in (FOLDER, BASE))
+    assert ours.profiles == theirs.profiles
+
+
+def test_it_can_run_in_another_namespace(tmp_path: Path) -> None:
+    """With a kustomization that only sets the namespace."""
+    up = os.path.relpath(FOLDER, tmp_path)
+    text = f"namespace: mine\nresources: [{up}]\n"
+    (tmp_path / "kustomization.yaml").write_text(text)
+    objects = Kubectl().rendered(tmp_path)
+    assert {each["metadata"].get("namespace", "mine") for each in objects} == {"mine"}
+    for kind in ("ClusterRoleBinding", "RoleBinding"):
+        assert one(objects, kind)["subjects"][0]["namespace"] == "mine"
+    arguments = container(one(objects, "Deployment"))["args"]
+    assert [each for each in arguments if "kube-system" in each] == ["--protected-namespaces=kube-system"]
+
+
+def test_bindings_give_the_roles_to_the_account_that_the_pods_run_as() -> None:
+    (account,) = named(OBJECTS, "ServiceAccount")
+    assert POD["spec"]["serviceAccountName"] == account
+    for binding, role in (("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")):
+        bound = one(OBJECTS, binding)
+        assert bound["roleRef"]["name"] in named(OBJECTS, role)
+        assert bound["subjects"] == [{"kind": "ServiceAccount", "name": account}]
+
+
+def test_selectors_match_the_pods_and_the_budget_allows_drains() -> None:
+    budget = one(OBJECTS, "PodDisruptionBudget")["spec"]
+    service = {"matchLabels": one(OBJECTS, "Service")["spec"]["selector"]}
+    for selector in (DEPLOYMENT["spec"]["selector"], budget["selector"], service):
+        assert selector["matchLabels"].items() <= POD["metadata"]["labels"].items()
+    assert budget["maxUnavailable"] == 1
+
+
+def test_the_termination_grace_period_is_long_enough() -> None:
+    longest_s = enforcer._STOP_EVICTION_S + enforcer._STOP_EVENTS_S + listener.DRAIN_S
+    assert longest_s < POD["spec"]["terminationGracePeriodSeconds"]

@@ -1,0 +1,249 @@
+"""
+The image, checked without a container engine.
+
+The tests run the commands of the build stages in a temporary folder. The result is the content of the image.
+"""
+
+import asyncio
+import fnmatch
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.support.manifest_files import BASE, ROOT, container, one, resources
+from tests.support.ports import free_port
+from tests.system.manifests.dockerfile import Dockerfile
+from tests.system.processes.conftest import embedded
+
+DOCKERFILE = Dockerfile(ROOT / "Dockerfile")
+HOME = "/opt/affinity-scheduler"
+#: Prints every file that a program opens for writing, creates, renames or removes.
+_SPY = """
+import json, os, sys
+def tell(event, args):
+    wrote = event == "open" and args[0] != os.devnull and isinstance(args[0], (str, bytes)) and (
+        args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+    if wrote or event in ("os.mkdir", "os.rename", "os.remove", "os.symlink", "shutil.move"):
+        print("WROTE", event, args, file=sys.stderr)
+sys.addaudithook(tell)
+from scheduler.cli.main import main
+sys.exit(main(json.loads(sys.argv[1])))
+"""
+
+
+def test_the_default_target_is_the_product():
+    assert list(DOCKERFILE.stages)[-1] == "product"
+
+
+@pytest.mark.parametrize(("stage", "command"), [("product", "run"), ("demo", "demo")])
+def test_an_image_runs_its_command_as_the_user_of_the_manifests(stage, command):
+    assert DOCKERFILE.last(stage, "ENTRYPOINT").words == ["affinity-scheduler"]
+    assert DOCKERFILE.last(stage, "CMD").words == [command]
+    context = one(resources(BASE), "Deployment")["spec"]["template"]["spec"]["securityContext"]
+    assert DOCKERFILE.last(stage, "USER").text == f"{context['runAsUser']}:{context['runAsGroup']}"
+    assert "PYTHONDONTWRITEBYTECODE=1" in DOCKERFILE.last(stage, "ENV").words
+
+
+@pytest.mark.parametrize("stage", ["product", "demo"])
+def test_an_image_gives_memory_back(stage):
+    """Python's allocations go to the library that the image installs and loads."""
+    installs = [each.text for each in DOCKERFILE.lineage(stage) if each.keyword == "RUN"]
+    assert any("apt-get install" in text and "libjemalloc2" in text for text in installs)
+    assert {"PYTHONMALLOC=malloc", "LD_PRELOAD=libjemalloc.so.2"} <= {*DOCKERFILE.last(stage, "ENV").words}
+
+
+@pytest.mark.parametrize("stage", ["product", "demo"])
+def test_an_image_has_the_version_of_the_package(stage):
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert DOCKERFILE.last(stage, "ARG").text == f"VERSION={version}"
+    assert 'org.opencontainers.image.version="${VERSION}"' in DOCKERFILE.last(stage, "LABEL").text
+
+
+def test_images_copy_only_the_environment_from_earlier_stages():
+    for image in ("product", "demo"):
+        copied = [each.words for each in DOCKERFILE.lineage(image) if each.keyword == "COPY"]
+        assert copied == [[f"--from={image}-build", HOME, HOME]]
+    bases = {stage.base for stage in DOCKERFILE.stages.values()} - set(DOCKERFILE.stages)
+    assert bases == {"${BASE}"}, "interpreter and environment must be of one image"
+    assert {each.text for each in DOCKERFILE.globals} >= {"BASE=python:${PYTHON}-slim"}
+
+
+def test_the_port_is_the_one_of_the_manifests():
+    (port,) = container(one(resources(BASE), "Deployment"))["ports"]
+    assert DOCKERFILE.last("product", "EXPOSE").text == str(port["containerPort"])
+
+
+def test_the_build_context_has_little_more_than_is_copied():
+    *patterns, no_cache, no_bytecode = [
+        line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")
+    ]
+    assert patterns[0] == "*"
+    let_in = {pattern.removeprefix("!") for pattern in patterns[1:]}
+    copied = {
+        word
+        for stage in DOCKERFILE.stages.values()
+        for each in stage.own
+        if each.keyword == "COPY" and not each.text.startswith("--from")
+        for word in each.words[:-1]
+    }
+    assert let_in == copied
+    assert all((ROOT / path).exists() for path in copied)
+    assert (no_cache, no_bytecode) == ("**/__pycache__", "**/*.pyc")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run the Dockerfile's commands with this interpreter to build the product image's environment."""
+    folder = tmp_path_factory.mktemp("image")
+    source, home = folder / "src", folder / "environment"
+    source.mkdir()
+    tools = folder / "bin"
+    tools.mkdir()
+    for name in ("python", "pip"):
+        (tools / name).write_text(
+            f'#!/bin/sh\nexec {sys.executable} {"-m pip " if name == "pip" else ""}"$@"\n'
+        )
+        (tools / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    environment.pop("PYTHONPATH", None)
+    for each in DOCKERFILE.lineage("product-build"):
+        if each.keyword == "COPY":
+            *names, target = each.words
+            for name in names:
+                _copy(ROOT / name, source / target / ("" if (ROOT / name).is_dir() else Path(name).name))
+        elif each.keyword == "RUN":
+            # The image must not contain a package cache, but the test uses the machine's.
+            command = each.text.replace(HOME, str(home)).replace("--no-cache-dir ", "")
+            subprocess.run(
+                ["sh", "-ec", command], check=True, cwd=source, env=environment, capture_output=True
+            )
+    return home
+
+
+@pytest.fixture(scope="module")
+def scheduler(built: Path) -> Path:
+    """Return the folder of the installed package."""
+    (found,) = built.glob("lib/python3.*/site-packages/scheduler")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+class TestProduct:
+    def test_it_has_no_sandbox_and_no_tests(self, scheduler):
+        files = {str(path.relative_to(scheduler)) for path in scheduler.rglob("*")}
+        for unwanted in ("*sandbox*", "*demo*", "*/test_*"):
+            assert fnmatch.filter(files, unwanted) == []
+        assert "cli/run.py" in files
+        assert not (scheduler.parent / "tests").exists()
+        assert not (scheduler.parent / "pip").exists()
+
+    def test_it_has_the_license(self, scheduler):
+        (license_file,) = scheduler.parent.glob("affinity_scheduler-*.dist-info/licenses/LICENSE")
+        assert license_file.read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+    def test_every_module_can_be_imported(self, built, scheduler, tmp_path):
+        """No module needs one that the image leaves out."""
+        modules = sorted(
+            ".".join(path.relative_to(scheduler.parent).with_suffix("").parts)
+            for path in scheduler.rglob("*.py")
+            # A plugin of pytest, which the image has no need of.
+            if path.stem not in ("__init__", "__main__", "pytest_plugin")
+        )
+        program = f"import importlib; [importlib.import_module(m) for m in {modules}]"
+        done = subprocess.run(
+            [built / "bin" / "python", "-c", program], capture_output=True, text=True, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+
+    def test_every_module_has_its_bytecode(self, scheduler):
+        modules = list(scheduler.parent.rglob("*.py"))
+        assert len(modules) > 500
+        tag = sys.implementation.cache_tag
+        missing = [m for m in modules if not (m.parent / "__pycache__" / f"{m.stem}.{tag}.pyc").exists()]
+        assert missing == []
+
+    def test_the_commands_of_the_manifests_work(self, built, tmp_path):
+        assert "--bind-address" in _run(built, tmp_path, "run", "--help").stdout
+        checked = _run(built, tmp_path, "check-config", str(BASE / "configuration.yaml"))
+        assert (checked.returncode, checked.stderr) == (0, "")
+        refused = _run(built, tmp_path, "run", "--kubeconfig", "absent")
+        assert refused.returncode == 2
+        assert len(refused.stderr.splitlines()) == 1
+
+    @pytest.mark.parametrize("command", ["demo", "devcluster"])
+    def test_commands_that_need_the_embedded_cluster_say_that_it_is_missing(self, built, tmp_path, command):
+        said = _run(built, tmp_path, command)
+        assert said.returncode == 2
+        assert said.stderr.splitlines() == [
+            f"affinity-scheduler {command}: found an image without the embedded cluster, "
+            "expected the image of the Dockerfile's demo target"
+        ]
+
+    @pytest.mark.asyncio
+    async def test_it_schedules_and_writes_no_file(self, built, tmp_path):
+        """As in the pod: from the image's files, without a writable file system."""
+        async with embedded(tmp_path, nodes=1) as cluster:
+            await cluster.api.enter_namespace()
+            config = str(BASE / "configuration.yaml")
+            command = [
+                "run",
+                "--config",
+                config,
+                "--kubeconfig",
+                cluster.kubeconfig,
+                "--port",
+                str(free_port()),
+            ]
+            process = await asyncio.create_subprocess_exec(
+                *(built / "bin" / "python", "-c", _SPY, json.dumps(command)),
+                stderr=asyncio.subprocess.PIPE,
+                cwd=tmp_path,
+                env={"PYTHONDONTWRITEBYTECODE": "1"},
+            )
+            try:
+                await cluster.add_pod("fits")
+                await cluster.add_pod("does-not", cpu="1000")
+                await cluster.node_of("fits")
+                await cluster.condition("does-not", "0/1 nodes are available: 1 Insufficient cpu.")
+            finally:
+                process.send_signal(signal.SIGTERM)
+                said = (await asyncio.wait_for(process.communicate(), 20))[1].decode()
+                print(said)  # shown if it fails
+        assert process.returncode == 0
+        assert "WROTE" not in said
+
+    def test_the_spy_sees_what_is_written(self, built, tmp_path):
+        """Otherwise the test above would prove nothing."""
+        spy = _SPY.replace("from scheduler.cli.main import main", "main = lambda _: open('x', 'w').close()")
+        done = subprocess.run(
+            [built / "bin" / "python", "-c", spy, "[]"], capture_output=True, text=True, cwd=tmp_path
+        )
+        assert "WROTE" in done.stderr
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
+
+
+def _run(built: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    return subprocess.run(
+        [built / "bin" / "affinity-scheduler", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+        timeout=60,
+    )

@@ -1,0 +1,277 @@
+"""On a real API server: the manifests are valid, and the program works with exactly their rights."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+import yaml
+
+from scheduler.daemon.kube.client import KubeClient
+from scheduler.daemon.kube.credentials import load_credentials
+from scheduler.daemon.kube.requests import Request
+from scheduler.errors import ApiError, Forbidden
+from tests.support import build
+from tests.support.apiserver import Address
+from tests.support.build import Json
+from tests.support.cluster import Cluster, kubeconfig_of
+from tests.support.daemon import Daemon, refused, running, started
+from tests.support.kubectl import Kubectl
+from tests.support.manifest_files import BASE, MANIFESTS, OWN_NAMESPACE, container, one, resources
+from tests.support.rights import all_requests, needed
+from tests.support.waiting import until
+from tests.system.manifests.operator import definitions
+from tests.system.processes.conftest import real
+
+pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
+
+ACCOUNT = "affinity-scheduler"
+NO_ROOM = "0/3 nodes are available: 3 Insufficient cpu."
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(real_server: Address, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """Yield the real server, empty, with a namespace for this test."""
+    async with real(tmp_path_factory.mktemp("server"), real_server) as cluster:
+        await cluster.api.enter_namespace()
+        yield cluster
+        await cluster.clear()
+
+
+@pytest.fixture(scope="module")
+def kubectl(server: Cluster) -> Kubectl:
+    return Kubectl(Path(server.kubeconfig))
+
+
+@pytest.fixture
+def in_kube_system(kubectl: Kubectl) -> Iterator[Kubectl]:
+    """Apply manifests/, as the README says."""
+    kubectl("apply", "-k", MANIFESTS)
+    yield kubectl
+    kubectl("delete", "--wait=false", "-k", MANIFESTS)
+
+
+@pytest.fixture
+def in_own_namespace(kubectl: Kubectl) -> Iterator[Kubectl]:
+    """Apply manifests/own-namespace."""
+    kubectl("apply", "-k", OWN_NAMESPACE)
+    yield kubectl
+    kubectl("delete", "--wait=false", "--ignore-not-found", "-k", OWN_NAMESPACE)
+
+
+@pytest.fixture
+def account(real_server: Address, tmp_path: Path) -> Callable[[Kubectl, str], Path]:
+    """Return a function that writes a kubeconfig with only a token of the ServiceAccount in a namespace."""
+
+    def written(kubectl: Kubectl, namespace: str) -> Path:
+        token = kubectl("create", "token", ACCOUNT, "--namespace", namespace).strip()
+        return kubeconfig_of(real_server, tmp_path / "kubeconfig", token=token)
+
+    return written
+
+
+async def test_strict_validation_accepts_the_manifests(in_kube_system):
+    """Without it, the server would silently drop unknown or duplicate fields."""
+    applied = in_kube_system("apply", "--dry-run=server", "--validate=strict", "-k", MANIFESTS)
+    assert len(applied.splitlines()) == len(in_kube_system.rendered(MANIFESTS))
+    assert "warning" not in applied.lower()
+
+
+async def test_the_monitoring_is_valid_with_the_prometheus_operator(kubectl):
+    crds = json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions()})
+    kubectl("create", "-f", "-", given=crds)
+    kubectl("wait", "--for=condition=Established", "--timeout=20s", "-f", "-", given=crds)
+
+    async def served() -> int:
+        group = ("--cached=false", "--api-group=monitoring.coreos.com", "-o", "name")
+        return len(kubectl("api-resources", *group).split())
+
+    # A definition is Established before discovery lists its kind.
+    await until(served, lambda found: found == len(definitions()), what="the operator's kinds")
+    applied = kubectl("apply", "--dry-run=server", "--validate=strict", "-k", MANIFESTS / "monitoring")
+    assert len(applied.splitlines()) == 4
+    kubectl("delete", "--wait=false", "-f", "-", given=crds)
+
+
+async def test_the_scheduler_does_its_work_without_a_refused_request(
+    server, in_kube_system, account, tmp_path
+):
+    """Lists, watches, binds, conditions, events and their series, with only the account's token."""
+    kubeconfig = account(in_kube_system, "kube-system")
+    async with running(kubeconfig, *_arguments(tmp_path)) as daemon:
+        for zone in ("a", "b", "c"):
+            await server.add_node(
+                f"n-{zone}", labels={build.ZONE: zone}, allocatable={"cpu": "4", "pods": "110"}
+            )
+        apart = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
+        for number in range(3):
+            await server.add_pod(f"web-{number}", cpu="1", labels={"app": "web"}, affinity=apart)
+        pods = await server.all_bound(3)
+        assert {pod["spec"]["nodeName"] for pod in pods} == {"n-a", "n-b", "n-c"}
+        for pod in pods:
+            await until(_events(server, pod["metadata"]["name"], "Scheduled"), what="its event")
+
+        await server.add_pod("big", cpu="7")
+        await server.condition("big", NO_ROOM)
+        # Each deleted pod makes some room, but never enough: the repeated failure becomes a series.
+        for number in range(3):
+            await server.delete_pod(f"web-{number}")
+            await _tried(daemon, number + 2)
+        await until(
+            _events(server, "big", "FailedScheduling"),
+            lambda events: any(event.get("series") for event in events),
+            what="a series",
+        )
+        assert await daemon.metric("rest_client_requests_total", code="201") >= 6
+        assert await daemon.metric("rest_client_requests_total", code="403") == 0
+        assert await daemon.metric("rest_client_requests_total", code="401") == 0
+        assert await daemon.metric("affinity_scheduler_events_dropped_total") == 0
+        assert not daemon.logged("forbidden"), daemon.log()
+
+
+async def test_none_of_its_requests_is_refused(in_kube_system, account):
+    """Including rare ones: a pod read after a lost response, an Event's patch, the Lease."""
+    async with _client(account(in_kube_system, "kube-system")) as client:
+        answers = await asyncio.gather(*(_is_refused(client, request) for request in all_requests()))
+    assert [needed(request) for request, no in zip(all_requests(), answers, strict=True) if no] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("GET", "/api/v1/secrets", id="reading secrets"),
+        pytest.param("GET", "/api/v1/namespaces/kube-system/configmaps/x", id="reading a ConfigMap"),
+        pytest.param("GET", "/api/v1/nodes/x", id="reading one node"),
+        pytest.param("DELETE", "/api/v1/namespaces/default/pods", id="deleting all pods"),
+        pytest.param("POST", "/api/v1/namespaces/default/pods", id="making a pod"),
+        pytest.param("PATCH", "/api/v1/namespaces/default/pods/x", id="labelling a pod"),
+        pytest.param("PATCH", "/api/v1/nodes/x", id="tainting a node"),
+        pytest.param("POST", "/api/v1/namespaces/default/events", id="events of the core group"),
+        pytest.param(
+            "GET",
+            "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler",
+            id="another scheduler's Lease",
+        ),
+        pytest.param(
+            "POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", id="a Lease elsewhere"
+        ),
+    ],
+)
+async def test_requests_that_it_never_makes_are_refused(in_kube_system, account, method, path):
+    request = Request(
+        method, path, "get", (), b"" if method in ("GET", "DELETE") else b"{}", "application/json"
+    )
+    async with _client(account(in_kube_system, "kube-system")) as client:
+        assert await _is_refused(client, request)
+
+
+async def test_without_the_roles_it_says_so_in_one_line(server, kubectl, account):
+    """A command that asks once ends with it; the scheduler logs it and asks again."""
+    kubectl("create", "serviceaccount", ACCOUNT, "--namespace", server.api.namespace)
+    kubeconfig = account(kubectl, server.api.namespace)
+    line = await refused("enforce", "--once", "--kubeconfig", str(kubeconfig))
+    assert "403 Forbidden" in line
+    assert 'cannot list resource "pods"' in line
+    async with started(kubeconfig) as daemon:
+
+        async def told() -> bool:
+            return bool(
+                daemon.logged("forbids the list of pods; trying again", 'cannot list resource \\"pods\\"')
+            )
+
+        await until(told, what="the line")
+
+
+async def test_its_requests_have_a_higher_priority_level_than_ordinary_workloads(
+    in_kube_system, account, real_server
+):
+    level = _priority_level(in_kube_system, account(in_kube_system, "kube-system"), real_server)
+    await until(level, lambda name: name == "workload-high", what="the level of kube-system's accounts")
+
+
+async def test_in_its_own_namespace_they_have_the_same_priority_level(in_own_namespace, account, real_server):
+    """The namespace's pod security admits the pod, and the FlowSchemas raise its requests' level."""
+    kubectl = in_own_namespace
+    deployment = one(kubectl.rendered(OWN_NAMESPACE), "Deployment")
+    template = deployment["spec"]["template"]
+    metadata = {"name": "p", "namespace": ACCOUNT, **template["metadata"]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+    kubectl("create", "--dry-run=server", "-f", "-", given=json.dumps(pod))
+    kubeconfig = account(kubectl, ACCOUNT)
+    level = _priority_level(kubectl, kubeconfig, real_server)
+    await until(level, lambda name: name == "workload-high", what="the level of the FlowSchema")
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{ACCOUNT}/leases/{ACCOUNT}"
+    level = _priority_level(kubectl, kubeconfig, real_server, leases)
+    await until(level, lambda name: name == "leader-election", what="the level of the Lease's FlowSchema")
+
+
+def _arguments(folder: Path) -> list[str]:
+    """Return the Deployment's arguments, with another address and path of the configuration."""
+    configuration = folder / "configuration.yaml"
+    configuration.write_text((BASE / "configuration.yaml").read_text())
+    given = container(one(resources(BASE), "Deployment"))["args"][1:]
+    ours = ("--config=", "--bind-address=", "--port=")
+    return [f"--config={configuration}", *(each for each in given if not each.startswith(ours))]
+
+
+def _events(server: Cluster, pod: str, reason: str) -> Callable[[], Awaitable[list[Json]]]:
+    return lambda: server.events(pod, reason)
+
+
+async def _tried(daemon: Daemon, n_times: int) -> None:
+    """Wait until this many attempts found no node."""
+    name = "scheduler_schedule_attempts_total"
+    await until(
+        lambda: daemon.metric(name, result="unschedulable"), lambda n: n >= n_times, what="another try"
+    )
+
+
+@asynccontextmanager
+async def _client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
+    """Return the program's client, with the account's token."""
+    credentials = await load_credentials(kubeconfig=str(kubeconfig), master=None, environ={})
+    async with KubeClient(credentials) as client:
+        yield client
+
+
+async def _is_refused(client: KubeClient, request: Request) -> bool:
+    """Return whether the server forbids the request; other failures are about the object."""
+    try:
+        await client.request(request, timeout_s=15.0)
+    except Forbidden:
+        return True
+    except ApiError as error:
+        assert error.status >= 400, str(error)
+    return False
+
+
+def _priority_level(
+    kubectl: Kubectl, kubeconfig: Path, address: Address, path: str = "/api/v1/nodes"
+) -> Callable[[], Awaitable[str]]:
+    """Return a function that returns the priority level of the account's requests, from a response header."""
+    levels = json.loads(kubectl("get", "prioritylevelconfigurations", "-o", "json"))["items"]
+    name_by_uid = {level["metadata"]["uid"]: level["metadata"]["name"] for level in levels}
+    context = ssl.create_default_context(cafile=str(address.ca_file))
+    headers = {"Authorization": f"Bearer {_token(kubeconfig)}"}
+
+    async def ask() -> str:
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session,
+            session.get(address.url + path, headers=headers) as answer,
+        ):
+            uid = answer.headers["X-Kubernetes-PF-PriorityLevel-UID"]
+            name: str = name_by_uid[uid]
+            return name
+
+    return ask
+
+
+def _token(kubeconfig: Path) -> str:
+    (user,) = yaml.safe_load(kubeconfig.read_text())["users"]
+    token: str = user["user"]["token"]
+    return token

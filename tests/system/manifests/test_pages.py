@@ -1,0 +1,155 @@
+"""The README pages are correct: links, folders, annotations, flags and metrics exist."""
+
+import argparse
+import importlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scheduler.cli import enforce, main, run, webhook
+from scheduler.daemon.metrics import process
+from scheduler.daemon.metrics.series import Family
+from scheduler.engine.model.annotations import AFFINITY, AnnotatedAffinity, parse_affinity_annotation
+from scheduler.tools.enforcer import metrics as enforcement
+from scheduler.tools.webhook import metrics
+from scheduler.tools.webhook.term_json import ParsedTerms, parse_terms
+from scheduler.tools.webhook.term_lists import TERM_LISTS
+from tests.support.manifest_files import MANIFESTS, ROOT
+
+COMMANDS = ROOT / "scheduler" / "cli" / "README.md"
+TOOLS = sorted((ROOT / "scheduler" / "tools").glob("*/README.md"))
+PAGES = sorted([
+    *(ROOT / name / "README.md" for name in ("manifests", "scheduler", "scheduler/sdk/plugin", "tests/bench")),
+    COMMANDS,
+    *TOOLS,
+    *MANIFESTS.glob("*/*.md"),
+    *ROOT.glob("*.md"),
+])  # fmt: skip
+_IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_IDS)
+def test_every_link_has_a_target(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
+    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_IDS)
+def test_every_link_into_a_page_names_a_heading(page: Path) -> None:
+    """GitHub makes a heading's anchor of its words in lower case, without punctuation."""
+    missing = []
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+        text = (page.parent / target if target else page).read_text()
+        headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        if anchor not in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}:
+            missing.append(f"{target}#{anchor}")
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        COMMANDS,
+        *TOOLS,
+        ROOT / "manifests" / "README.md",
+        MANIFESTS / "examples" / "groups.md",
+    ],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_a_page_about_one_thing_has_less_than_200_lines(page: Path) -> None:
+    assert len(page.read_text().splitlines()) < 200
+
+
+def test_an_entry_of_the_changelog_is_one_line() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    entries = re.findall(r"^- .*(?:\n +\S.*)*", text, re.MULTILINE)
+    assert [entry for entry in entries if "\n" in entry or len(entry) > 160] == []
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    text = (ROOT / "README.md").read_text()
+    for page in PAGES:
+        assert page == ROOT / "README.md" or f"({page.relative_to(ROOT)})" in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_IDS)
+def test_every_folder_in_a_command_exists(page: Path) -> None:
+    named = re.findall(r"apply -[kf] (manifests/[\w./-]*)", page.read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_IDS)
+def test_every_annotation_can_be_parsed(page: Path) -> None:
+    shapes = {term_list.annotation: term_list.term_type for term_list in TERM_LISTS}
+    for block in blocks(page, "yaml"):
+        content = yaml.safe_load(block)
+        assert content is not None
+        if isinstance(content, list):  # of another program's configuration
+            continue
+        meta = content.get("metadata", content)
+        for name, text in (meta.get("annotations") or {}).items():
+            if name == AFFINITY:
+                assert isinstance(
+                    parse_affinity_annotation("default", {}, {name: text}), AnnotatedAffinity
+                ), text
+            elif name in shapes:
+                found = parse_terms(text, shapes[name])
+                assert isinstance(found, ParsedTerms), text
+                assert found.unknown == ()
+            else:
+                json.loads(text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_IDS)
+def test_every_flag_exists(page: Path) -> None:
+    """`known` has the flags of other programs."""
+    known = {"--kubeconfig", "--set", "--namespace", "--overwrite", "--all-namespaces", "--target"}
+    for command in (run, enforce, webhook):
+        parser = argparse.ArgumentParser()
+        command.add_arguments(parser)
+        known |= {option for action in parser._actions for option in action.option_strings}
+    if page.parent.name not in ("enforcer", "webhook"):
+        return  # of commands that have tests of their own
+    code = " ".join(re.findall(r"`[^`]+`", page.read_text()))
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", code))
+    assert named - known == set()
+
+
+@pytest.mark.parametrize("page", [COMMANDS, *TOOLS], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_flag_of_a_page_about_commands_exists(page: Path) -> None:
+    known = {"--help"}
+    for _, module, _ in main._COMMANDS:
+        parser = argparse.ArgumentParser()
+        importlib.import_module(module).add_arguments(parser)
+        known |= {option for action in parser._actions for option in action.option_strings}
+    named = set(re.findall(r"(?<![\w-])--[a-z](?:[a-z-]*[a-z])", page.read_text()))
+    assert named - known == set()
+
+
+def test_the_page_about_commands_has_all_of_them() -> None:
+    text = COMMANDS.read_text()
+    assert [
+        name for name, _, _ in main._COMMANDS if f"| `{name}" not in text and f", `{name} " not in text
+    ] == []
+
+
+def test_every_metric_exists() -> None:
+    families = {
+        each.name
+        for module in (enforcement, metrics, process)
+        for each in vars(module).values()
+        if isinstance(each, Family)
+    }
+    for page in PAGES:
+        if page.parent.name in ("enforcer", "webhook"):
+            named = set(re.findall(r"affinity_scheduler_\w+", page.read_text()))
+            assert named or page in TOOLS
+            assert named <= families, page

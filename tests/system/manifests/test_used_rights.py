@@ -1,0 +1,70 @@
+"""
+Compares all requests to embedded clusters in the whole suite with the rights in the manifests.
+
+Each process runs as its own ServiceAccount (tests/support/accounts.py), so a missing right also fails the test that
+needs it.
+"""
+
+import pytest
+
+from scheduler.sandbox.devcluster.access.rbac import Attributes
+from tests.support.accounts import COMPONENTS, RECORD, Component
+from tests.support.rights import Right, granted
+
+pytestmark = pytest.mark.last
+
+#: Rights that are granted although no test uses them: these kinds are listed by watches here.
+UNUSED: dict[str, set[Right]] = {
+    "scheduler": {
+        Right("resource.k8s.io", "devicetaintrules", "list", ""),
+        Right("kueue.x-k8s.io", "topologies", "list", ""),
+        Right("kueue.x-k8s.io", "resourceflavors", "list", ""),
+    },
+}
+
+#: Verbs and resources that a test tries without the right: manifests/enforcer/deletion-costs.yaml grants it.
+TRIED_WITHOUT = {"enforcer": {("patch", "pods")}}
+
+
+def superfluous(component: Component, used: set[Attributes]) -> list[Right]:
+    """Return the rights in the component's roles that allowed no request."""
+    roles = [each for each in component.objects() if each["kind"] in ("Role", "ClusterRole")]
+    return [right for right in granted(roles) if not any(_serves(right, wish) for wish in used)]
+
+
+def _serves(right: Right, wish: Attributes) -> bool:
+    what = (wish.group, wish.full_resource, wish.verb)
+    return what == (right.group, right.resource, right.verb) and right.name in ("", wish.name)
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_no_request_was_refused(name: str) -> None:
+    """In the part of the suite that ran, in all of its processes."""
+    assert RECORD.missing == set()
+    refused = RECORD.refused[COMPONENTS[name].user]
+    expected = TRIED_WITHOUT.get(name, set())
+    assert {wish for wish in refused if (wish.verb, wish.full_resource) not in expected} == set()
+
+
+@pytest.mark.usefixtures("whole_suite")
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_every_granted_right_was_used(name: str) -> None:
+    component = COMPONENTS[name]
+    unused = set(superfluous(component, RECORD.granted[component.user]))
+    assert unused == UNUSED.get(name, set())
+
+
+def test_a_right_counts_as_used_only_by_its_own_verb_resource_and_name() -> None:
+    """Other verbs, subresources and names do not count."""
+    scheduler = COMPONENTS["scheduler"]
+    lease = Attributes(
+        "update", group="coordination.k8s.io", resource="leases", namespace="kube-system", name="x"
+    )
+    own = Attributes("update", group="coordination.k8s.io", resource="leases", name="affinity-scheduler")
+    right = Right("coordination.k8s.io", "leases", "update", "affinity-scheduler")
+    assert right in superfluous(scheduler, {lease})
+    assert right not in superfluous(scheduler, {own})
+    pods = Right("", "pods", "get")
+    assert pods in superfluous(scheduler, {Attributes("get", resource="pods", subresource="status")})
+    assert pods in superfluous(scheduler, {Attributes("list", resource="pods")})
+    assert pods not in superfluous(scheduler, {Attributes("get", resource="pods", name="any")})

@@ -1,0 +1,74 @@
+"""A real Prometheus scrapes a real run: every panel has data, and every alert has a value to evaluate."""
+
+import json
+import math
+import re
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+import pytest_asyncio
+
+from tests.support.waiting import until
+from tests.system.monitoring.prometheus import Prometheus
+from tests.system.monitoring.queries import ALERTS, Query, of_alerts, of_dashboard, without_thresholds
+from tests.system.monitoring.scene import played
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+#: At one a second. The loop's lag is measured every five seconds, and a rate needs two of them within its interval.
+_N_SCRAPES = 12
+#: Count what only a defect or a broken wire causes, and what needs --rebalance.
+_NEVER = re.compile("cache_divergences|rebalancing_evictions")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def scraped(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prometheus]:
+    """Run a scheduler, an enforcer and a webhook, with every kind of trouble, and go on."""
+    async with played(tmp_path_factory.mktemp("scraped")) as prometheus:
+        await until(
+            lambda: prometheus.numbers('count_over_time(up{job="affinity-scheduler"}[1m])'),
+            lambda found: found and found[0] >= _N_SCRAPES,
+            timeout_s=5 * _N_SCRAPES,
+            what="so many scrapes",
+        )
+        yield prometheus
+
+
+@pytest.mark.parametrize(
+    "query",
+    [query for query in of_dashboard() if not _NEVER.search(query.expression)],
+    ids=lambda query: query.where,
+)
+async def test_a_panel_has_data(scraped: Prometheus, query: Query):
+    await until(lambda: scraped.numbers(query.expression), what="data")
+
+
+@pytest.mark.parametrize("query", of_dashboard(), ids=lambda query: query.where)
+async def test_a_panel_has_no_nan_before_anything_happened(scraped: Prometheus, query: Query):
+    """At a time before the first scrape that has a rate, and now."""
+    for at_s in (await scraped.began_s() + 3, None):
+        assert not any(map(math.isnan, await scraped.all_numbers(query.expression, at_s))), at_s
+
+
+@pytest.mark.parametrize(
+    "query",
+    of_alerts(),
+    ids=lambda query: query.where,
+)
+async def test_an_alert_has_a_value_to_evaluate(scraped: Prometheus, query: Query):
+    for part in without_thresholds(query.expression):
+        await until(partial(scraped.numbers, part), what=part)
+
+
+async def test_prometheus_evaluates_every_rule_without_an_error(scraped: Prometheus):
+    rules = [rule for group in (await scraped.get("rules"))["groups"] for rule in group["rules"]]
+    assert [rule["name"] for rule in rules] == [rule["alert"] for rule in ALERTS]
+    assert {rule["health"] for rule in rules} == {"ok"}, json.dumps(rules)
+
+
+async def test_no_sample_is_missing_or_repeated(scraped: Prometheus):
+    """Prometheus drops a sample whose series is in a scrape twice."""
+    assert await scraped.numbers("min_over_time(up[10s])") == [1.0] * 3
+    scraped_, kept = "scrape_samples_scraped", "scrape_samples_post_metric_relabeling"
+    assert await scraped.numbers(f"{scraped_} - {kept}") == [0.0] * 3

@@ -1,0 +1,175 @@
+"""The embedded cluster with its scheduler, as `devcluster --ui` runs them, and a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.support.browser import browsing, why_none
+from tests.support.ports import free_port
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+_ADDRESS = re.compile(r"at (http://127\.0\.0\.1:\d+)")
+_EXAMPLES = Path(__file__).resolve().parents[3] / "manifests" / "examples"
+_PATIENCE_S = 60.0
+
+
+@dataclass
+class Served:
+    """The addresses of the API server and of the scheduler's port."""
+
+    api: str
+    scheduler: str
+    kubeconfig: Path
+
+    def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
+        """Request the API server, as kubectl would."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self.api + path, data, {"Content-Type": kind} if data else {}, method=method
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    def apply(self, example: str) -> None:
+        """Create the objects of an example."""
+        for document in yaml.safe_load_all((_EXAMPLES / example).read_text()):
+            namespace = document["metadata"].get("namespace", "default")
+            paths = {
+                "Namespace": "/api/v1/namespaces",
+                "Deployment": f"/apis/apps/v1/namespaces/{namespace}/deployments",
+            }
+            self.request("POST", paths[document["kind"]], document)
+
+    def shown(self, path: str) -> Any:
+        """Return the page's data."""
+        with urllib.request.urlopen(f"{self.scheduler}/api/v1/{path}", timeout=30) as answer:
+            return json.load(answer)
+
+    def until(self, holds: Callable[[], object]) -> None:
+        """Wait for a condition."""
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while not holds():
+            assert time.monotonic() < deadline_s, "the condition did not come true"
+            time.sleep(0.05)
+
+
+@dataclass
+class Standby:
+    """A scheduler that waits for the lease, and can be ended and started again on its port."""
+
+    kubeconfig: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Return the address of the scheduler's port."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it; it serves its page a second later."""
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "scheduler", "run"),
+                *("--kubeconfig", self.kubeconfig, "--port", str(self.port)),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def stop(self) -> None:
+        """End it."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+            assert self.process.wait(timeout=60) == 0
+        self.process = None
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Yield a cluster with a rollout that is stuck on its anti-affinity."""
+    folder = tmp_path_factory.mktemp("cluster")
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "scheduler", "devcluster", "--ui", "--gpus", "2"),
+            *("--kubeconfig", folder / "kubeconfig"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        found: list[str] = []
+        for line in process.stdout:
+            found += _ADDRESS.findall(line)
+            if len(found) == 2:
+                break
+        assert len(found) == 2, "the addresses of the API server and of the page"
+        cluster = Served(found[0], found[1], folder / "kubeconfig")
+        cluster.until(lambda: _answers(f"{cluster.scheduler}/readyz"))
+        _stuck_rollout(cluster)
+        yield cluster
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.stdout.close()
+        assert process.wait(timeout=60) == 0
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def _stuck_rollout(cluster: Served) -> None:
+    cluster.apply("01-blue-green-stuck.yaml")
+    pods = "/api/v1/namespaces/shop-stuck/pods"
+    cluster.until(lambda: [p for p in cluster.request("GET", pods)["items"] if p["spec"].get("nodeName")][2:])
+    image = {"containers": [{"name": "shop", "image": "registry.k8s.io/pause:3.10"}]}
+    cluster.request(
+        "PATCH",
+        "/apis/apps/v1/namespaces/shop-stuck/deployments/shop",
+        {"spec": {"template": {"spec": image}}},
+        "application/strategic-merge-patch+json",
+    )
+    cluster.until(lambda: any(group["pods"] == 3 for group in cluster.shown("pending")["groups"]))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Yield one browser for all tests of a file."""
+    reason = why_none()
+    if reason is not None:
+        pytest.skip(reason)
+    with browsing() as browser:
+        yield browser
+
+
+@pytest.fixture
+def standby(served: Served) -> Iterator[Standby]:
+    """Yield a second scheduler of the cluster, on a port of its own."""
+    instance = Standby(served.kubeconfig, free_port())
+    instance.start()
+    try:
+        served.until(lambda: _answers(f"{instance.url}/readyz"))
+        yield instance
+    finally:
+        instance.stop()

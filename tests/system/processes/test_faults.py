@@ -1,0 +1,210 @@
+"""Faults of the API server: no pod is lost, none is bound twice, no node is over-committed."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from scheduler.daemon.assembly.watched_kinds import kinds_for
+from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.framework.kinds import Asker
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.kinds import POD, Kind
+from scheduler.sandbox.devcluster.storage.history import Change
+from tests.support.cluster import Cluster
+from tests.support.daemon import Daemon
+from tests.support.waiting import until
+from tests.system.processes.conftest import embedded
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BINDINGS = "/binding$"
+STATUS = "/status$"
+EVENTS = "/events"
+WATCHED = ("pods", "nodes", "namespaces")
+#: Longer than any pause after a fault here, the pods' backoff included.
+LONG_S = 30.0
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """Yield an embedded cluster with a short history, so that old versions expire."""
+    folder = tmp_path_factory.mktemp("server")
+    async with embedded(folder, controllers=True, history_capacity=100, bookmark_interval_s=0.5) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def devcluster(cluster: Cluster) -> DevCluster:
+    """Return the server, to inject faults."""
+    assert cluster.devcluster is not None
+    return cluster.devcluster
+
+
+@pytest.fixture(autouse=True)
+def _bound_once(devcluster: DevCluster) -> Iterator[None]:
+    """Remove the faults after each test, and check that no pod ever got two nodes."""
+    nodes: defaultdict[str, set[str]] = defaultdict(set)
+
+    def note(kind: Kind, change: Change) -> None:
+        pod = change.revision.obj
+        if kind is POD and pod["spec"].get("nodeName"):
+            nodes[pod["metadata"]["uid"]].add(pod["spec"]["nodeName"])
+
+    end = devcluster.store.history.follow((), note)
+    yield
+    end()
+    devcluster.faults.clear()
+    assert all(len(names) == 1 for names in nodes.values())
+
+
+async def burst(cluster: Cluster, n_pods: int, prefix: str = "p") -> None:
+    """Create pods of one CPU each."""
+    await asyncio.gather(*(cluster.add_pod(f"{prefix}{number}", cpu="1") for number in range(n_pods)))
+
+
+async def test_410_as_a_status_leads_to_a_list(cluster: Cluster, devcluster: DevCluster) -> None:
+    """At once instead of inside the stream, of every kind that is watched, by a server that streams no lists."""
+    await cluster.add_node("a")
+    kinds = [each for each in kinds_for(default_settings()) if each.asked_by is not Asker.POD_GROUPS]
+    paths = [f"{each.path}$" for each in kinds]
+    devcluster.faults.add(
+        *(
+            Fault(action=Action.RESPOND, path=path, verb="watch", code=code)
+            for path in paths
+            for code in (410, 400)
+        ),
+        *(Fault(action=Action.END_STREAM, path=path) for path in paths),
+    )
+
+    async def all_happened() -> bool:
+        return not devcluster.faults.pending()
+
+    await until(all_happened, what="the end of every watch")
+    await burst(cluster, 5)
+    await cluster.all_bound(5, timeout_s=LONG_S)
+
+
+BIND_FAULTS = {
+    "429": Fault(action=Action.RESPOND, path=BINDINGS, code=429, retry_after_s=1, times=5),
+    "500": Fault(action=Action.RESPOND, path=BINDINGS, code=500, times=5),
+    "503": Fault(action=Action.RESPOND, path=BINDINGS, code=503, times=5),
+    "504": Fault(action=Action.RESPOND, path=BINDINGS, code=504, times=5),
+    "dropped": Fault(action=Action.DROP, path=BINDINGS, times=5),
+    "answer lost": Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=5),
+    "answer lost late": Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=5, delay_s=0.5),
+}
+
+
+@pytest.mark.parametrize("fault", BIND_FAULTS.values(), ids=BIND_FAULTS)
+async def test_a_bind_with_a_fault_is_settled(
+    cluster: Cluster, devcluster: DevCluster, daemon: Daemon, fault: Fault
+) -> None:
+    """Exactly as many pods are bound as there is room for, and each has one Scheduled event."""
+    await cluster.add_node("a", allocatable={"cpu": "4"})
+    await cluster.add_node("b", allocatable={"cpu": "4"})
+    before = await _attempts(daemon, "scheduled")
+    devcluster.faults.add(fault)
+    await burst(cluster, 10)
+
+    async def n_announced() -> int:
+        events = [await cluster.events(f"p{number}", "Scheduled") for number in range(10)]
+        return sum(map(len, events))
+
+    await until(cluster.n_bound, lambda n: n == 8, timeout_s=LONG_S, what="8 pods bound")
+    await until(lambda: _attempts(daemon, "scheduled"), lambda n: n - before == 8, what="8 attempts")
+    if fault.code != 429:  # events are dropped after a 429
+        await until(n_announced, lambda n: n == 8, what="8 events")
+    assert await daemon.metric("scheduler_cache_size", type="pods") == 8
+
+
+async def _attempts(daemon: Daemon, result: str) -> float:
+    return await daemon.metric("scheduler_schedule_attempts_total", result=result)
+
+
+async def test_a_refused_bind_gives_the_room_back(
+    cluster: Cluster, devcluster: DevCluster, daemon: Daemon
+) -> None:
+    """The pod's condition has the reason; it retries after its backoff and is bound."""
+    await cluster.add_node("a", allocatable={"cpu": "1"})
+    devcluster.faults.add(Fault(action=Action.RESPOND, path=BINDINGS, code=403))
+    await cluster.add_pod("p", cpu="1")
+    condition = await cluster.condition("p", 'running Bind plugin "DefaultBinder": a fault was asked for')
+    assert condition["reason"] == "SchedulerError"
+    await cluster.node_of("p")
+    assert await _attempts(daemon, "error") >= 1
+
+
+async def test_binds_in_doubt_without_the_right_to_read_pods_delay_no_other(
+    cluster: Cluster, devcluster: DevCluster, daemon: Daemon
+) -> None:
+    """More of them than may be in flight, some bound and some not: all pods are bound, and the log has the reason."""
+    await cluster.add_node("a", allocatable={"cpu": "200", "pods": "200"})
+    before = await daemon.metric("affinity_scheduler_unreadable_binds_total")
+    devcluster.faults.add(
+        Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=70),
+        Fault(action=Action.DROP, path=BINDINGS, times=10),
+        Fault(action=Action.RESPOND, verb="get", kind="pods", code=403, times=1_000),
+    )
+    await burst(cluster, 100)
+    await cluster.all_bound(100, timeout_s=LONG_S)
+    assert await daemon.metric("affinity_scheduler_unreadable_binds_total") - before == 80
+    assert daemon.logged("No right to read a pod whose bind was not answered", "a fault was asked for")
+
+
+async def test_failing_conditions_and_events_delay_no_bind(cluster: Cluster, devcluster: DevCluster) -> None:
+    """5xx on status and events: pods are bound, and the condition is written once the server recovers."""
+    await cluster.add_node("a", allocatable={"cpu": "1"})
+    devcluster.faults.add(
+        Fault(action=Action.RESPOND, path=STATUS, method="patch", code=500, times=3),
+        Fault(action=Action.RESPOND, path=EVENTS, method="post", code=500, times=3),
+    )
+    await cluster.add_pod("large", cpu="2")
+    await cluster.add_pod("small", cpu="1")
+    assert await cluster.node_of("small") == "a"
+    await cluster.condition("large", "0/1 nodes are available: 1 Insufficient cpu.")
+
+
+async def test_another_scheduler_that_binds_first_wins(cluster: Cluster, devcluster: DevCluster) -> None:
+    """Its bind precedes ours in flight: the pod stays there, and its room is counted."""
+    await cluster.add_node("a", allocatable={"cpu": "1"})
+    await cluster.add_node("b", allocatable={"cpu": "1"})
+    devcluster.faults.add(Fault(action=Action.DELAY, path=BINDINGS, delay_s=0.5))
+    pod = await cluster.add_pod("p", cpu="1")
+
+    async def ours_is_on_its_way() -> bool:
+        return not devcluster.faults.pending()
+
+    async def theirs() -> int:
+        target = {"apiVersion": "v1", "kind": "Node", "name": "b"}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": target}
+        return (await cluster.api.post(f"{cluster.api.pods('p')}/binding", binding)).code
+
+    await until(ours_is_on_its_way, what="the delay of our bind")
+    assert await theirs() == 201
+    assert await cluster.node_of("p") == "b"
+    await cluster.add_pod("q", cpu="1")
+    assert await cluster.node_of("q", timeout_s=LONG_S) == "a"
+    assert (await cluster.pod("p"))["metadata"]["uid"] == pod["metadata"]["uid"]
+
+
+async def test_the_server_goes_away_and_comes_back(
+    cluster: Cluster, devcluster: DevCluster, daemon: Daemon
+) -> None:
+    """The port is closed until every watch has failed more than once; then scheduling continues without a restart."""
+    await cluster.add_node("a", allocatable={"cpu": "10"})
+    await burst(cluster, 5, "before")
+    await cluster.all_bound(5)
+    before = len(daemon.logged("List and watch interrupted", "ConnectionRefused"))
+    await devcluster.stop()
+
+    async def failures() -> int:
+        return len(daemon.logged("List and watch interrupted", "ConnectionRefused")) - before
+
+    await until(failures, lambda n: n >= 12, timeout_s=LONG_S, what="repeated failures")
+    await devcluster.start()
+    await burst(cluster, 5, "after")
+    await cluster.all_bound(10, timeout_s=LONG_S)

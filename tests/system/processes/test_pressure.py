@@ -1,0 +1,61 @@
+"""A slow client: clientConnection.qps is kept, and what it holds back never holds back the Lease."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.support.cluster import Cluster
+from tests.support.daemon import Daemon, profiles, running
+from tests.support.waiting import until
+from tests.system.processes.conftest import embedded
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+QPS, BURST = 4.0, 8
+N_PODS = 12
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/affinity-scheduler"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def slow(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Cluster, Daemon]]:
+    """Yield a cluster and a leader that may send only a few requests a second."""
+    folder = tmp_path_factory.mktemp("slow")
+    configuration = json.loads(profiles({"schedulerName": "affinity-scheduler"}))
+    configuration["clientConnection"] = {"qps": QPS, "burst": BURST}
+    configuration["leaderElection"] = {
+        "leaderElect": True, "leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "500ms",
+        "resourceName": "affinity-scheduler", "resourceNamespace": "kube-system",
+    }  # fmt: skip
+    file = folder / "configuration.json"
+    file.write_text(json.dumps(configuration))
+    async with embedded(folder, nodes=1) as cluster:
+        await cluster.api.enter_namespace()
+        async with running(Path(cluster.kubeconfig), "--config", str(file)) as daemon:
+            yield cluster, daemon
+
+
+async def test_requests_leave_as_slowly_as_configured_and_the_lease_is_renewed_meanwhile(
+    slow: tuple[Cluster, Daemon],
+) -> None:
+    """A bind and an event for each pod, at four a second: the queue is longer than the Lease would last."""
+    cluster, daemon = slow
+    started_s = time.monotonic()
+    await asyncio.gather(*(cluster.add_pod(f"p{number}") for number in range(N_PODS)))
+    renewals = set()
+
+    async def all_are_bound_and_told() -> bool:
+        renewals.add((await cluster.api.get(LEASE)).ok["spec"]["renewTime"])
+        counts = [len(await cluster.events(f"p{number}", "Scheduled")) for number in range(N_PODS)]
+        return sum(counts) == N_PODS
+
+    await until(all_are_bound_and_told, timeout_s=30.0, what="every event")
+    took_s = time.monotonic() - started_s
+    assert took_s > (2 * N_PODS - BURST) / QPS
+    assert len(renewals) > took_s / 2
+    assert await daemon.metric("leader_election_master_status") == 1
+    assert not daemon.logged("Leaderelection lost")

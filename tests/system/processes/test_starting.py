@@ -1,0 +1,266 @@
+"""A mistake that the user can correct is one line on standard error and exit code 2."""
+
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+from aiohttp import web
+
+from scheduler.cli.main import main
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from tests.support.apiserver import Address
+from tests.support.cluster import kubeconfig_text
+from tests.support.daemon import refused, started
+from tests.support.ports import free_port
+from tests.support.scripted_server import answering
+from tests.support.waiting import until
+
+
+def refused_at_once(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Return the one line that the command prints before exit code 2; runs in this process, since it asks no server."""
+    try:
+        code: str | int | None = main(arguments)
+    except SystemExit as ended:
+        code = ended.code
+    captured = capsys.readouterr()
+    assert (code, captured.out) == (2, "")
+    (line,) = captured.err.splitlines()
+    return line
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def devcluster() -> AsyncIterator[DevCluster]:
+    """Yield an embedded cluster that requires a token."""
+    async with DevCluster(token="right") as devcluster:
+        yield devcluster
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, devcluster: DevCluster) -> Path:
+    """Return a kubeconfig that works."""
+    path = tmp_path / "kubeconfig"
+    devcluster.write_kubeconfig(path)
+    return path
+
+
+ARGUMENTS = {
+    "unknown flag": (
+        ["run", "--bogus"],
+        "affinity-scheduler: unrecognized arguments: --bogus (see affinity-scheduler --help)",
+    ),
+    "flag of the wrong type": (
+        ["run", "--port", "x"],
+        "affinity-scheduler run: argument --port: invalid int value: 'x' (see affinity-scheduler run --help)",
+    ),
+    "no port": (["run", "--port", "70000"], "--port: found 70000, expected a port from 0 to 65535"),
+    "no verbosity": (["run", "-v", "11"], "-v: found 11, expected a verbosity from 0 to 10"),
+    "no URL": (
+        ["run", "--master", "example"],
+        "--master: found 'example', expected a URL such as https://10.0.0.1:6443",
+    ),
+    "no kubeconfig": (
+        ["run", "--kubeconfig", "/does/not/exist"],
+        "/does/not/exist: found no such file, expected a kubeconfig file",
+    ),
+    "no configuration": (
+        ["run", "--config", "/does/not/exist"],
+        "/does/not/exist: found no such file, expected a file with a KubeSchedulerConfiguration",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "line"), ARGUMENTS.values(), ids=ARGUMENTS)
+def test_wrong_arguments_are_one_line(
+    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The flag, what was found and what is expected."""
+    assert refused_at_once(capsys, *arguments) == line
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_command_that_asks_once_tells_that_the_server_is_unreachable(tmp_path: Path) -> None:
+    """With the address and the reason."""
+    url = f"http://127.0.0.1:{free_port()}"
+    path = tmp_path / "kubeconfig"
+    path.write_text(kubeconfig_text(url))
+    line = await refused("enforce", "--once", "--kubeconfig", str(path))
+    assert line.startswith(f"API server: {url}: found no answer ConnectionRefused: ")
+    assert line.endswith(", expected an answer to a list of pods")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("elects", ["--leader-elect=true", "--leader-elect=false"])
+async def test_an_api_server_that_is_late_is_waited_for(tmp_path: Path, elects: str) -> None:
+    """Alive and not ready until then, as kube-scheduler; one line says where it waits."""
+    api_port = free_port()
+    path = tmp_path / "kubeconfig"
+    path.write_text(kubeconfig_text(f"http://127.0.0.1:{api_port}"))
+    async with started(path, elects) as daemon:
+        await until(lambda: daemon.get("/livez"), lambda answer: answer == (200, "ok"), what="life")
+        status, text = await daemon.get("/readyz")
+        assert (status, text.splitlines()[0]) == (500, "[-]sched-handler-sync failed: reason withheld")
+        (line,) = daemon.logged("The API server does not answer yet; trying again")
+        assert f"http://127.0.0.1:{api_port}" in line
+        async with DevCluster(nodes=1, port=api_port):
+            await until(daemon.is_ready, what="readiness", timeout_s=60)
+            assert await daemon.stop() == 0, daemon.log()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_api_server_that_never_comes_does_not_keep_the_process(tmp_path: Path) -> None:
+    """SIGTERM ends it in order."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(kubeconfig_text(f"http://127.0.0.1:{free_port()}"))
+    async with started(path) as daemon:
+        await until(lambda: daemon.get("/livez"), lambda answer: answer == (200, "ok"), what="life")
+        assert await daemon.stop() == 0, daemon.log()
+        assert not daemon.logged("Traceback"), daemon.log()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        *((code, "The API server does not answer yet; trying again") for code in (429, 500, 503)),
+        pytest.param(403, "The API server forbids the list of pods; trying again", id="without its roles"),
+    ],
+)
+async def test_an_api_server_that_is_starting_is_waited_for(
+    kubeconfig: Path, devcluster: DevCluster, code: int, line: str
+) -> None:
+    """It answers that it cannot answer yet, which is in the log at once."""
+    devcluster.faults.add(Fault(action=Action.RESPOND, kind="pods", code=code))
+    async with started(kubeconfig, "--leader-elect=false") as daemon:
+        await until(daemon.is_ready, what="readiness")
+        assert daemon.logged(line, devcluster.url, str(code))
+        assert await daemon.stop() == 0
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("minor", [33, 37])
+async def test_the_version_of_the_api_server_is_emulated(tmp_path: Path, minor: int) -> None:
+    """Its gates too, and the log names it."""
+    path = tmp_path / "kubeconfig"
+    async with DevCluster(nodes=1, minor=minor) as cluster:
+        cluster.write_kubeconfig(path)
+        async with started(path, "--leader-elect=false") as daemon:
+            await until(daemon.is_ready, what="readiness")
+            assert f"Emulation version: 1.{minor}\n" in (await daemon.get("/statusz"))[1]
+            (line,) = daemon.logged("Starting affinity-scheduler")
+            assert f'emulated="1.{minor}"' in line
+            _, metrics = await daemon.get("/metrics")
+            assert ('name="NodeDeclaredFeatures"' in metrics) is (minor == 37)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_wrong_token_is_one_line(tmp_path: Path, devcluster: DevCluster) -> None:
+    """It says 401 and does not contain the token."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(kubeconfig_text(devcluster.url, token="secret-but-wrong"))
+    line = await refused("run", "--kubeconfig", str(path))
+    assert line == (
+        f"API server: {devcluster.url}: found 401 Unauthorized: Unauthorized, expected an answer to a list of pods"
+    )
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.real
+async def test_a_wrong_token_is_one_line_on_a_real_server(tmp_path: Path, real_server: Address) -> None:
+    """The same text as with the embedded server."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(kubeconfig_text(real_server.url, token="wrong", ca_file=str(real_server.ca_file)))
+    line = await refused("run", "--kubeconfig", str(path))
+    assert line == (
+        f"API server: {real_server.url}: found 401 Unauthorized: Unauthorized, expected an answer to a list of pods"
+    )
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.real
+async def test_a_server_that_is_not_trusted_is_one_line(tmp_path: Path, real_server: Address) -> None:
+    """Its certificate has an unknown issuer."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(kubeconfig_text(real_server.url, token=real_server.token))
+    line = await refused("run", "--kubeconfig", str(path))
+    assert line.startswith(f"API server: {real_server.url}: found no answer TLS: ")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_missing_right_is_one_line(kubeconfig: Path, devcluster: DevCluster) -> None:
+    """403 at the first list of a command that asks once."""
+    devcluster.faults.add(Fault(action=Action.RESPOND, kind="pods", code=403))
+    line = await refused("enforce", "--once", "--kubeconfig", str(kubeconfig))
+    assert line.startswith(f"API server: {devcluster.url}: found 403 Forbidden: ")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_server_that_is_no_api_server_is_one_line(tmp_path: Path) -> None:
+    """It answers 200 with something other than a list."""
+
+    async def greet(_: web.Request) -> web.Response:
+        return web.Response(text="<html>hello</html>", content_type="text/html")
+
+    async with answering(greet) as url:
+        path = tmp_path / "kubeconfig"
+        path.write_text(kubeconfig_text(url))
+        line = await refused("run", "--kubeconfig", str(path))
+    assert "found 200 BadAnswer: not a list: " in line
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_context_that_is_missing_is_one_line(kubeconfig: Path) -> None:
+    """File, field, found and expected."""
+    content = yaml.safe_load(kubeconfig.read_text())
+    content["current-context"] = "elsewhere"
+    kubeconfig.write_text(yaml.safe_dump(content))
+    line = await refused("run", "--kubeconfig", str(kubeconfig))
+    assert line.startswith(f"{kubeconfig}: current-context: found ")
+    assert "elsewhere" in line
+    assert "expected" in line
+
+
+@pytest.fixture
+def taken_port() -> Iterator[str]:
+    """Yield a port on which somebody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield str(taken.getsockname()[1])
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("command", ["run", "enforce", "shadow"])
+async def test_a_port_in_use_is_one_line(kubeconfig: Path, taken_port: str, command: str) -> None:
+    """Before anything is logged."""
+    line = await refused(command, "--kubeconfig", str(kubeconfig), "--port", taken_port)
+    assert line == f"--port: found {taken_port} in use, expected a free port"
+
+
+def test_a_wrong_configuration_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """File and field, before any request."""
+    path = tmp_path / "scheduler.yaml"
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    path.write_text(f"{head}profiles: [{{plugins: {{filter: {{enabled: [{{name: Nope}}]}}}}}}]\n")
+    line = refused_at_once(capsys, "run", "--config", str(path))
+    assert line.startswith(f"{path}: ")
+    assert "profiles[0].plugins" in line
+
+
+def test_devcluster_names_the_port_that_is_taken(
+    tmp_path: Path, taken_port: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command devcluster prints one line too."""
+    line = refused_at_once(capsys, "devcluster", "--port", taken_port, "--kubeconfig", str(tmp_path / "k"))
+    assert line == f"--port: found {taken_port} in use, expected a free port"
+
+
+def test_devcluster_names_the_file_that_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder does not exist."""
+    line = refused_at_once(capsys, "devcluster", "--kubeconfig", str(tmp_path / "no" / "k"))
+    assert line.startswith("--kubeconfig: found ")

@@ -1,0 +1,142 @@
+"""Signals and restarts: binds in flight finish, and a new process learns what the old one did."""
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from tests.support.cluster import Cluster
+from tests.support.daemon import Daemon, running, started
+from tests.support.waiting import until
+from tests.system.processes.conftest import embedded
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BINDINGS = "/binding$"
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def empty(server: Cluster) -> AsyncIterator[Cluster]:
+    """Yield the module's cluster in a new namespace without a daemon; check afterwards that it is sound."""
+    await server.api.enter_namespace()
+    yield server
+    await server.assert_sound()
+    await server.clear()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def faulty(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """Yield an embedded cluster of three nodes with injectable faults."""
+    async with embedded(tmp_path, nodes=3) as cluster:
+        await cluster.api.enter_namespace()
+        yield cluster
+        assert cluster.devcluster is not None
+        cluster.devcluster.faults.clear()
+        await cluster.assert_sound()
+
+
+async def test_a_restart_rereads_all_state(empty: Cluster) -> None:
+    """Pods bound by the first process count for the second; pods created in between wait for it."""
+    for number in range(4):
+        await empty.add_node(f"n{number}", allocatable={"cpu": "3"})
+    kubeconfig = Path(empty.kubeconfig)
+    async with running(kubeconfig):
+        await asyncio.gather(*(empty.add_pod(f"old-{number}", cpu="1") for number in range(7)))
+        before = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in await empty.all_bound(7)}
+    await asyncio.gather(*(empty.add_pod(f"new-{number}", cpu="1") for number in range(6)))
+    async with running(kubeconfig):
+        bound = await until(_bound_in(empty), lambda pods: len(pods) == 12, what="5 more pods bound")
+        (waiting,) = {pod["metadata"]["name"] for pod in await empty.pods()} - bound.keys()
+        await empty.condition(waiting, "0/4 nodes are available: 4 Insufficient cpu.")
+    assert bound.items() >= before.items()
+
+
+async def test_at_the_start_pods_of_higher_priority_go_first(empty: Cluster) -> None:
+    """All pods are known before the first decision, so that age does not matter."""
+    await empty.add_node("a", allocatable={"cpu": "1"})
+    name = f"{empty.api.namespace}-high"
+    await empty.add_priority_class(name, 1000)
+    for number in range(5):
+        await empty.add_pod(f"low-{number}", cpu="1")
+    await empty.add_pod("high", cpu="1", spec={"priorityClassName": name})
+    async with running(Path(empty.kubeconfig)):
+        assert await empty.node_of("high") == "a"
+        for number in range(5):
+            await empty.condition(f"low-{number}", "0/1 nodes are available: 1 Insufficient cpu.")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
+async def test_a_signal_lets_binds_in_flight_finish(faulty: Cluster, number: signal.Signals) -> None:
+    """Slow answers are awaited and their events written; no further cycle begins; exit code 0."""
+    assert faulty.devcluster is not None
+    faulty.devcluster.faults.add(Fault(action=Action.DELAY, path=BINDINGS, delay_s=0.5, times=-1))
+    async with started(Path(faulty.kubeconfig)) as daemon:
+        await until(daemon.is_ready, what="readiness")
+        await asyncio.gather(*(faulty.add_pod(f"p{number}") for number in range(20)))
+        await until(lambda: _assumed(daemon), lambda n: n == 20, what="20 binds in flight")
+        began_s = time.monotonic()
+        daemon.process.send_signal(number)
+        await until(lambda: daemon.get("/readyz"), lambda answer: answer[0] != 200, what="no readiness")
+        await faulty.add_pod("late")
+        assert await daemon.ended() == 0, daemon.log()
+        assert time.monotonic() - began_s < 5.0
+        assert not daemon.logged("Traceback"), daemon.log()
+        assert daemon.logged("Requested to terminate, exiting")
+    unbound = [pod["metadata"]["name"] for pod in await faulty.pods() if not pod["spec"].get("nodeName")]
+    assert unbound == ["late"]
+    for pod_number in range(20):
+        assert len(await faulty.events(f"p{pod_number}", "Scheduled")) == 1
+
+
+async def test_a_second_signal_ends_at_once(faulty: Cluster) -> None:
+    """Exit code 1, whatever is in flight."""
+    assert faulty.devcluster is not None
+    faulty.devcluster.faults.add(Fault(action=Action.DELAY, path=BINDINGS, delay_s=9.0))
+    async with started(Path(faulty.kubeconfig)) as daemon:
+        await until(daemon.is_ready, what="readiness")
+        await faulty.add_pod("p")
+        await until(lambda: _assumed(daemon), lambda n: n == 1, what="a bind in flight")
+        daemon.process.send_signal(signal.SIGTERM)
+        await until(lambda: daemon.get("/readyz"), lambda answer: answer[0] != 200, what="no readiness")
+        began_s = time.monotonic()
+        daemon.process.send_signal(signal.SIGTERM)
+        assert await daemon.ended() == 1
+        assert time.monotonic() - began_s < 4.0
+
+
+async def test_an_idle_daemon_stops_at_once(faulty: Cluster) -> None:
+    """Open watches do not delay it."""
+    async with started(Path(faulty.kubeconfig)) as daemon:
+        await until(daemon.is_ready, what="readiness")
+        began_s = time.monotonic()
+        assert await daemon.stop() == 0
+        assert time.monotonic() - began_s < 4.0
+
+
+async def test_a_signal_ends_it_while_it_cannot_sync(faulty: Cluster) -> None:
+    """Lists fail for ever, so that it is never ready; it stops nevertheless."""
+    assert faulty.devcluster is not None
+    faulty.devcluster.faults.add(Fault(action=Action.RESPOND, kind="nodes", code=500, times=-1))
+    async with started(Path(faulty.kubeconfig)) as daemon:
+        await until(lambda: daemon.get("/livez"), lambda answer: answer[0] == 200, what="life")
+        assert await daemon.stop() == 0, daemon.log()
+
+
+def _bound_in(cluster: Cluster):
+    async def bound() -> dict[str, str]:
+        return {
+            pod["metadata"]["name"]: pod["spec"]["nodeName"]
+            for pod in await cluster.pods()
+            if pod["spec"].get("nodeName")
+        }
+
+    return bound
+
+
+async def _assumed(daemon: Daemon) -> float:
+    return await daemon.metric("scheduler_cache_size", type="assumed_pods")

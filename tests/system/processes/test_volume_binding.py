@@ -1,0 +1,98 @@
+"""Volumes that are written before their pods are bound: a StatefulSet's, and ones whose writes are not answered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from tests.support import storage_objects
+from tests.support.build import ZONE, Json
+from tests.support.cluster import NAME, Cluster
+from tests.support.waiting import until
+from tests.system.processes.conftest import embedded
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_CLAIMS, _SETS = "persistentvolumeclaims", "statefulsets"
+_APPS = "/apis/apps/v1"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """Yield an embedded cluster, whose controllers bind and provision volumes."""
+    async with embedded(tmp_path_factory.mktemp("server"), controllers=True) as cluster:
+        yield cluster
+
+
+def using(*claims: str) -> Json:
+    """Return the part of a pod's spec that uses the claims."""
+    volumes = [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims]
+    return {"volumes": volumes}
+
+
+async def add_claim(cluster: Cluster, name: str, storage_class: str) -> None:
+    made = storage_objects.claim(name, storage_class, namespace=cluster.api.namespace)
+    await cluster.create(cluster.api.in_namespace(_CLAIMS), made)
+
+
+async def add_local_volume(cluster: Cluster, name: str) -> None:
+    storage_class = storage_objects.storage_class("local", "kubernetes.io/no-provisioner")
+    await cluster.api.post("/apis/storage.k8s.io/v1/storageclasses", storage_class)
+    await cluster.create("/api/v1/persistentvolumes", storage_objects.volume(name, "local"))
+
+
+async def test_the_pods_of_a_stateful_set_run_with_their_claims(cluster: Cluster) -> None:
+    for name in "ab":
+        await cluster.add_node(name, labels={ZONE: f"z{name}"})
+    labels = {"app": "db"}
+    container = {"name": "db", "image": "db:1", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    stateful_set = {
+        "metadata": {"name": "db"},
+        "spec": {
+            "serviceName": "db",
+            "replicas": 3,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"schedulerName": NAME, "containers": [container]},
+            },
+            "volumeClaimTemplates": [
+                {
+                    "metadata": {"name": "data"},
+                    "spec": {
+                        "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": "1Gi"}},
+                    },
+                }
+            ],
+        },
+    }
+    path = f"{_APPS}/namespaces/{cluster.api.namespace}/{_SETS}"
+    (await cluster.api.post(path, stateful_set)).ok  # noqa: B018
+
+    async def running() -> list[str]:
+        pods = await cluster.pods()
+        return sorted(one["metadata"]["name"] for one in pods if one["status"].get("phase") == "Running")
+
+    await until(running, lambda names: names == ["db-0", "db-1", "db-2"], what="three running pods")
+    claims = (await cluster.api.get(cluster.api.in_namespace(_CLAIMS))).ok["items"]
+    assert [one["status"]["phase"] for one in claims] == ["Bound"] * 3
+    await cluster.api.delete(f"{path}/db")
+
+
+@pytest.mark.parametrize("action", [Action.LOSE_ANSWER, Action.RESPOND_AFTER, Action.DROP])
+async def test_writes_that_are_not_answered_are_read(cluster: Cluster, action: Action) -> None:
+    """The volume and the claim have been written, or have not: the pod is bound in either case."""
+    assert cluster.devcluster is not None
+    await cluster.add_node("a")
+    await add_local_volume(cluster, f"disk-{action.value}")
+    await add_claim(cluster, "old", "local")
+    await add_claim(cluster, "new", "standard")
+    for kind in ("persistentvolumes", "persistentvolumeclaims"):
+        cluster.devcluster.faults.add(Fault(action=action, verb="patch", kind=kind, code=504))
+    await cluster.add_pod("p", spec=using("old", "new"))
+    assert await cluster.node_of("p") == "a"
+    assert cluster.devcluster.faults.pending() == []

@@ -1,0 +1,624 @@
+"""Which pods are evicted, when, and which stay: stimuli in, instructions out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from scheduler.engine.model.annotations import AFFINITY
+from scheduler.engine.model.fallback import FALLBACK, RELAXED
+from scheduler.engine.model.stimuli import NodeGone
+from scheduler.tools.enforcer.eviction_limits import BACKOFF_S, WINDOW_S, EvictionLimits
+from scheduler.tools.enforcer.instructions import (
+    EnforcerInstruction,
+    Evict,
+    EvictionResult,
+    ReportTooManyEvictions,
+    Share,
+    ViolationCause,
+)
+from tests.support import build
+from tests.support.build import ZONE, Json, selector, term
+from tests.support.enforcer_driver import FREE, REQUIRED, Driver, rules
+
+MARK = {"affinity-scheduler.io/annotation-reach": "cluster"}
+WEB, DB = {"app": "web"}, {"app": "db"}
+APART = rules(far=[term(ZONE, selector("app=web"))])
+NEAR_DB = rules(near=[term(ZONE, selector("app=db"))])
+NEAR_WEB = rules(near=[term(ZONE, selector("app=web"))])
+
+
+@pytest.fixture
+def cluster() -> Iterator[Driver]:
+    """Yield a cluster: nodes a1 and a2 in zone a, b1 and b2 in zone b."""
+    driver = zones()
+    yield driver
+    driver.audit()
+
+
+def zones(limits: EvictionLimits = FREE, **settings: object) -> Driver:
+    driver = Driver(limits, **settings)
+    for name in ("a1", "a2", "b1", "b2"):
+        driver.node(name, labels={ZONE: name[0]})
+    driver.namespace("default")
+    driver.check()
+    return driver
+
+
+def evict_of(orders: list[EnforcerInstruction]) -> Evict:
+    (found,) = (each for each in orders if isinstance(each, Evict))
+    return found
+
+
+# Anti-affinity.
+
+
+def test_an_enforced_rule_yields_to_a_pod_that_has_relaxed_it(cluster: Driver) -> None:
+    """Neither is evicted nor reported; a third pod, which has not relaxed it, is."""
+    entry = {"rule": "podAntiAffinity", "topologyKey": ZONE, "afterSeconds": 60}
+    name = f"podAntiAffinity by {ZONE}"
+
+    def web(pod: str, node: str, **more: str) -> None:
+        document = build.pod(
+            pod,
+            node=node,
+            labels=WEB,
+            phase="Running",
+            annotations={AFFINITY: json.dumps(APART), FALLBACK: json.dumps([entry]), **more},
+        )
+        cluster.see(document)
+
+    web("first", "a1")
+    web("relaxed", "a2", **{RELAXED: json.dumps([{"rule": name}])})
+    assert cluster.check() == []
+    assert cluster.enforcer.status.violations == []
+    web("second", "a2")
+    assert len(cluster.enforce()) == 1
+    cluster.gone("uid-default-relaxed")
+    assert cluster.enforcer.check(cluster.now_s) == []
+
+
+def test_the_younger_of_two_pods_that_must_not_share_a_zone_is_evicted(cluster: Driver) -> None:
+    cluster.pod("old", "a1", APART, labels=WEB, created="2026-01-01T00:00:00Z")
+    cluster.pod("new", "a2", APART, labels=WEB, created="2026-01-02T00:00:00Z")
+    cluster.pod("far", "b1", APART, labels=WEB)
+    assert cluster.enforce() == ["new"]
+
+
+def test_the_declaring_pod_is_evicted_and_not_the_selected_one(cluster: Driver) -> None:
+    cluster.pod("picky", "a1", APART, created="2026-01-01T00:00:00Z")
+    cluster.pod("web", "a2", labels=WEB, created="2026-01-02T00:00:00Z")
+    assert cluster.enforce() == ["picky"]
+
+
+@pytest.mark.parametrize(
+    ("declaring", "others", "gone"),
+    [
+        pytest.param(5, [1], ["w0"], id="the other is of lower priority"),
+        pytest.param(5, [5], ["picky"], id="all are equal"),
+        pytest.param(1, [5], ["picky"], id="the declaring pod is of lower priority"),
+        pytest.param(5, [1, 1], ["w1", "w0"], id="all others are of lower priority"),
+        pytest.param(5, [1, 9], ["picky"], id="evicting the lower one would not be enough"),
+    ],
+)
+def test_pods_of_lower_priority_are_evicted_if_that_is_enough(
+    cluster: Driver, declaring: int, others: list[int], gone: list[str]
+) -> None:
+    cluster.pod("picky", "a1", APART, priority=declaring)
+    for number, priority in enumerate(others):
+        cluster.pod(f"w{number}", "a2", labels=WEB, priority=priority)
+    assert cluster.enforce() == gone
+
+
+def test_at_equal_priority_the_pod_with_the_tightest_limit_is_evicted(cluster: Driver) -> None:
+    limits = {"one": 1, "two": 2, "also-two": 2}
+    for day, (name, limit) in enumerate(limits.items(), start=1):
+        limited = rules(far=[{**term(ZONE, selector("app=web")), "maxPodsPerDomain": limit}])
+        cluster.pod(name, "a1", limited, labels=WEB, created=f"2026-01-0{day}T00:00:00Z")
+    assert cluster.enforce() == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "nodes", "gone"),
+    [
+        pytest.param({"maxPodsPerDomain": "50%"}, ("a1", "a1", "a2", "a2", "b1", "b1"), ["p3"], id="50 %"),
+        pytest.param(
+            {"domainWeights": {"a": 1, "b": 2}}, ("a1", "a1", "a2", "b1", "b1"), ["p2"], id="weights"
+        ),
+        pytest.param(
+            {"maxPodsPerDomain": "50%"}, ("a1", "a2", "gone", "gone"), ["p1"], id="50 % of those on nodes"
+        ),
+        pytest.param({"domainWeights": {"b": 1}}, ("a1", "b1"), ["p0"], id="a zone without a weight"),
+        pytest.param({"domainWeights": {"b": 1, "gone": 9}}, ("b1", "b2"), [], id="a zone that is gone"),
+    ],
+)
+def test_pods_above_their_share_are_evicted_the_youngest_first(
+    cluster: Driver, limit: Json, nodes: tuple[str, ...], gone: list[str]
+) -> None:
+    limited = rules(far=[{**term(ZONE, selector("app=web")), **limit}])
+    for number, node in enumerate(nodes):
+        cluster.pod(f"p{number}", node, limited, labels=WEB, created=f"2026-01-0{number + 1}T00:00:00Z")
+    assert cluster.enforce() == gone
+
+
+def test_an_eviction_that_mends_a_rule_does_not_change_the_order_of_the_others(cluster: Driver) -> None:
+    """The database is evicted first. Both others broke a rule at first, so the younger one is next."""
+    far_from = {name: term(ZONE, selector(f"app={name}")) for name in ("web", "db")}
+    both = rules(far=[far_from["db"], far_from["web"]])
+    cluster.pod("old", "a1", both, labels=WEB, priority=2, created="2026-01-01T00:00:00Z")
+    new = cluster.pod(
+        "new", "a2", rules(far=[far_from["db"]]), labels=WEB, priority=2, created="2026-01-02T00:00:00Z"
+    )
+    database = cluster.pod("database", "a1", labels={"app": "db"})
+    assert evict_of(cluster.check()).pod.uid == database
+    cluster.evicted(database)
+    assert evict_of(cluster.check()).pod.uid == new
+
+
+def test_a_pod_is_not_evicted_for_rules_that_it_no_longer_has(cluster: Driver) -> None:
+    """Both broke a rule and a budget kept them. Then one allows more pods, so the other is evicted."""
+    limited = {n: rules(far=[{**term(ZONE, selector("app=web")), "maxPodsPerDomain": n}]) for n in (1, 2, 3)}
+    cluster.pod("plain", "a1", labels=WEB)
+    cluster.pod("rewritten", "a1", limited[1], labels=WEB)
+    cluster.pod("other", "a2", limited[2], labels=WEB)
+    blocked = evict_of(cluster.check()).pod
+    assert blocked.name == "rewritten"
+    cluster.enforcer.on_eviction_result(blocked.uid, EvictionResult.BLOCKED, cluster.now_s)
+    cluster.pod("rewritten", "a1", limited[3], labels=WEB)
+    assert cluster.enforce(BACKOFF_S) == ["other"]
+
+
+def test_pods_on_an_unknown_node_are_not_checked(cluster: Driver) -> None:
+    cluster.pod("p", "gone", NEAR_DB, grace="0")
+    assert cluster.enforce(1000.0) == []
+
+
+def test_a_terminating_pod_does_not_count(cluster: Driver) -> None:
+    """It leaves already, so no other pod has to."""
+    cluster.pod("p", "a1", APART, labels=WEB)
+    cluster.pod("q", "a2", APART, labels=WEB, terminating=True)
+    assert cluster.enforce() == []
+    assert cluster.enforcer.status.violations == []
+
+
+def test_an_evicted_pod_does_not_count_although_the_watch_is_late(cluster: Driver) -> None:
+    for name in "pq":
+        cluster.pod(name, "a1", APART, labels=WEB)
+    gone = evict_of(cluster.check()).pod
+    assert cluster.check() == [], "one eviction at a time"
+    cluster.enforcer.on_eviction_result(gone.uid, EvictionResult.EVICTED, cluster.now_s)
+    cluster.see(cluster.pods[gone.uid])
+    assert cluster.check() == []
+
+
+def test_an_annotation_is_enforced_across_namespaces_only_while_its_namespace_is_marked(
+    cluster: Driver,
+) -> None:
+    cluster.pod("p", "a1", rules(far=[term(ZONE, selector("app=web"), namespaces=["shop"])]))
+    cluster.pod("q", "a2", namespace="shop", labels=WEB)
+    assert cluster.enforce() == []
+    assert cluster.enforcer.status.n_enforced_pods == 0
+    cluster.namespace("default", **MARK)
+    refused = evict_of(cluster.check()).pod
+    assert cluster.enforcer.status.n_enforced_pods == 1
+    cluster.enforcer.on_eviction_result(refused.uid, EvictionResult.BLOCKED, cluster.now_s)
+    cluster.namespace("default")
+    assert cluster.enforce(1000.0) == []
+    assert cluster.enforcer.status.n_enforced_pods == 0
+    cluster.audit()
+
+
+def test_a_rule_that_holds_again_evicts_no_pod() -> None:
+    cluster = zones(replace(FREE, settle_s=2.0))
+    cluster.pod("p", "a1", APART, labels=WEB)
+    other = cluster.pod("q", "a2", labels=WEB)
+    assert cluster.check() == []
+    assert cluster.enforcer.next_wake_s() == cluster.now_s + 2.0
+    cluster.relabel(other, app="db")
+    assert cluster.enforce(2.0) == []
+    cluster.relabel(other, app="web")
+    assert cluster.enforce(1.0) == []
+    assert cluster.enforce(2.0) == ["p"]
+
+
+@pytest.mark.parametrize(
+    "moves", [True, False], ids=["is moved by an eviction", "is put back by its controller"]
+)
+def test_an_immovable_pod_stays(*, moves: bool) -> None:
+    """A DaemonSet's pod would return to its node, so the declaring pod is evicted, whatever its priority."""
+    cluster = zones(is_movable=lambda pod: moves or pod.name != "daemon")
+    cluster.pod("picky", "a1", APART, priority=5)
+    cluster.pod("daemon", "a2", labels=WEB, priority=1)
+    assert cluster.enforce() == (["daemon"] if moves else ["picky"])
+
+
+@pytest.mark.parametrize(("priority", "gone"), [(1, ["web"]), (5, []), (9, [])])
+def test_rules_of_an_immovable_pod_evict_only_lower_priorities(priority: int, gone: list[str]) -> None:
+    cluster = zones(is_movable=lambda pod: pod.name != "daemon")
+    cluster.pod("daemon", "a1", APART, priority=5)
+    cluster.pod("web", "a2", labels=WEB, priority=priority)
+    assert cluster.enforce() == gone
+    assert cluster.enforcer.status.waiting["beyond help"] == (not gone)
+
+
+# Affinity.
+
+
+def test_affinity_may_lack_a_match_for_the_grace_period(cluster: Driver) -> None:
+    database = cluster.pod("db", "a1", labels=DB)
+    cluster.pod("p", "a2", NEAR_DB)
+    assert cluster.enforce(1000.0) == []
+    cluster.gone(database)
+    assert cluster.enforce() == []
+    assert cluster.enforce(59.9) == []
+    assert cluster.enforce(0.1) == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("grace", "wait_s"), [("0", 0.0), ("2.5", 2.5), ("600", 600.0), ("soon", 60.0), ("-1", 60.0)]
+)
+def test_a_pod_declares_its_own_grace_period(cluster: Driver, grace: str, wait_s: float) -> None:
+    """An invalid number of seconds is ignored."""
+    cluster.pod("p", "a1", NEAR_DB, grace=grace)
+    names = cluster.enforce()
+    if wait_s:
+        assert names == []
+        assert cluster.enforce(wait_s - 0.01) == []
+        names = cluster.enforce(0.01)
+    assert names == ["p"]
+
+
+def test_a_match_that_returns_ends_the_wait(cluster: Driver) -> None:
+    """The next loss starts a new grace period."""
+    cluster.pod("p", "a1", NEAR_DB)
+    assert cluster.enforce() == []
+    database = cluster.pod("db", "a2", labels=DB)
+    assert cluster.enforce(50.0) == []
+    cluster.gone(database)
+    assert cluster.enforce(20.0) == []
+    assert cluster.enforce(59.9) == []
+    assert cluster.enforce(0.1) == ["p"]
+
+
+def test_a_relabelled_pod_keeps_its_waiting_time(cluster: Driver) -> None:
+    uid = cluster.pod("p", "a1", NEAR_DB)
+    assert cluster.enforce() == []
+    cluster.now_s += 40.0
+    cluster.relabel(uid, mood="hopeful")
+    assert cluster.enforce(10.0) == []
+    assert cluster.enforce(10.0) == ["p"]
+
+
+def test_changed_affinity_starts_a_new_grace_period(cluster: Driver) -> None:
+    cluster.pod("p", "a1", NEAR_DB)
+    assert cluster.enforce(50.0) == []
+    cluster.pod("p", "a1", NEAR_WEB)
+    assert cluster.enforce(50.0) == []
+    assert cluster.enforce(59.9) == []
+    assert cluster.enforce(0.1) == ["p"]
+
+
+def test_the_waiting_time_survives_a_restart(cluster: Driver) -> None:
+    cluster.pod("p", "a1", NEAR_DB)
+    cluster.check()
+    successor = Driver()
+    successor.now_s = cluster.now_s + 40.0
+    successor.enforcer.restore({**cluster.enforcer.lost_since(), "uid-of-one-long-gone": 0.0})
+    successor.node("a1", labels={ZONE: "a"})
+    successor.pod("p", "a1", NEAR_DB)
+    assert successor.enforce() == []
+    assert list(successor.enforcer.lost_since()) == ["uid-default-p"]
+    assert successor.enforce(20.0) == ["p"]
+
+
+def _standby(*, lonely: bool) -> Driver:
+    """Return a standby's view of a cluster in which another instance acts."""
+    standby = zones()
+    standby.pod("p", "a1", NEAR_DB)
+    if not lonely:
+        standby.pod("db", "a2", labels=DB)
+    return standby
+
+
+def test_the_record_knows_losses_from_before_the_standby_started() -> None:
+    standby = Driver()
+    standby.node("a1", labels={ZONE: "a"})
+    standby.pod("p", "a1", NEAR_DB)
+    for _ in range(2):
+        standby.enforcer.check(standby.now_s, leads=False)
+    standby.enforcer.restore({"uid-default-p": standby.now_s - 40.0})
+    assert standby.enforce() == []
+    assert standby.enforce(20.0) == ["p"]
+
+
+@pytest.mark.parametrize("how", ["it asked anew", "the match came back and went again", "only now"])
+def test_a_standby_that_saw_the_loss_ignores_an_older_record(how: str) -> None:
+    """The leader was killed before it recorded what both saw."""
+    standby = _standby(lonely=how == "it asked anew")
+    standby.enforcer.check(standby.now_s, leads=False)
+    recorded = {"uid-default-p": standby.now_s - 40.0}
+    standby.now_s += 1.0
+    if how == "it asked anew":
+        standby.pod("p", "a1", NEAR_WEB)
+    else:
+        standby.gone("uid-default-db")
+    if how != "only now":
+        standby.enforcer.check(standby.now_s, leads=False)
+    standby.enforcer.restore(recorded)
+    assert standby.enforce() == []
+    assert standby.enforce(59.9) == []
+    assert standby.enforce(0.1) == ["p"]
+
+
+def test_a_terminating_pod_is_a_match_until_it_is_gone(cluster: Driver) -> None:
+    cluster.pod("p", "a1", NEAR_DB, grace="0")
+    uid = cluster.pod("db", "a2", labels=DB, terminating=True)
+    assert cluster.enforce() == []
+    cluster.gone(uid)
+    assert cluster.enforce() == ["p"]
+
+
+def test_the_first_of_its_kind_is_no_violation(cluster: Driver) -> None:
+    cluster.pod("w", "a1", NEAR_WEB, labels=WEB, grace="0")
+    assert cluster.enforce(1000.0) == []
+
+
+def test_one_of_two_separated_replicas_stays(cluster: Driver) -> None:
+    """Each is alone in its zone. Once one is evicted, the other is the first of its kind."""
+    cluster.pod("old", "a1", NEAR_WEB, labels=WEB, grace="0", created="2026-01-01T00:00:00Z")
+    cluster.pod("new", "b1", NEAR_WEB, labels=WEB, grace="0", created="2026-01-02T00:00:00Z")
+    assert cluster.enforce() == ["new"]
+
+
+def test_a_replica_outside_every_domain_does_not_delay_the_others(cluster: Driver) -> None:
+    """Its eviction makes no other pod the first of its kind, and a budget may block it for ever."""
+    cluster.node("nowhere")
+    days = {"old": "a1", "new": "b1", "outside": "nowhere"}
+    for day, (name, node) in enumerate(days.items(), start=1):
+        cluster.pod(name, node, NEAR_WEB, labels=WEB, grace="0", created=f"2026-01-0{day}T00:00:00Z")
+    outside = evict_of(cluster.check()).pod
+    assert outside.name == "outside"
+    cluster.enforcer.on_eviction_result(outside.uid, EvictionResult.BLOCKED, cluster.now_s)
+    assert cluster.enforce() == ["new"]
+
+
+def test_evictions_for_affinity_count_before_anti_affinity_is_checked(cluster: Driver) -> None:
+    """One eviction mends both rules."""
+    cluster.pod("p", "a1", {**NEAR_DB, **APART}, labels=WEB, grace="0", created="2026-01-01T00:00:00Z")
+    cluster.pod("q", "a2", APART, labels=WEB, created="2026-01-02T00:00:00Z")
+    assert cluster.enforce() == ["p"]
+
+
+def test_a_node_that_comes_back_leaves_nothing_behind(cluster: Driver) -> None:
+    cluster.pod("p", "a1", APART, labels=WEB)
+    cluster.pod("q", "a2", APART, labels=WEB)
+    cluster.enforcer.apply(NodeGone("a1"))
+    assert cluster.enforce() == []
+    cluster.node("a1", labels={ZONE: "a"})
+    assert len(cluster.enforce()) == 1
+
+
+# Limits.
+
+
+def test_evictions_per_minute_are_limited() -> None:
+    cluster = zones(replace(FREE, evictions=2))
+    for number in range(5):
+        cluster.pod(f"w{number}", "a1", APART, labels=WEB)
+    assert len(cluster.enforce()) == 2
+    assert cluster.enforcer.status.waiting["limit"] == 2
+    assert cluster.enforcer.next_wake_s() == cluster.now_s + WINDOW_S
+    assert cluster.enforce(WINDOW_S - 1.0) == []
+    assert len(cluster.enforce(1.0)) == 2
+
+
+@pytest.mark.parametrize("limit", ["evictions_per_node", "evictions_per_namespace"])
+def test_limits_per_node_and_namespace_do_not_affect_others(limit: str) -> None:
+    cluster = zones(replace(FREE, **{limit: 1}))
+    for node, namespace in (("a1", "one"), ("b1", "two")):
+        for number in range(4):
+            cluster.pod(f"{namespace}-{number}", node, APART, labels=WEB, namespace=namespace)
+    assert sorted(name.split("-")[0] for name in cluster.enforce()) == ["one", "two"]
+
+
+def test_if_too_many_pods_would_be_evicted_none_is() -> None:
+    """Reported once. As soon as few enough would be evicted, they are."""
+    cluster = zones(replace(FREE, max_share=0.25))
+    uids = [cluster.pod(f"w{number}", "a1", APART, labels=WEB) for number in range(9)]
+    for number in range(7):
+        cluster.pod(f"other-{number}", "b1", rules(far=[term(ZONE, selector("app=none"))]))
+    orders = cluster.check()
+    assert [each for each in orders if isinstance(each, ReportTooManyEvictions)] == [
+        ReportTooManyEvictions(Share("default", by_others=False), 8, 16, 4)
+    ]
+    assert not any(isinstance(each, Evict) for each in orders)
+    assert cluster.check() == []
+    assert cluster.enforcer.status.waiting["share"] == 8
+    for uid in uids[:5]:
+        cluster.gone(uid)
+    assert len(cluster.enforce()) == 3
+
+
+def test_a_share_of_one_is_no_limit() -> None:
+    """More pods may be evicted than declare rules."""
+    cluster = zones(replace(FREE, max_share=1.0))
+    cluster.pod("picky", "a1", APART, priority=5)
+    for number in range(9):
+        cluster.pod(f"w{number}", "a2", labels=WEB)
+    assert len(cluster.enforce()) == 9
+
+
+def test_pods_in_their_grace_period_count_for_the_share() -> None:
+    """Otherwise a large loss would be evicted in small portions, as grace periods end."""
+    cluster = zones(replace(FREE, max_share=0.1))
+    for number in range(10):
+        cluster.pod(f"p{number}", "a1", NEAR_DB, grace=str(number))
+    refused = [each for each in cluster.check() if isinstance(each, ReportTooManyEvictions)]
+    assert refused == [ReportTooManyEvictions(Share("default", by_others=False), 10, 10, 3)]
+
+
+def test_rules_of_one_namespace_that_cannot_hold_stop_no_enforcement_of_another() -> None:
+    cluster = zones(replace(FREE, max_share=0.1))
+    for number in range(5):
+        cluster.pod(f"hopeless-{number}", "a1", NEAR_DB, namespace="tenant", grace="0")
+    cluster.pod("p", "a1", APART)
+    cluster.pod("q", "a2", labels=WEB)
+    orders = cluster.check()
+    refused = [each for each in orders if isinstance(each, ReportTooManyEvictions)]
+    assert refused == [ReportTooManyEvictions(Share("tenant", by_others=False), 5, 5, 3)]
+    assert [each.pod.name for each in orders if isinstance(each, Evict)] == ["p"]
+    assert cluster.enforcer.status.waiting["share"] == 5
+
+
+def test_many_trivial_rules_do_not_let_a_namespace_evict_the_pods_of_another() -> None:
+    """The share is that of the evicted pods' namespace too, which has no pod with enforced rules."""
+    cluster = zones(replace(FREE, max_share=0.1))
+    cluster.namespace("tenant", **MARK)
+    for number in range(700):
+        cluster.pod(
+            f"trivial-{number}", "b1", rules(far=[term(ZONE, selector("app=nobody"))]), namespace="tenant"
+        )
+    across = rules(far=[term(ZONE, selector("app=web"), namespaces=["default"])])
+    cluster.pod("picky", "a1", across, namespace="tenant", priority=5)
+    for number in range(10):
+        cluster.pod(f"w{number}", "a2", labels=WEB)
+    orders = cluster.check()
+    assert not [each for each in orders if isinstance(each, Evict)]
+    assert [each for each in orders if isinstance(each, ReportTooManyEvictions)] == [
+        ReportTooManyEvictions(Share("default", by_others=True), 10, 0, 3)
+    ]
+
+
+def test_the_rate_is_limited_by_the_namespace_of_the_rule_too() -> None:
+    cluster = zones(replace(FREE, evictions_per_namespace=2))
+    cluster.namespace("tenant", **MARK)
+    across = rules(far=[term(ZONE, selector("app=web"), namespace_selector={})])
+    cluster.pod("picky", "a1", across, namespace="tenant", priority=5)
+    for number in range(4):
+        cluster.pod(f"w{number}", "a2", labels=WEB, namespace=f"victim-{number}")
+    cluster.pod("p", "b1", APART)
+    cluster.pod("q", "b2", labels=WEB)
+    gone = cluster.enforce()
+    assert "p" in gone
+    assert len(gone) == 3
+    assert len(cluster.enforce(60.0)) == 2
+
+
+def test_an_eviction_that_a_budget_refuses_is_retried_later_while_others_continue(cluster: Driver) -> None:
+    for zone in "ab":
+        cluster.pod(f"picky-{zone}", f"{zone}1", APART)
+        cluster.pod(f"web-{zone}", f"{zone}2", labels=WEB)
+    blocked = evict_of(cluster.check()).pod
+    cluster.enforcer.on_eviction_result(blocked.uid, EvictionResult.BLOCKED, cluster.now_s)
+    (other,) = cluster.enforce()
+    assert {blocked.name, other} == {"picky-a", "picky-b"}
+    assert cluster.enforcer.status.waiting["budget"] == 1
+    assert cluster.enforcer.next_wake_s() == cluster.now_s + BACKOFF_S
+    cluster.now_s += BACKOFF_S
+    assert evict_of(cluster.check()).pod == blocked
+    cluster.enforcer.on_eviction_result(blocked.uid, EvictionResult.BLOCKED, cluster.now_s)
+    assert cluster.enforce(2 * BACKOFF_S - 1.0) == []
+    assert cluster.enforce(1.0) == [blocked.name]
+
+
+def test_a_longer_retry_after_replaces_the_backoff(cluster: Driver) -> None:
+    cluster.pod("p", "a1", APART)
+    cluster.pod("w", "a1", labels=WEB)
+    uid = evict_of(cluster.check()).pod.uid
+    cluster.enforcer.on_eviction_result(uid, EvictionResult.BLOCKED, cluster.now_s, retry_after_s=30.0)
+    assert cluster.enforce(29.0) == []
+    assert cluster.enforce(1.0) == ["p"]
+
+
+def test_a_dry_run_returns_each_eviction_once_and_waits_for_none() -> None:
+    cluster = zones(acts=False)
+    for number in range(3):
+        cluster.pod(f"w{number}", "a1", APART, labels=WEB)
+    told = [each.pod.name for each in cluster.check() if isinstance(each, Evict)]
+    assert told == ["w2", "w1"]
+    assert cluster.check() == []
+
+
+def test_a_standby_keeps_time_and_returns_no_instructions(cluster: Driver) -> None:
+    cluster.pod("p", "a1", NEAR_DB)
+    assert cluster.enforcer.check(cluster.now_s, leads=False) == []
+    assert cluster.enforcer.check(cluster.now_s + 60.0, leads=False) == []
+    assert evict_of(cluster.check(60.0)).pod.name == "p"
+
+
+# Reports.
+
+
+def test_a_broken_rule_is_reported_once_per_pod_with_rule_domain_and_other_pod(cluster: Driver) -> None:
+    cluster.pod("p", "a1", APART)
+    uid = cluster.pod("w", "a2", labels=WEB)
+    orders = cluster.check()
+    (found,) = (each for each in orders if not isinstance(each, Evict))
+    evict = evict_of(orders)
+    assert found.pod.name == evict.pod.name == "p"  # type: ignore[union-attr]  # a ReportTooManyEvictions would fail here, too
+    report = evict.report
+    assert report.rule == f"anti-affinity: no other pod with app=web in namespace default in the same {ZONE}"
+    assert report.domain == f"{ZONE}=a"
+    assert report.other is not None
+    assert report.other.name == "w"
+    cluster.relabel(uid, app="db")
+    cluster.check()
+    cluster.relabel(uid, app="web")
+    assert cluster.found() == []
+
+
+@pytest.mark.parametrize("which", ["anti-affinity", "affinity"])
+def test_a_rule_that_is_not_enforced_is_reported_but_evicts_no_pod(cluster: Driver, which: str) -> None:
+    ordinary = (
+        rules(far=[term(ZONE, selector("app=web"))], which=REQUIRED)
+        if which == "anti-affinity"
+        else rules(near=[term(ZONE, selector("app=db"))], which=REQUIRED)
+    )
+    cluster.pod("p", "a1", ordinary)
+    cluster.pod("w", "a2", labels=WEB)
+    orders = [*cluster.check(), *cluster.check(60.0)]
+    assert [type(each).__name__ for each in orders] == ["ReportViolation"]
+    assert cluster.enforcer.status.not_enforced == {which: 1}
+    assert cluster.enforce(1000.0) == []
+
+
+def test_terms_of_the_spec_are_not_enforced(cluster: Driver) -> None:
+    spec = {"podAntiAffinity": {REQUIRED: [term(ZONE, selector("app=web"))]}}
+    cluster.pod("p", "a1", affinity=spec)
+    cluster.pod("w", "a2", labels=WEB)
+    assert [each.report.enforced for each in cluster.found()] == [False]
+
+
+@pytest.mark.parametrize(
+    ("what", "origin"),
+    [
+        ("placed", ViolationCause.PLACEMENT),
+        ("relabelled", ViolationCause.CHANGE),
+        ("first look", ViolationCause.UNKNOWN),
+    ],
+)
+def test_the_cause_is_a_placement_or_a_later_change(what: str, origin: ViolationCause) -> None:
+    cluster = Driver()
+    cluster.node("a1", labels={ZONE: "a"})
+    cluster.namespace("default")
+    cluster.pod("p", "a1", rules(far=[term(ZONE, selector("app=web"))], which=REQUIRED))
+    if what != "first look":
+        cluster.check()
+    uid = cluster.pod("w", "a1", labels=DB if what == "relabelled" else WEB)
+    if what == "relabelled":
+        cluster.check()
+        cluster.relabel(uid, app="web")
+    assert [each.cause for each in cluster.found()] == [origin]
+
+
+def test_exempt_namespaces_neither_declare_nor_are_selected() -> None:
+    cluster = zones(exempt_namespaces=frozenset({"kube-system"}))
+    everywhere = rules(far=[term(ZONE, selector("app=web"), namespace_selector={})])
+    cluster.pod("p", "a1", everywhere)
+    cluster.pod("w", "a2", labels=WEB, namespace="kube-system")
+    cluster.pod("d", "b1", everywhere, namespace="kube-system")
+    cluster.pod("v", "b2", labels=WEB)
+    assert cluster.enforce() == []

@@ -1,0 +1,360 @@
+"""The pods that a manifest would create, as the API server and the controllers make them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.model.nodes import decode_node
+from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.engine.model.pods import PodSpec
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.controllers.actions import Create
+from scheduler.sandbox.devcluster.controllers.daemonsets import plan, target_node
+from scheduler.sandbox.devcluster.kinds import DAEMON_SET, POD
+from scheduler.tools.explain.formats.manifests import ManifestError, parse_manifest
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from tests.support import build
+
+
+def workload(kind: str, spec: build.Json, *, api_version: str = "apps/v1", **template: Any) -> build.Json:
+    pod = build.pod(**template)
+    del pod["metadata"]["uid"], pod["metadata"]["namespace"], pod["metadata"]["name"]
+    made = {"metadata": pod["metadata"], "spec": pod["spec"]}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": "web"},
+        "spec": {**spec, "template": made},
+    }
+
+
+def parse(document: object, namespace: str = "default") -> Any:
+    return parse_manifest(document, namespace=namespace, semantics=DEFAULT_SEMANTICS)
+
+
+def test_a_deployments_pods_belong_to_a_new_revision() -> None:
+    """They have a hash label, for matchLabelKeys; their owner is the new ReplicaSet."""
+    spread = build.spread(build.ZONE, build.selector("app=web"), match_label_keys=["pod-template-hash"])
+    document = workload(
+        "Deployment",
+        {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}},
+        labels={"app": "web"},
+        spread=[spread],
+    )
+    made = parse(document)
+    pod = made.pod(0)
+    assert made.n_replicas == 3
+    assert pod["metadata"]["labels"] == {"app": "web", "pod-template-hash": "new-revision"}
+    (constraint,) = pod["spec"]["topologySpreadConstraints"]
+    assert constraint["labelSelector"]["matchExpressions"] == [
+        {"key": "pod-template-hash", "operator": "In", "values": ["new-revision"]}
+    ]
+    (owner,) = pod["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("ReplicaSet", "web-new-revision", True)
+    assert made.owner["spec"]["selector"]["matchLabels"] == {
+        "app": "web",
+        "pod-template-hash": "new-revision",
+    }
+
+
+@pytest.mark.parametrize(("cpu", "revision"), [("1", "running"), ("2", "new-revision")])
+def test_further_replicas_are_of_the_revision_that_runs(cpu: str, revision: str) -> None:
+    """Unless the manifest has another template. The API server adds labels to the running pods."""
+    anti = build.affinity(anti_required=[build.term("kubernetes.io/hostname", build.selector("app=web"))])
+    document = workload(
+        "Deployment",
+        {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}},
+        labels={"app": "web"},
+        affinity=anti,
+        containers=[build.container(requests={"cpu": "1"})],
+    )
+    manifest = parse(document)
+    running = dict(manifest.of_revision("running").pod(0))
+    running["metadata"]["labels"] |= {build.ZONE: "a"}
+    running["spec"] |= {"nodeName": "n"}
+    cluster = LoadedCluster(default_settings())
+    cluster.state.upsert_node(decode_node(msgspec.json.encode(build.node("n"))))
+    cluster.state.upsert_pod(PodDecoder(DEFAULT_SEMANTICS).decode(msgspec.json.encode(running)))
+    document["spec"]["template"]["spec"]["containers"] = [build.container(requests={"cpu": cpu})]
+    (pod,) = cluster.create_pods(parse(document), 1)
+    assert pod.labels["pod-template-hash"] == revision
+    assert pod.owner is not None
+    assert pod.owner.name == f"web-{revision}"
+
+
+def test_a_stateful_sets_pods_have_name_and_index_labels() -> None:
+    """As the controller sets them."""
+    made = parse(workload("StatefulSet", {"replicas": 2, "selector": {}}, labels={"app": "db"}))
+    assert [made.pod(number)["metadata"]["name"] for number in range(2)] == ["web-0", "web-1"]
+    assert made.pod(1)["metadata"]["labels"] == {
+        "app": "db",
+        "statefulset.kubernetes.io/pod-name": "web-1",
+        "apps.kubernetes.io/pod-index": "1",
+    }
+
+
+def test_a_job_has_parallelism_many_pods() -> None:
+    """They have the label that selects them."""
+    made = parse(workload("Job", {"parallelism": 4}, api_version="batch/v1"))
+    assert (made.n_replicas, made.pod(0)["metadata"]["labels"]["job-name"]) == (4, "web")
+
+
+@pytest.mark.parametrize(
+    ("spec", "n_pods"),
+    [({"parallelism": 4, "completions": 2}, 2), ({"completions": 2}, 1), ({"parallelism": 0}, 0)],
+    ids=["fewer completions", "one at a time", "none"],
+)
+def test_a_job_has_no_more_pods_than_completions(spec: build.Json, n_pods: int) -> None:
+    assert parse(workload("Job", spec, api_version="batch/v1")).n_replicas == n_pods
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        pytest.param({}, id="nothing said"),
+        pytest.param({"node_selector": {"disk": "ssd"}}, id="a selector"),
+        pytest.param({"tolerations": [{"operator": "Exists"}]}, id="a toleration of its own"),
+        pytest.param(
+            {"affinity": build.affinity(node_required=[build.node_term("disk in ssd")])}, id="node affinity"
+        ),
+    ],
+)
+def test_a_daemon_sets_pods_are_those_of_the_embedded_controller(template: build.Json) -> None:
+    """One pod for each node that takes it, with the same affinity and tolerations. The implementations are apart."""
+    nodes = [
+        build.node("plain"),
+        build.node("ssd", labels={"disk": "ssd"}),
+        build.node("tainted", labels={"disk": "ssd"}, taints=["dedicated=gpu:NoSchedule"]),
+        build.node("cordoned", labels={"disk": "ssd"}, unschedulable=True),
+    ]
+    document = workload(
+        "DaemonSet", {"selector": {"matchLabels": {"app": "a"}}}, labels={"app": "a"}, **template
+    )
+    stored = DevCluster().store.create(DAEMON_SET, "default", document)
+    theirs = [action.obj for action in plan(stored, [], nodes, 0.0) if isinstance(action, Create)]
+    cluster = LoadedCluster(default_settings())
+    for node in nodes:
+        cluster.state.upsert_node(decode_node(msgspec.json.encode(node)))
+    manifest = parse(document)
+    named = [names_of(pod.spec) for pod in cluster.create_pods(manifest, 1)]
+    assert named == sorted([target_node(pod)] for pod in theirs)
+    for number, pod in enumerate(theirs):
+        made = manifest.pod(number, target_node(pod))["spec"]
+        assert made["affinity"] == pod["spec"]["affinity"]
+        assert all(one in made["tolerations"] for one in pod["spec"]["tolerations"])
+
+
+def names_of(spec: PodSpec) -> list[str]:
+    """Return the nodes that the pod's affinity names."""
+    terms = spec.required_node_affinity.terms or ()
+    return [name for term in terms for requirement in term.names for name in requirement.values]
+
+
+def test_a_cron_jobs_pods_are_those_of_its_job() -> None:
+    """Error messages have the longer path."""
+    job = workload("Job", {"parallelism": 2}, api_version="batch/v1")
+    document = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "nightly"},
+        "spec": {"jobTemplate": {"spec": job["spec"]}},
+    }
+    made = parse(document)
+    assert (made.kind, made.n_replicas, made.pod(1)["metadata"]["name"]) == ("Job", 2, "nightly-1")
+    with pytest.raises(ManifestError, match=r"spec\.jobTemplate\.spec\.template: found nothing"):
+        parse({**document, "spec": {"jobTemplate": {"spec": {}}}})
+
+
+@pytest.mark.parametrize(
+    ("metadata", "names"),
+    [({"name": "web"}, ["web", "web-1", "web-2"]), ({"generateName": "web-"}, ["web-", "web-1", "web-2"])],
+)
+def test_replicas_of_a_bare_pod_have_distinct_names_and_uids(metadata: build.Json, names: list[str]) -> None:
+    """For `simulate --replicas`."""
+    made = parse({**build.pod(), "metadata": metadata, "kind": "Pod", "apiVersion": "v1"})
+    pods = [made.pod(number)["metadata"] for number in range(3)]
+    assert [pod["name"] for pod in pods] == names
+    assert len({pod["uid"] for pod in pods}) == 3
+
+
+def test_a_pod_saved_from_a_cluster_becomes_a_new_pod() -> None:
+    """It has no node and a new UID."""
+    made = parse({**build.pod(node="a"), "kind": "Pod", "apiVersion": "v1"}).pod(0)
+    assert "nodeName" not in made["spec"]
+    assert made["metadata"]["uid"].startswith("not-created/")
+
+
+def test_pods_of_workloads_with_the_same_name_differ() -> None:
+    """A Deployment and a StatefulSet may both be called web."""
+    kinds = ("Deployment", "StatefulSet")
+    uids = {parse(workload(kind, {"selector": {}})).pod(0)["metadata"]["uid"] for kind in kinds}
+    assert len(uids) == 2
+
+
+def test_every_pod_has_a_distinct_uid_that_no_server_gives() -> None:
+    """Two manifests never share a UID."""
+    made = parse(workload("ReplicaSet", {"replicas": 3, "selector": {}}))
+    uids = {made.pod(number)["metadata"]["uid"] for number in range(3)}
+    assert len(uids) == 3
+    assert all(uid.startswith("not-created/") for uid in uids)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"containers": [{"name": "c", "image": "i"}]}, id="nothing said"),
+        pytest.param(
+            {
+                "containers": [
+                    {
+                        "name": "c",
+                        "image": "i",
+                        "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}},
+                    }
+                ]
+            },
+            id="limits",
+        ),
+        pytest.param(
+            {
+                "hostNetwork": True,
+                "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}],
+            },
+            id="host network",
+        ),
+        pytest.param(
+            {
+                "containers": [{"name": "c", "image": "i"}],
+                "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}],
+            },
+            id="a toleration of its own",
+        ),
+        pytest.param(
+            {
+                "containers": [{"name": "c", "image": "i"}],
+                "affinity": build.affinity(
+                    anti_required=[
+                        {
+                            **build.term(build.ZONE, build.selector("tier=front")),
+                            "matchLabelKeys": ["app", "absent"],
+                        }
+                    ]
+                ),
+            },
+            id="label keys",
+        ),
+    ],
+)
+async def test_a_pods_spec_is_what_the_embedded_api_server_would_store(spec: build.Json) -> None:
+    """In the fields that a scheduler reads. The two implementations are independent."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "labels": {"app": "web"}},
+        "spec": spec,
+    }
+    cluster = DevCluster()
+    stored = cluster.store.create(POD, "default", document)["spec"]
+    made: Any = parse(document).pod(0)["spec"]
+    for field in ("affinity", "tolerations", "hostNetwork"):
+        assert made.get(field) == stored.get(field), field
+    for ours, theirs in zip(made["containers"], stored["containers"], strict=True):
+        assert ours.get("resources", {}).get("requests") == theirs.get("resources", {}).get("requests")
+        ports = [[port.get("hostPort") for port in c.get("ports") or ()] for c in (ours, theirs)]
+        assert ports[0] == ports[1]
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({}, "kind: found nothing, expected one of Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet"),
+        ({"kind": "Service", "apiVersion": "v1"}, "kind: found 'Service', expected one of"),
+        ({"kind": "Pod", "apiVersion": "v2"}, "apiVersion: found 'v2', expected v1"),
+        ({"kind": "Deployment", "apiVersion": "v1"}, "apiVersion: found 'v1', expected apps/v1"),
+        ({"kind": "Pod", "apiVersion": "v1"}, "metadata: found nothing, expected an object"),
+        (
+            {"kind": "Pod", "apiVersion": "v1", "metadata": {}},
+            "metadata.name: found nothing, expected a name",
+        ),
+        (
+            {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}},
+            "spec: found nothing, expected an object",
+        ),
+        (
+            {"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": "p"}, "spec": {}},
+            "spec.template: found nothing, expected an object",
+        ),
+        (
+            {
+                "kind": "ReplicaSet",
+                "apiVersion": "apps/v1",
+                "metadata": {"name": "p"},
+                "spec": {"replicas": "3", "template": {"spec": {}}},
+            },
+            "spec.replicas: found '3', expected a number of pods",
+        ),
+        (["a list"], "found a list, expected an object"),
+    ],
+)
+def test_an_invalid_manifest_is_reported_with_its_field(document: object, message: str) -> None:
+    """The message names field, found and expected."""
+    with pytest.raises(ManifestError) as caught:
+        parse(document)
+    assert message in str(caught.value)
+
+
+CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+
+def test_a_stateful_set_makes_a_claim_of_each_template_for_each_pod() -> None:
+    """It replaces a volume of its name; the others stay."""
+    document = workload(
+        "StatefulSet",
+        {"selector": {}, "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": CLAIM_SPEC}]},
+    )
+    scratch = {"name": "scratch", "emptyDir": {}}
+    document["spec"]["template"]["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}, scratch]
+    made = parse(document)
+    assert made.pod(1)["spec"]["volumes"] == [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}},
+        scratch,
+    ]
+    (claim,) = made.claims(1)
+    assert claim["metadata"]["name"] == "data-web-1"
+    assert claim["spec"] == CLAIM_SPEC
+
+
+def test_an_ephemeral_volume_makes_a_claim_that_its_pod_owns() -> None:
+    template = {"metadata": {"annotations": {"a": "b"}}, "spec": CLAIM_SPEC}
+    document = workload("Deployment", {"selector": {}})
+    document["spec"]["template"]["spec"]["volumes"] = [
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}
+    ]
+    made = parse(document)
+    (claim,) = made.claims(0)
+    assert claim["metadata"]["name"] == "web-0-scratch"
+    assert claim["metadata"]["annotations"] == {"a": "b"}
+    assert claim["metadata"]["ownerReferences"] == [
+        {"uid": made.pod(0)["metadata"]["uid"], "controller": True}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("templates", "field"),
+    [
+        ("data", "spec.volumeClaimTemplates"),
+        (["data"], "spec.volumeClaimTemplates[0]"),
+        ([{"spec": {}}], "spec.volumeClaimTemplates[0].metadata.name"),
+        ([{"metadata": {"name": "data"}}], "spec.volumeClaimTemplates[0].spec"),
+    ],
+)
+def test_a_malformed_claim_template_is_named(templates: object, field: str) -> None:
+    with pytest.raises(ManifestError) as raised:
+        parse(workload("StatefulSet", {"selector": {}, "volumeClaimTemplates": templates}))
+    assert raised.value.field == field

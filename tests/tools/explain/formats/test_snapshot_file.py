@@ -1,0 +1,281 @@
+"""A snapshot file has exactly what scheduling reads, and no secrets."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from scheduler.engine.framework.kinds import KINDS
+from scheduler.engine.model.device_decoder import DeviceDecoder
+from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.devices import DeviceKind
+from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.engine.model.volume_decoder import StorageDecoder
+from scheduler.engine.model.volumes import StorageKind
+from scheduler.tools.explain.formats.snapshot_file import scheduling_fields
+from tests.support import build, device_documents, storage_objects
+from tests.support.json_cluster import decoded
+from tests.tools.explain.random_clusters import random_cluster
+
+#: Stands wherever a secret or the name of one could be.
+SECRET = "s3cr3t"
+
+FULL_POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "p",
+        "namespace": "default",
+        "uid": "u",
+        "labels": {"app": "web"},
+        "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": SECRET,
+            f"{SECRET}/x": "y",
+            "affinity-scheduler.io/affinity": "{}",
+        },
+        "managedFields": [{"manager": SECRET}],
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "controller": True}
+        ],
+        "finalizers": [SECRET],
+    },
+    "spec": {
+        "schedulerName": "affinity-scheduler",
+        "serviceAccountName": SECRET,
+        "imagePullSecrets": [{"name": SECRET}],
+        "hostAliases": [{"ip": "1.2.3.4", "hostnames": [SECRET]}],
+        "securityContext": {"sysctls": [{"name": "x", "value": SECRET}]},
+        "initContainers": [{"name": "i", "image": "i", "env": [{"name": SECRET, "value": SECRET}]}],
+        "containers": [
+            {
+                "name": "c",
+                "image": "pause",
+                "command": [SECRET],
+                "args": [SECRET],
+                "workingDir": SECRET,
+                "env": [
+                    {"name": "PASSWORD", "value": SECRET},
+                    {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": SECRET, "key": SECRET}}},
+                ],
+                "envFrom": [{"secretRef": {"name": SECRET}}, {"configMapRef": {"name": SECRET}}],
+                "ports": [{"containerPort": 80, "hostPort": 80, "name": SECRET}],
+                "volumeMounts": [{"name": SECRET, "mountPath": SECRET}],
+                "livenessProbe": {"httpGet": {"httpHeaders": [{"name": "A", "value": SECRET}]}},
+                "lifecycle": {"preStop": {"exec": {"command": [SECRET]}}},
+                "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}},
+            }
+        ],
+        "volumes": [
+            {"name": SECRET, "secret": {"secretName": SECRET}},
+            {"name": SECRET, "projected": {"sources": [{"secret": {"name": SECRET}}]}},
+            {"name": SECRET, "csi": {"driver": "d", "nodePublishSecretRef": {"name": SECRET}}},
+            {"name": SECRET, "configMap": {"name": SECRET}},
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+            {
+                "name": "disk",
+                "rbd": {"image": "i", "monitors": ["m"], "secretRef": {"name": SECRET}, "keyring": SECRET},
+            },
+            {
+                "name": "scratch",
+                "ephemeral": {"volumeClaimTemplate": {"metadata": {"annotations": {"a": SECRET}}}},
+            },
+        ],
+    },
+    "status": {
+        "phase": "Pending",
+        "message": SECRET,
+        "podIP": SECRET,
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": SECRET}
+        ],
+        "containerStatuses": [
+            {"name": "c", "containerID": SECRET, "state": {"terminated": {"message": SECRET}}}
+        ],
+    },
+}
+
+
+def test_no_secret_of_a_pod_is_in_the_file() -> None:
+    """The pod has one in every place that may have one."""
+    before = copy.deepcopy(FULL_POD)
+    found = scheduling_fields("Pod", FULL_POD)
+    assert before == FULL_POD
+    assert SECRET not in json.dumps(found)
+    assert found["spec"]["volumes"] == [  # type: ignore[index]  # JSON
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "disk", "rbd": {"image": "i", "monitors": ["m"]}},
+        {"name": "scratch", "ephemeral": {}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "document"),
+    [
+        (
+            "Node",
+            {
+                "metadata": {
+                    "name": "n",
+                    "annotations": {"a": SECRET},
+                    "managedFields": [{"manager": SECRET}],
+                },
+                "spec": {"providerID": SECRET, "podCIDR": SECRET},
+                "status": {"addresses": [{"address": SECRET}], "nodeInfo": {"machineID": SECRET}},
+            },
+        ),
+        (
+            "Namespace",
+            {"metadata": {"name": "n", "annotations": {"a": SECRET}}, "spec": {"finalizers": [SECRET]}},
+        ),
+        (
+            "Service",
+            {
+                "metadata": {"name": "s", "annotations": {"a": SECRET}},
+                "spec": {"externalName": SECRET, "selector": {}},
+            },
+        ),
+        (
+            "StatefulSet",
+            {"metadata": {"name": "s"}, "spec": {"template": FULL_POD, "selector": {"x": SECRET}}},
+        ),
+        ("ReplicaSet", {"metadata": {"name": "s"}, "spec": {"template": FULL_POD}}),
+        ("ReplicationController", {"metadata": {"name": "s"}, "spec": {"template": FULL_POD}}),
+    ],
+)
+def test_no_secret_of_another_object_is_in_the_file(kind: str, document: build.Json) -> None:
+    """Pod templates of workloads have the same places."""
+    assert SECRET not in json.dumps(scheduling_fields(kind, document))
+
+
+def test_every_kind_in_the_file_has_a_list_of_fields() -> None:
+    """Also for an empty object."""
+    assert [scheduling_fields(kind, {}) for kind in KINDS] == [{}] * len(KINDS)
+
+
+def test_the_lists_of_the_file_have_the_names_that_earlier_versions_gave_them() -> None:
+    """And recordings name the kinds as they did: old files are read."""
+    assert {row.kind: row.section for row in KINDS.values()} == {
+        "Node": "nodes",
+        "Namespace": "namespaces",
+        "Service": "services",
+        "ReplicationController": "replicationControllers",
+        "ReplicaSet": "replicaSets",
+        "StatefulSet": "statefulSets",
+        "StorageClass": "storageClasses",
+        "PersistentVolume": "persistentVolumes",
+        "PersistentVolumeClaim": "persistentVolumeClaims",
+        "CSINode": "csiNodes",
+        "CSIDriver": "csiDrivers",
+        "CSIStorageCapacity": "csiStorageCapacities",
+        "VolumeAttachment": "volumeAttachments",
+        "DeviceClass": "deviceClasses",
+        "DeviceTaintRule": "deviceTaintRules",
+        "ResourceSlice": "resourceSlices",
+        "ResourceClaim": "resourceClaims",
+        "PodDisruptionBudget": "podDisruptionBudgets",
+        "PodGroup.v1alpha2.scheduling.k8s.io": "podGroups",
+        "PodGroup.v1beta1.scheduling.k8s.io": "podGroupsV1beta1",
+        "PodGroup.v1alpha1.scheduling.x-k8s.io": "coschedulingPodGroups",
+        "Topology.v1beta1.kueue.x-k8s.io": "topologiesV1beta1",
+        "Topology.v1beta2.kueue.x-k8s.io": "topologies",
+        "ResourceFlavor.v1beta1.kueue.x-k8s.io": "resourceFlavorsV1beta1",
+        "ResourceFlavor.v1beta2.kueue.x-k8s.io": "resourceFlavors",
+        "Pod": "pods",
+    }
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_an_object_in_the_file_decodes_as_the_whole_object(seed: int) -> None:
+    """The fields left out do not matter to scheduling."""
+    cluster, subject = random_cluster(seed)
+    for pod in [*cluster.pods, subject]:
+        whole, reduced = decoded(pod), decoded(scheduling_fields("Pod", pod))
+        assert _facts(reduced) == _facts(whole)
+    for node in cluster.nodes:
+        assert decode_node(_bytes(scheduling_fields("Node", node))) == decode_node(_bytes(node))
+    for namespace in cluster.namespaces:
+        assert decode_namespace(_bytes(scheduling_fields("Namespace", namespace))) == decode_namespace(
+            _bytes(namespace)
+        )
+
+
+def test_selectors_of_workloads_are_in_the_file() -> None:
+    """Default spreading reads them."""
+    for kind, document in (
+        ("Service", build.service("s", {"app": "web"})),
+        ("ReplicaSet", build.replica_set("s", build.selector("app=web", "tier in a,b"))),
+        ("StatefulSet", build.stateful_set("s", build.selector("app=web"))),
+    ):
+        assert decode_workload(kind, _bytes(scheduling_fields(kind, document))) == decode_workload(
+            kind, _bytes(document)
+        )
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        storage_objects.claim(
+            "c",
+            "s",
+            volume="v",
+            node="a",
+            owner="u",
+            terminating=True,
+            selector={"matchLabels": {"a": "b"}},
+            volumeMode="Block",
+        ),
+        storage_objects.claim("c", phase="Lost"),
+        storage_objects.volume(
+            "v",
+            "s",
+            terms=[build.node_term("x in y")],
+            claimed_by="default/c",
+            claim_uid="u",
+            labels={"a": "b"},
+        ),
+        storage_objects.volume("v", source={"awsElasticBlockStore": {"volumeID": "aws://z/vol-1"}}),
+        storage_objects.storage_class("s", topologies=[{"zone": ["a", "b"]}]),
+        storage_objects.csi_node("a", migrated=["kubernetes.io/aws-ebs"], d=3, e=None),
+        storage_objects.csi_driver("d", tracks_capacity=True),
+        storage_objects.capacity("p", "s", topology={}, largest="1Gi"),
+        storage_objects.capacity("p", "s", topology={"matchLabels": {"a": "b"}}),
+        storage_objects.attachment("x", "v", "a"),
+    ],
+    ids=lambda document: document["kind"],
+)
+def test_a_part_of_volumes_in_the_file_decodes_as_the_whole(document: build.Json) -> None:
+    """And the file has nothing else of it."""
+    kind, decoder = StorageKind(document["kind"]), StorageDecoder()
+    secret = copy.deepcopy(document)
+    secret["metadata"]["annotations"] = {**document["metadata"].get("annotations", {}), "a": SECRET}
+    secret["parameters"] = {"secret": SECRET}
+    if "csi" in document.get("spec", {}):
+        secret["spec"]["csi"] |= {"nodeStageSecretRef": {"name": SECRET}, "volumeAttributes": {"a": SECRET}}
+    reduced = scheduling_fields(kind, secret)
+    assert SECRET not in json.dumps(reduced)
+    assert decoder.decode(kind, _bytes(reduced)) == decoder.decode(kind, _bytes(document))
+
+
+def test_a_claim_of_devices_in_the_file_has_its_version() -> None:
+    """Claims without one count as not created, and of two claims with one device the older one keeps it."""
+    document = device_documents.resource_claim("c", allocation={})
+    document["metadata"]["resourceVersion"] = "7"
+    decoder = DeviceDecoder()
+    reduced = decoder.decode(DeviceKind.CLAIM, _bytes(scheduling_fields(DeviceKind.CLAIM, document)))
+    assert reduced == decoder.decode(DeviceKind.CLAIM, _bytes(document))
+    assert isinstance(reduced, ResourceClaim)
+    assert reduced.resource_version == "7"
+
+
+def _facts(pod: Any) -> list[Any]:
+    """Return all fields of a pod and of its spec, since specs are compared by identity."""
+    spec = pod.spec
+    own = [getattr(pod, name) for name in pod.__dataclass_fields__ if name != "spec"]
+    return own + [getattr(spec, name) for name in spec.__dataclass_fields__]
+
+
+def _bytes(document: Any) -> bytes:
+    return json.dumps(document).encode()

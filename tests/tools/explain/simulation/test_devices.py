@@ -1,0 +1,49 @@
+"""Claims in a simulated world: what is written adds to what was written before."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from scheduler.engine.framework.kinds import kinds
+from scheduler.engine.model.devices import DeviceKind
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.stimuli import DevicesServed, ObjectSeen
+from scheduler.tools.explain.simulation.world import World
+from tests.support import build
+from tests.support.device_documents import device_class, device_slice, resource_claim, using_claims
+from tests.support.driving import NAME
+from tests.support.json_cluster import Cluster, decoded, zoned
+from tests.tools.explain.simulation.test_world import world_of
+
+_DECODE = {row.kind: row.decode for row in kinds()}
+
+
+def _world(n_devices: int, *claims: str) -> World:
+    """Return a world with one node, its devices, and claims."""
+    world = world_of(Cluster(zoned("a1", allocatable={"cpu": "9", "pods": "9"})))
+    for document in (device_class(), device_slice("a1", n_devices), *map(resource_claim, claims)):
+        document["metadata"]["resourceVersion"] = "1"
+        world.handle(ObjectSeen(_DECODE[document["kind"]](json.dumps(document).encode())))
+    for kind in DeviceKind:
+        world.handle(DevicesServed(kind))
+    return world
+
+
+def _using(claim: str, name: str, **more: Any) -> Pod:
+    return decoded(build.pod(name, spec={"schedulerName": NAME, **using_claims(claim)}, **more))
+
+
+def test_members_of_a_group_that_share_a_claim_are_all_in_it() -> None:
+    """Each is decided before the claim is written for any."""
+    world = _world(1, "shared")
+    labels = {GROUP: "g", MIN_COUNT: "2"}
+    pods = [_using("shared", name, labels=labels) for name in ("p1", "p2")]
+    for pod in pods:
+        world.create(pod)
+    world.run()
+    assert [world.node_of(pod.uid) for pod in pods] == ["a1", "a1"]
+    shared = world.state.devices.claim("default/shared")
+    assert shared is not None
+    assert sorted(each.name for each in shared.reserved_for) == ["p1", "p2"]

@@ -1,0 +1,85 @@
+"""Claims that do not exist yet, as their pods would find them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from scheduler.engine.model.volume_decoder import StorageDecoder
+from scheduler.engine.model.volumes import PersistentVolumeClaim, StorageKind
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.tools.explain.simulation.new_claims import default_class, new_claim
+from tests.support.build import ZONE, Json, node_term
+from tests.support.storage_objects import claim, storage_class, volume
+
+IMMEDIATE = storage_class("s", mode="Immediate")
+BY_HAND = storage_class("s", "kubernetes.io/no-provisioner", mode="Immediate")
+
+
+def state(*objects: Json) -> ClusterState:
+    made, decoder = ClusterState(), StorageDecoder()
+    for obj in objects:
+        made.volumes.upsert(decoder.decode(StorageKind(obj["kind"]), json.dumps(obj).encode()))
+    return made
+
+
+def decoded(document: Json) -> PersistentVolumeClaim:
+    found = StorageDecoder().decode(StorageKind.CLAIM, json.dumps(document).encode())
+    assert isinstance(found, PersistentVolumeClaim)
+    return found
+
+
+def as_default(storage: Json, created: str) -> Json:
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+    storage["metadata"] |= {"annotations": annotations, "creationTimestamp": created}
+    return storage
+
+
+def test_the_newest_default_class_counts_and_the_first_of_equals() -> None:
+    classes = [
+        as_default(storage_class("c"), "2026-01-02T00:00:00Z"),
+        as_default(storage_class("b"), "2026-01-02T00:00:00Z"),
+        as_default(storage_class("a"), "2026-01-01T00:00:00Z"),
+        storage_class("d"),
+    ]
+    assert default_class(state(*classes).volumes) == "b"
+    assert default_class(state(storage_class("d")).volumes) == ""
+
+
+def test_a_claim_that_waits_for_its_pod_is_left_alone() -> None:
+    made = new_claim(decoded(claim("c", "s")), state(storage_class("s"), volume("v", "s")).volumes)
+    assert (made.claim.is_bound, made.volume, made.assumption) == (False, None, "")
+
+
+def test_a_provisioner_makes_the_volume_where_its_class_allows_it() -> None:
+    allowed = storage_class("s", mode="Immediate", topologies=[{ZONE: ["a"]}])
+    made = new_claim(decoded(claim("c", "s")), state(allowed).volumes)
+    assert made.claim.is_bound
+    assert made.volume is not None
+    assert made.volume.is_for(made.claim)
+    assert made.volume.topology is not None
+    assert "class s makes volumes before pods are placed" in made.assumption
+    everywhere = new_claim(decoded(claim("c", "s")), state(IMMEDIATE).volumes).volume
+    assert everywhere is not None
+    assert everywhere.topology is None
+
+
+@pytest.mark.parametrize(
+    ("volumes", "chosen"),
+    [
+        ([volume("large", "s", capacity="5Gi"), volume("small", "s", capacity="2Gi")], "small"),
+        ([volume("taken", "s", claimed_by="default/other")], None),
+        ([volume("block", "s", volumeMode="Block")], None),
+        ([volume("shared", "s", modes=["ReadWriteMany"])], None),
+        ([volume("tiny", "s", capacity="1Ki")], None),
+        (
+            [volume("free", "s"), volume("mine", "s", claimed_by="default/c", terms=[node_term("x in y")])],
+            "mine",
+        ),
+    ],
+)
+def test_an_existing_volume_is_taken_as_the_controller_would(volumes: list[Json], chosen: str | None) -> None:
+    made = new_claim(decoded(claim("c", "s")), state(BY_HAND, *volumes).volumes)
+    assert made.claim.volume_name == (chosen or "")
+    assert made.assumption == ""

@@ -1,0 +1,290 @@
+"""The world answers each instruction of its machine, and what it says is what the machine does."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scheduler.daemon.assembly.profiles import build_profiles, new_state
+from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.model.disruption_budgets import decode_disruption_budget
+from scheduler.engine.model.fallback import FALLBACK
+from scheduler.engine.model.instructions import Bind, EvictVictim, PatchCondition
+from scheduler.engine.model.nodes import decode_node
+from scheduler.engine.model.pod_groups import GroupKey, GroupKind, PodGroup
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, semantics_of
+from scheduler.engine.model.stimuli import (
+    BindDone,
+    CycleDue,
+    EvictionEnded,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    VictimFate,
+)
+from scheduler.engine.queueing.incremental_work import UNITS_PER_STEP
+from scheduler.engine.state.audit import differences
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.tools.explain.simulation.replicas import place_replicas
+from scheduler.tools.explain.simulation.world import World
+from scheduler.tools.explain.simulation.worlds import new_world
+from tests.support import build
+from tests.support.build import Json, container
+from tests.support.driving import NAME, Driver
+from tests.support.json_cluster import Cluster, decoded, encoded, zoned
+from tests.support.storage_objects import claim, storage_class, volume
+from tests.tools.explain.random_clusters import random_cluster
+
+
+def world_of(cluster: Cluster, seed: int = 1) -> World:
+    """Return a world with the cluster's objects but its pending pods."""
+    settings = default_settings()
+    return new_world(settings, cluster.state(new_state(settings)), random.Random(seed))
+
+
+def pending(name: str, *, cpu: str = "1", priority: int = 0, **more: Any) -> Pod:
+    spec = {"schedulerName": NAME, "priority": priority}
+    return decoded(build.pod(name, containers=[container(requests={"cpu": cpu})], spec=spec, **more))
+
+
+def running(name: str, node: str, *, cpu: str = "1", priority: int = 0, **more: Any) -> Json:
+    return build.pod(
+        name, node=node, containers=[container(requests={"cpu": cpu})], spec={"priority": priority}, **more
+    )
+
+
+def test_a_pod_is_bound_and_one_without_a_place_has_a_condition() -> None:
+    world = world_of(Cluster(zoned("a1", allocatable={"cpu": "1", "pods": "9"})))
+    first, second = pending("first"), pending("second")
+    world.create(first)
+    world.create(second)
+    world.run()
+    assert (world.node_of(first.uid), world.node_of(second.uid)) == ("a1", "")
+    assert world.message_of(second.uid).startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    world.delete(first.uid)
+    world.run()
+    assert world.node_of(second.uid) == "a1"
+
+
+def test_an_event_that_wakes_more_pods_than_one_step_moves_helps_all_of_them() -> None:
+    """Each cycle binds a pod: none is spent while pods are still to be woken."""
+    world = world_of(Cluster(zoned("a1", allocatable={"cpu": "1", "pods": "9"})))
+    n_pods = 2 * UNITS_PER_STEP
+    for number in range(n_pods):
+        world.create(pending(f"waits-{number}"))
+    world.run()
+    assert world.queue.depths()["unschedulable"] == n_pods - 1
+    world.process(NodeSeen(decode_node(encoded(build.node("a2", allocatable={"cpu": "900", "pods": "900"})))))
+    assert not world.queue.has_backlog
+    world.run()
+    assert not world.unbound
+    assert differences(world.state) == []
+
+
+def test_victims_are_gone_and_their_budget_counts_them() -> None:
+    """The second pod takes the place of one that the budget does not allow to go any more."""
+    pods = [running(f"low{n}", f"a{n}", labels={"app": "low"}) for n in (1, 2)]
+    world = world_of(Cluster(zoned("a1 a2", allocatable={"cpu": "1", "pods": "9"}), pods))
+    budget = {
+        "metadata": {"namespace": "default", "name": "kept"},
+        "spec": {"selector": {"matchLabels": {"app": "low"}}},
+        "status": {"disruptionsAllowed": 1},
+    }
+    world.state.budgets.upsert(decode_disruption_budget(encoded(budget)))
+    placed = place_replicas([pending(f"high{n}", priority=9) for n in (1, 2)], world)
+    assert [(one.name, one.budget) for one in placed.victims] in (
+        [("low1", ""), ("low2", "kept")],
+        [("low2", ""), ("low1", "kept")],
+    )
+    assert {pod.name for pod, _ in placed.pods} == {"high1", "high2"}
+    assert [one.disruptions_allowed for one in world.state.budgets.within("default")] == [0]
+
+
+@pytest.mark.parametrize("more", [[], [running("low", "a1")]], ids=["alone", "beside-a-victim"])
+def test_a_pod_that_waits_for_the_end_of_terminating_pods_is_placed(more: list[Json]) -> None:
+    """Those of its own priority it does not preempt, and the world keeps them."""
+    ending = running("ending", "a1", cpu="2", terminating=True)
+    equal = running("equal", "a2", cpu="2", priority=9, terminating=True)
+    world = world_of(Cluster(zoned("a1 a2", allocatable={"cpu": "3", "pods": "9"}), [ending, equal, *more]))
+    placed = place_replicas([pending(f"high{n}", cpu="3", priority=9) for n in (1, 2)], world)
+    assert [(pod.name, node_name) for pod, node_name in placed.pods] == [("high1", "a1")]
+    assert [victim.name for victim in placed.victims] == ["low"] * len(more)
+    world.take_back()
+    assert {pod.pod.name for pod in world.state.placed.values()} == {"ending", "equal", *["low"] * len(more)}
+    assert differences(world.state) == []
+
+
+def test_a_group_waits_for_the_end_of_pods_of_lower_priority_than_its_own() -> None:
+    """Its member has a lower priority than the pod that ends."""
+    ending = running("ending", "a1", priority=5, terminating=True)
+    world = world_of(Cluster(zoned("a1", allocatable={"cpu": "1", "pods": "9"}), [ending]))
+    key = GroupKey(GroupKind.KUBERNETES, "default", "g")
+    world.create_group(PodGroup(key, 1, api_version="v1alpha2", priority=9))
+    member = {"schedulerName": NAME, "schedulingGroup": {"podGroupName": "g"}}
+    pod = decoded(build.pod("m", containers=[container(requests={"cpu": "1"})], spec=member))
+    assert [node_name for _, node_name in place_replicas([pod], world).pods] == ["a1"]
+
+
+def test_a_pod_that_others_are_evicted_for_is_placed_after_its_backoff() -> None:
+    """Also where pods are not popped from the backoff queue, and all evictions are awaited before the report."""
+    off = {Gate.SCHEDULER_POP_FROM_BACKOFF_Q: False, Gate.SCHEDULER_ASYNC_PREEMPTION: False}
+    semantics = semantics_of(DEFAULT_SEMANTICS.version, off)
+    pods = [running(f"low{n}", "a1") for n in (1, 2)]
+    state = Cluster(zoned("a1", allocatable={"cpu": "2", "pods": "9"}), pods).state()
+    profiles = build_profiles(replace(default_settings(), semantics=semantics), ClusterView(state))
+    world = World(state, profiles, random.Random(1), semantics=semantics)
+    placed = place_replicas([pending("high", cpu="2", priority=9)], world)
+    assert [node_name for _, node_name in placed.pods] == ["a1"]
+    assert len(placed.victims) == 2
+
+
+def test_a_claim_is_bound_before_its_pod_and_a_volume_is_made_for_another() -> None:
+    """The second pod shares the claim, and has to go where the volume was made."""
+    storage = [
+        storage_class("late"),
+        storage_class("local", "kubernetes.io/no-provisioner"),
+        claim("data", "late"),
+        claim("disk", "local"),
+        volume("pv", "local", terms=[build.node_term(f"{build.ZONE} in b")]),
+    ]
+    world = world_of(Cluster(zoned("a1 b1"), storage=storage))
+    for name, claims in (("db", ("data",)), ("too", ("data",)), ("file", ("disk",))):
+        volumes = [{"name": key, "persistentVolumeClaim": {"claimName": key}} for key in claims]
+        pod = build.pod(name, spec={"schedulerName": NAME, "volumes": volumes})
+        world.create(decoded(pod))
+    world.run()
+    on = {placed.pod.name: world.node_of(uid) for uid, placed in world.state.placed.items()}
+    assert on["db"] == on["too"]
+    assert on["file"] == "b1"
+    assert all(found is not None and found.is_bound for found in map(world.state.volumes.claim, _CLAIMS))
+    assert differences(world.state) == []
+    world.take_back()
+    assert [found is not None and found.volume_name for found in map(world.state.volumes.claim, _CLAIMS)] == [
+        "",
+        "",
+    ]
+    assert world.state.volumes.volume("to-be-made-for-default-data") is None
+
+
+_CLAIMS = ("default/data", "default/disk")
+
+
+@pytest.mark.parametrize(
+    ("after_s", "limit_s", "node"), [(300, 400.0, "a1"), (300, 200.0, ""), (5, 5.0, "a1")]
+)
+def test_the_clock_of_a_rule_runs_in_virtual_time(after_s: int, limit_s: float, node: str) -> None:
+    rule = {"rule": "podAntiAffinity", "topologyKey": build.ZONE, "afterSeconds": after_s, "weight": 50}
+    apart = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
+    more: Json = {"labels": {"app": "web"}, "affinity": apart, "annotations": {FALLBACK: json.dumps([rule])}}
+    world = world_of(Cluster(zoned("a1"), [build.pod("first", node="a1", labels={"app": "web"})]))
+    second = pending("second", **more)
+    world.create(second)
+    world.run(limit_s)
+    assert world.node_of(second.uid) == node
+    assert world.now_s <= limit_s
+
+
+def test_a_rule_that_an_autoscaler_relaxes_is_relaxed_since_no_node_comes() -> None:
+    rule = {"rule": "podAntiAffinity", "topologyKey": build.ZONE, "afterNotTriggerScaleUp": True}
+    apart = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
+    more: Json = {"labels": {"app": "web"}, "affinity": apart, "annotations": {FALLBACK: json.dumps([rule])}}
+    world = world_of(Cluster(zoned("a1"), [build.pod("first", node="a1", labels={"app": "web"})]))
+    placed = place_replicas([pending("second", **more)], world)
+    assert [node_name for _, node_name in placed.pods] == ["a1"]
+    assert "when an autoscaler says NotTriggerScaleUp" in placed.notes()[0]
+
+
+def snapshot(world: World) -> Any:
+    """Return what a copy of the cluster is made of."""
+    state = world.state
+    return (
+        {uid: (placed.pod.node_name, placed.pod.phase) for uid, placed in state.placed.items()},
+        [(budget.key, budget.disruptions_allowed) for budget in state.budgets.within("default")],
+        sorted(state.volumes.objects(), key=lambda obj: (obj.kind, obj.key)),
+        len(state.nominated),
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_happened_is_taken_back(seed: int) -> None:
+    cluster, pod = random_cluster(seed)
+    world = world_of(cluster)
+    before = snapshot(world)
+    place_replicas(copies(pod, seed), world, go_on=True)
+    world.take_back()
+    assert snapshot(world) == before
+    assert differences(world.state) == []
+
+
+def copies(pod: Json, seed: int) -> list[Pod]:
+    """Return pods like this one, some of a higher priority."""
+    chance = random.Random(seed)
+    first = replace(decoded(pod), scheduler_name=NAME)
+    return [
+        replace(first, uid=f"{first.uid}-{number}", name=f"s{number}", priority=chance.choice((0, 0, 5)))
+        for number in range(6)
+    ]
+
+
+def by_hand(driver: Driver, pod: Pod) -> None:
+    """Create the pod and run its cycles."""
+    driver.handle(PodSeen(pod))
+    run_by_hand(driver, pod)
+
+
+def run_by_hand(driver: Driver, pod: Pod) -> None:
+    """Run the pod's cycles, with the answers that a server without other clients gives."""
+    shown = {pod.uid: pod}
+    while driver.machine.has_work():
+        instructions = driver.handle(CycleDue())
+        while instructions:
+            instruction = instructions.pop(0)
+            if isinstance(instruction, Bind):
+                on_node = driver.state.placed[pod.uid].pod
+                instructions += driver.handle(BindDone(pod.uid))
+                instructions += driver.handle(
+                    PodSeen(replace(on_node, resource_version=driver.next_version()))
+                )
+            elif isinstance(instruction, EvictVictim):
+                victim = instruction.victim.uid
+                ended = EvictionEnded(pod.uid, victim, VictimFate.DELETED)
+                instructions += driver.handle(ended) + driver.handle(PodGone(victim))
+            elif isinstance(instruction, PatchCondition):
+                nominated = instruction.nominated_node_name
+                seen = replace(shown[pod.uid], resource_version=driver.next_version())
+                if nominated is not None:
+                    seen = replace(seen, nominated_node_name=nominated)
+                shown[pod.uid] = seen
+                instructions += driver.handle(PodSeen(seen))
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_simulated_replicas_go_where_a_machine_binds_them_one_after_the_other(block: int) -> None:
+    """With the same seed; the replicas of higher priority evict pods, also earlier replicas."""
+    n_placed = n_evicted = 0
+    for seed in range(block * 50, block * 50 + 50):
+        cluster, pod = random_cluster(seed)
+        driver, world = cluster.driver(), world_of(cluster)
+        pods = copies(pod, seed)
+        placed = place_replicas(pods, world, go_on=True)
+        for replica in pods:
+            by_hand(driver, replica)
+            if replica.uid not in driver.state.placed and replica.may_preempt:
+                for ending in [one.pod for one in driver.state.placed.values() if one.pod.terminating]:
+                    if ending.priority < replica.priority:
+                        driver.handle(PodGone(ending.uid))
+                run_by_hand(driver, replica)
+            if replica.uid not in driver.state.placed:
+                driver.handle(PodGone(replica.uid))
+        expected = {uid: placed.pod.node_name for uid, placed in driver.state.placed.items()}
+        assert {uid: world.node_of(uid) for uid in world.state.placed} == expected, seed
+        n_placed += len(placed.pods)
+        n_evicted += len(placed.victims)
+        driver.audit()
+    assert n_placed >= 30
+    assert n_evicted >= 3

@@ -1,0 +1,40 @@
+"""A field without effect is named in the pod's explanation."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+import pytest
+
+from scheduler.daemon.assembly.profiles import build_profiles
+from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.engine.model.semantics import Semantics, Version, semantics_of
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.tools.explain.explainer import ExplainRequest, explain
+from tests.support import build
+
+
+@pytest.mark.parametrize(("minor", "is_named"), [(33, True), (34, False)])
+@pytest.mark.parametrize("node", [None, "n"], ids=["pending", "bound"])
+def test_a_field_of_a_later_version_is_named(minor: int, node: str | None, *, is_named: bool) -> None:
+    semantics = semantics_of(Version(1, minor))
+    document = build.pod("p", node=node, spec={"resources": {"requests": {"cpu": "1"}}})
+    text = "spec.resources of pods: no effect in Kubernetes 1.33, needs 1.34 (feature gate PodLevelResources)"
+    assert (text in _notes(document, semantics)) is is_named
+
+
+def _notes(document: build.Json, semantics: Semantics) -> tuple[str, ...]:
+    """Return the notes of the pod's explanation."""
+    settings = default_settings(semantics)
+    pod = PodDecoder(semantics).decode(msgspec.json.encode(document))
+    (profile,) = (each.scheduler_name for each in settings.profiles)
+    request = ExplainRequest(
+        pod=pod,
+        state=ClusterState(),
+        new_profile=lambda view: build_profiles(settings, view)[profile],
+        rng=Random(0),
+        semantics=semantics,
+    )
+    return explain(request).notes

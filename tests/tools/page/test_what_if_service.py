@@ -1,0 +1,118 @@
+"""Questions are answered one at a time, a bounded number waits, and slices leave time to others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator
+
+import pytest
+
+from scheduler.daemon.loop.slices import in_pieces, in_slices
+from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.model.instructions import Bind
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.engine.model.stimuli import PodSeen
+from scheduler.engine.plugins.kubelet_refusal import FAILED
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.tools.page.data import BusyError
+from scheduler.tools.page.what_if import PodName, WhatIfRequest
+from scheduler.tools.page.what_if_service import WhatIfService
+from tests.support.build import container, pod
+from tests.support.driving import NAME, Driver, bind_of, condition_of
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_questions_wait_for_each_other_and_a_ninth_is_sent_away() -> None:
+    """With the seconds after which it may come again."""
+    service = WhatIfService(default_settings(), ClusterState(), now_s=time.monotonic)
+    release, n_inside, most_inside = asyncio.Event(), 0, 0
+
+    async def question() -> None:
+        nonlocal n_inside, most_inside
+        async with service.turn():
+            n_inside += 1
+            most_inside = max(most_inside, n_inside)
+            await release.wait()
+            n_inside -= 1
+
+    async with asyncio.TaskGroup() as questions:
+        for _ in range(8):
+            questions.create_task(question())
+        await asyncio.sleep(0)
+        with pytest.raises(BusyError) as busy:
+            async with service.turn():
+                pass
+        assert busy.value.retry_after_s >= 1
+        release.set()
+    assert (n_inside, most_inside) == (0, 1)
+
+
+async def test_work_in_slices_lets_others_run() -> None:
+    """The value is the generator's; between two slices the event loop turns."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def work() -> Generator[None, None, str]:
+        clock_s = 0.0
+        for _ in range(50):
+            clock_s += 0.001
+            now.append(clock_s)
+            yield
+        return "done"
+
+    now = [0.0]
+    counting = asyncio.create_task(count())
+    assert await in_slices(work(), ClusterState(), pause_factor=lambda: 1.0, now_s=lambda: now[-1]) == "done"
+    assert turns > 20
+    turns, now[:] = 0, [0.0]
+    assert await in_pieces(work(), now_s=lambda: now[-1]) == "done"
+    assert turns >= 9
+    counting.cancel()
+
+
+async def test_a_copy_knows_the_nodes_whose_kubelet_refuses_the_pod() -> None:
+    """Also for further pods like it, for which no time passes."""
+    driver = Driver()
+    driver.node("only", allocatable={"cpu": "2", "pods": "9"})
+    containers = [container(requests={"cpu": "1"})]
+    first = driver.confirm(driver.pod("first", containers=containers), bind_of(driver.cycle()).node_name)
+    failed = pod(first.name, uid=first.uid, node="only", containers=containers, spec={"schedulerName": NAME})
+    failed["status"] = {"phase": "Failed", "reason": "OutOfcpu"}
+    driver.handle(PodSeen(driver.decoded(failed)))
+    second = driver.pod("second", containers=containers)
+    message = condition_of(driver.cycle()).message
+    assert message.startswith("0/1 nodes are available")
+    service = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
+    answer = await service.explain(second, [second])
+    assert (answer.state, answer.message) == ("unschedulable", message)
+    what_if = await service.answer(WhatIfRequest(like=PodName("default", "second")), second, lambda _: True)
+    assert what_if.then[0].n_placed == 0
+
+
+async def test_a_copy_knows_the_node_that_failed_under_the_group() -> None:
+    """It is ready again, and the explanation names it."""
+    driver = Driver()
+    group = {"labels": {GROUP: "g", MIN_COUNT: "2"}, "containers": [container(requests={"cpu": "1"})]}
+    for name in ("a", "b"):
+        driver.node(name, allocatable={"cpu": "1", "pods": "9"})
+    pods = [driver.pod(name, **group) for name in ("m0", "m1")]
+    nodes = {each.pod.name: each.node_name for each in driver.cycle() if isinstance(each, Bind)}
+    for each in pods:
+        driver.confirm(each, nodes[each.name])
+    driver.node(nodes["m1"], taints=["node.kubernetes.io/unreachable:NoExecute"])
+    driver.lose(pods[1])
+    driver.node(nodes["m1"], allocatable={"cpu": "1", "pods": "9"})
+    pending = driver.pod("m2", **group)
+    driver.cycle()
+    service = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
+    answer = await service.explain(pending, [pending])
+    (refused,) = [each for each in answer.groups if each.plugin == "KubeletRefusal"]
+    assert refused.reason == f"{FAILED} (unreachable: {nodes['m1']})"
+    assert refused.examples == (nodes["m1"],)

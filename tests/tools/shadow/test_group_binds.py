@@ -1,0 +1,189 @@
+"""Members of a group that another scheduler places are compared as one decision."""
+
+from __future__ import annotations
+
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.engine.model.stimuli import PodSeen
+from scheduler.tools.shadow.report import Cause
+from scheduler.tools.shadow.shadow import RACE_S
+from tests.support import build
+from tests.support.build import Json
+from tests.support.json_cluster import decoded
+from tests.tools.shadow.test_shadow import Watched, needs
+
+RACK = "rack"
+IN_ONE_RACK = {"affinity-scheduler.io/pod-group-required-topology": RACK}
+LEFT_PENDING = {
+    "status": {
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "minCount"}
+        ]
+    }
+}
+NEAR = {"affinity-scheduler.io/pod-group-preferred-topology": RACK}
+
+
+def racks(*names: str) -> list[Json]:
+    """Return a node of 4 cpu for each name, in the rack of its first letter."""
+    return [
+        build.node(name, labels={RACK: name[0]}, allocatable={"cpu": "4", "memory": "8Gi"}) for name in names
+    ]
+
+
+def member(name: str, n: int = 2, cpu: str = "3", topology: Json | None = None) -> Json:
+    return needs(name, cpu, labels={GROUP: "g", MIN_COUNT: str(n)}, annotations=topology or {})
+
+
+def place(watched: Watched, topology: Json | None = None, cpu: str = "3", **nodes: str) -> None:
+    """Show members pending, and then each on its node."""
+    pods = {name: member(name, len(nodes), cpu, topology) for name in nodes}
+    for pod in pods.values():
+        watched.see(pod)
+    for name, node in nodes.items():
+        watched.see({**pods[name], "spec": {**pods[name]["spec"], "nodeName": node}}, after_s=0.1)
+
+
+def compared(watched: Watched) -> tuple[int, int, int]:
+    report = watched.shadow.report()
+    assert not list(watched.shadow.state.groups.keys())
+    return report.n_bound, report.n_alike, len(report.differences)
+
+
+def test_a_group_in_another_rack_than_ours_is_as_good() -> None:
+    """Ours is the tighter one."""
+    watched = Watched(racks("a1", "a2", "b1", "b2", "b3"))
+    place(watched, IN_ONE_RACK, m0="b1", m1="b2")
+    assert compared(watched) == (1, 1, 0)
+
+
+def test_members_whose_places_are_ours_in_another_order_are_as_we_would() -> None:
+    watched = Watched(racks("a1", "a2"))
+    place(watched, IN_ONE_RACK, m0="a2", m1="a1")
+    assert compared(watched) == (1, 1, 0)
+
+
+def test_a_group_is_compared_in_pieces() -> None:
+    """The pieces are of a decision each; other tasks run in between."""
+    watched = Watched(racks("a1", "a2", "b1"))
+    pods = [member(f"m{index}", topology=IN_ONE_RACK) for index in range(2)]
+    for pod in pods:
+        watched.see(pod)
+    last = [{**pod, "spec": {**pod["spec"], "nodeName": f"a{n + 1}"}} for n, pod in enumerate(pods)]
+    watched.see(last[0], after_s=0.1)
+    assert sum(1 for _ in watched.shadow.apply(PodSeen(decoded(last[1])), watched.now_s)) >= 4
+    assert compared(watched) == (1, 1, 0)
+
+
+def test_a_group_in_two_racks_breaks_its_rule() -> None:
+    watched = Watched(racks("a1", "a2", "b1"))
+    place(watched, IN_ONE_RACK, m0="a1", m1="b1")
+    assert compared(watched) == (1, 0, 1)
+    assert (watched.difference.cause, watched.difference.pod) == (Cause.RULE, "m0")
+    text = "pod group default/g: it is in 2 domains of rack, here in 1"
+    assert watched.difference.explanation == text, "no order of its own members' binds is tried"
+
+
+def test_more_racks_than_need_be_are_a_difference_of_score() -> None:
+    watched = Watched(racks("a1", "a2", "b1"))
+    place(watched, NEAR, m0="a1", m1="b1")
+    assert watched.difference.cause is Cause.SCORE
+
+
+def test_a_half_of_a_group_breaks_its_rule_once_no_other_member_follows() -> None:
+    watched = Watched(racks("a1", "a2"))
+    pods = [member(f"m{index}") for index in range(2)]
+    for pod in pods:
+        watched.see(pod)
+    watched.see({**pods[0], "spec": {**pods[0]["spec"], "nodeName": "a1"}})
+    assert watched.shadow.report().n_bound == 0
+    watched.see(needs("another"), after_s=RACE_S + 0.5)
+    assert watched.difference.cause is Cause.RULE
+    assert watched.difference.explanation.startswith(
+        "pod group default/g: it has 1 places, the group needs 2"
+    )
+
+
+def test_a_group_whose_last_members_may_still_come_is_compared_at_the_end() -> None:
+    watched = Watched(racks("a1", "a2", "a3"))
+    for index in range(3):
+        watched.see(member(f"m{index}"))
+    for index in range(2):
+        pod = member(f"m{index}")
+        watched.see({**pod, "spec": {**pod["spec"], "nodeName": f"a{index + 1}"}}, after_s=0.1)
+    watched.shadow.end(watched.now_s)
+    assert compared(watched) == (1, 1, 0)
+
+
+def test_the_points_of_members_count_in_any_order() -> None:
+    """Two small members spread over two nodes; both on one are behind."""
+    watched = Watched(racks("a1", "a2"))
+    place(watched, cpu="1", m0="a2", m1="a1")
+    assert compared(watched) == (1, 1, 0)
+    watched = Watched(racks("a1", "a2"))
+    place(watched, cpu="1", m0="a1", m1="a1")
+    assert watched.difference.cause is Cause.SCORE
+    text = "pod group default/g: no order of the members makes a1 one of the best"
+    assert watched.difference.explanation.startswith(text)
+
+
+def test_a_node_without_room_for_its_members_breaks_a_rule() -> None:
+    watched = Watched(racks("a1", "a2"))
+    place(watched, m0="a1", m1="a1")
+    assert watched.difference.cause is Cause.RULE
+    assert "a1 is refused here beside the other members" in watched.difference.explanation
+
+
+def test_a_change_shortly_before_may_explain_where_the_group_is() -> None:
+    """Without the other pod a2 and a3 are no better than a1."""
+    watched = Watched(racks("a1", "a2", "a3"))
+    for index in range(2):
+        watched.see(member(f"m{index}", cpu="1"))
+    watched.bind(needs("other", "1"), "a1", after_s=0.5)
+    for index, node in enumerate(("a1", "a2")):
+        pod = member(f"m{index}", cpu="1")
+        watched.see({**pod, "spec": {**pod["spec"], "nodeName": node}}, after_s=0.1)
+    assert watched.difference.cause is Cause.RACE
+
+
+def test_a_group_that_is_left_pending_is_asked_only_whether_it_has_places() -> None:
+    watched = Watched(racks("a1"))
+    for index in range(2):
+        watched.see(member(f"m{index}"))
+    watched.see(member("m0") | LEFT_PENDING)
+    report = watched.shadow.report()
+    assert (report.n_pending, report.n_same_reasons) == (1, 1)
+    watched.see(member("m1", cpu="1") | LEFT_PENDING)
+    assert watched.difference.cause is Cause.RULE
+    assert watched.difference.explanation == "there: minCount here: pod group default/g has places"
+
+
+def test_a_group_whose_members_are_reported_pending_together_is_asked_once() -> None:
+    watched = Watched(racks("a1", "a2"))
+    for index in range(3):
+        watched.see(member(f"m{index}", cpu="1"))
+    for index in range(2):
+        watched.see(member(f"m{index}", cpu="1") | LEFT_PENDING, after_s=0.1)
+    assert (watched.shadow.report().n_pending, watched.difference.pod) == (1, "m0")
+    watched.see(member("m2", cpu="1") | LEFT_PENDING, after_s=RACE_S + 0.5)
+    assert watched.shadow.report().n_pending == 2
+
+
+def test_no_orders_are_tried_for_a_large_group() -> None:
+    """Each would be a search."""
+    watched = Watched(racks(*(f"a{index}" for index in range(13))))
+    for index in range(101):
+        watched.see(member(f"m{index}", 101, cpu="100m"), after_s=0.001)
+    watched.see(member("m0", 101, cpu="100m") | LEFT_PENDING)
+    assert watched.difference.explanation.endswith("has places; no other order is tried for a group of 101")
+
+
+def test_what_was_bound_of_a_group_when_a_watch_was_interrupted_is_not_compared() -> None:
+    watched = Watched(racks("a1", "a2"))
+    pods = [member(f"m{index}") for index in range(2)]
+    for pod in pods:
+        watched.see(pod)
+    watched.see({**pods[0], "spec": {**pods[0]["spec"], "nodeName": "a1"}}, after_s=0.1)
+    watched.shadow.interrupt(watched.now_s)
+    watched.shadow.end(watched.now_s)
+    report = watched.shadow.report()
+    assert (report.n_bound, report.n_unseen) == (0, 1)

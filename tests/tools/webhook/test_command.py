@@ -1,0 +1,75 @@
+"""`affinity-scheduler webhook` as a process, with certificate files, and with bad input."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from scheduler.daemon.port.certificates import TrustedKeyPair, issue
+from tests.support import build
+from tests.support.daemon import refused
+from tests.support.webhook_process import webhook
+from tests.tools.webhook.client import review
+from tests.tools.webhook.test_certificate_rotation import write
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_with_a_certificate_in_files_it_needs_no_api_server(tmp_path: Path) -> None:
+    """It becomes ready, serves HTTPS and metrics, and stops orderly."""
+    trusted: TrustedKeyPair = issue(["127.0.0.1"], time.time())
+    cert, key = write(tmp_path, trusted.pair)
+    files = ("--tls-cert-file", str(cert), "--tls-private-key-file", str(key))
+    context = ssl.create_default_context(cadata=trusted.authorities.decode())
+    async with webhook(*files, "--refuse-anti-affinity", "any") as (daemon, port):
+        apart = build.affinity(anti_required=[build.term(build.ZONE, {})])
+        async with aiohttp.ClientSession() as session:
+            url = f"https://127.0.0.1:{port}/validate"
+            async with session.post(url, data=review(build.pod(affinity=apart)), ssl=context) as answer:
+                response = json.loads(await answer.read())["response"]
+        assert response["status"]["code"] == 403
+        assert await daemon.metric("affinity_scheduler_webhook_requests_total", verdict="refused") == 1
+        expiry = await daemon.metric("affinity_scheduler_webhook_certificate_expiry_timestamp_seconds")
+        assert expiry > time.time()
+        assert (await daemon.get("/healthz"))[0] == 200
+        status, shown = await daemon.get("/configz")
+        assert (status, json.loads(shown)["refused"]) == (200, "any")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        pytest.param(
+            ["--webhook-port", "0"], "--webhook-port: found 0, expected a port from 1", id="no port"
+        ),
+        pytest.param(
+            ["--tls-cert-file", "x"], "--tls-cert-file: found one of the two files", id="half a pair"
+        ),
+        pytest.param(
+            ["--tls-cert-file", "/absent", "--tls-private-key-file", "/absent"],
+            "--tls-cert-file: /absent: found No such file or directory, expected a readable PEM file",
+            id="no file",
+        ),
+        pytest.param(["--refuse-anti-affinity", "all"], "invalid choice: 'all'", id="an unknown rule"),
+        pytest.param(
+            ["--schedulers", "a,,b"], "--schedulers: found 'a,,b', expected names", id="an empty name"
+        ),
+        pytest.param(["--kubeconfig", "/absent"], "/absent", id="no kubeconfig"),
+    ],
+)
+async def test_bad_input_is_one_line(arguments: list[str], line: str) -> None:
+    assert line in await refused("webhook", *arguments)
+
+
+async def test_a_port_in_use_is_one_line(tmp_path: Path, unused_tcp_port: int) -> None:
+    pair = issue(["127.0.0.1"], time.time()).pair
+    cert, key = write(tmp_path, pair)
+    port = str(unused_tcp_port)
+    files = ("--tls-cert-file", str(cert), "--tls-private-key-file", str(key))
+    line = await refused("webhook", *files, "--port", port, "--webhook-port", port)
+    assert line.startswith("--webhook-port: found 127.0.0.1 port")
