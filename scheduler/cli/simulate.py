@@ -36,9 +36,8 @@ from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
 from scheduler.tools.explain.report import print_answer, report_lines
 from scheduler.tools.explain.simulation.groups import move_notes, rank_notes
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, new_world
 from scheduler.tools.explain.simulation.replicas import PlacedReplicas, Simulation, place_replicas
-from scheduler.tools.explain.simulation.worlds import new_world
 
 #: About half a minute at 5,000 nodes.
 _MAX_REPLICAS: Final = 100_000

@@ -20,8 +20,7 @@ from scheduler.daemon.assembly.watched_kinds import kinds_for
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.loop.app import Options, Scheduler
 from scheduler.daemon.loop.connection import Connection
-from scheduler.daemon.loop.garbage_collection import freeze_old_objects
-from scheduler.daemon.loop.sweeper import SWEEP_PERIOD_S
+from scheduler.daemon.loop.upkeep import SWEEP_PERIOD_S, freeze_old_objects
 from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.metrics.metrics import Metrics
 from scheduler.daemon.port.status_server import ServingOptions

@@ -16,8 +16,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.daemon.loop.garbage_collection import disable_full_collections
-from scheduler.daemon.loop.loop_lag import measure_loop_lag
+from scheduler.daemon.loop.upkeep import disable_full_collections, measure_loop_lag
 from tests.bench.held import Hold, Sampler, timed_callbacks
 from tests.bench.hold_clusters import HoldCluster, HoldSize
 from tests.bench.hold_situations import SITUATIONS, TIMEOUT_S, Running, Situation

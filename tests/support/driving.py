@@ -37,7 +37,7 @@ from scheduler.engine.model.stimuli import (
     TimePassed,
     VictimFate,
 )
-from scheduler.engine.queueing.queue_policy import QueuePolicy
+from scheduler.engine.queueing.pod_queue import QueuePolicy
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.explain.simulation.world import World

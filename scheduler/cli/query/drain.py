@@ -25,9 +25,8 @@ from scheduler.tools.explain.simulation.drain import (
     relaxed_notes,
     staying_pods,
 )
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, new_world
 from scheduler.tools.explain.simulation.world import World
-from scheduler.tools.explain.simulation.worlds import new_world
 
 #: Pods in each table unless it is wide, and zones in an error.
 _PODS: Final = 20

@@ -15,10 +15,9 @@ from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.simulation.groups import copy_of
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, new_world
 from scheduler.tools.explain.simulation.replicas import place_replicas
 from scheduler.tools.explain.simulation.world import World
-from scheduler.tools.explain.simulation.worlds import new_world
 
 #: Pods that are placed at most, 2 to 4 s at 5,000 nodes.
 _MOST_PODS: Final = 10_000

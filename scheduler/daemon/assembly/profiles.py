@@ -13,14 +13,12 @@ from scheduler.engine.model.semantics import Gate
 from scheduler.engine.model.terms import SpreadConstraint
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.plugins.default_preemption.plugin import NAME as PREEMPTION
-from scheduler.engine.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.engine.plugins.inter_pod_affinity.plugin import NAME as AFFINITY
-from scheduler.engine.plugins.pod_topology_spread.args import PodTopologySpreadArgs
-from scheduler.engine.plugins.pod_topology_spread.constraints import parsed_default
+from scheduler.engine.plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
+from scheduler.engine.plugins.pod_topology_spread.constraints import PodTopologySpreadArgs, parsed_default
 from scheduler.engine.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.engine.plugins.registry import build_profile, storage_kinds
-from scheduler.engine.queueing.pod_queue import PodQueue
-from scheduler.engine.queueing.queue_policy import DEFAULT_POLICY, QueuePolicy
+from scheduler.engine.queueing.pod_queue import DEFAULT_POLICY, PodQueue, QueuePolicy
 from scheduler.engine.state.cluster import MARKED_BY_LABEL, ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.matching import NamespaceRule

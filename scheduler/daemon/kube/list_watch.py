@@ -30,7 +30,7 @@ from typing import Final, Generic, TypeAlias, assert_never
 import msgspec
 
 from scheduler.daemon.kube.changes import Change, Interrupted, Malformed, Synced, T
-from scheduler.daemon.kube.page_size import PageSize
+from scheduler.daemon.kube.pager import PageSize
 from scheduler.daemon.kube.requests import Request, Resource, list_page, watch, watch_list
 from scheduler.daemon.kube.responses import (
     ListMeta,

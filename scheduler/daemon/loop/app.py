@@ -17,14 +17,12 @@ from typing import Final
 from scheduler.daemon.assembly.profiles import build_profiles, build_queue, new_state
 from scheduler.daemon.assembly.watched_kinds import kinds_for
 from scheduler.daemon.loop import cache_comparison, daemon
-from scheduler.daemon.loop.attempt_log import AttemptLog
-from scheduler.daemon.loop.audit import audit_periodically
+from scheduler.daemon.loop.attempt_log import AttemptLog, DefectLog
 from scheduler.daemon.loop.caches import Caches
 from scheduler.daemon.loop.connection import Connection, ConnectionOptions
 from scheduler.daemon.loop.informers import Informer
-from scheduler.daemon.loop.known_defects import DefectLog
-from scheduler.daemon.loop.loop_lag import measure_loop_lag
 from scheduler.daemon.loop.scheduling import SchedulingLoop
+from scheduler.daemon.loop.upkeep import audit_periodically, measure_loop_lag
 from scheduler.daemon.loop.view import RunningScheduler, View
 from scheduler.daemon.metrics.metrics import Metrics
 from scheduler.daemon.port.status_server import StatusServer
@@ -37,7 +35,7 @@ from scheduler.engine.core.audit import MachineAudit
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.model.instructions import Attempted
 from scheduler.engine.model.stimuli import PluginFailing, WatchInterrupted
-from scheduler.engine.queueing.queue_policy import QueuePolicy
+from scheduler.engine.queueing.pod_queue import QueuePolicy
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.version import product_version
 

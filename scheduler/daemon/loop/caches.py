@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from scheduler.daemon.loop.connection import Connection
-from scheduler.daemon.loop.garbage_collection import freeze_periodically
 from scheduler.daemon.loop.informers import Informer
+from scheduler.daemon.loop.upkeep import freeze_periodically
 from scheduler.daemon.metrics.process import ControllerMetrics
 from scheduler.daemon.writes.inbox import Inbox
 from scheduler.engine.framework.kinds import WatchedKind

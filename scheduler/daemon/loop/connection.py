@@ -13,22 +13,51 @@ from typing import TYPE_CHECKING, Final, Self
 from scheduler.daemon.assembly.watched_kinds import LIVE_PODS
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import load_credentials
-from scheduler.daemon.kube.requests import list_page
-from scheduler.daemon.kube.responses import decode_page
+from scheduler.daemon.kube.requests import SERVER_VERSION, list_page
+from scheduler.daemon.kube.responses import decode_page, decode_version
 from scheduler.daemon.kube.transport import TLS_FAILURE
 from scheduler.daemon.loop.leader_election import LeaderElector
-from scheduler.daemon.loop.server_version import server_version
 from scheduler.daemon.metrics.logs import Logger, configure
 from scheduler.daemon.metrics.process import ControllerMetrics
 from scheduler.daemon.port.delegated_auth import DelegatedAuth
 from scheduler.daemon.port.status_server import ServingOptions, open_auth
+from scheduler.daemon.settings.feature_gates import nearest_known
 from scheduler.daemon.settings.resolved import LeaderElection, Settings
 from scheduler.engine.model.gated_fields import dropped_by
-from scheduler.engine.model.semantics import Semantics, Version
+from scheduler.engine.model.semantics import NEWEST, OLDEST, Semantics, Version
 from scheduler.errors import ApiError, Forbidden, ServerFault, SettingsError, Throttled, Unreachable
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
+
+
+_TIMEOUT_S: Final = 15.0
+
+
+async def server_version(client: KubeClient, log: Logger) -> Version | None:
+    """
+    Return the version of the API server, the default one if it refuses to say; None if it does not answer yet.
+
+    A version that cannot be emulated, or that it does not say, is logged.
+    """
+    try:
+        version = decode_version(await client.request(SERVER_VERSION, timeout_s=_TIMEOUT_S))
+    except (Unreachable, ServerFault, Throttled):
+        return None
+    except ApiError as error:
+        default = nearest_known(None)
+        log.error("The API server does not say its version", emulated=str(default), err=str(error))  # noqa: TRY400
+        return default
+    emulated = nearest_known(version)
+    if version != emulated:
+        log.error(
+            "The version of the API server is not known here",
+            server=str(version),
+            emulated=str(emulated),
+            known=f"{OLDEST} to {NEWEST}",
+        )
+    return version
+
 
 _FIRST_REQUEST_TIMEOUT_S: Final = 15.0
 _LEASE_CONNECTIONS: Final = 2

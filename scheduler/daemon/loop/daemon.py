@@ -17,8 +17,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from scheduler.daemon.loop.connection import Connection, ConnectionOptions, connect, with_semantics
-from scheduler.daemon.loop.garbage_collection import disable_full_collections
 from scheduler.daemon.loop.leader_election import LeaderElector
+from scheduler.daemon.loop.upkeep import disable_full_collections
 from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.metrics.process import ControllerMetrics
 from scheduler.daemon.port.status_server import StatusServer

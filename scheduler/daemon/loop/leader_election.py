@@ -27,6 +27,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from math import ceil
+from typing import Final
 
 import msgspec
 
@@ -40,10 +41,35 @@ from scheduler.daemon.kube.requests import (
     watch_lease,
 )
 from scheduler.daemon.kube.responses import Lease, decode_lease, shows_free_lease
-from scheduler.daemon.loop.handover import handover_of, with_handover
 from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.settings.resolved import LeaderElection
 from scheduler.errors import ApiError, Conflict, Forbidden, LeadershipLost, NotFound
+
+_ANNOTATION: Final = "affinity-scheduler.io/bound-until"
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+def with_handover(lease: Lease, version: str) -> msgspec.Raw:
+    """Return the metadata of the Lease as its holder releases it; without a version it stays as it is."""
+    if not version:
+        return lease.metadata
+    metadata = msgspec.json.decode(lease.metadata, type=dict[str, object])
+    annotations = msgspec.convert(metadata, _Metadata).annotations or {}
+    text = f"{lease.spec.lease_transitions or 0} {version}"
+    return msgspec.Raw(msgspec.json.encode({**metadata, "annotations": {**annotations, _ANNOTATION: text}}))
+
+
+def handover_of(lease: Lease) -> str:
+    """Return the version that the last holder left; empty if it left none, or has not released the Lease."""
+    if lease.spec.holder_identity:
+        return ""
+    annotations = msgspec.json.decode(lease.metadata, type=_Metadata).annotations or {}
+    transitions, _, version = annotations.get(_ANNOTATION, "").partition(" ")
+    return version if transitions == str(lease.spec.lease_transitions or 0) else ""
+
 
 #: A candidate reads the Lease after 0.5 to 0.9 retry periods, at random, so that candidates do not act in step and a
 #: released Lease is taken within one period, even if no watch shows it. client-go waits 1 to 2.2 periods.

@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from scheduler.daemon.loop.garbage_collection import YoungCollector
-from scheduler.daemon.loop.sweeper import SWEEP_PAUSE_S, SWEEP_PERIOD_S
+from scheduler.daemon.loop.upkeep import SWEEP_PAUSE_S, SWEEP_PERIOD_S, YoungCollector
 from scheduler.daemon.writes.inbox import Inbox
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.model.instructions import Bind, Instruction, WriteReservation

@@ -17,12 +17,12 @@ from scheduler.daemon.settings.problems import Problems
 from scheduler.engine.framework.shape import ShapePoint
 from scheduler.engine.model.annotations import MARKED_NAMESPACES
 from scheduler.engine.model.semantics import Gate
-from scheduler.engine.plugins.default_preemption.args import DefaultPreemptionArgs
-from scheduler.engine.plugins.dynamic_resources.args import DynamicResourcesArgs
+from scheduler.engine.plugins.default_preemption.search import DefaultPreemptionArgs
+from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
 from scheduler.engine.plugins.gang_scheduling import GangSchedulingArgs
-from scheduler.engine.plugins.inter_pod_affinity.args import InterPodAffinityArgs
+from scheduler.engine.plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
 from scheduler.engine.plugins.node_affinity import NodeAffinityArgs
-from scheduler.engine.plugins.node_resources.args import (
+from scheduler.engine.plugins.node_resources.resource_allocation import (
     CPU_AND_MEMORY,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
@@ -30,14 +30,14 @@ from scheduler.engine.plugins.node_resources.args import (
     ScoringStrategy,
     ScoringStrategyType,
 )
-from scheduler.engine.plugins.pod_topology_spread.args import (
+from scheduler.engine.plugins.pod_topology_spread.constraints import (
     DefaultConstraint,
     DefaultingType,
     PodTopologySpreadArgs,
     WhenUnsatisfiable,
 )
 from scheduler.engine.plugins.registry import IN_TREE
-from scheduler.engine.plugins.volume_binding.args import VolumeBindingArgs
+from scheduler.engine.plugins.volume_binding.plugin import VolumeBindingArgs
 from scheduler.engine.syntax.names import label_key_faults
 from scheduler.engine.syntax.selectors import Selector, SelectorError, parse_selector
 

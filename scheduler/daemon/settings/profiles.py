@@ -38,8 +38,8 @@ from scheduler.daemon.settings.resolved import ProfileSettings
 from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.engine.model.semantics import Semantics
-from scheduler.engine.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.engine.plugins.inter_pod_affinity.plugin import NAME as INTER_POD_AFFINITY
+from scheduler.engine.plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
 from scheduler.engine.plugins.registry import NO_OUT_OF_TREE
 from scheduler.engine.syntax.selectors import Selector
 

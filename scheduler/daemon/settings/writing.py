@@ -20,13 +20,16 @@ from scheduler.daemon.settings.problems import shown
 from scheduler.daemon.settings.resolved import ProfileSettings, Settings
 from scheduler.engine.model.gated_fields import FIELDS, reason_without_effect, without_effect
 from scheduler.engine.model.semantics import Semantics
-from scheduler.engine.plugins.inter_pod_affinity.args import InterPodAffinityArgs
-from scheduler.engine.plugins.node_resources.args import NodeResourcesFitArgs
-from scheduler.engine.plugins.pod_topology_spread.args import DefaultConstraint, PodTopologySpreadArgs
-from scheduler.engine.plugins.pod_topology_spread.constraints import parsed_default
+from scheduler.engine.plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
+from scheduler.engine.plugins.node_resources.resource_allocation import NodeResourcesFitArgs
+from scheduler.engine.plugins.pod_topology_spread.constraints import (
+    DefaultConstraint,
+    PodTopologySpreadArgs,
+    parsed_default,
+)
 from scheduler.engine.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.engine.plugins.registry import gated_off
-from scheduler.engine.plugins.volume_binding.args import VolumeBindingArgs
+from scheduler.engine.plugins.volume_binding.plugin import VolumeBindingArgs
 from scheduler.engine.syntax.selectors import Selector
 from scheduler.errors import InvariantViolation
 

@@ -35,7 +35,7 @@ from scheduler.engine.core.group_nominations import GroupNominations
 from scheduler.engine.core.group_preemption import Nominations, places_anew
 from scheduler.engine.core.group_requests import search_request, unnominated
 from scheduler.engine.core.group_search import search, search_twice
-from scheduler.engine.core.group_trial import GroupTrial, Place
+from scheduler.engine.core.group_trial import GroupTrial, Place, TrialRng
 from scheduler.engine.core.group_turns import GroupTurns
 from scheduler.engine.core.incomplete_groups import IncompleteGroups
 from scheduler.engine.core.lost_members import MOVED, RELEASED, LostMembers
@@ -43,7 +43,6 @@ from scheduler.engine.core.nominator import Nominator
 from scheduler.engine.core.outcomes import attempted, report_failure, report_group
 from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.core.reservations import Reservations
-from scheduler.engine.core.trial_rng import TrialRng
 from scheduler.engine.framework.diagnosis import PostFiltered
 from scheduler.engine.framework.observer import Observer
 from scheduler.engine.framework.pod_groups import GANG_SCHEDULING

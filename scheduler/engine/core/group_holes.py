@@ -35,9 +35,9 @@ from scheduler.engine.core.group_trial import (
     CycleBrokenError,
     GroupTrial,
     OutOfDecisionsError,
+    TrialRng,
     detached_trial,
 )
-from scheduler.engine.core.trial_rng import TrialRng
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.disruption_budgets import guarding, refusing

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.engine.core.group_devices import claim_forms, is_first_fit_best
-from scheduler.engine.model.group_ranks import rank_of
+from scheduler.engine.model.group_forms import rank_of
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod, PodSpec
 from scheduler.engine.model.requests import filter_request

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from scheduler.engine.core.group_attempt import Attempt
 from scheduler.engine.core.group_domains import domain_ids
-from scheduler.engine.model.group_ranks import Rank, rank_of
+from scheduler.engine.model.group_forms import Rank, rank_of
 from scheduler.engine.model.group_topology import Topology
 from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.pods import Pod

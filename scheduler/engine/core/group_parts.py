@@ -16,7 +16,7 @@ from scheduler.engine.core.group_domains import Domain, DomainIds, Domains, doma
 from scheduler.engine.core.group_greedy import GreedySearch
 from scheduler.engine.core.group_layouts import layout_of
 from scheduler.engine.core.group_members import Component, Kind
-from scheduler.engine.model.group_ranks import rank_of
+from scheduler.engine.model.group_forms import rank_of
 from scheduler.engine.state.arrays import Amounts, Mask
 from scheduler.engine.state.batches import Pieces
 

@@ -13,7 +13,7 @@ from scheduler.engine.core.group_attempt import PartRequest, SearchRequest
 from scheduler.engine.core.group_domains import held_rows, rows_for
 from scheduler.engine.core.group_members import n_needed, part_of
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.model.group_ranks import rank_of
+from scheduler.engine.model.group_forms import rank_of
 from scheduler.engine.model.group_topology import ANYWHERE, Topology
 from scheduler.engine.model.pod_groups import GroupKey, PodGroup
 from scheduler.engine.model.pods import Pod

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import Final
 
 import numpy as np
@@ -22,7 +23,6 @@ from scheduler.engine.core.decision_annotation import DecisionAnnotations
 from scheduler.engine.core.group_devices import FirstFits, claim_forms
 from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.core.reservations import Reservations
-from scheduler.engine.core.trial_rng import TrialRng
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.interface import FilterPlugin, Rng
 from scheduler.engine.framework.observer import Observer, Unobserved
@@ -33,6 +33,28 @@ from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.batches import Pieces, finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
+
+#: The constants of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+_GAMMA: Final = 0x9E3779B97F4A7C15
+_MIX_1: Final = 0xBF58476D1CE4E5B9
+_MIX_2: Final = 0x94D049BB133111EB
+_MASK: Final = (1 << 64) - 1
+
+
+class TrialRng:
+    """The generator SplitMix64. `identity`: of the trial; equal identities give equal numbers."""
+
+    def __init__(self, identity: str) -> None:
+        self._state = int.from_bytes(blake2b(identity.encode(), digest_size=8).digest(), "big")
+
+    def randrange(self, stop: int, /) -> int:
+        """Return a number from 0 to `stop` - 1; a bias of `stop` / 2**64 is left in."""
+        self._state = (self._state + _GAMMA) & _MASK
+        mixed = self._state
+        mixed = ((mixed ^ (mixed >> 30)) * _MIX_1) & _MASK
+        mixed = ((mixed ^ (mixed >> 27)) * _MIX_2) & _MASK
+        return (mixed ^ (mixed >> 31)) % stop
+
 
 #: Nodes on which devices are exchanged for one more member: 2 ms each with four members of two requests each.
 _MOST_EXCHANGES: Final = 20

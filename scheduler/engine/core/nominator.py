@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from scheduler.engine.framework.events import ASSIGNED_POD_DELETE
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.queueing.kept_out import KeptOut
 from scheduler.engine.queueing.pod_queue import PodQueue
+from scheduler.engine.queueing.pre_enqueue import KeptOut
 from scheduler.engine.state.cluster import ClusterState
 
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
-from scheduler.engine.queueing.pod_queue import PodQueue
+from scheduler.engine.queueing.pod_queue import DEFAULT_POLICY, PodQueue, QueuePolicy
 from scheduler.engine.queueing.pre_enqueue import PreEnqueueCheck
-from scheduler.engine.queueing.queue_policy import DEFAULT_POLICY, QueuePolicy
 
 
 def queue_for(

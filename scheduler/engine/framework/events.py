@@ -8,13 +8,15 @@ these plugins registered.
 Source: pkg/scheduler/framework/events.go and staging/src/k8s.io/kube-scheduler/framework (kubernetes 1.36).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntFlag, StrEnum
 from typing import Any, Final, TypeAlias
 
 from scheduler.engine.model.nodes import Node
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.pods import Pod, may_use_claim
 from scheduler.engine.model.requests import pod_requests
 from scheduler.engine.model.terms import usable
 from scheduler.engine.model.volumes import PersistentVolumeClaim
@@ -303,3 +305,25 @@ def _is_scaled_down(old: Pod, new: Pod) -> bool:
         name not in remaining or amount.milli_value() > remaining[name].milli_value()
         for name, amount in pod_requests(old, use_status=True, pod_level=True).items()
     )
+
+
+def after_own_update(pod: Pod, _old: Pod | None, new: Pod | None) -> Hint:
+    """Queue the pod that was updated itself (schedulinggates, tainttoleration)."""
+    return queue_if(new is not None and new.uid == pod.uid)
+
+
+def after_named_claim(
+    pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
+) -> Hint:
+    """Queue a pod that names the claim (volumerestrictions, volumezone)."""
+    return queue_if(new is not None and new.namespace == pod.namespace and new.name in pod.spec.claims)
+
+
+def after_used_claim(pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> Hint:
+    """Queue a pod that may use the claim, also as that of an ephemeral volume (nodevolumelimits, volumebinding)."""
+    return queue_if(new is not None and may_use_claim(pod, new.key))
+
+
+def freed_node(old: Pod | None) -> bool:
+    """Return whether a pod that is gone was on a node, or nominated to one."""
+    return old is not None and bool(old.node_name or old.nominated_node_name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from scheduler.engine.cel import AttributeValue, DeviceFields, Version
 from scheduler.engine.model.allocations import DeviceConfiguration
 from scheduler.engine.model.node_selection import NodeSelection
 from scheduler.engine.model.terms import Taint
@@ -238,3 +239,17 @@ class DeviceTaintRule:
     def selects(self, driver: str, pool: str) -> bool:
         """Return whether devices of the pool may be among them."""
         return self.driver in (None, driver) and self.pool in (None, pool)
+
+
+def fields_of(driver: str, device: Device) -> DeviceFields:
+    """Return a device as expressions see it."""
+    return DeviceFields(
+        driver=driver,
+        allow_multiple_allocations=device.allow_multiple_allocations,
+        attributes={name: _value(attribute) for name, attribute in device.attributes.items()},
+        capacity={name: capacity.value.amount for name, capacity in device.capacity.items()},
+    )
+
+
+def _value(attribute: DeviceAttribute) -> AttributeValue:
+    return Version(str(attribute.value)) if attribute.type is AttributeType.VERSION else attribute.value

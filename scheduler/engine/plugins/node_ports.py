@@ -15,9 +15,16 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
+from scheduler.engine.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    Resource,
+    freed_node,
+    never,
+    queue_if,
+)
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation, Repair, removal_of_all
-from scheduler.engine.framework.hints import freed_node
 from scheduler.engine.framework.interface import (
     CountingExtensions,
     FilterPlugin,

@@ -24,7 +24,9 @@ from scheduler.engine.framework.events import (
     ClusterEventWithHint,
     Hint,
     Resource,
+    after_used_claim,
     changed_claim,
+    freed_node,
     never,
     queue_if,
 )
@@ -35,7 +37,6 @@ from scheduler.engine.framework.explaining import (
     pods_to_remove,
     removal,
 )
-from scheduler.engine.framework.hints import after_used_claim, freed_node
 from scheduler.engine.framework.interface import (
     CountingExtensions,
     FilterPlugin,

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from scheduler.engine.framework.events import Action, ClusterEventWithHint, Resource
-from scheduler.engine.framework.hints import after_own_update
+from scheduler.engine.framework.events import Action, ClusterEventWithHint, Resource, after_own_update
 from scheduler.engine.framework.interface import PreEnqueuePlugin
 from scheduler.engine.model.pods import Pod
 

@@ -16,9 +16,16 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
+from scheduler.engine.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    Resource,
+    after_own_update,
+    never,
+    queue_if,
+)
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation, Repair
-from scheduler.engine.framework.hints import after_own_update
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
     FilterPlugin,

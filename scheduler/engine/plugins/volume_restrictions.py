@@ -21,6 +21,7 @@ from scheduler.engine.framework.events import (
     ClusterEventWithHint,
     Hint,
     Resource,
+    after_named_claim,
     changed_claim,
     never,
     queue_if,
@@ -34,7 +35,6 @@ from scheduler.engine.framework.explaining import (
     removal,
     removal_of_all,
 )
-from scheduler.engine.framework.hints import after_named_claim
 from scheduler.engine.framework.interface import (
     CountingExtensions,
     FilterPlugin,

@@ -16,12 +16,12 @@ from scheduler.engine.framework.events import (
     ClusterEventWithHint,
     Hint,
     Resource,
+    after_named_claim,
     changed_claim,
     never,
     queue_if,
 )
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.engine.framework.hints import after_named_claim
 from scheduler.engine.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.engine.framework.status import SKIP, Status, unresolvable
 from scheduler.engine.model.pods import Pod

@@ -38,8 +38,11 @@ Source: pkg/scheduler/backend/queue/scheduling_queue.go (kubernetes 1.36). Diffe
  - A pod deleted while active or backing off leaves `unschedulable_by_plugin`; upstream keeps counting it.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import floor
 from typing import Final
 
@@ -60,14 +63,24 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.engine.queueing.backoff import Backoff
 from scheduler.engine.queueing.incremental_work import IncrementalWork
-from scheduler.engine.queueing.kept_out import KeptOut
 from scheduler.engine.queueing.namespace_shares import NamespaceShares
-from scheduler.engine.queueing.pre_enqueue import PreEnqueue, PreEnqueueCheck
-from scheduler.engine.queueing.queue_policy import DEFAULT_POLICY, QueuePolicy
+from scheduler.engine.queueing.pre_enqueue import KeptOut, PreEnqueue, PreEnqueueCheck
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.engine.queueing.queueing_hints import QueueingHintMap, QueueingHints
 from scheduler.engine.queueing.sub_queues import SubQueues
 from scheduler.engine.queueing.unschedulable_pods import InterestedPlugins
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePolicy:
+    """`namespace_share`: of all time, at most 1; 0 lets every namespace use all of it. See `NamespaceShares`."""
+
+    namespace_share: float = 0.0
+
+
+#: Upstream's, by which every namespace may use all of the time.
+DEFAULT_POLICY: Final = QueuePolicy()
+
 
 #: Unschedulable pods are checked for their timeout at multiples of this, as upstream.
 UNSCHEDULABLE_FLUSH_PERIOD_S: Final = 30

@@ -1,6 +1,7 @@
 """The PreEnqueue checks that a pod passes before it may be tried."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from scheduler.engine.model.pods import Pod
@@ -31,3 +32,15 @@ class PreEnqueue:
         if gated_before:
             checks = sorted(checks, key=lambda check: check.plugin != gated_before)
         return next((check.plugin for check in checks if not check.passes(pod)), "")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOut:
+    """The pods of at most this priority, `but` that of this UID: what a nomination may have kept out of its node."""
+
+    priority: int
+    but: str
+
+    def selects(self, pod: Pod) -> bool:
+        """Return whether the pod is one of them."""
+        return pod.priority <= self.priority and pod.uid != self.but

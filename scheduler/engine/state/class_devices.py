@@ -14,8 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from scheduler.engine.cel import CompileError, EvaluationError, compile_selector
-from scheduler.engine.model.device_fields import fields_of
-from scheduler.engine.model.devices import Device, DeviceClass, ResourceSlice
+from scheduler.engine.model.devices import Device, DeviceClass, ResourceSlice, fields_of
 from scheduler.engine.model.node_selection import NodeSelection
 from scheduler.engine.state.arrays import Amounts, Mask
 from scheduler.engine.state.devices import Devices

@@ -31,8 +31,7 @@ from scheduler.engine.state.columns import LabelColumn, PerDomain
 from scheduler.engine.state.matching import PodMatcher
 from scheduler.engine.state.read_only import ReadOnlyClusterView as ClusterView
 from scheduler.engine.state.read_only_views import NodeView
-from scheduler.sdk.plugin.args import Args
-from scheduler.sdk.plugin.node_by_node import NodeByNode
+from scheduler.sdk.plugin.node_by_node import Args, NodeByNode
 
 __all__ = [
     "CONTRACT_VERSION",

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from operator import index
 from typing import Any, ClassVar, Final
 
+import msgspec
 import numpy as np
 
 from scheduler.engine.framework.events import Action, ClusterEventWithHint, Resource
@@ -136,3 +137,12 @@ def _checked(score: int, node: NodeView) -> int:
     if not 0 <= index(score) <= MAX_NODE_SCORE:
         raise ValueError(f"score {score} of node {node.name}, expected 0 to {MAX_NODE_SCORE}")
     return index(score)
+
+
+class Args(msgspec.Struct, kw_only=True, rename="camel"):
+    """
+    The arguments of a plugin, as its `args_type`: fields with types, and defaults where there is a sensible one.
+
+    A configuration names `topology_key` as `topologyKey`. Its values are checked when it is read: types, and whatever
+    `msgspec.Meta` or a `__post_init__` that raises ValueError demands.
+    """

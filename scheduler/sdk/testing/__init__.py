@@ -8,10 +8,9 @@ plugin is put through. pytest finds the fixture `devcluster` by itself: an embed
 """
 
 from scheduler.sdk.testing.cluster import Cluster
-from scheduler.sdk.testing.decisions import Decision, Explained, Simulated
+from scheduler.sdk.testing.decisions import Decision, Explained, Simulated, Table
 from scheduler.sdk.testing.objects import make_node, make_pod
 from scheduler.sdk.testing.plugin_tests import PluginTests
-from scheduler.sdk.testing.tables import Table
 
 __all__ = [
     "Cluster",

@@ -27,15 +27,13 @@ from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
 from scheduler.engine.model.stimuli import NodeGone, PodGone, Stimulus
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.sdk.testing.decisions import Decision, Explained, Simulated
+from scheduler.sdk.testing.decisions import Decision, Explained, Simulated, Table
 from scheduler.sdk.testing.objects import JsonObject
-from scheduler.sdk.testing.tables import Table
 from scheduler.tools.explain.answers import explain_pod
 from scheduler.tools.explain.formats.manifests import Manifest, parse_manifest
 from scheduler.tools.explain.input_files import read_snapshot
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, new_world
 from scheduler.tools.explain.simulation.replicas import place_replicas, zone_of
-from scheduler.tools.explain.simulation.worlds import new_world
 
 #: A plugin's class, or the file or folder that has it.
 Plugin = type[Any] | str | PathLike[str]

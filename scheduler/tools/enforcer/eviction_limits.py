@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from scheduler.tools.enforcer.eviction_plan import PlannedEviction
+from scheduler.tools.enforcer.instructions import ReportTooManyEvictions, Share
 
 WINDOW_S: Final = 60.0
 #: This many evictions are always allowed, since a share of a small cluster is less than one pod.
@@ -84,3 +88,38 @@ class EvictionBackoff:
         pause_s = min(BACKOFF_S * 2.0 ** min(self.tries, 16), BACKOFF_CAP_S)
         self.tries += 1
         self.at_s = now_s + max(pause_s, min(retry_after_s or 0.0, BACKOFF_CAP_S))
+
+
+def too_many(
+    evictions: Iterable[PlannedEviction],
+    in_grace: Mapping[str, int],
+    n_enforced: Mapping[str, int],
+    limits: EvictionLimits,
+) -> dict[Share, ReportTooManyEvictions]:
+    """
+    Return the shares that the plan exceeds.
+
+    `in_grace`: pods whose rule is broken and that are not due yet, `n_enforced`: pods with enforced rules, by
+    namespace. O(evictions).
+    """
+    counts = Counter(share for planned in evictions for share in shares_of(planned))
+    for namespace, n in in_grace.items():
+        share = Share(namespace, by_others=False)
+        # Pods in their grace period make a plan too large, but are no plan.
+        if share in counts:
+            counts[share] += n
+    found = {}
+    for share, n_would_go in counts.items():
+        n = n_enforced.get(share.namespace, 0)
+        n_allowed = limits.allowed_at_once(n)
+        if n_would_go > n_allowed:
+            found[share] = ReportTooManyEvictions(share, n_would_go, n, n_allowed)
+    return found
+
+
+def shares_of(planned: PlannedEviction) -> list[Share]:
+    """Return the shares that the eviction counts for: of the rule's namespace, and of the pod's if it is another."""
+    own = Share(planned.declaring_namespace, by_others=False)
+    if planned.pod.namespace == own.namespace:
+        return [own]
+    return [own, Share(planned.pod.namespace, by_others=True)]

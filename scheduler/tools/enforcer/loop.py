@@ -28,7 +28,7 @@ from scheduler.daemon.loop import daemon
 from scheduler.daemon.loop.caches import Caches
 from scheduler.daemon.loop.connection import NO_PORT, Connection, ConnectionOptions, connect
 from scheduler.daemon.loop.slices import in_pieces
-from scheduler.daemon.loop.sweeper import Sweeper
+from scheduler.daemon.loop.upkeep import Sweeper
 from scheduler.daemon.port.status_server import StatusServer
 from scheduler.daemon.writes.recorder import EventRecorder
 from scheduler.engine.framework.kinds import Asker, WatchedKind
@@ -53,7 +53,7 @@ from scheduler.tools.enforcer.machine import Enforcer
 from scheduler.tools.enforcer.metrics import EnforcementMetrics
 from scheduler.tools.enforcer.rebalancing import CHECK_PERIOD_S, Move, RebalanceLimits, Rebalancer
 from scheduler.tools.enforcer.reports import EnforcementReporter
-from scheduler.tools.enforcer.violation_report import violation_report
+from scheduler.tools.enforcer.violations import violation_report
 from scheduler.version import product_version
 
 #: Shortest time between two checks, in seconds and as a multiple of the last check's duration, which leaves 90 % of the

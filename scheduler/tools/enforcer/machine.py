@@ -33,7 +33,13 @@ from scheduler.engine.model.stimuli import (
 )
 from scheduler.engine.state.cluster import MARKED_BY_LABEL, ClusterState
 from scheduler.engine.state.matching import NamespaceRule
-from scheduler.tools.enforcer.eviction_limits import EvictionBackoff, EvictionLimits, RecentEvictions
+from scheduler.tools.enforcer.eviction_limits import (
+    EvictionBackoff,
+    EvictionLimits,
+    RecentEvictions,
+    shares_of,
+    too_many,
+)
 from scheduler.tools.enforcer.eviction_plan import EvictionPlan, EvictionPlanner, PlannedEviction
 from scheduler.tools.enforcer.instructions import (
     EnforcerInstruction,
@@ -44,10 +50,8 @@ from scheduler.tools.enforcer.instructions import (
     ViolationCause,
     ViolationReport,
 )
-from scheduler.tools.enforcer.namespace_shares import shares_of, too_many
 from scheduler.tools.enforcer.rules import Rule, RuleIndex, RuleSpec, Side
-from scheduler.tools.enforcer.violation_report import violation_report
-from scheduler.tools.enforcer.violations import Violation, ViolationDetector
+from scheduler.tools.enforcer.violations import Violation, ViolationDetector, violation_report
 
 #: A report costs 50 µs. The next check goes on with the rest.
 _MAX_REPORTS_PER_CHECK: Final = 200

@@ -6,8 +6,9 @@ See kubernetes#100400 and kubernetes#107556: which pod blocks which node, and wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Final, assert_never
 
 import numpy as np
@@ -15,7 +16,7 @@ from msgspec.structs import replace as with_parts
 
 from scheduler.engine.core.decide import CycleError, Decision, ScheduleResult, decide, deciding_in_turns
 from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
-from scheduler.engine.core.fallbacks import Fallbacks
+from scheduler.engine.core.fallbacks import Fallbacks, keeping_rules, would_fit
 from scheduler.engine.core.group_members import waiting_members
 from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.framework.diagnosis import FitError
@@ -27,16 +28,16 @@ from scheduler.engine.framework.status import Code
 from scheduler.engine.model.changes import AddMatchLabelKey
 from scheduler.engine.model.gated_fields import FIELDS, reason_without_effect
 from scheduler.engine.model.pod_groups import GroupKey
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.pods import Pod, relaxed_spec
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
-from scheduler.engine.queueing.rule_clocks import RuleClocks
+from scheduler.engine.model.terms import ZONE_KEY
+from scheduler.engine.queueing.rule_clocks import RuleClocks, RuleSet
+from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.blocking_rules import describe_rule
-from scheduler.tools.explain.contradictions import contradictions
-from scheduler.tools.explain.fallbacks import bound_notes, pending_notes
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, State
 from scheduler.tools.explain.groups import GroupChangeTrial, refused_member
 from scheduler.tools.explain.inspection import Inspection, inspect_pod
@@ -47,6 +48,66 @@ from scheduler.tools.explain.simulation.changes import ChangeTrial
 from scheduler.tools.explain.simulation.groups import move_notes, next_cycle, rank_notes
 from scheduler.tools.explain.simulation.world import World
 from scheduler.tools.explain.suggestions import find_suggestions, held_notes, proposals
+
+
+def pending_notes(pod: Pod, view: ClusterView, profile: Profile) -> Iterator[str]:
+    """Yield what relaxes each set of rules that keeps the pod pending; or that no fallback would help."""
+    if not pod.spec.fallbacks:
+        return
+
+    def fits_without(rules: RuleSet) -> bool:
+        return would_fit(replace(pod, spec=relaxed_spec(pod.spec, rules)), view, profile)
+
+    sets = keeping_rules(pod.spec.fallbacks, fits_without)
+    waited_s = dict(pod.fallback_waited_s)
+    for rules in sets:
+        parts = [
+            rule.text + (f" ({waited_s.get(rule.name, 0)} s so far)" if rule.after_s else "")
+            for rule in rules
+        ]
+        yield f"fallback: the pod fits once {' and '.join(parts)}"
+    if not sets:
+        yield "fallback: the pod would not fit without the rules that have one either, so no time counts"
+
+
+def bound_notes(pod: Pod) -> Iterator[str]:
+    """Yield the rules that were relaxed when the pod was bound, and why, as its mark says."""
+    softened = {one.name: one.softened for one in pod.spec.relaxed}
+    for one in pod.relaxed:
+        if one.rule in softened:
+            yield f"relaxed: {one.rule} counts as {softened[one.rule]} since the bind: {one.why}"
+
+
+#: Zones, or else nodes, that are named; more are counted.
+_NAMED: Final = 3
+
+
+def contradictions(inspection: Inspection) -> Iterator[str]:
+    """Yield a sentence for each two plugins that admit nodes, but none in common. O(nodes)."""
+    view = inspection.context.view
+    parts = [
+        (told.admitted, admitted)
+        for plugin, statuses in inspection.refusals
+        if (told := inspection.explanations.get(plugin.name)) is not None
+        and told.admitted
+        and (admitted := view.alive & (statuses.codes == 0)).any()
+    ]
+    for (one, here), (other, there) in combinations(parts, 2):
+        if not (here & there).any():
+            yield f"no node has both {one} ({_places(here, view)}) and {other} ({_places(there, view)})"
+
+
+def _places(rows: Mask, view: ClusterView) -> str:
+    """Return the zones, if these are whole ones, else the nodes."""
+    column = view.column(ZONE_KEY)
+    ids = column.ids[: view.n_rows]
+    zones = [value for value, number in column.id_by_value.items() if (rows & (ids == number)).any()]
+    within = np.isin(ids, [column.id_by_value[zone] for zone in zones]) & view.alive
+    if 0 < len(zones) <= _NAMED and np.array_equal(within, rows):
+        return ", ".join(sorted(zones))
+    names = sorted(view.nodes.name_of(row) for row in np.flatnonzero(rows).tolist())
+    return ", ".join(names) if len(names) <= _NAMED else f"{len(names)} nodes"
+
 
 #: Rules and scored nodes in an explanation.
 _SHOWN_RULES: Final = 10

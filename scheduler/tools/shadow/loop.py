@@ -15,9 +15,8 @@ from scheduler.daemon.assembly.watched_kinds import kinds_for
 from scheduler.daemon.loop import daemon
 from scheduler.daemon.loop.caches import Caches
 from scheduler.daemon.loop.connection import Connection, ConnectionOptions, connect
-from scheduler.daemon.loop.garbage_collection import disable_full_collections
 from scheduler.daemon.loop.slices import in_pieces
-from scheduler.daemon.loop.sweeper import SWEEP_PERIOD_S, Sweeper
+from scheduler.daemon.loop.upkeep import SWEEP_PERIOD_S, Sweeper, disable_full_collections
 from scheduler.daemon.port.status_server import StatusServer
 from scheduler.engine.model.stimuli import WatchEvent
 from scheduler.engine.state.batches import finished

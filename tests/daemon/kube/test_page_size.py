@@ -8,7 +8,7 @@ from scheduler.cli.query.listing import list_all
 from scheduler.daemon.kube import transport as transport_module
 from scheduler.daemon.kube.changes import Interrupted, Synced
 from scheduler.daemon.kube.list_watch import Due, FetchPage, PageArrived, RequestFailed
-from scheduler.daemon.kube.page_size import PageSize
+from scheduler.daemon.kube.pager import PageSize
 from scheduler.daemon.kube.reflector import Reflector
 from scheduler.daemon.kube.requests import PAGE_LIMIT
 from scheduler.daemon.kube.transport import BODY_LIMIT_BYTES, BODY_TOO_LONG

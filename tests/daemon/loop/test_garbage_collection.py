@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler.daemon.loop import garbage_collection
+from scheduler.daemon.loop import upkeep as garbage_collection
 from scheduler.daemon.loop.app import Options, serve
 from scheduler.daemon.port.status_server import ServingOptions
 from scheduler.daemon.settings.loading import default_settings

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.daemon.kube.requests import LeaseSpec
 from scheduler.daemon.kube.responses import Lease
-from scheduler.daemon.loop.handover import handover_of, with_handover
+from scheduler.daemon.loop.leader_election import handover_of, with_handover
 
 METADATA = msgspec.Raw(
     b'{"name":"l","resourceVersion":"7","labels":{"a":"b"},"annotations":{"other":"stays"},"managedFields":[{}]}'

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.daemon.loop.known_defects import DefectLog
+from scheduler.daemon.loop.attempt_log import DefectLog
 from scheduler.daemon.metrics.logs import configure
 from scheduler.engine.model.disruption_budgets import decode_disruption_budget
 from scheduler.engine.model.gated_fields import reason_without_effect

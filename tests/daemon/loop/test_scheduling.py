@@ -10,9 +10,9 @@ from itertools import pairwise
 
 import pytest
 
-from scheduler.daemon.loop.garbage_collection import disable_full_collections
 from scheduler.daemon.loop.scheduling import SchedulingLoop
 from scheduler.daemon.loop.slices import off_trial
+from scheduler.daemon.loop.upkeep import disable_full_collections
 from scheduler.daemon.writes.inbox import Inbox
 from scheduler.engine.model.instructions import (
     Attempted,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler.daemon.loop.sweeper import SWEEP_PAUSE_S, SWEEP_PERIOD_S, Sweeper
+from scheduler.daemon.loop.upkeep import SWEEP_PAUSE_S, SWEEP_PERIOD_S, Sweeper
 
 
 def test_a_piece_at_each_call_that_is_due() -> None:

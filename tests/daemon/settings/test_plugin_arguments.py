@@ -8,24 +8,24 @@ from scheduler.daemon.settings.loading import parse_settings
 from scheduler.daemon.settings.writing import resolved_yaml
 from scheduler.engine.framework.shape import ShapePoint
 from scheduler.engine.model.semantics import Gate, Semantics, Version, semantics_of
-from scheduler.engine.plugins.default_preemption.args import DefaultPreemptionArgs
-from scheduler.engine.plugins.dynamic_resources.args import DynamicResourcesArgs
+from scheduler.engine.plugins.default_preemption.search import DefaultPreemptionArgs
+from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
 from scheduler.engine.plugins.gang_scheduling import GangSchedulingArgs
-from scheduler.engine.plugins.inter_pod_affinity.args import InterPodAffinityArgs
+from scheduler.engine.plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
 from scheduler.engine.plugins.node_affinity import NodeAffinityArgs
-from scheduler.engine.plugins.node_resources.args import (
+from scheduler.engine.plugins.node_resources.resource_allocation import (
     CPU_AND_MEMORY,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
     ResourceWeight,
     ScoringStrategy,
 )
-from scheduler.engine.plugins.pod_topology_spread.args import (
+from scheduler.engine.plugins.pod_topology_spread.constraints import (
     SYSTEM_DEFAULT_CONSTRAINTS,
     DefaultConstraint,
     PodTopologySpreadArgs,
 )
-from scheduler.engine.plugins.volume_binding.args import VolumeBindingArgs
+from scheduler.engine.plugins.volume_binding.plugin import VolumeBindingArgs
 from scheduler.errors import SettingsError
 from tests.daemon.settings.configurations import lines_of, one_profile, profile_of
 from tests.support.case_blocks import case_blocks

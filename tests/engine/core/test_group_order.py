@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.core.group_order import distance_note, mean_distance, paths
-from scheduler.engine.model.group_ranks import rank_of
+from scheduler.engine.model.group_forms import rank_of
 from scheduler.engine.model.group_topology import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY, Topology
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod

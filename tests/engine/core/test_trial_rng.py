@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.engine.core.trial_rng import TrialRng
+from scheduler.engine.core.group_trial import TrialRng
 
 
 def test_the_numbers_are_those_of_splitmix64() -> None:

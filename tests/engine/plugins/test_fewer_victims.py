@@ -13,9 +13,9 @@ from scheduler.engine.framework.diagnosis import FitError, PostFiltered
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.post_filter import UnfitPod
-from scheduler.engine.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.engine.plugins.default_preemption.candidates import Candidate, candidate_at
 from scheduler.engine.plugins.default_preemption.plugin import DefaultPreemption
+from scheduler.engine.plugins.default_preemption.search import DefaultPreemptionArgs
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster_view import ClusterView
 from tests.conformance.product import ProductSubject

@@ -12,7 +12,6 @@ from scheduler.engine.framework.shape import ShapePoint, rounded_quotient, shape
 from scheduler.engine.framework.status import Code
 from scheduler.engine.plugins.image_locality import with_tag
 from scheduler.engine.plugins.inter_pod_affinity.scoring import min_max_normalized
-from scheduler.engine.plugins.node_resources.args import NodeResourcesFitArgs
 from scheduler.engine.plugins.node_resources.balanced_allocation import balance, deviation, used_fraction
 from scheduler.engine.plugins.node_resources.fit import (
     checked_amounts,
@@ -21,7 +20,7 @@ from scheduler.engine.plugins.node_resources.fit import (
     most_allocated_scores,
     ratio_scores,
 )
-from scheduler.engine.plugins.node_resources.resource_allocation import DeviceUses
+from scheduler.engine.plugins.node_resources.resource_allocation import DeviceUses, NodeResourcesFitArgs
 from scheduler.engine.state.arrays import Amounts, Mask, rounded
 from tests.reference import arithmetic
 from tests.reference.balanced_allocation import balance as reference_balance

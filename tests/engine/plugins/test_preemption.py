@@ -21,12 +21,11 @@ from scheduler.engine.framework.post_filter import UnfitPod
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.framework.status import Skip, Status
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.engine.plugins.default_preemption.candidates import Candidate as Sacrifice
 from scheduler.engine.plugins.default_preemption.candidates import candidate_at
 from scheduler.engine.plugins.default_preemption.dry_runs import room_only
 from scheduler.engine.plugins.default_preemption.protection import protections
-from scheduler.engine.plugins.default_preemption.search import Found, find_candidates
+from scheduler.engine.plugins.default_preemption.search import DefaultPreemptionArgs, Found, find_candidates
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster_view import ClusterView
 from tests.conformance.compare import decision_mismatches

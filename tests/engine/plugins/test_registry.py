@@ -5,9 +5,9 @@ import pytest
 from scheduler.daemon.settings.plugin_table import DEFAULT_PLUGINS
 from scheduler.engine.framework.interface import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.engine.framework.plugin_context import PluginContext
-from scheduler.engine.plugins.dynamic_resources.args import DynamicResourcesArgs
-from scheduler.engine.plugins.inter_pod_affinity.args import InterPodAffinityArgs
-from scheduler.engine.plugins.node_resources.args import (
+from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
+from scheduler.engine.plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
+from scheduler.engine.plugins.node_resources.resource_allocation import (
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
     ResourceWeight,
@@ -20,7 +20,7 @@ from scheduler.engine.plugins.registry import (
     IN_TREE,
     build_profile,
 )
-from scheduler.engine.plugins.volume_binding.args import VolumeBindingArgs
+from scheduler.engine.plugins.volume_binding.plugin import VolumeBindingArgs
 from scheduler.errors import InvariantViolation
 from tests.support.plugins import plugin_named
 

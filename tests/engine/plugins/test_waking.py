@@ -9,8 +9,8 @@ import pytest
 from scheduler.engine.framework.events import Resource
 from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX
 from scheduler.engine.plugins.node_affinity import NodeAffinityArgs
-from scheduler.engine.plugins.node_resources.args import NodeResourcesFitArgs
-from scheduler.engine.plugins.pod_topology_spread.args import (
+from scheduler.engine.plugins.node_resources.resource_allocation import NodeResourcesFitArgs
+from scheduler.engine.plugins.pod_topology_spread.constraints import (
     DefaultConstraint,
     PodTopologySpreadArgs,
     WhenUnsatisfiable,

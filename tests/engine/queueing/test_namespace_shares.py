@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.queueing.namespace_shares import BURST_S, MEMORY_S, NamespaceShares
-from scheduler.engine.queueing.pod_queue import PodQueue
-from scheduler.engine.queueing.queue_policy import QueuePolicy
+from scheduler.engine.queueing.pod_queue import PodQueue, QueuePolicy
 from tests.engine.queueing.build import pod
 
 PROFILE = "default-scheduler"

@@ -14,9 +14,8 @@ from scheduler.engine.framework.events import (
     always,
     never,
 )
-from scheduler.engine.queueing.kept_out import KeptOut
 from scheduler.engine.queueing.pod_queue import PodQueue
-from scheduler.engine.queueing.pre_enqueue import PreEnqueueCheck
+from scheduler.engine.queueing.pre_enqueue import KeptOut, PreEnqueueCheck
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
 from tests.engine.queueing.build import pod
 

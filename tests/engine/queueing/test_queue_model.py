@@ -24,9 +24,8 @@ from scheduler.engine.framework.events import (
     Resource,
 )
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.queueing.kept_out import KeptOut
 from scheduler.engine.queueing.pod_queue import PodQueue
-from scheduler.engine.queueing.pre_enqueue import PreEnqueueCheck
+from scheduler.engine.queueing.pre_enqueue import KeptOut, PreEnqueueCheck
 from scheduler.engine.queueing.queued_pod import QueuedPod
 from tests.engine.queueing.build import pod
 

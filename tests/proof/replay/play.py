@@ -16,8 +16,8 @@ from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.stimuli import NodeSeen
+from scheduler.tools.explain.simulation.loaded_cluster import new_world
 from scheduler.tools.explain.simulation.world import World
-from scheduler.tools.explain.simulation.worlds import new_world
 from tests.proof.replay.jobs import BLOCK, RACK, Job, Placing, pod_objects
 from tests.support.build import HOSTNAME, Json
 

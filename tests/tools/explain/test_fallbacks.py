@@ -11,9 +11,9 @@ from scheduler.engine.model.fallback import FALLBACK, RELAXED
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import PluginFailed
-from scheduler.tools.explain.fallbacks import pending_notes
+from scheduler.tools.explain.explainer import pending_notes
+from scheduler.tools.explain.simulation.loaded_cluster import new_world
 from scheduler.tools.explain.simulation.replicas import place_replicas
-from scheduler.tools.explain.simulation.worlds import new_world
 from tests.support import build
 from tests.support.build import ZONE, Json
 from tests.support.json_cluster import SETTINGS, Cluster, decoded, zoned

@@ -21,10 +21,9 @@ from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.post_filter import GroupPreemptor, PostFilterPlugin, UnfitPod, Unit
 from scheduler.engine.framework.status import SUCCESS, Status, failed, unschedulable
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.engine.plugins.default_preemption.candidates import Candidate, candidate_at, reprieve_order
 from scheduler.engine.plugins.default_preemption.eligibility import group_ineligibility, ineligibility
-from scheduler.engine.plugins.default_preemption.search import Search, find_candidates
+from scheduler.engine.plugins.default_preemption.search import DefaultPreemptionArgs, Search, find_candidates
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import InvariantViolation

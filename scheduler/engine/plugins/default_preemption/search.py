@@ -17,13 +17,31 @@ from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.node_trial import RoomOnly
 from scheduler.engine.framework.post_filter import UnfitPod
 from scheduler.engine.framework.status import Status
-from scheduler.engine.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.engine.plugins.default_preemption.candidates import NO_VICTIMS, Candidate, Harm, candidate_at
 from scheduler.engine.plugins.default_preemption.dry_runs import dry_runs, room_only
 from scheduler.engine.plugins.default_preemption.protection import Protections, protections
 from scheduler.engine.state.arrays import Rows
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultPreemptionArgs:
+    """
+    How many candidates to look for: a share of the nodes where victims may help, but at least a number.
+
+    `prefer_fewer_victims`: whether pods of equal priority are reprieved by their use for the pod too (not upstream).
+    """
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+    prefer_fewer_victims: bool = False
+
+    def n_wanted(self, n_nodes: int) -> int:
+        """Return how many candidates are enough, among so many nodes."""
+        share = n_nodes * self.min_candidate_nodes_percentage // 100
+        return min(n_nodes, max(share, self.min_candidate_nodes_absolute))
+
 
 #: The fewest nodes that are asked at once, unless they have many pods: a few cost as much as one.
 _AT_ONCE: Final = 200

@@ -8,17 +8,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.engine.cel import CompileError, EvaluationError
+from scheduler.engine.framework.explaining import ExplainContext
+from scheduler.engine.framework.status import Status
 from scheduler.engine.model.device_requests import DeviceConstraint, ResourceClaim
-from scheduler.engine.model.devices import DeviceAttribute
+from scheduler.engine.model.devices import DeviceAttribute, DeviceId
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.model.wording import taint_text
 from scheduler.engine.plugins.dynamic_resources.checks import CheckedClaim, Checks, Query
 from scheduler.engine.plugins.dynamic_resources.constraints import attribute_of
 from scheduler.engine.plugins.dynamic_resources.counters import available, consumption_of
+from scheduler.engine.plugins.dynamic_resources.filtering import DeviceFilter
 from scheduler.engine.plugins.dynamic_resources.inputs import Candidate, Inputs, SearchError, TargetNode
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.engine.plugins.dynamic_resources.pools import NodePools, Pool, PoolState, device_reaches
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
+from scheduler.engine.state.devices import Devices
 from scheduler.engine.syntax.plurals import counted
 from scheduler.engine.syntax.quantity_format import binary
 
@@ -287,3 +291,38 @@ def _short_text(short: Mapping[str, int]) -> str:
     return ", ".join(
         f"{name} by {binary(-(-amount // _BILLION))}" for name, amount in short.items() if amount > 0
     )
+
+
+class RefusedNodes:
+    """Looks at each node once."""
+
+    def __init__(
+        self, context: ExplainContext, device_filter: DeviceFilter, inspection: DeviceInspection
+    ) -> None:
+        self.context, self.filter = context, device_filter
+        self._inspection = inspection
+        self._by_row: dict[int, NodeFindings] = {}
+
+    def findings(self, row: int) -> NodeFindings:
+        """Return what the claims find on the row's node."""
+        findings = self._by_row.get(row)
+        if findings is None:
+            findings = self._by_row[row] = self._look(row)
+        return findings
+
+    def _look(self, row: int) -> NodeFindings:
+        node = self.context.view.node_at(row)
+        if node is None:
+            return NodeFindings()
+        claims = self.filter.claims_at(node)
+        if isinstance(claims, Status):
+            return NodeFindings(error=claims.message)
+        return self._inspection.look(TargetNode(node.name, node.labels), claims)
+
+
+def claims_of(device: DeviceId, devices: Devices) -> Iterator[ResourceClaim]:
+    """Yield the claims that have the device."""
+    for key in devices.allocated.claims_of(device):
+        claim = devices.claim(key)
+        if claim is not None:
+            yield claim

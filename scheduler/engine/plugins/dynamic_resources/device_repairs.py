@@ -14,9 +14,14 @@ from scheduler.engine.model.changes import Changes, DropDeviceConstraint, Tolera
 from scheduler.engine.model.device_requests import DeviceConstraint
 from scheduler.engine.model.devices import DeviceId
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.plugins.dynamic_resources.device_findings import QueryFinding, applies, value_text
+from scheduler.engine.plugins.dynamic_resources.device_findings import (
+    QueryFinding,
+    RefusedNodes,
+    applies,
+    claims_of,
+    value_text,
+)
 from scheduler.engine.plugins.dynamic_resources.inputs import Candidate
-from scheduler.engine.plugins.dynamic_resources.refused_nodes import RefusedNodes, claims_of
 from scheduler.engine.state.arrays import Fractions, Rows
 
 #: The most sets of pods that are proposed for one node, and values of an attribute for which some are searched.

@@ -16,12 +16,13 @@ from scheduler.engine.plugins.dynamic_resources.device_findings import (
     NodeFindings,
     Obstacle,
     QueryFinding,
+    RefusedNodes,
     applies,
+    claims_of,
     value_text,
 )
 from scheduler.engine.plugins.dynamic_resources.device_repairs import device_repair
 from scheduler.engine.plugins.dynamic_resources.inputs import Candidate
-from scheduler.engine.plugins.dynamic_resources.refused_nodes import RefusedNodes, claims_of
 from scheduler.engine.state.arrays import Rows
 from scheduler.engine.syntax.plurals import counted
 

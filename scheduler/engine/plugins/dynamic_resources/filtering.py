@@ -27,7 +27,6 @@ from scheduler.engine.plugins.dynamic_resources.allocator import (
     INVALID_POOLS,
     Allocator,
 )
-from scheduler.engine.plugins.dynamic_resources.args import DynamicResourcesArgs
 from scheduler.engine.plugins.dynamic_resources.binding import has_timed_out, readiness
 from scheduler.engine.plugins.dynamic_resources.claims import PodClaims
 from scheduler.engine.plugins.dynamic_resources.extended_resources import Variant, Variants, supply_of
@@ -41,6 +40,24 @@ from scheduler.engine.state.arrays import Mask, RowIndex
 from scheduler.engine.state.batches import Pieces, finished
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import PluginFailed, SearchUnfinished
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicResourcesArgs:
+    """
+    How long a node's search for devices, and the binding conditions of a pod's devices, may take.
+
+    The search is bounded in steps for all nodes together, so that its timeout is checked and has no
+    effect; the log says so.
+
+    Attributes:
+        preempt_for_devices: whether pods are evicted for their devices; upstream's never are.
+    """
+
+    filter_timeout_s: float = 10.0
+    binding_timeout_s: float = 600.0
+    preempt_for_devices: bool = True
+
 
 UNAVAILABLE: Final = unresolvable("resourceclaim not available on the node")
 _STATUS_BY_ANSWER: Final[Mapping[int, Status]] = {

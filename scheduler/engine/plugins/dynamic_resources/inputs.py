@@ -6,10 +6,10 @@ Source: dynamic-resource-allocation/structured/schedulerapi (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from scheduler.engine.model.devices import Device, DeviceClass, DeviceId, PoolId, ResourceSlice
 
@@ -104,3 +104,22 @@ class SearchError:
 
     text: str
     is_limit: bool = False
+
+
+_T = TypeVar("_T")
+
+#: Values that an audit compares at once, 20 to 50 µs each.
+_AUDITED_AT_ONCE: Final = 64
+
+
+class AuditWindow:
+    """A window that moves over the values."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def of(self, values: Sequence[_T]) -> Sequence[_T]:
+        """Return the next few of the values."""
+        start = self._next if self._next < len(values) else 0
+        self._next = start + _AUDITED_AT_ONCE
+        return values[start : self._next]

@@ -18,9 +18,14 @@ from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceClass, PoolId
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
-from scheduler.engine.plugins.dynamic_resources.audit_window import AuditWindow
 from scheduler.engine.plugins.dynamic_resources.first_fit import FirstFit
-from scheduler.engine.plugins.dynamic_resources.inputs import Refusal, RefusalKind, SearchError, TargetNode
+from scheduler.engine.plugins.dynamic_resources.inputs import (
+    AuditWindow,
+    Refusal,
+    RefusalKind,
+    SearchError,
+    TargetNode,
+)
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.engine.plugins.dynamic_resources.pools import NodePools
 from scheduler.engine.plugins.dynamic_resources.search import Search

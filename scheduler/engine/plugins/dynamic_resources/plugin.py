@@ -10,7 +10,7 @@ Source: plugins/dynamicresources/dynamicresources.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from scheduler.engine.framework.diagnosis import PostFiltered
 from scheduler.engine.framework.events import (
@@ -37,32 +37,52 @@ from scheduler.engine.framework.interface import (
 from scheduler.engine.framework.memo import MemoBySpec
 from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.post_filter import PostFilterPlugin, UnfitPod
-from scheduler.engine.framework.status import SKIP, Status, unresolvable
-from scheduler.engine.model.claim_writes import ClaimRelease
+from scheduler.engine.framework.status import SKIP, Status, unresolvable, unschedulable
+from scheduler.engine.model.claim_writes import ClaimDeallocation, ClaimDeletion, ClaimRelease
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
-from scheduler.engine.plugins.dynamic_resources.args import DynamicResourcesArgs
 from scheduler.engine.plugins.dynamic_resources.claims import checked, held_in_deletion, resolved
-from scheduler.engine.plugins.dynamic_resources.device_findings import DeviceInspection
+from scheduler.engine.plugins.dynamic_resources.device_findings import DeviceInspection, RefusedNodes
 from scheduler.engine.plugins.dynamic_resources.explaining import explain_devices, known_classes
 from scheduler.engine.plugins.dynamic_resources.extended_resources import (
     Variants,
     extended_request,
     special_claim,
 )
-from scheduler.engine.plugins.dynamic_resources.filtering import DeviceFilter
+from scheduler.engine.plugins.dynamic_resources.filtering import DeviceFilter, DynamicResourcesArgs
 from scheduler.engine.plugins.dynamic_resources.inputs import Inputs
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
-from scheduler.engine.plugins.dynamic_resources.post_filter import NO_CLAIMS, post_filtered
-from scheduler.engine.plugins.dynamic_resources.refused_nodes import RefusedNodes
 from scheduler.engine.plugins.dynamic_resources.reserving import NAME, ReservedClaims
 from scheduler.engine.plugins.dynamic_resources.scoring import scorer_of
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.engine.plugins.dynamic_resources.trial import has_no_pod
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
+
+NO_CLAIMS: Final = PostFiltered(unschedulable("no new claims to deallocate"))
+_STILL_UNSCHEDULABLE: Final = PostFiltered(unschedulable("still not schedulable"))
+
+
+def post_filtered(device_filter: DeviceFilter | None, rng: Rng) -> PostFiltered:
+    """Return the deallocation of one claim that no other pod needs, or of the claim for extended resources."""
+    if device_filter is None:
+        return NO_CLAIMS
+    uid, special = device_filter.pod.uid, device_filter.claims.special
+    freeable = [
+        claim
+        for claim in device_filter.unavailable()
+        if claim is not special and all(each.uid == uid for each in claim.reserved_for)
+    ]
+    if freeable:
+        claim = freeable[rng.randrange(len(freeable))]
+        status = unschedulable("deallocation of ResourceClaim completed")
+        return PostFiltered(status, writes=(ClaimDeallocation(claim),))
+    if special is not None and special.resource_version:
+        status = unschedulable("deletion of ResourceClaim completed")
+        return PostFiltered(status, writes=(ClaimDeletion(special),))
+    return _STILL_UNSCHEDULABLE
 
 
 class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPlugin):

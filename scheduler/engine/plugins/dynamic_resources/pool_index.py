@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.engine.model.devices import PoolId, ResourceSlice
-from scheduler.engine.plugins.dynamic_resources.audit_window import AuditWindow
-from scheduler.engine.plugins.dynamic_resources.inputs import SearchError, SliceView, TargetNode
+from scheduler.engine.plugins.dynamic_resources.inputs import AuditWindow, SearchError, SliceView, TargetNode
 from scheduler.engine.plugins.dynamic_resources.pools import (
     NodePools,
     Pool,

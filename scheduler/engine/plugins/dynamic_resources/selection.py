@@ -17,10 +17,8 @@ from scheduler.engine.cel import (
     Selector,
     compile_selector,
 )
-from scheduler.engine.model.device_fields import fields_of
-from scheduler.engine.model.devices import Device
-from scheduler.engine.plugins.dynamic_resources.audit_window import AuditWindow
-from scheduler.engine.plugins.dynamic_resources.inputs import Candidate, SearchError
+from scheduler.engine.model.devices import Device, fields_of
+from scheduler.engine.plugins.dynamic_resources.inputs import AuditWindow, Candidate, SearchError
 
 ENDED_AT_LIMIT: Final = "search for devices ended at its limit"
 #: What may be evaluated for a pod in a cycle, over all nodes: 19 ms at up to 0.15 µs a unit. The first evaluation may

@@ -10,6 +10,7 @@ cycle: `scheduler.engine.state` caches their counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final
 from weakref import WeakSet
@@ -38,11 +39,10 @@ from scheduler.engine.framework.memo import MemoBySpec
 from scheduler.engine.framework.normalizing import RawScores
 from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.status import SKIP, failed, unresolvable
-from scheduler.engine.model.annotations import reach_problem
+from scheduler.engine.model.annotations import MARKED_NAMESPACES, reach_problem
 from scheduler.engine.model.nodes import Namespace, Node
 from scheduler.engine.model.pods import Pod, PodSpec
 from scheduler.engine.model.terms import Problem, Shares, usable
-from scheduler.engine.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.engine.plugins.inter_pod_affinity.explaining import affinity_rules, changes_for_all_nodes
 from scheduler.engine.plugins.inter_pod_affinity.filtering import (
     domain_copies,
@@ -58,6 +58,24 @@ from scheduler.engine.plugins.inter_pod_affinity.terms import incoming_terms
 from scheduler.engine.plugins.inter_pod_affinity.trial import AffinityTrial, DeclaredAgainst
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.matching import PodMatcher, declared_rule
+from scheduler.engine.syntax.selectors import Selector
+
+
+@dataclass(frozen=True, slots=True)
+class InterPodAffinityArgs:
+    """
+    `hard_pod_affinity_weight` (0 to 100): the weight in scores of running pods' required affinity to the incoming pod.
+
+    Not upstream: `exempt_namespaces`: required anti-affinity ignores pods in these, in both directions.
+    `annotation_namespaces`, `annotation_namespace_selector`: the namespaces whose annotations may be about others.
+    """
+
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+    exempt_namespaces: tuple[str, ...] = ()
+    annotation_namespaces: tuple[str, ...] = ()
+    annotation_namespace_selector: Selector = MARKED_NAMESPACES
+
 
 NAME: Final = "InterPodAffinity"
 

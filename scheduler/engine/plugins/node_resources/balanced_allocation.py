@@ -28,8 +28,12 @@ from scheduler.engine.framework.memo import MemoBySpec
 from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.status import SKIP
 from scheduler.engine.model.requests import on_node_request
-from scheduler.engine.plugins.node_resources.args import NodeResourcesBalancedAllocationArgs
-from scheduler.engine.plugins.node_resources.resource_allocation import Uses, counts_in_score, scored_uses
+from scheduler.engine.plugins.node_resources.resource_allocation import (
+    NodeResourcesBalancedAllocationArgs,
+    Uses,
+    counts_in_score,
+    scored_uses,
+)
 from scheduler.engine.state.arrays import Amount, Fraction, RowIndex, Truth, maximum, truncated
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.extended_resources import is_provided_by_classes

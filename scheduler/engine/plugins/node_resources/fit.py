@@ -20,9 +20,16 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
+from scheduler.engine.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    Resource,
+    freed_node,
+    never,
+    queue_if,
+)
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.engine.framework.hints import freed_node
 from scheduler.engine.framework.interface import (
     CountingExtensions,
     FeasibleNodes,
@@ -49,10 +56,10 @@ from scheduler.engine.model.requests import (
     is_extended,
     on_node_request,
 )
-from scheduler.engine.plugins.node_resources.args import NodeResourcesFitArgs
 from scheduler.engine.plugins.node_resources.explaining import explain_shortages
 from scheduler.engine.plugins.node_resources.resource_allocation import (
     PLAIN_RESOURCES,
+    NodeResourcesFitArgs,
     Uses,
     counts_in_score,
     scored_uses,

@@ -28,8 +28,8 @@ from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.status import SKIP, failed
 from scheduler.engine.model.nodes import Node, Workload
 from scheduler.engine.model.pods import Pod, spread_problem
-from scheduler.engine.plugins.pod_topology_spread.args import PodTopologySpreadArgs
 from scheduler.engine.plugins.pod_topology_spread.constraints import (
+    PodTopologySpreadArgs,
     SpreadConstraints,
     has_match_label_keys,
 )

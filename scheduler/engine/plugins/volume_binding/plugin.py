@@ -10,6 +10,7 @@ Source: plugins/volumebinding/volume_binding.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from scheduler.engine.framework.events import (
@@ -17,12 +18,12 @@ from scheduler.engine.framework.events import (
     ClusterEventWithHint,
     Hint,
     Resource,
+    after_used_claim,
     changed_claim,
     never,
     queue_if,
 )
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.engine.framework.hints import after_used_claim
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
@@ -33,6 +34,7 @@ from scheduler.engine.framework.interface import (
     ScorePlugin,
 )
 from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.framework.shape import ShapePoint
 from scheduler.engine.framework.status import SKIP, Status
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Gate
@@ -43,13 +45,24 @@ from scheduler.engine.model.volumes import (
     StorageClass,
     StorageKind,
 )
-from scheduler.engine.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.engine.plugins.volume_binding.claims import claims_of
 from scheduler.engine.plugins.volume_binding.explaining import explain_claims, explain_rejection
 from scheduler.engine.plugins.volume_binding.filtering import VolumeFilter
 from scheduler.engine.plugins.volume_binding.pre_bind import NAME
 from scheduler.engine.plugins.volume_binding.scoring import capacity_scores
 from scheduler.engine.state.cluster_view import ClusterView
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeBindingArgs:
+    """
+    How long a pod's volumes may take to be bound, at least 0; how the share of a pool in use scores a node.
+
+    `shape`: empty for upstream's default; refused on reading while the gate StorageCapacityScoring is off.
+    """
+
+    bind_timeout_s: int = 600
+    shape: tuple[ShapePoint, ...] = ()
 
 
 class VolumeBinding(FilterPlugin, ScorePlugin):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
 import msgspec
 import numpy as np
 
-from scheduler.daemon.assembly.profiles import build_profiles, new_state
+from scheduler.daemon.assembly.profiles import build_profiles, build_queue, new_state
 from scheduler.daemon.assembly.watched_kinds import kinds_for
 from scheduler.daemon.settings.resolved import ProfileSettings, Settings
+from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.kinds import WatchedKind
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.device_gates import DeviceGates
@@ -41,6 +42,7 @@ from scheduler.tools.explain.simulation.new_device_claims import (
     with_claims,
 )
 from scheduler.tools.explain.simulation.watch_events import apply_event
+from scheduler.tools.explain.simulation.world import World, with_stand_ins
 
 _DEVICE_KINDS: Final = frozenset(map(str, DeviceKind))
 #: Nodes named in a note about kubelets.
@@ -246,3 +248,28 @@ class LoadedCluster:
 
 def _workload(owner: Mapping[str, object]) -> Workload:
     return decode_workload(str(owner["kind"]), msgspec.json.encode(owner))
+
+
+#: Upstream's flag --pod-max-in-unschedulable-pods-duration.
+_MAX_IN_UNSCHEDULABLE_S: Final = 300.0
+
+
+def new_world(
+    settings: Settings,
+    state: ClusterState,
+    rng: Rng,
+    scheduler_names: Iterable[str] = (),
+) -> World:
+    """
+    Return a world with the state, which from now on only the world changes.
+
+    Pods of `scheduler_names` that are no profile are of the first profile.
+    """
+    profiles = with_stand_ins(build_profiles(settings, ClusterView(state)), scheduler_names)
+    return World(
+        state,
+        profiles,
+        rng,
+        queue=build_queue(profiles, settings, max_in_unschedulable_s=_MAX_IN_UNSCHEDULABLE_S),
+        semantics=settings.semantics,
+    )

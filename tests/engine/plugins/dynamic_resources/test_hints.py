@@ -16,7 +16,7 @@ from scheduler.engine.model.device_requests import EXTENDED_RESOURCE_CLAIM, Reso
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.wire import OwnerReference
-from scheduler.engine.plugins.dynamic_resources.args import DynamicResourcesArgs
+from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
 from scheduler.engine.plugins.dynamic_resources.plugin import DynamicResources
 from tests.conformance.product import LiveCluster
 from tests.support import build

@@ -14,8 +14,7 @@ from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind, ResourceSlice
 from scheduler.engine.plugins.dynamic_resources.allocator import DEFAULT_STEPS, Allocator
-from scheduler.engine.plugins.dynamic_resources.audit_window import AuditWindow
-from scheduler.engine.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
+from scheduler.engine.plugins.dynamic_resources.inputs import AuditWindow, Inputs, Refusal, TargetNode
 from scheduler.engine.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers, form_of
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.engine.plugins.dynamic_resources.pools import NodePools

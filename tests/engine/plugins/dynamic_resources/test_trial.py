@@ -16,7 +16,7 @@ from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
-from scheduler.engine.plugins.dynamic_resources.args import DynamicResourcesArgs
+from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
 from scheduler.engine.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
 from scheduler.engine.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex

@@ -19,8 +19,7 @@ from scheduler.engine.model.terms import CORDON_TAINT_KEY
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.simulation.drain import Moves, Stay, empty_nodes, leaving_pods, move_pods
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from scheduler.tools.explain.simulation.worlds import new_world
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, new_world
 from tests.support import build
 from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim, using_claims
 from tests.support.json_cluster import SETTINGS, Cluster, encoded, zoned

@@ -23,7 +23,7 @@ from scheduler.engine.core.decision_annotation import DECISION_ANNOTATION
 from scheduler.engine.model.instructions import Bind, Instruction
 from scheduler.engine.model.stimuli import Stimulus
 from scheduler.sandbox.devcluster.kinds import JsonObject
-from scheduler.tools.explain.simulation.worlds import new_world
+from scheduler.tools.explain.simulation.loaded_cluster import new_world
 from tests.proof.chaos.instance import OURS, few_instances, living
 from tests.proof.chaos.journal import Journal, node_of
 from tests.proof.chaos.run import repeatable

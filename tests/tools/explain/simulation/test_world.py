@@ -30,9 +30,9 @@ from scheduler.engine.model.stimuli import (
 from scheduler.engine.queueing.incremental_work import UNITS_PER_STEP
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.tools.explain.simulation.loaded_cluster import new_world
 from scheduler.tools.explain.simulation.replicas import place_replicas
 from scheduler.tools.explain.simulation.world import World
-from scheduler.tools.explain.simulation.worlds import new_world
 from tests.support import build
 from tests.support.build import Json, container
 from tests.support.driving import NAME, Driver
