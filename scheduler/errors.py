@@ -27,7 +27,7 @@ class SettingsError(SchedulerError):
 class ApiError(SchedulerError):
     """
     The API server refused a request or could not be reached. Raised by `daemon.kube.client`; caught by reflector and
-    shell.
+    the daemon.
 
     `status` is the HTTP code, 0 if there was none. `retry_after_s` is the pause that the server asked for, or None.
     `took_effect_unknown` is True if a write may have taken effect despite this error.

@@ -59,7 +59,7 @@ class VolumeServer:
         return [one for one in self.objects.values() if isinstance(one, PersistentVolume)]
 
     def write(self, instruction: WriteReservation, n_most: int = 99) -> ReservationWritten:
-        """Carry out the instruction; of its writes at most `n_most` arrive. Return the shell's stimulus."""
+        """Carry out the instruction; of its writes at most `n_most` arrive. Return the daemon's stimulus."""
         uid, number = instruction.pod.uid, instruction.number
         versions: list[str] = []
         for write in instruction.writes:

@@ -1,5 +1,5 @@
 """
 Builds what runs from the configuration: profiles, the queue, the watched kinds, a cluster that was loaded once.
 
-Pure: `shell` and `cli` do the reading and the waiting.
+Pure: `loop` and `cli` do the reading and the waiting.
 """

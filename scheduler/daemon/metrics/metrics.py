@@ -2,7 +2,7 @@
 The Prometheus series of scheduling; names, labels, buckets and help are kube-scheduler's.
 
 Numbers that the queue and the state hold (queue depths, arrivals, cache sizes) are read at every scrape. Everything
-else is reported through the methods of `Metrics`, which the shell passes on as callbacks. Dashboards and alerts made
+else is reported through the methods of `Metrics`, which the loop passes on as callbacks. Dashboards and alerts made
 for kube-scheduler work; our additions begin with `affinity_scheduler_`.
 
 Source: pkg/scheduler/metrics/metrics.go (kubernetes 1.36); series that are not about scheduling are in `process`.

@@ -1,4 +1,4 @@
-"""Instructions of the core to the shell. Results come back as stimuli."""
+"""Instructions of the core to the daemon. Results come back as stimuli."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from scheduler.engine.state.domain_limits import weights_in_use
 from scheduler.engine.state.existing_terms import declared_matcher
 from scheduler.engine.state.matching import PodMatcher, spread_matcher
 
-#: How often the shell checks: a check looks at all pods, 0.5 µs each, and at those of ReplicaSets with rules.
+#: How often the loop checks: a check looks at all pods, 0.5 µs each, and at those of ReplicaSets with rules.
 COST_PERIOD_S: Final = 5.0
 _WINDOW_S: Final = 60.0
 #: How long a pod is left alone after a write that failed.

@@ -1,4 +1,4 @@
-"""The instructions of the enforcer to the shell, and the result of an eviction."""
+"""The instructions of the enforcer to its loop, and the result of an eviction."""
 
 from __future__ import annotations
 

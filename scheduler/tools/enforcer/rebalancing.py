@@ -35,7 +35,7 @@ from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.enforcer.waiting_groups import WaitingGroups
 
-#: How often the shell checks. A check asks about this many pods, 0.3 ms each at 5,000 nodes, and about the ones that
+#: How often the loop checks. A check asks about this many pods, 0.3 ms each at 5,000 nodes, and about the ones that
 #: qualify already.
 CHECK_PERIOD_S: Final = 2.0
 _PODS_PER_CHECK: Final = 50

@@ -1,22 +1,22 @@
 """
 The page's data as JSON. Every object has an apiVersion and a kind; their fields are described where they are made.
 
-    GET  /api/v1/now                                       overview.now.Now
-    GET  /api/v1/stream                                    events `now` and `decisions` (overview.decisions.Decisions)
-    GET  /api/v1/rules                                     overview.survey.Rules
-    GET  /api/v1/rules/{id}?groupBy=LABEL                  overview.domains.DomainMap
-    GET  /api/v1/rules/{id}/cell?domain=VALUE              overview.domains.Cell
-    GET  /api/v1/node-labels                               overview.domains.NodeLabels
-    GET  /api/v1/weights                                   overview.what_if.Weights
-    GET  /api/v1/devices?search=TEXT                       overview.devices.DeviceOverview
-    GET  /api/v1/devices/pool?driver=&pool=                overview.devices.DevicePool
-    GET  /api/v1/pending?namespace=&name=&label=           overview.pending.Pending
-    GET  /api/v1/groups                                    overview.groups.Groups
-    GET  /api/v1/room?hierarchy=&namespace=&name=&within=  overview.machine_room.MachineRoom
-    GET  /api/v1/nodes?search=TEXT                         overview.nodes.NodeUses
-    GET  /api/v1/decisions?after=N&limit=N                 overview.decisions.Decisions
-    GET  /api/v1/pods/{namespace}/{name}?changes=true      explain.explanation.Explanation, as `explain -o json`
-    POST /api/v1/what-if                                   overview.what_if.WhatIfRequest -> WhatIf; writes nothing
+    GET  /api/v1/now                                       now.Now
+    GET  /api/v1/stream                                    events `now` and `decisions` (decisions.Decisions)
+    GET  /api/v1/rules                                     survey.Rules
+    GET  /api/v1/rules/{id}?groupBy=LABEL                  domains.DomainMap
+    GET  /api/v1/rules/{id}/cell?domain=VALUE              domains.Cell
+    GET  /api/v1/node-labels                               domains.NodeLabels
+    GET  /api/v1/weights                                   what_if.Weights
+    GET  /api/v1/devices?search=TEXT                       devices.DeviceOverview
+    GET  /api/v1/devices/pool?driver=&pool=                devices.DevicePool
+    GET  /api/v1/pending?namespace=&name=&label=           pending.Pending
+    GET  /api/v1/groups                                    groups.Groups
+    GET  /api/v1/room?hierarchy=&namespace=&name=&within=  machine_room.MachineRoom
+    GET  /api/v1/nodes?search=TEXT                         nodes.NodeUses
+    GET  /api/v1/decisions?after=N&limit=N                 decisions.Decisions
+    GET  /api/v1/pods/{namespace}/{name}?changes=true      explain.formats.explanation.Explanation, as `explain -o json`
+    POST /api/v1/what-if                                   what_if.WhatIfRequest -> WhatIf; writes nothing
 
 Errors are {"message": text}. A name of a pod is left out where its namespace's pods may not be listed; numbers stay.
 """

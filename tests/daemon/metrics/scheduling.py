@@ -21,7 +21,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 class Observed:
-    """A driver whose instructions feed the metrics as the shell does."""
+    """A driver whose instructions feed the metrics as the daemon does."""
 
     def __init__(self, *, sampled: float = 0.1, seed: int = 1) -> None:
         self.metrics = Metrics(version="1.2.3")

@@ -24,7 +24,7 @@ from scheduler.engine.plugins.volume_binding.plugin import VolumeBindingArgs
 from scheduler.errors import InvariantViolation
 from tests.support.plugins import plugin_named
 
-#: Of the plugins without a file of their own here: the queue sorts, the shell binds.
+#: Of the plugins without a file of their own here: the queue sorts, the daemon binds.
 ELSEWHERE = {"PrioritySort", "DefaultBinder"}
 
 #: Source: the interfaces that each plugin implements (kubernetes 1.36).

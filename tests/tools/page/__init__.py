@@ -1,1 +1,1 @@
-"""Tests of the room `overview`."""
+"""Tests of the page."""

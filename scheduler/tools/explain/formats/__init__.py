@@ -1,5 +1,5 @@
 """
 The files and values that are read and printed: manifests, snapshots, recordings and explanations.
 
-Pure: bytes in, values out. Reading files and printing belongs to `cli` and `shell`.
+Pure: bytes in, values out. Reading files and printing belongs to `cli`.
 """

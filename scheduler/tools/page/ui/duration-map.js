@@ -7,7 +7,7 @@ const ROW = 12;
 const COLUMN = 20;
 const LABELS = 64;
 
-/** `map`: overview.throughput.DurationMap; `at`: the second of its newest column; `what`: for who listens. */
+/** `map`: throughput.DurationMap; `at`: the second of its newest column; `what`: for who listens. */
 export function DurationMap({ map, at, what }) {
   const { bounds, columns, columnSeconds } = map;
   if (!bounds.length) return html`<p class="muted">None in the last quarter of an hour.</p>`;
