@@ -15,6 +15,10 @@ Rules:
   4. A watch that falls silent is resumed too. Only a second silence in a row is published as Interrupted: servers do
      not guarantee bookmarks, and most missing ones are of collections without changes.
   5. Without progress, every loop runs with a growing, jittered pause.
+  6. A collection that the server has no more, as `is_absence` says of the error of its list, is empty: its objects are
+     published as deleted, and it is listed again and again.
+  7. Of several servers behind one address, one may be behind the version that a streamed list begins with, and answers
+     504: that list is read in pages, as in client-go.
 
 Source: client-go tools/cache/reflector.go (1.36). Difference: there a lost watch relists, here it resumes.
 """
@@ -55,6 +59,8 @@ BACKOFF_CAP_S: Final = 30.0
 #: After this many 5xx in a row the collection is listed again instead of resumed: once etcd has been restored from a
 #: backup, the last version may never be served again.
 FAULTS_UNTIL_RELIST: Final = 5
+#: In the 504 of a server whose cache is behind the version of a request (apiserver storage/errors.go, 1.36).
+_BEHIND: Final = "Too large resource version"
 #: Upper limit on an honoured Retry-After.
 RETRY_AFTER_CAP_S: Final = 120.0
 
@@ -137,7 +143,7 @@ class ListWatch(Generic[T]):
     Keeps one collection in sync.
 
     `decode`: see `Store`. `jitter` returns a number in [0, 1). With `watch_list` the initial state is streamed, until a
-    server refuses it.
+    server refuses it. `is_absence`: whether the error of a list says that the server does not have the collection.
     """
 
     def __init__(
@@ -147,8 +153,10 @@ class ListWatch(Generic[T]):
         *,
         jitter: Callable[[], float],
         watch_list: bool = True,
+        is_absence: Callable[[ApiError], bool] = lambda _: False,
     ) -> None:
         self._resource = resource
+        self._is_absence = is_absence
         self.store: Store[T] = Store(decode)
         self._jitter = jitter
         self._streams_lists = watch_list
@@ -304,9 +312,13 @@ class ListWatch(Generic[T]):
             return self._relist(error)
         if isinstance(error, Silent) and self._phase is _Phase.WATCHING and self._stream_had_lines:
             return [self._next_step()]
+        self._failures += 1
+        if self._phase is not _Phase.WATCHING and self._is_absence(error):
+            return self._publish_absence(error, self._pause_s(self._failures, error))
         if self._phase is _Phase.STREAMING:
             self.store.start_list()
-        self._failures += 1
+            if _BEHIND in error.message:
+                self._phase = _Phase.LISTING
         return self._publish_interrupted(error, self._pause_s(self._failures, error))
 
     def _must_relist(self, error: ApiError) -> bool:
@@ -315,7 +327,7 @@ class ListWatch(Generic[T]):
                 return self._failures + 1 >= FAULTS_UNTIL_RELIST
             case Unreachable(reason=reason):
                 return reason == "ConnectionRefused"
-        return isinstance(error, Invalid)
+        return isinstance(error, Invalid) or self._is_absence(error)
 
     def _relist(self, error: ApiError) -> list[Action[T]]:
         self._start_list()
@@ -327,6 +339,12 @@ class ListWatch(Generic[T]):
     ) -> list[Action[T]]:
         step: Action[T] = Pause(pause_s) if pause_s > 0 else self._next_step()
         return [Publish([Interrupted(error, pause_s, relists)]), step]
+
+    def _publish_absence(self, error: ApiError, pause_s: float) -> list[Action[T]]:
+        self._start_list()
+        self.store.finish_list(self._changes)
+        gone, self._changes = self._changes, []
+        return [Publish([*gone, Interrupted(error, pause_s)]), Pause(pause_s)]
 
     def _pause_s(self, failures: int, error: ApiError) -> float:
         pause_s = 0.0

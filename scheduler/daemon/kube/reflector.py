@@ -53,7 +53,7 @@ _COMPARED_PER_PIECE = 50
 
 class Reflector(Generic[T]):
     """
-    Keeps one collection in sync while `batches` is being read; see `ListWatch`.
+    Keeps one collection in sync while `batches` is being read; for `is_absence` see `ListWatch`.
 
     A watch that brings nothing for `silent_s` is reopened.
     """
@@ -65,6 +65,7 @@ class Reflector(Generic[T]):
         decode: Callable[[msgspec.Raw], T],
         *,
         watch_list: bool = True,
+        is_absence: Callable[[ApiError], bool] = lambda _: False,
         silent_s: float = SILENT_S,
         jitter: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -72,7 +73,9 @@ class Reflector(Generic[T]):
     ) -> None:
         self._client = client
         self._resource = resource
-        self._list_watch: ListWatch[T] = ListWatch(resource, decode, jitter=jitter, watch_list=watch_list)
+        self._list_watch: ListWatch[T] = ListWatch(
+            resource, decode, jitter=jitter, watch_list=watch_list, is_absence=is_absence
+        )
         self._silent_s = silent_s
         self._sleep = sleep
         self._now_s = now_s

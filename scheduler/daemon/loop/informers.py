@@ -56,7 +56,9 @@ class Informer:
         self.is_missing = False
         #: True if a list has shown changes before the watch did: it may still be behind.
         self._was_late = False
-        self._reflector = Reflector(client, resource_of(kind), kind.decode, now_s=now_s)
+        self._reflector = Reflector(
+            client, resource_of(kind), kind.decode, is_absence=kind.is_unserved, now_s=now_s
+        )
 
     @property
     def kind(self) -> str:
@@ -151,7 +153,7 @@ class Informer:
                     synced, self.is_missing = True, False
                     if self._kind.on_served is not None:
                         stimuli.append(self._kind.on_served)
-                case Interrupted(error=error) if self._is_absence(error):
+                case Interrupted(error=error, relists=False) if self._is_absence(error):
                     synced = True
                     self._report_missing()
                 case Interrupted(relists=relists):
@@ -165,7 +167,9 @@ class Informer:
 
     def _is_absence(self, error: ApiError) -> bool:
         """Return whether the error of a list means that there is no object of the kind, or none that may be read."""
-        return (self.is_missing or not self.synced) and self._kind.may_lack(error)
+        if self.synced and not self.is_missing:
+            return self._kind.is_unserved(error)
+        return self._kind.may_lack(error)
 
     def _note_problem(self, key: Key | None, problem: str | None) -> None:
         """Count and log a new problem of an object; None ends the old one."""
@@ -185,7 +189,9 @@ class Informer:
         if not self.is_missing:
             self.is_missing = True
             self._log.info(
-                4, "The API server does not have this kind; none is assumed to exist", kind=self.kind
+                0 if self.synced else 4,
+                "The API server does not have this kind; none is assumed to exist",
+                kind=self.kind,
             )
 
     def _report_interrupted(self, interrupted: Interrupted) -> None:

@@ -161,9 +161,11 @@ class WatchedKind:
 
     def may_lack(self, error: ApiError) -> bool:
         """Return whether the error of a list says that there is no object of the kind, or none that may be read."""
-        return (self.is_optional and isinstance(error, NotFound)) or (
-            self.may_be_forbidden and isinstance(error, Forbidden)
-        )
+        return self.is_unserved(error) or (self.may_be_forbidden and isinstance(error, Forbidden))
+
+    def is_unserved(self, error: ApiError) -> bool:
+        """Return whether the error of a list says that the server does not have the kind, or no more."""
+        return self.is_optional and isinstance(error, NotFound)
 
 
 _CORE: Final = "/api/v1"

@@ -35,8 +35,8 @@ def decode(raw):
     return msgspec.json.decode(raw)["metadata"]["resourceVersion"]
 
 
-def list_watch(*, watch_list=False, jitter=0.5, resource=PODS):
-    return ListWatch(resource, decode, jitter=lambda: jitter, watch_list=watch_list)
+def list_watch(*, watch_list=False, jitter=0.5, resource=PODS, is_absence=lambda _: False):
+    return ListWatch(resource, decode, jitter=lambda: jitter, watch_list=watch_list, is_absence=is_absence)
 
 
 def up(name, rv, uid=None):

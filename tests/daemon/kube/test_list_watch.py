@@ -13,7 +13,7 @@ from scheduler.daemon.kube.list_watch import (
     RequestFailed,
     StreamEnded,
 )
-from scheduler.errors import Forbidden, Gone, Invalid, ServerFault, Silent, Throttled, Unreachable
+from scheduler.errors import Forbidden, Gone, Invalid, NotFound, ServerFault, Silent, Throttled, Unreachable
 from tests.daemon.kube.protocol import down, list_watch, play, synced, up
 from tests.support.api_bodies import bookmark, broken, line, page, pod, status
 
@@ -85,6 +85,58 @@ def test_a_relist_after_410_is_published_as_one_difference(event):
         [up("changed", 22), down("again", "old"), up("again", 33, "new"), down("lost"), Synced("40")],
         ("watch", "40"),
     ] == play(machine, PageArrived(page(pod("again", 33, uid="new"), rv=40)))
+
+
+GONE_KIND = NotFound(404, "NotFound", "the server could not find the requested resource")
+
+
+@pytest.mark.parametrize("watch_list", [False, True])
+def test_a_collection_that_the_server_has_no_more_is_published_as_empty(watch_list):
+    """It is asked for again, and what comes back is published anew."""
+    machine = list_watch(watch_list=watch_list, is_absence=lambda error: isinstance(error, NotFound))
+    machine.handle(Due())
+    if watch_list:
+        play(machine, LinesArrived([line("ADDED", pod("a", 1)), bookmark(10, ends=True)]))
+    else:
+        play(machine, PageArrived(page(pod("a", 1))))
+    listing = ("stream list",) if watch_list else ("ask", "")
+    [[interrupted], step] = play(machine, RequestFailed(GONE_KIND))
+    assert (interrupted.relists, step) == (True, listing)
+    [[gone, absent], pause] = play(machine, RequestFailed(GONE_KIND))
+    assert (gone, absent.error, absent.relists) == (down("a"), GONE_KIND, False)
+    assert pause == ("pause", 0.375)
+    assert play(machine, Due()) == [listing]
+    [[absent], pause] = play(machine, RequestFailed(GONE_KIND))
+    assert (absent.error, pause) == (GONE_KIND, ("pause", 0.75))
+    machine.handle(Due())
+    if watch_list:
+        back = LinesArrived([line("ADDED", pod("a", 1)), bookmark(20, ends=True)])
+        assert [[up("a", 1), Synced("20")]] == play(machine, back)
+    else:
+        assert [[up("a", 1), Synced("20")], ("watch", "20")] == play(
+            machine, PageArrived(page(pod("a", 1), rv=20))
+        )
+
+
+def test_a_404_about_pods_deletes_none():
+    """No API server is without them: something in between answers."""
+    machine = synced(list_watch(), pod("a", 1))
+    [[interrupted], pause] = play(machine, RequestFailed(GONE_KIND))
+    assert (interrupted.relists, pause) == (False, ("pause", 0.375))
+    assert play(machine, Due()) == [("watch", "10")]
+
+
+def test_a_streamed_list_of_a_server_that_is_behind_is_read_in_pages():
+    """It says when to ask again. The next list is streamed once more: the next server may be ahead."""
+    machine = list_watch(watch_list=True)
+    machine.handle(Due())
+    play(machine, LinesArrived([line("ADDED", pod("a", 1))]))
+    behind = ServerFault(504, "Timeout", "Too large resource version: 12, current: 10", retry_after_s=1.0)
+    [[interrupted], pause] = play(machine, RequestFailed(behind))
+    assert (interrupted.error, pause) == (behind, ("pause", 1.05))
+    assert play(machine, Due()) == [("ask", "")]
+    assert [[Synced("12")], ("watch", "12")] == play(machine, PageArrived(page(pod("a", 1), rv=12)))
+    assert play(machine, RequestFailed(Gone(410, "Expired", "")))[-1] == ("stream list",)
 
 
 def test_a_relist_that_fails_midway_publishes_nothing_until_it_completes():

@@ -12,7 +12,7 @@ from scheduler.daemon.loop.informers import Informer
 from scheduler.daemon.metrics.logs import configure
 from scheduler.daemon.writes.inbox import Inbox
 from scheduler.engine.framework.kinds import KINDS
-from scheduler.engine.model.stimuli import PodGone
+from scheduler.engine.model.stimuli import DevicesRelisted, DevicesServed, ObjectGone, PodGone
 from tests.support.scripted_server import client_of, reply, scripted, stream
 from tests.support.waiting import until
 
@@ -80,6 +80,52 @@ async def test_a_server_without_a_kind_of_storage_counts_as_one_without_such_obj
     out = capfd.readouterr()
     assert (out.out + out.err).count("does not have this kind") == 1
     assert 'kind="CSIStorageCapacity"' in out.out + out.err
+
+
+LISTED = stream(
+    b'{"type":"ADDED","object":{"apiVersion":"resource.k8s.io/v1","kind":"DeviceClass","spec":{},'
+    b'"metadata":{"name":"gpu","uid":"u","resourceVersion":"4"}}}',
+    b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5",'
+    b'"annotations":{"k8s.io/initial-events-end":"true"}}}}',
+)
+
+
+async def test_a_kind_that_the_server_has_no_more_is_empty_and_silent_without_fault(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Its API was turned off, or its definition deleted; one line says so. Once it is back, it is listed again."""
+    inbox = Inbox()
+    answers = (LISTED, NOT_THERE, NOT_THERE, NOT_THERE, LISTED)
+    async with scripted(*answers) as script, client_of(script) as client:
+        informer = Informer(
+            KINDS["DeviceClass"],
+            client,
+            inbox,
+            log=configure(verbosity=0, form="text"),
+            on_malformed=lambda _: None,
+            on_interrupted=lambda _: None,
+            now_s=itertools.count().__next__,
+        )
+        task = asyncio.create_task(informer.run())
+        await script.until_received(4)
+        assert informer.is_missing
+        assert informer.silent_s() == 0.0
+        await script.until_received(6)
+        assert not informer.is_missing
+        task.cancel()
+    told = [
+        (type(stimulus).__name__, getattr(stimulus, "key", None) or stimulus.kind)
+        for stimulus in inbox.take(10)
+        if isinstance(stimulus, (ObjectGone, DevicesServed, DevicesRelisted))
+    ]
+    assert told == [
+        ("DevicesServed", "DeviceClass"),
+        ("DevicesRelisted", "DeviceClass"),
+        ("ObjectGone", "gpu"),
+        ("DevicesServed", "DeviceClass"),
+    ]
+    out = capfd.readouterr()
+    assert (out.out + out.err).count("does not have this kind") == 1
 
 
 @pytest.mark.parametrize(("kind", "refusal"), [("CSIStorageCapacity", REFUSED), ("Node", NOT_THERE)])
