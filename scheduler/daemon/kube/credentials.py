@@ -28,6 +28,7 @@ from scheduler.daemon.kube.kubeconfig import (
     resolve_context,
 )
 from scheduler.daemon.kube.login import Identity, bearer, log_in, trusting
+from scheduler.daemon.kube.proxies import proxy_of
 from scheduler.errors import SettingsError
 
 #: How often token and certificate files are read again (client-go transport/token_source.go: 1 min).
@@ -40,7 +41,7 @@ _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The API server. `tls` is None for plain HTTP; `server_hostname` and `proxy` come from the kubeconfig."""
+    """The API server. `tls` is None for plain HTTP; `server_hostname` comes from the kubeconfig, `proxy` maybe too."""
 
     server: str
     tls: ssl.SSLContext | None = None
@@ -195,18 +196,18 @@ async def load_credentials(
     if not paths and master:
         server = checked_server(master, "--master", "")
         tls = trusting(None) if server.startswith("https") else None
-        return Credentials(Endpoint(server, tls), Identity(), now_s=now_s)
+        return Credentials(Endpoint(server, tls, proxy=proxy_of(server, environ)), Identity(), now_s=now_s)
     if not paths and context:
         raise SettingsError(
             "--context", "", repr(context), "a kubeconfig file that has it, and there is none"
         )
     if not paths:
         return _in_cluster(environ, service_account, now_s)
-    return await _of_context(resolve_context(paths, context), master, now_s)
+    return await _of_context(resolve_context(paths, context), master, environ, now_s)
 
 
 async def _of_context(
-    context: ResolvedContext, master: str | None, now_s: Callable[[], float]
+    context: ResolvedContext, master: str | None, environ: Mapping[str, str], now_s: Callable[[], float]
 ) -> Credentials:
     cluster, user = context.cluster.content, context.user.content
     file, field = str(context.cluster.file), context.cluster.field
@@ -224,13 +225,14 @@ async def _of_context(
         if cluster.insecure_skip_tls_verify:
             tls.check_hostname = False
             tls.verify_mode = ssl.CERT_NONE
+    proxy = cluster.proxy_url or proxy_of(server, environ)
     token_file = context.user.path("tokenFile", user.token_file)
     if token_file is not None:
         _check_token(token_file, str(context.user.file), f"{context.user.field}.tokenFile")
     identity = await log_in(context)
     try:
         return Credentials(
-            Endpoint(server, tls, cluster.tls_server_name or None, cluster.proxy_url or None),
+            Endpoint(server, tls, cluster.tls_server_name or None, proxy),
             identity,
             login=partial(log_in, context) if user.exec or user.auth_provider else None,
             token_file=token_file,
@@ -251,7 +253,8 @@ def _in_cluster(environ: Mapping[str, str], service_account: Path, now_s: Callab
     _check_token(token_file, str(token_file), "")
     tls = trusting(authority, str(authority))
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return Credentials(Endpoint(server, tls), Identity(), token_file=token_file, now_s=now_s)
+    endpoint = Endpoint(server, tls, proxy=proxy_of(server, environ))
+    return Credentials(endpoint, Identity(), token_file=token_file, now_s=now_s)
 
 
 def _check_token(token_file: Path, source: str, field: str) -> None:
