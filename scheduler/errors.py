@@ -15,12 +15,14 @@ class SettingsError(SchedulerError):
     """
     Input that the user can correct. Raised by settings, credentials, commands; caught by `cli.main` (exit 2).
 
-    `str()` is one line with the file or flag, the field, what was found and what is expected there.
+    `str()` is one line with the file or flag, the field, what was found and what is expected there; without `expected`,
+    `found` says it all.
     """
 
     def __init__(self, source: str, field: str, found: str, expected: str) -> None:
         self.source, self.field, self.found, self.expected = source, field, found, expected
-        parts = [part for part in (source, field) if part] + [f"found {found}, expected {expected}"]
+        parts = [part for part in (source, field) if part]
+        parts.append(f"found {found}, expected {expected}" if expected else found)
         super().__init__(" ".join(": ".join(parts).split()))
 
 
@@ -44,7 +46,8 @@ class ApiError(SchedulerError):
     ) -> None:
         self.status, self.reason, self.message = status, reason, message
         self.retry_after_s, self.took_effect_unknown = retry_after_s, took_effect_unknown
-        super().__init__(f"{status or 'no answer'} {reason}: {message}")
+        parts = [f"{status} {reason}"] if status else []
+        super().__init__(": ".join(parts if parts and message == reason else [*parts, message]))
 
 
 class Conflict(ApiError):

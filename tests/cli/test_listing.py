@@ -15,8 +15,10 @@ from scheduler.sandbox.devcluster.cluster import DevCluster
 from tests.cli.conftest import Called
 from tests.cli.test_commands import served
 from tests.support import accounts
+from tests.support.api_bodies import body
 from tests.support.cluster import kubeconfig_text
 from tests.support.manifest_files import documents
+from tests.support.scripted_server import reply, scripted
 
 pytestmark = pytest.mark.asyncio
 
@@ -51,7 +53,26 @@ async def test_a_server_that_does_not_answer_is_named_while_it_is_waited_for(
     waits, end = err.splitlines()
     assert (code, out) == (2, "")
     assert re.fullmatch(r"Waiting for the API server: (get|list) /\S+, for 0 s at most\.", waits)
-    assert end.startswith(f"API server: {url}: found no answer")
+    assert end == (
+        f"API server: {url}: no response within 0.5 s; "
+        "is the way there open, past firewalls and through a VPN or a proxy (HTTPS_PROXY)?"
+    )
+
+
+async def test_a_server_that_says_when_to_ask_again_is_asked_again(tmp_path: Path, called: Called) -> None:
+    """As one of several whose cache is behind the others': the next answer comes from one that is not."""
+    behind = reply(
+        body(504, "Timeout", "Too large resource version: 12, current: 10"),
+        status=504,
+        headers={"Retry-After": "0"},
+    )
+    refused = reply(body(500, "InternalError", "no"), status=500)
+    async with scripted(behind, behind, reply(b'{"major":"1","minor":"36"}'), refused) as script:
+        (tmp_path / "k").write_text(kubeconfig_text(script.url))
+        code, _, err = await called("simulate", "--drain", "a", "--kubeconfig", str(tmp_path / "k"))
+    assert code == 2
+    assert err == f"API server: {script.url}: 500 InternalError: no; try again\n"
+    assert [each.path for each in script.received[:3]] == ["/version"] * 3
 
 
 def kubeconfig_without(cluster: DevCluster, folder: Path, *resources: str) -> str:

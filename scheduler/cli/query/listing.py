@@ -17,20 +17,31 @@ from typing import Final, TypeVar
 import msgspec
 
 from scheduler.daemon.assembly.watched_kinds import resource_of
-from scheduler.daemon.kube.client import KubeClient
+from scheduler.daemon.kube.client import KubeClient, unusable
 from scheduler.daemon.kube.credentials import load_credentials
 from scheduler.daemon.kube.pager import list_pages
 from scheduler.daemon.kube.requests import SERVER_VERSION, Request, Resource, get_pod
 from scheduler.daemon.kube.responses import decode_version
 from scheduler.engine.framework.kinds import WatchedKind
 from scheduler.engine.model.semantics import Version
-from scheduler.errors import ApiError, Forbidden, Gone, Invalid, NotFound, SettingsError
+from scheduler.errors import (
+    ApiError,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    ServerFault,
+    SettingsError,
+    Throttled,
+)
 from scheduler.tools.explain.formats.terminal import ReadProgress, print_unlisted
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 _TIMEOUT_S: Final = 60.0
 #: A request that takes longer is named on standard error.
 _QUIET_S: Final = 3.0
+#: Of a request whose answer has a Retry-After (client-go rest/request.go, maxRetries, 1.36).
+_RETRIES: Final = 10
 #: How often to start a list again whose continue token expired (410 Gone).
 _RESTARTS: Final = 3
 #: The kinds without which nothing can be said.
@@ -110,7 +121,11 @@ async def _read(client: KubeClient, request: Request) -> bytes | None:
 
 
 class _TellingClient(KubeClient):
-    """A client that says once on standard error for which answer it waits."""
+    """
+    A client that says once on standard error for which answer it waits.
+
+    A server that says when to ask again, as one whose cache is behind, is asked again, as often as client-go does.
+    """
 
     _has_told = False
 
@@ -120,6 +135,13 @@ class _TellingClient(KubeClient):
         """Return the answer, as `KubeClient.request` does."""
         timer = asyncio.get_running_loop().call_later(_QUIET_S, self._tell, request, timeout_s)
         try:
+            for _ in range(_RETRIES):
+                try:
+                    return await super().request(request, timeout_s=timeout_s, may_send=may_send)
+                except (ServerFault, Throttled) as error:
+                    if error.retry_after_s is None:
+                        raise
+                    await asyncio.sleep(error.retry_after_s)
             return await super().request(request, timeout_s=timeout_s, may_send=may_send)
         finally:
             timer.cancel()
@@ -141,8 +163,7 @@ async def connect(
         try:
             yield client
         except ApiError as error:
-            server = credentials.endpoint.server
-            raise SettingsError("API server", server, str(error), "a list of objects") from error
+            raise unusable(credentials.endpoint.server, error) from error
 
 
 async def list_kind(

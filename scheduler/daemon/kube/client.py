@@ -32,7 +32,17 @@ from scheduler.daemon.kube.transport import (
     Response,
     Transport,
 )
-from scheduler.errors import ApiError, Invalid, SettingsError, Silent, Unauthorized, Unreachable
+from scheduler.errors import (
+    ApiError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerFault,
+    SettingsError,
+    Silent,
+    Unauthorized,
+    Unreachable,
+)
 from scheduler.version import product_version
 
 _T = TypeVar("_T")
@@ -265,6 +275,26 @@ class KubeClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BUFFER_BYTES,
         )
+
+
+def unusable(server: str, error: ApiError) -> SettingsError:
+    """Return the error of a command that got no answer, or one that does not help: what failed, and what to look at."""
+    match error:
+        case Unauthorized():
+            advice = "the kubeconfig's user is not accepted: log in again, or choose another --context"
+        case Forbidden():
+            advice = "a role with this right is missing"
+        case Unreachable(reason="TLS"):
+            advice = "is certificate-authority of the kubeconfig this server's?"
+        case Unreachable(reason="Timeout") | Silent():
+            advice = "is the way there open, past firewalls and through a VPN or a proxy (HTTPS_PROXY)?"
+        case Unreachable():
+            advice = "is the cluster running, and is this its address (--kubeconfig, --context)?"
+        case NotFound() | ServerFault(status=200):
+            advice = "is this the address of an API server?"
+        case _:
+            advice = "try again"
+    return SettingsError("API server", server, f"{error}; {advice}", "")
 
 
 class _ProxyTransport:

@@ -276,10 +276,31 @@ def _read(path: Path) -> _File:
         # Such as "Expected `str`, got `int` - at `$.clusters[0].name`" and "Object missing required field `name`".
         text, _, place = str(error).replace("`", "").partition(" - at $")
         expected, _, found = text.removeprefix("Expected ").rpartition(", got ")
-        field, expected = place.lstrip("."), expected or "a kubeconfig"
+        found, expected = (
+            _in_words(found),
+            _in_words(expected) if place else "a kubeconfig, such as kubectl's",
+        )
+        field = place.lstrip(".")
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         field, found, expected = "", f'"{str(error).splitlines()[0]}"', "YAML"
     raise SettingsError(str(path), field, found, expected)
+
+
+#: Types in msgspec's errors.
+_WORDS: Final = {
+    "str": "a text",
+    "int": "a number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "fields with values",
+    "null": "nothing",
+}
+
+
+def _in_words(types: str) -> str:
+    """Return the types of an error, such as `array | null`, in words."""
+    return " or ".join(_WORDS.get(each, each) for each in types.split(" | "))
 
 
 def _named(entries: Mapping[str, Entry[T]], name: str, source: str, field: str) -> Entry[T]:

@@ -9,6 +9,7 @@ aiohttp, and so does every request through a proxy.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -168,10 +169,20 @@ class DirectTransport:
         except TimeoutError as error:
             raise Unreachable(0, "Timeout", f"cannot connect to {self._host}:{self._port} in time") from error
         except OSError as error:
-            text = f"Cannot connect to {self._host}:{self._port}: {error}"
-            raise Unreachable(0, _error_reason(error), text) from error
+            raise Unreachable(0, _error_reason(error), self._why(error)) from error
         connection.generation = generation
         return connection
+
+    def _why(self, error: OSError) -> str:
+        """Return in words why there is no connection."""
+        match error:
+            case ConnectionRefusedError():
+                return f"nothing listens on {self._host}:{self._port}"
+            case socket.gaierror():
+                return f"no address is known of {self._host} ({error.strerror})"
+            case ssl.SSLCertVerificationError():
+                return f"the certificate of {self._host}:{self._port} is not trusted: {error.verify_message}"
+        return f"cannot connect to {self._host}:{self._port}: {error.strerror or error}"
 
     async def _exchange(self, connection: _Connection, data: bytes) -> Response:
         """

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
 from scheduler.daemon.assembly.watched_kinds import LIVE_PODS
-from scheduler.daemon.kube.client import KubeClient
+from scheduler.daemon.kube.client import KubeClient, unusable
 from scheduler.daemon.kube.credentials import load_credentials
 from scheduler.daemon.kube.requests import SERVER_VERSION, list_page
 from scheduler.daemon.kube.responses import decode_page, decode_version
@@ -25,7 +25,7 @@ from scheduler.daemon.settings.feature_gates import nearest_known
 from scheduler.daemon.settings.resolved import LeaderElection, Settings
 from scheduler.engine.model.gated_fields import dropped_by
 from scheduler.engine.model.semantics import NEWEST, OLDEST, Semantics, Version
-from scheduler.errors import ApiError, Forbidden, ServerFault, SettingsError, Throttled, Unreachable
+from scheduler.errors import ApiError, Forbidden, ServerFault, Throttled, Unreachable
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -198,7 +198,7 @@ async def check_answer(
     if error is None:
         return
     if not (waits and _may_pass(error)):
-        raise SettingsError("API server", server, str(error), "an answer to a list of pods") from error
+        raise unusable(server, error) from error
     log.error("The API server does not answer yet; trying again", server=server, err=str(error))
 
 

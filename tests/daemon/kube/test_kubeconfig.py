@@ -22,10 +22,10 @@ contexts: []
 => current-context: found 'dev', expected an entry of that name in the file
 # clusters of the wrong type
 clusters: x
-=> clusters: found str, expected array | null
+=> clusters: found a text, expected a list or nothing
 # a name of the wrong type
 users: [{name: 7}]
-=> users[0].name: found int, expected str
+=> users[0].name: found a number, expected a text
 # a cluster without an entry
 context: {cluster: x, user: u}
 => contexts[dev].context.cluster: found 'x', expected one of c
@@ -100,7 +100,11 @@ a: b
 # not a mapping
 WHOLE
 - 1
-=> found array, expected object
+=> found a list, expected a kubeconfig, such as kubectl's
+# a text
+WHOLE
+clusters
+=> found a text, expected a kubeconfig, such as kubectl's
 # empty
 WHOLE
 => current-context: found nothing, expected the name of a context
