@@ -74,6 +74,8 @@ def handover_of(lease: Lease) -> str:
 #: A candidate reads the Lease after 0.5 to 0.9 retry periods, at random, so that candidates do not act in step and a
 #: released Lease is taken within one period, even if no watch shows it. client-go waits 1 to 2.2 periods.
 _RETRY_FRACTIONS = (0.5, 0.9)
+#: The part of the Lease's duration after which a holder that has not renewed it may be dead; it renews after an eighth.
+_LATE_FRACTION = 1 / 3
 #: The lease duration of a released Lease (client-go, release).
 _RELEASED_DURATION_S = 1
 #: The time after which the server ends a candidate's watch of the Lease, as client-go's watches do (5 to 10 min).
@@ -111,6 +113,9 @@ class LeaderElector:
         #: The Lease as last read or written, and when its spec last changed.
         self._observed: Lease | None = None
         self._observed_at_s = 0.0
+        #: The holder that was logged last, and the record of it that was logged because it grew old.
+        self._told_holder = ""
+        self._told_late: LeaseSpec | None = None
         #: The end of our leadership unless renewed; None while we are a candidate.
         self._leads_until_s: float | None = None
         #: The annotation that the former holder left; see `handover`.
@@ -254,10 +259,34 @@ class LeaderElector:
                 raise LeadershipLost(
                     f"{read.spec.holder_identity} holds the Lease {self._settings.resource_name}"
                 )
+            self._log_standby(read, started_s)
             return False
         self.handover = handover_of(read)
         await self._write(self._renewed_spec(read.spec), read.metadata)
         return True
+
+    def _log_standby(self, lease: Lease, now_s: float) -> None:
+        """Log once for whom this candidate waits, and once more if the holder seems dead, until when."""
+        name, holder = f"{self._settings.resource_namespace}/{self._settings.resource_name}", self.holder
+        if holder != self._told_holder:
+            self._told_holder = holder
+            self._log.info(
+                0,
+                "Standby, since another instance holds the Lease; whoever shall work beside it needs a Lease of its"
+                " own, and a scheduler a schedulerName",
+                lease=name,
+                holder=holder,
+            )
+        age_s, duration_s = now_s - self._observed_at_s, self._lease_duration_s(lease)
+        if age_s >= duration_s * _LATE_FRACTION and self._told_late != lease.spec:
+            self._told_late = lease.spec
+            self._log.info(
+                0,
+                "The holder does not renew the Lease; this standby may take it over once it expires",
+                lease=name,
+                holder=holder,
+                expires_in_s=round(duration_s - age_s, 1),
+            )
 
     def _is_held_by_another(self, lease: Lease, now_s: float) -> bool:
         holder = lease.spec.holder_identity

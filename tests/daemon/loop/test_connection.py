@@ -56,7 +56,7 @@ async def test_a_server_that_ends_while_its_roles_are_late_is_waited_for() -> No
 
 async def test_a_right_that_stays_missing_ends_the_start_after_a_minute() -> None:
     """With the answer in one line."""
-    with pytest.raises(SettingsError, match=": 403 Forbidden: .*; a role with this right is missing"):
+    with pytest.raises(SettingsError, match=r": 403 Forbidden: .*; a role with this right is missing"):
         await answered(*[403] * 31)
 
 

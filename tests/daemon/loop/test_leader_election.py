@@ -64,11 +64,12 @@ class Candidate:
 
     def __init__(self, client: KubeClient, clock: Clock, identity: str, jitter: float) -> None:
         self.elected = False
+        self.log = io.StringIO()
         self.leadership = LeaderElector(
             client,
             SETTINGS,
             identity,
-            log=configure(verbosity=0, form="text", stream=io.StringIO()),
+            log=configure(verbosity=0, form="text", stream=self.log),
             clock_s=lambda: 1_700_000_000.0 + clock.now,
             now_s=clock.seconds,
             sleep=clock.sleep,
@@ -118,6 +119,25 @@ async def test_the_first_leads_and_the_second_waits(scene: Scene) -> None:
     second = await scene.join("second")
     await scene.clock.advance(60)
     assert (first.leadership.is_leader, second.elected) == (True, False)
+
+
+@pytest.mark.asyncio
+async def test_a_standby_says_for_whom_it_waits_and_until_when(scene: Scene) -> None:
+    """Once each: while the holder renews nothing else is said; after its death when its Lease ends."""
+    first = await scene.join("first")
+    second = await scene.join("second")
+    await scene.clock.advance(60)
+    (line,) = second.log.getvalue().splitlines()
+    assert "Standby, since another instance holds the Lease" in line
+    assert line.endswith(' lease="kube-system/affinity-scheduler" holder="first"')
+    await first.kill()
+    await scene.clock.advance(9)
+    _, late = second.log.getvalue().splitlines()
+    assert "The holder does not renew the Lease" in late
+    assert 8.0 <= float(late.rpartition(" expires_in_s=")[2]) <= 10.0
+    await scene.clock.advance(8)
+    assert second.elected
+    assert first.log.getvalue().count("\n") == 1
 
 
 @pytest.mark.asyncio
