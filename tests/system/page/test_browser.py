@@ -359,6 +359,38 @@ def test_the_page_of_a_standby_says_so_and_survives_its_restart(browser: Browser
     context.close()
 
 
+@pytest.mark.parametrize("size", [pytest.param(size, id=name) for name, size in SIZES.items()])
+def test_a_scheduler_that_is_down_is_one_state_said_once(
+    browser: Browser, standby: Standby, size: tuple[int, int]
+) -> None:
+    """Not live, no standby any more, and no view repeats it; what it showed stays, and from when it is."""
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]})
+    page = context.new_page()
+    page.goto(f"{standby.url}/ui/")
+    page.get_by_text("This instance is a standby").wait_for()
+    open_view(page, "Pending")
+    page.locator(".group").first.wait_for()
+    open_view(page, "Decisions")
+    page.get_by_text("No decision yet.", exact=True).wait_for()
+    standby.stop()
+    notice = page.get_by_role("alert")
+    notice.wait_for()
+    for title in VIEWS:
+        open_view(page, title)
+        page.wait_for_load_state("networkidle")
+        assert notice.count() == 1, title
+        text = page.locator("body").inner_text()
+        said = notice.inner_text()
+        assert said.startswith(
+            "The scheduler does not answer. The page tries again by itself; what it shows is of "
+        )
+        assert "not connected" in text
+        for wrong in ("Live.", "standby", "Failed to fetch", "network error"):
+            assert wrong not in text, (title, wrong)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), title
+    context.close()
+
+
 def test_one_viewer_too_many_is_told_and_sees_figures(browser: Browser, standby: Standby) -> None:
     """It is not live, and asks again; a viewer who closes the page makes room."""
     with ExitStack() as streams:

@@ -1,9 +1,9 @@
 // The page: a bar with the views, one view below it, and the stream that all views share.
 
 import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact-standalone.js";
-import { follow, get, setToken } from "./connection.js";
+import { follow, get, isDown, setToken } from "./connection.js";
 import { Badge, Empty } from "./parts.js";
-import { count } from "./wording.js";
+import { clock, count } from "./wording.js";
 import { DecisionsView } from "./views/decisions.js";
 import { DevicesView } from "./views/devices.js";
 import { DomainsView } from "./views/domains.js";
@@ -94,6 +94,14 @@ function Status({ now, problem }) {
   `;
 }
 
+/** What holds for everything on the page: that nobody answers, or else that this instance is a standby. */
+function Notice({ now, problem }) {
+  if (isDown(problem)) return html`<p class="notice" role="alert">The scheduler does not answer. The page tries again by itself${now && `; what it shows is of ${clock(now.at)}`}.</p>`;
+  if (now?.role !== "standby") return null;
+  return html`<p class="notice">This instance is a standby: it shows its own caches and decides nothing.
+    ${now.leader ? ` The leader is ${now.leader}.` : " There is no leader."}</p>`;
+}
+
 function Token({ onGiven }) {
   const [text, setText] = useState("");
   const submit = (event) => {
@@ -135,14 +143,13 @@ function Page() {
       <div class="status" role="status"><${Status} now=${now} problem=${problem} /></div>
       <button class="quiet" onClick=${nextTheme} aria-label=${`Colours: ${theme}. Change`}>◐ ${theme}</button>
     </header>
-    ${now?.role === "standby" && html`<p class="notice">This instance is a standby: it shows its own caches and decides nothing.
-      ${now.leader ? ` The leader is ${now.leader}.` : " There is no leader."}</p>`}
+    <${Notice} now=${now} problem=${problem} />
     <main id="main" tabindex="-1" ref=${main}>
       ${needsToken
         ? html`<${Token} onGiven=${() => setAttempt(attempt + 1)} />`
         : problem && !now
-          ? html`<${Empty}>${problem.message}. The page tries again by itself.<//>`
-          : html`<${chosen.view} key=${chosen.path} route=${route.slice(1)} now=${now} stream=${stream} />`}
+          ? !isDown(problem) && html`<${Empty}>${problem.message}. The page tries again by itself.<//>`
+          : html`<${chosen.view} key=${chosen.path} route=${route.slice(1)} now=${now} stream=${stream} isDown=${isDown(problem)} />`}
     </main>
   `;
 }

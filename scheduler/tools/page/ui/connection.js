@@ -15,6 +15,9 @@ export class RequestError extends Error {
   }
 }
 
+/** Whether nobody answers: no server, or one in between says so. The head of the page tells it, and no view does. */
+export const isDown = (error) => Boolean(error) && (!error.status || error.status === 502);
+
 export function setToken(text) {
   token = text.trim();
 }

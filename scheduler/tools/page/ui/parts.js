@@ -1,7 +1,7 @@
 // Hooks and small components that several views use. Text from the cluster only ever becomes text nodes.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact-standalone.js";
-import { get, segment } from "./connection.js";
+import { get, isDown, segment } from "./connection.js";
 import { count } from "./wording.js";
 
 export { html };
@@ -68,7 +68,7 @@ export function PodList({ pods, none = "none", plain = false }) {
 export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
 
 export function Problem({ error }) {
-  if (!error) return null;
+  if (!error || isDown(error)) return null;
   return html`<p class="problem" role="alert">${error.message}</p>`;
 }
 

@@ -39,7 +39,7 @@ function Details({ decision }) {
   `;
 }
 
-export function DecisionsView({ stream, now }) {
+export function DecisionsView({ stream, now, isDown }) {
   const { feed, onDecisions, connects } = stream;
   const [frozen, setFrozen] = useState(null);
   const [paused, setPaused] = useState(false);
@@ -64,7 +64,7 @@ export function DecisionsView({ stream, now }) {
   return html`
     <div class="tools">
       <button aria-pressed=${paused} onClick=${() => setPaused(!paused)}>${paused ? "Go on" : "Pause"}</button>
-      <span role="status" class="muted">${still ? (waiting ? html`Standing still. <button class="link" onClick=${resume}>Show ${counted(waiting, "newer entry", "newer entries")}</button>` : "Standing still while you read.") : "Live."}</span>
+      <span role="status" class="muted">${still ? (waiting ? html`Standing still. <button class="link" onClick=${resume}>Show ${counted(waiting, "newer entry", "newer entries")}</button>` : "Standing still while you read.") : isDown || now?.role === "standby" ? "" : "Live."}</span>
     </div>
     <p class="muted">“Took” is an attempt until the API server has answered its bind. The decision alone took ${duration(now?.throughput.decision.p50)} at the median of the last quarter of an hour.</p>
     <section ref=${list}>
@@ -75,7 +75,7 @@ export function DecisionsView({ stream, now }) {
               ? html`<${Eviction} key=${one.number} eviction=${one} />`
               : html`<${Attempt} key=${one.number} decision=${one} isOpen=${open.has(one.number)} onToggle=${() => toggle(one.number)} />`)}</tbody>
           </table>`
-        : html`<${Empty}>No decision yet. A standby makes none; on a leader they appear here as pods are created.<//>`}
+        : html`<${Empty}>No decision yet.${!isDown && now?.role !== "standby" && " They appear here as pods are created."}<//>`}
     </section>
   `;
 }

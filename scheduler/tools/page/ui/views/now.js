@@ -5,12 +5,6 @@ import { DurationMap } from "../duration-map.js";
 import { Badge, Empty } from "../parts.js";
 import { age, ageOf, count, counted, duration, QUEUES } from "../wording.js";
 
-const ROLES = {
-  leader: "This instance leads.",
-  standby: "This instance is a standby.",
-  alone: "Leader election is off.",
-};
-
 function Figure({ title, value, note }) {
   return html`<div class="figure">
     <dt>${title}</dt>
@@ -97,7 +91,7 @@ function Instances({ now }) {
         ${now.components.map((one) => html`<tr key=${one.name}><th scope="row">${one.name}</th><td class="number">${one.pods || "–"}</td></tr>`)}
       </tbody>
     </table>
-    <p class="muted">${ROLES[now.role]}${now.role === "alone" ? "" : ` Lease: ${now.leader || "nobody"}.`} Version ${now.version}, decides as Kubernetes ${now.emulatedVersion}.</p>
+    <p class="muted">${now.role === "alone" ? "Leader election is off." : `Lease: ${now.leader || "nobody"}.`} Version ${now.version}, decides as Kubernetes ${now.emulatedVersion}.</p>
   </section>`;
 }
 
