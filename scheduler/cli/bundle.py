@@ -138,7 +138,12 @@ async def _collected(args: argparse.Namespace, node_annotations: frozenset[str])
         async with _port(args) as url:
             configuration = await _add_endpoints(bundle, url, credentials)
     except SettingsError as error:
-        bundle.miss("what the scheduler's port answers", str(error))
+        here = (
+            ""
+            if args.url
+            else "; of one on this machine name the address of its page: --url http://127.0.0.1:N"
+        )
+        bundle.miss("what the scheduler's port answers", f"{error}{here}")
     async with connect(args.kubeconfig, args.context, os.environ) as client:
         await _add_objects(bundle, client, args.namespace, configuration)
     return bundle

@@ -47,11 +47,12 @@ class _Page(msgspec.Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.epilog = (
-        f"bash: source <({PROGRAM} completion bash); zsh: the same with zsh, after compinit; "
-        f"fish: {PROGRAM} completion fish | source"
+    parser.add_argument(
+        "shell",
+        choices=("bash", "zsh", "fish"),
+        help=f"bash: source <({PROGRAM} completion bash); zsh: the same with zsh, after compinit; "
+        f"fish: {PROGRAM} completion fish | source",
     )
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -107,7 +108,8 @@ class _Names(BaseCompleter):
                 (each.metadata.labels or {}).get("topology.kubernetes.io/zone", "") for each in page.items
             }
             return sorted(zones - {""})
-        return [each.metadata.name for each in page.items]
+        before, comma, _ = prefix.rpartition(",")  # of a list: the names that are complete
+        return [f"{before}{comma}{each.metadata.name}" for each in page.items]
 
 
 async def _first_page(args: argparse.Namespace, path: str) -> _Page:

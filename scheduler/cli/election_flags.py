@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     for name, (field, text) in _NAMES.items():
         default = getattr(LeaderElection(), field)
-        group.add_argument(f"--leader-elect-{name}", metavar="NAME", help=f"{text} (default {default})")
+        metavar = "NS" if name == "resource-namespace" else "NAME"
+        group.add_argument(f"--leader-elect-{name}", metavar=metavar, help=f"{text} (default {default})")
 
 
 def overridden(settings: LeaderElection, args: argparse.Namespace) -> LeaderElection:

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--namespace",
         default=_NAMESPACE,
-        metavar="NAME",
+        metavar="NS",
         help="namespace of the enforcer's Lease and ConfigMap (default %(default)s)",
     )
     parser.add_argument(
@@ -101,7 +101,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--protected-namespaces",
         default="kube-system",
-        metavar="A,B",
+        metavar="NS",
         help="namespaces whose pods are never evicted (default %(default)s)",
     )
 

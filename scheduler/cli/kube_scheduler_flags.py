@@ -66,17 +66,15 @@ _REFUSED: Final[Mapping[str, str]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags. A refused one raises SettingsError when it is parsed."""
-    group = parser.add_argument_group(
-        "flags of kube-scheduler without effect",
-        "They are accepted so that its command line works unchanged; other flags of it are refused with what to use "
-        "instead.",
-    )
-    for name, why in _WITHOUT_EFFECT.items():
+    """
+    Add the flags, of which `--help` says nothing. A refused one raises SettingsError when it is parsed; those without
+    effect are logged at the start.
+    """
+    for name in _WITHOUT_EFFECT:
         if name in _BOOLEAN:
-            add_boolean(group, name, why)
+            add_boolean(parser, name, argparse.SUPPRESS)
         else:
-            group.add_argument(f"--{name}", metavar="VALUE", help=why)
+            parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     for name in _REFUSED:
         refuse = partial(_refuse, name)
         parser.add_argument(f"--{name}", type=refuse, nargs="?", const="", help=argparse.SUPPRESS)

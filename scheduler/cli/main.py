@@ -13,52 +13,107 @@ from typing import Final, NoReturn, Protocol, cast
 
 from scheduler.errors import SettingsError
 
-#: Each command, its module (imported only if the command is used), and its line in `--help`.
+#: Each command, its module (imported only if the command is used), its line in `--help`, and examples.
 _COMMANDS: Final = (
-    ("run", "scheduler.cli.run", "schedule the pods that name one of the configured profiles"),
-    ("enforce", "scheduler.cli.enforce", "evict pods whose enforced affinity rules are broken"),
+    (
+        "run",
+        "scheduler.cli.run",
+        "schedule the pods that name one of the configured profiles",
+        ("--kubeconfig ~/.kube/config", "--config scheduler.yaml --leader-elect=false -v 4"),
+    ),
+    (
+        "enforce",
+        "scheduler.cli.enforce",
+        "evict pods whose enforced affinity rules are broken",
+        ("--once", "--dry-run --rebalance"),
+    ),
     (
         "check-config",
         "scheduler.cli.check_config",
         "print a configuration with all defaults, or all of its problems",
+        ("scheduler.yaml",),
     ),
     (
         "explain",
         "scheduler.cli.explain",
         "say why a pod is pending, or why it is on its node, and what would help",
+        ("-n shop web-0", "-f deployment.yaml", "-n shop web-0 --on cluster.json.gz -o yaml"),
     ),
     (
         "simulate",
         "scheduler.cli.simulate",
         "place a manifest's replicas, or the pods of drained nodes, on a copy of the cluster",
+        ("-f deployment.yaml --replicas 20", "--drain node-1,node-2", "--without-zone zone-a -o json"),
     ),
     (
         "shadow",
         "scheduler.cli.shadow",
         "watch what another scheduler decides, and report what would be otherwise here",
+        ("--of default-scheduler --for 10m", "--recording day.jsonl.gz -o markdown"),
     ),
-    ("record", "scheduler.cli.record", "save what a watch of a cluster shows, for `shadow --recording`"),
-    ("ui", "scheduler.cli.ui", "open the page of the scheduler that runs in the cluster"),
-    ("snapshot", "scheduler.cli.snapshot", "save what the scheduler reads of a cluster to a file"),
-    ("bundle", "scheduler.cli.bundle", "save what a bug report needs, without secrets, to a file"),
+    (
+        "record",
+        "scheduler.cli.record",
+        "save what a watch of a cluster shows, for `shadow --recording`",
+        ("-o day.jsonl.gz --for 24h",),
+    ),
+    (
+        "ui",
+        "scheduler.cli.ui",
+        "open the page of the scheduler that runs in the cluster",
+        ("", "-n team-b --scheduler deployment/team-b-scheduler"),
+    ),
+    (
+        "snapshot",
+        "scheduler.cli.snapshot",
+        "save what the scheduler reads of a cluster to a file",
+        ("-o cluster.json.gz",),
+    ),
+    (
+        "bundle",
+        "scheduler.cli.bundle",
+        "save what a bug report needs, without secrets, to a file",
+        ("-o bundle.tar.gz", "-o bundle.tar.gz --url http://127.0.0.1:10259"),
+    ),
     (
         "webhook",
         "scheduler.cli.webhook",
         "serve the admission webhook: merge label keys into new pods, refuse harmful ones",
+        ("--report-only --schedulers affinity-scheduler",),
     ),
     (
         "plugins",
         "scheduler.cli.plugins",
         "list the plugins that a configuration can name, or write a rule of your own",
+        ("", "new TeamPerRack", "--plugins team_per_rack.py -o yaml"),
     ),
     (
         "demo",
         "scheduler.sandbox.demo.command",
         "play common affinity problems and their fixes on an embedded cluster",
+        ("", "--story 1 --serve"),
     ),
-    ("devcluster", "scheduler.sandbox.devcluster.command", "run an embedded cluster for kubectl"),
-    ("completion", "scheduler.cli.completion", "print what bash, zsh or fish needs to complete commands"),
+    (
+        "devcluster",
+        "scheduler.sandbox.devcluster.command",
+        "run an embedded cluster for kubectl",
+        ("--ui", "--nodes 30 --zones 3 --gpus 8"),
+    ),
+    (
+        "completion",
+        "scheduler.cli.completion",
+        "print what bash, zsh or fish needs to complete commands",
+        ("bash", "zsh", "fish"),
+    ),
 )
+_PROGRAM: Final = "affinity-scheduler"
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Keeps the lines of examples."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -67,6 +122,10 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with code 2."""
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def _examples(*lines: str) -> str:
+    return "\n".join(("examples:", *(f"  {_PROGRAM} {line}" for line in lines)))
 
 
 class _VersionAction(argparse.Action):
@@ -110,8 +169,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     parser = _Parser(
-        prog="affinity-scheduler",
+        prog=_PROGRAM,
         description="A second Kubernetes scheduler for workloads that care which pods run beside which.",
+        epilog=_examples("explain -n shop web-0", "simulate -f deployment.yaml", "explain --help"),
+        formatter_class=_Formatter,
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -123,9 +184,14 @@ def _parse(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         arguments = _words(os.environ.get("COMP_LINE", ""))
     chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
     loaded: dict[str, Command] = {}
-    for name, module, summary in _COMMANDS:
+    for name, module, summary, examples in _COMMANDS:
         entry = menu.add_parser(
-            name, help=summary, description=summary[0].upper() + summary[1:] + ".", allow_abbrev=False
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=_examples(*(f"{name} {each}".rstrip() for each in examples)),
+            formatter_class=_Formatter,
+            allow_abbrev=False,
         )
         if name == chosen:
             # Only the chosen command is imported: some imports take half a second.
@@ -137,7 +203,7 @@ def _parse(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         complete(parser)
     if chosen is not None and not loaded and set(arguments).isdisjoint(("-h", "--help", "--version")):
         parser.error(f"there is no command {chosen!r}{_like(chosen)}")
-    args = parser.parse_args(arguments)
+    args = parser.parse_args(arguments or ["--help"])
     return loaded[args.command], args
 
 
@@ -155,7 +221,7 @@ def _words(line: str) -> list[str]:
 
 def _like(name: str) -> str:
     """Return a question for the command that was probably meant, or ""."""
-    alike = difflib.get_close_matches(name, [command for command, _, _ in _COMMANDS], n=1)
+    alike = difflib.get_close_matches(name, [command for command, *_ in _COMMANDS], n=1)
     return f"; did you mean {alike[0]}?" if alike else ""
 
 

@@ -26,6 +26,7 @@ from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
 from scheduler.engine.plugins.registry import IN_TREE
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.table import table_lines
+from scheduler.tools.explain.report import print_answer
 from scheduler.version import product_version
 
 _TEMPLATES: Final = Path(__file__).parent / "plugin_templates"
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        choices=("table", "json"),
+        choices=("table", "json", "yaml"),
         default="table",
         help="form of the list (default %(default)s)",
     )
@@ -72,11 +73,8 @@ def run(args: argparse.Namespace) -> int:
         raise SettingsError("arguments", "", args.name, "nothing after list")
     loaded = load_plugins(args.plugins)
     rows = [*_in_tree(), *(_guest(plugin) for plugin in loaded.by_name.values())]
-    if args.output == "json":
-        print(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
-    else:
-        cells = [[row["name"], row["version"], row["from"], *_wide(row)] for row in rows]
-        print("\n".join(table_lines(_HEADINGS, cells)))
+    cells = [[row["name"], row["version"], row["from"], *_wide(row)] for row in rows]
+    print_answer(rows, args.output, lambda _: "\n".join(table_lines(_HEADINGS, cells)))
     if loaded.problems:
         raise InvalidSettingsError("--plugins", loaded.problems)
     return 0

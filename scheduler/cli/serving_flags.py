@@ -14,8 +14,13 @@ from scheduler.errors import SettingsError
 _LOOPBACK: Final = "127.0.0.1"
 
 
-def add_arguments(parser: argparse.ArgumentParser, *, port: int, has_certificate: bool = True) -> None:
-    """Add the flags. `has_certificate` is false where --tls-cert-file has another meaning."""
+def add_arguments(
+    parser: argparse.ArgumentParser, *, port: int, has_certificate: bool = True, hides_tls: bool = False
+) -> None:
+    """
+    Add the flags. `has_certificate` is false where --tls-cert-file has another meaning; with `hides_tls`, `--help` has
+    only address and port.
+    """
     group = parser.add_argument_group("metrics and health")
     group.add_argument(
         "--bind-address",
@@ -58,6 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser, *, port: int, has_certificate
         action="store_true",
         help="plain HTTP for everybody on any address; use it behind a proxy or a NetworkPolicy that restricts access",
     )
+    for action in group._group_actions if hides_tls else ():
+        if action.dest not in {"bind_address", "port"}:
+            action.help = argparse.SUPPRESS
 
 
 def _add_tls_arguments(group: argparse._ArgumentGroup, *, has_certificate: bool) -> None:

@@ -108,7 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     server_flags.add_server(parser)
     server_flags.add_logging(parser)
-    serving_flags.add_arguments(parser, port=_NO_PORT)
+    serving_flags.add_arguments(parser, port=_NO_PORT, hides_tls=True)
     parser.set_defaults(verbosity=0)
 
 

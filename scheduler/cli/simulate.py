@@ -59,7 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--drain",
         metavar="NODE",
         nargs="+",
-        help="say where the pods of these nodes would go, and in which order PodDisruptionBudgets let them",
+        help="say where the pods of these nodes would go, and in which order PodDisruptionBudgets let them; names"
+        " with spaces or commas between them",
     )
     what.add_argument(
         "--without-zone",
@@ -115,7 +116,8 @@ def _run_drain(args: argparse.Namespace, settings: Settings) -> int:
     if args.replicas is not None:
         raise SettingsError("--replicas", "", str(args.replicas), "only with -f FILE")
     cluster, _ = read_cluster(args, settings, None, budgets=args.drain is not None)
-    drain = simulate_drain(cluster, args.drain or (), args.without_zone, random.Random(args.seed))
+    nodes = [name for names in args.drain or () for name in names.split(",") if name]
+    drain = simulate_drain(cluster, nodes, args.without_zone, random.Random(args.seed))
     wide = args.output == "wide"
     print_answer(drain, args.output, lambda style: "\n".join(drain_lines(drain, style, wide=wide)))
     return 0 if drain.is_ok else 1

@@ -74,7 +74,10 @@ def _add_certificate(parser: argparse.ArgumentParser) -> None:
         "(default %(default)s)",
     )
     parser.add_argument(
-        "--namespace", default=_NAME, help="namespace of the Service and the Secret (default %(default)s)"
+        "--namespace",
+        default=_NAME,
+        metavar="NS",
+        help="namespace of the Service and the Secret (default %(default)s)",
     )
     parser.add_argument(
         "--host",

@@ -185,6 +185,21 @@ async def test_parts_that_cannot_be_had_are_named_and_the_rest_is_written(
 
 
 @pytest.mark.asyncio
+async def test_where_no_scheduler_runs_in_the_cluster_the_flag_for_one_beside_it_is_named(
+    tmp_path: Path, called: Called, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the README's embedded cluster, whose scheduler no kubectl can forward to."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    path, kubeconfig = tmp_path / "bundle.tar.gz", tmp_path / "kubeconfig"
+    async with DevCluster(nodes=1) as cluster:
+        cluster.write_kubeconfig(kubeconfig)
+        code, _, err = await called("bundle", "-o", str(path), "--kubeconfig", str(kubeconfig))
+    assert code == 0
+    (line,) = (line for line in err.splitlines() if line.startswith("what the scheduler's port answers"))
+    assert line.endswith("; of one on this machine name the address of its page: --url http://127.0.0.1:N")
+
+
+@pytest.mark.asyncio
 async def test_without_scheduler_and_rights_the_reasons_are_all_there_is(
     tmp_path: Path, called: Called
 ) -> None:

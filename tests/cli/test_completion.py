@@ -62,6 +62,15 @@ async def test_bash_completes_commands_flags_and_names_of_the_cluster(tmp_path: 
                 {"node-0001", "node-0002"},
             ),
             (f"affinity-scheduler simulate --kubeconfig {kubeconfig} --without-zone zone-b", {"zone-b"}),
+            (
+                f"affinity-scheduler simulate --kubeconfig {kubeconfig} --drain node-0001,node-0002,n",
+                {"node-0001,node-0002,node-0001", "node-0001,node-0002,node-0002"},
+            ),
+            (f"affinity-scheduler enforce --kubeconfig {kubeconfig} --namespace kube-s", {"kube-system"}),
+            (
+                f"affinity-scheduler enforce --kubeconfig {kubeconfig} --protected-namespaces default,kube-s",
+                {"default,kube-system"},
+            ),
             (f"affinity-scheduler simulate -f {tmp_path}/kubec", {str(kubeconfig)}),
             (f"affinity-scheduler explain --kubeconfig {tmp_path}/absent w", {""}),
         ):

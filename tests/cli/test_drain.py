@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import POD, POD_DISRUPTION_BUDGET
@@ -45,6 +46,21 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
         yield cluster, kubeconfig
 
 
+async def with_commas_and_as_yaml(called: Called, *base: str) -> None:
+    """Names with commas, with spaces, and both, are the same drain; YAML says what JSON does."""
+    answers = [
+        await called(*base, "--drain", *names, "-o", form)
+        for names in (("node-0001,node-0002", "node-0004"), ("node-0001", "node-0002", "node-0004"))
+        for form in ("json", "yaml")
+    ]
+    json_texts, yaml_texts = [out for _, out, _ in answers[::2]], [out for _, out, _ in answers[1::2]]
+    assert json_texts[0] == json_texts[1]
+    document = json.loads(json_texts[0])
+    assert document["nodes"] == ["node-0001", "node-0002", "node-0004"]
+    assert [yaml.safe_load(text) for text in yaml_texts] == [document, document]
+    assert yaml_texts[0].startswith(f"{next(iter(document))}: ")
+
+
 @pytest.mark.asyncio
 async def test_a_drain_says_where_pods_go_and_when(tmp_path: Path, called: Called) -> None:
     """A live cluster and its snapshot give the same answer; nothing is written."""
@@ -63,6 +79,7 @@ async def test_a_drain_says_where_pods_go_and_when(tmp_path: Path, called: Calle
         ["2", "default/web-1", "node-0001"],
     ]
     assert await called("simulate", "--drain", "node-0001", "--on", snapshot) == (0, out, "")
+    await with_commas_and_as_yaml(called, "simulate", "--on", snapshot)
 
 
 @pytest.mark.asyncio

@@ -17,7 +17,7 @@ from scheduler.tools.explain.input_files import ManifestFile, parse_manifest_fil
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 #: Forms of `-o`.
-OUTPUTS = ("table", "wide", "json")
+OUTPUTS = ("table", "wide", "json", "yaml")
 
 _DEFAULT_NAMESPACE: Final = "default"
 

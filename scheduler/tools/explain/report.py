@@ -220,9 +220,11 @@ def report_text(answers: Iterable[Explanation], style: Style, *, wide: bool) -> 
 
 
 def print_answer(answer: object, output: str, render: Callable[[Style], str]) -> None:
-    """Print the answer as JSON, or else as text in the style of standard output."""
+    """Print the answer as JSON or YAML, or else as text in the style of standard output."""
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
+    elif output == "yaml":
+        print(msgspec.yaml.encode(answer).decode(), end="")
     else:
         style = Style(sys.stdout, os.environ)
         print(style.wrapped(render(style)))

@@ -126,7 +126,7 @@ def test_every_flag_exists(page: Path) -> None:
 @pytest.mark.parametrize("page", [COMMANDS, *TOOLS], ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_flag_of_a_page_about_commands_exists(page: Path) -> None:
     known = {"--help"}
-    for _, module, _ in main._COMMANDS:
+    for _, module, *_ in main._COMMANDS:
         parser = argparse.ArgumentParser()
         importlib.import_module(module).add_arguments(parser)
         known |= {option for action in parser._actions for option in action.option_strings}
@@ -137,7 +137,7 @@ def test_every_flag_of_a_page_about_commands_exists(page: Path) -> None:
 def test_the_page_about_commands_has_all_of_them() -> None:
     text = COMMANDS.read_text()
     assert [
-        name for name, _, _ in main._COMMANDS if f"| `{name}" not in text and f", `{name} " not in text
+        name for name, *_ in main._COMMANDS if f"| `{name}" not in text and f", `{name} " not in text
     ] == []
 
 
