@@ -46,8 +46,8 @@ class ApiError(SchedulerError):
     ) -> None:
         self.status, self.reason, self.message = status, reason, message
         self.retry_after_s, self.took_effect_unknown = retry_after_s, took_effect_unknown
-        parts = [f"{status} {reason}"] if status else []
-        super().__init__(": ".join(parts if parts and message == reason else [*parts, message]))
+        kind = f"{status} {reason}" if status else reason
+        super().__init__(kind if message == reason else f"{kind}: {message}")
 
 
 class Conflict(ApiError):

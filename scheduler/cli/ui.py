@@ -166,7 +166,8 @@ async def _forwarded_port(process: Process, resource: str) -> int:
             async for line in process.stdout:
                 if found := _FORWARDING.match(line):
                     return int(found[1])
-            problem = (await process.stderr.read()).decode(errors="replace").strip().replace("\n", "; ")
+            # The last line sums up what kubectl has tried before.
+            problem = (await process.stderr.read()).decode(errors="replace").strip().rpartition("\n")[2]
             await process.wait()
     except TimeoutError:
         problem = f"nothing from kubectl port-forward after {_START_S:.0f} s"

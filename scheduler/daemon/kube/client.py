@@ -294,7 +294,7 @@ def unusable(server: str, error: ApiError) -> SettingsError:
             advice = "is this the address of an API server?"
         case _:
             advice = "try again"
-    return SettingsError("API server", server, f"{error}; {advice}", "")
+    return SettingsError("API server", server, f"{error if error.status else error.message}; {advice}", "")
 
 
 class _ProxyTransport:

@@ -188,7 +188,12 @@ async def _follow(
     log: Logger,
 ) -> None:
     """Record the changes of one kind until cancelled. The reflector retries failures of the server."""
-    reflector = Reflector(client, resource_of(kind), partial(_reduced, kind.kind, node_annotations))
+    reflector = Reflector(
+        client,
+        resource_of(kind),
+        partial(_reduced, kind.kind, node_annotations),
+        is_absence=kind.is_unserved,
+    )
     async with aclosing(reflector.batches()) as batches:
         async for changes in batches:
             for change in changes:

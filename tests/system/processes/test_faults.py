@@ -1,6 +1,7 @@
 """Faults of the API server: no pod is lost, none is bound twice, no node is over-committed."""
 
 import asyncio
+import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 
@@ -208,3 +209,38 @@ async def test_the_server_goes_away_and_comes_back(
     await devcluster.start()
     await burst(cluster, 5, "after")
     await cluster.all_bound(10, timeout_s=LONG_S)
+
+
+async def test_apis_that_are_turned_off_while_it_runs_stop_nothing_else(
+    cluster: Cluster, devcluster: DevCluster, daemon: Daemon
+) -> None:
+    """Their kinds are not served, which is said once each and is no fault of a watch; until they are served again."""
+    optional = [
+        each for each in kinds_for(default_settings()) if each.path.startswith("/apis/resource.k8s.io/")
+    ]
+    assert len(optional) > 1
+    off = [Fault(action=Action.RESPOND, path=f"{each.path}$", code=404, times=-1) for each in optional]
+    devcluster.faults.add(*off, *(Fault(action=Action.END_STREAM, path=f"{each.path}$") for each in optional))
+
+    async def n_told() -> int:
+        return len(daemon.logged("does not have this kind"))
+
+    await until(n_told, lambda n: n == len(optional), what="a line for each kind", timeout_s=LONG_S)
+    await cluster.add_node("a", allocatable={"cpu": "10"})
+    await burst(cluster, 5, "without")
+    await cluster.all_bound(5)
+    assert await daemon.is_ready()
+    _, shown = await daemon.get("/api/v1/now")
+    caches = {each["kind"]: each for each in json.loads(shown)["caches"]}
+    assert {name for name, each in caches.items() if not each["isServed"]} >= {each.kind for each in optional}
+    devcluster.faults.clear()
+
+    async def is_served_again() -> bool:
+        _, shown = await daemon.get("/api/v1/now")
+        served = {each["kind"] for each in json.loads(shown)["caches"] if each["isServed"]}
+        return served >= {each.kind for each in optional}
+
+    await until(is_served_again, what="the kinds", timeout_s=LONG_S)
+    await burst(cluster, 5, "with")
+    await cluster.all_bound(10)
+    assert await n_told() == len(optional)
