@@ -154,6 +154,8 @@ class Informer:
                     if self._kind.on_served is not None:
                         stimuli.append(self._kind.on_served)
                 case Interrupted(error=error, relists=False) if self._is_absence(error):
+                    if self.synced and not self.is_missing and self._kind.on_unserved is not None:
+                        stimuli.append(self._kind.on_unserved)
                     synced = True
                     self._report_missing()
                 case Interrupted(relists=relists):

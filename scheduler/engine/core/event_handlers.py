@@ -24,7 +24,7 @@ from scheduler.engine.framework.kinds import STORES, event_of
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.instructions import Instruction
 from scheduler.engine.model.nodes import Node
-from scheduler.engine.model.pod_groups import PodGroup
+from scheduler.engine.model.pod_groups import GroupKind, PodGroup
 from scheduler.engine.model.stimuli import (
     DevicesRelisted,
     DevicesServed,
@@ -76,8 +76,8 @@ class EventHandlers:
                 self._on_object_deleted(kind, key, now_s)
             case PodGroupSeen(group):
                 self._on_pod_group(group, now_s)
-            case PodGroupsServed(group_kind):
-                self._state.groups.serve(group_kind)
+            case PodGroupsServed(group_kind, is_served):
+                self._on_pod_groups_served(group_kind, now_s, is_served=is_served)
             case DevicesServed(device_kind):
                 self._on_devices_served(device_kind, now_s)
             case DevicesRelisted(device_kind):
@@ -88,6 +88,14 @@ class EventHandlers:
             case _:
                 assert_never(event)
         return []
+
+    def _on_pod_groups_served(self, kind: GroupKind, now_s: float, *, is_served: bool) -> None:
+        """Wake the pods that wait for groups of a kind that there is no more: each is a pod like any other."""
+        groups = self._state.groups
+        groups.serve(kind, is_served=is_served)
+        if not is_served:
+            members = [pod.uid for key in groups.listed() if key.kind is kind for pod in groups.pending(key)]
+            self._queue.activate_each(members, now_s)
 
     def _on_devices_served(self, kind: DeviceKind, now_s: float) -> None:
         """Wake the pods that were rejected as on a cluster without devices, once all are known."""

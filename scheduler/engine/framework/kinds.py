@@ -129,6 +129,7 @@ class WatchedKind:
         is_optional: whether there are servers without the kind: storage.k8s.io can be switched off.
         may_be_forbidden: whether roles may leave the kind out: those of an earlier release did not have it.
         on_served: what follows a complete list, for a kind that not every server has.
+        on_unserved: what follows when the server has the kind no more.
         on_relist: what precedes a list after the first, for a kind whose order of changes matters.
     """
 
@@ -147,6 +148,7 @@ class WatchedKind:
     is_optional: bool = False
     may_be_forbidden: bool = False
     on_served: WatchEvent | None = None
+    on_unserved: WatchEvent | None = None
     on_relist: WatchEvent | None = None
 
     @property
@@ -245,6 +247,7 @@ def _pod_group(kind: GroupKind, version: str, section: str) -> WatchedKind:
         is_optional=True,
         may_be_forbidden=True,
         on_served=PodGroupsServed(kind),
+        on_unserved=PodGroupsServed(kind, is_served=False),
     )
 
 

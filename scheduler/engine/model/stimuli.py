@@ -200,9 +200,10 @@ class PodGroupSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodGroupsServed:
-    """The API server has this kind of groups, whose PodGroups have all been seen."""
+    """The API server has this kind of groups, whose PodGroups have all been seen; or it has the kind no more."""
 
     kind: GroupKind
+    is_served: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,9 +67,12 @@ class PodGroups:
         copy._finished = {key: counts.copy() for key, counts in self._finished.items()}
         return copy
 
-    def serve(self, kind: GroupKind) -> None:
-        """Note that the cluster has this kind of groups."""
-        self._served.add(kind)
+    def serve(self, kind: GroupKind, *, is_served: bool = True) -> None:
+        """Note that the cluster has this kind of groups, or has it no more; Kubernetes' own counts as there."""
+        if is_served:
+            self._served.add(kind)
+        elif kind is GroupKind.COSCHEDULING:
+            self._served.discard(kind)
 
     def upsert(self, group: PodGroup) -> None:
         """Add the PodGroup or update it."""

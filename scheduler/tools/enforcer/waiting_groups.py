@@ -86,8 +86,8 @@ class WaitingGroups:
                 groups.upsert(group)
             case PodGroupGone(key):
                 groups.remove(key)
-            case PodGroupsServed(kind):
-                groups.serve(kind)
+            case PodGroupsServed(kind, is_served):
+                groups.serve(kind, is_served=is_served)
             case _:
                 pass
 

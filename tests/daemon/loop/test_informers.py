@@ -44,11 +44,11 @@ async def test_other_tasks_run_during_a_relist_of_thousands_of_differences() -> 
 
 NOT_THERE = reply(b"404 page not found", status=404)
 REFUSED = reply(b'{"kind":"Status","code":403,"reason":"Forbidden","message":"no right"}', status=403)
-SYNCED = stream(
+SYNCED_LINE = (
     b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5",'
-    b'"annotations":{"k8s.io/initial-events-end":"true"}}}}',
-    then="silent",
+    b'"annotations":{"k8s.io/initial-events-end":"true"}}}}'
 )
+SYNCED = stream(SYNCED_LINE, then="silent")
 
 
 async def test_a_server_without_a_kind_of_storage_counts_as_one_without_such_objects(
@@ -85,8 +85,7 @@ async def test_a_server_without_a_kind_of_storage_counts_as_one_without_such_obj
 LISTED = stream(
     b'{"type":"ADDED","object":{"apiVersion":"resource.k8s.io/v1","kind":"DeviceClass","spec":{},'
     b'"metadata":{"name":"gpu","uid":"u","resourceVersion":"4"}}}',
-    b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5",'
-    b'"annotations":{"k8s.io/initial-events-end":"true"}}}}',
+    SYNCED_LINE,
 )
 
 
@@ -126,6 +125,29 @@ async def test_a_kind_that_the_server_has_no_more_is_empty_and_silent_without_fa
     ]
     out = capfd.readouterr()
     assert (out.out + out.err).count("does not have this kind") == 1
+
+
+async def test_a_kind_of_groups_that_the_server_has_no_more_is_told_once() -> None:
+    """Not where the server never had it: then no pod waits for such a group."""
+    kind = next(each for each in KINDS if each.endswith(".scheduling.x-k8s.io"))
+    inbox = Inbox()
+    ended = stream(SYNCED_LINE)
+    async with (
+        scripted(NOT_THERE, ended, NOT_THERE, NOT_THERE, NOT_THERE) as script,
+        client_of(script) as client,
+    ):
+        informer = Informer(
+            KINDS[kind],
+            client,
+            inbox,
+            log=configure(verbosity=0, form="text"),
+            on_malformed=lambda _: None,
+            on_interrupted=lambda _: None,
+        )
+        task = asyncio.create_task(informer.run())
+        await script.until_received(6)
+        task.cancel()
+    assert inbox.take(10) == [KINDS[kind].on_served, KINDS[kind].on_unserved]
 
 
 @pytest.mark.parametrize(("kind", "refusal"), [("CSIStorageCapacity", REFUSED), ("Node", NOT_THERE)])

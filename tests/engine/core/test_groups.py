@@ -34,7 +34,9 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import (
     BindDone,
     EvictionEnded,
+    PodGroupGone,
     PodGroupSeen,
+    PodGroupsServed,
     PodSeen,
     TimePassed,
     VictimFate,
@@ -346,6 +348,19 @@ def test_a_member_without_a_podgroup_is_told_which_one_it_waits_for(cluster: Dri
     cluster.now_s += 6
     text = "pod group default/mpi waits: there is no PodGroup mpi of scheduling.x-k8s.io"
     assert conditions(cluster.handle(TimePassed())) == {"rank-0": text}
+
+
+def test_members_of_groups_of_a_kind_that_there_is_no_more_are_pods_like_any_other(cluster: Driver) -> None:
+    """As after a restart: the definition of their PodGroup was deleted, and every PodGroup with it."""
+    racks(cluster, a=3)
+    key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
+    cluster.handle(PodGroupSeen(PodGroup(key, 2)))
+    cluster.pod("rank-0", labels={COSCHEDULING_GROUP: "mpi"})
+    assert binds(run(cluster)) == {}
+    cluster.handle(PodGroupGone(key))
+    assert binds(run(cluster)) == {}
+    cluster.handle(PodGroupsServed(GroupKind.COSCHEDULING, is_served=False))
+    assert set(binds(run(cluster))) == {"rank-0"}
 
 
 def test_a_member_deleted_while_the_group_is_tried_makes_the_others_wait(cluster: Driver) -> None:

@@ -47,8 +47,8 @@ def apply_event(state: ClusterState, event: WatchEvent) -> None:
             state.groups.upsert(group)
         case PodGroupGone(group_key):
             state.groups.remove(group_key)
-        case PodGroupsServed(group_kind):
-            state.groups.serve(group_kind)
+        case PodGroupsServed(group_kind, is_served):
+            state.groups.serve(group_kind, is_served=is_served)
         case DevicesServed(device_kind):
             state.devices.serve(device_kind)
         case DevicesRelisted(device_kind):
