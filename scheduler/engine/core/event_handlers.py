@@ -78,8 +78,10 @@ class EventHandlers:
                 self._on_pod_group(group, now_s)
             case PodGroupsServed(group_kind, is_served):
                 self._on_pod_groups_served(group_kind, now_s, is_served=is_served)
-            case DevicesServed(device_kind):
+            case DevicesServed(device_kind, True):
                 self._on_devices_served(device_kind, now_s)
+            case DevicesServed(device_kind):
+                self._state.devices.unserve(device_kind)
             case DevicesRelisted(device_kind):
                 self._state.devices.begin_list(device_kind)
             case PodGroupGone(key):

@@ -213,6 +213,7 @@ def _stored(
     decode: Callable[[bytes | msgspec.Raw], Any],
     store: Store,
     on_served: WatchEvent | None = None,
+    on_unserved: WatchEvent | None = None,
     on_relist: WatchEvent | None = None,
 ) -> WatchedKind:
     """Return the row of a kind without stimuli of its own."""
@@ -229,6 +230,7 @@ def _stored(
         is_optional=api in _OPTIONAL,
         may_be_forbidden=api == _RESOURCE,
         on_served=on_served,
+        on_unserved=on_unserved,
         on_relist=on_relist,
     )
 
@@ -332,6 +334,7 @@ def kinds(
                 partial(decode_device, row[0]),
                 _DEVICES,
                 DevicesServed(row[0]),
+                DevicesServed(row[0], is_served=False),
                 DevicesRelisted(row[0]),
             )
             for row in _DEVICE_ROWS

@@ -208,9 +208,10 @@ class PodGroupsServed:
 
 @dataclass(frozen=True, slots=True)
 class DevicesServed:
-    """The API server has this kind of resource.k8s.io/v1, whose objects have all been seen."""
+    """The API server has this kind of resource.k8s.io/v1, whose objects have all been seen; or has it no more."""
 
     kind: DeviceKind
+    is_served: bool = True
 
 
 @dataclass(frozen=True, slots=True)

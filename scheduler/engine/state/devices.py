@@ -101,6 +101,11 @@ class Devices:
         self._served.update(kinds)
         self.is_served = self._served >= NEEDED_KINDS
 
+    def unserve(self, kind: DeviceKind) -> None:
+        """Note that the API server does not have this kind any more."""
+        self._served.discard(kind)
+        self.is_served = self._served >= NEEDED_KINDS
+
     # Questions of plugins.
 
     def claim(self, key: str) -> ResourceClaim | None:

@@ -122,6 +122,7 @@ async def test_a_kind_that_the_server_has_no_more_is_empty_and_silent_without_fa
         ("DevicesRelisted", "DeviceClass"),
         ("ObjectGone", "gpu"),
         ("DevicesServed", "DeviceClass"),
+        ("DevicesServed", "DeviceClass"),
     ]
     out = capfd.readouterr()
     assert (out.out + out.err).count("does not have this kind") == 1

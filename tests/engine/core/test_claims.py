@@ -88,6 +88,18 @@ def test_pods_that_were_rejected_before_devices_were_served_are_tried_once_they_
     assert sorted(cluster.reserve().pod.name for _ in "pq") == ["p", "q"]
 
 
+def test_while_a_kind_of_devices_is_turned_off_no_pod_gets_any() -> None:
+    """Without claims, all devices would look free."""
+    cluster = ClaimCluster(2, ("a",))
+    cluster.store(resource_claim("c"))
+    cluster.watch()
+    cluster.handle(DevicesServed(DeviceKind.CLAIM, is_served=False))
+    cluster.using("c")
+    assert "affinity-scheduler reads no resource.k8s.io/v1 here" in attempt_of(cluster.cycle()).message
+    cluster.handle(DevicesServed(DeviceKind.CLAIM))
+    assert cluster.reserve().pod.name == "p"
+
+
 def _holding_the_device(name: str, pod: str, allocated: str) -> build.Json:
     result = {"request": "r", "driver": DRIVER, "pool": "a", "device": "gpu-0"}
     consumer = {"resource": "pods", "name": pod, "uid": f"uid-default-{pod}"}

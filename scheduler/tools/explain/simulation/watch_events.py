@@ -49,8 +49,10 @@ def apply_event(state: ClusterState, event: WatchEvent) -> None:
             state.groups.remove(group_key)
         case PodGroupsServed(group_kind, is_served):
             state.groups.serve(group_kind, is_served=is_served)
-        case DevicesServed(device_kind):
+        case DevicesServed(device_kind, True):
             state.devices.serve(device_kind)
+        case DevicesServed(device_kind):
+            state.devices.unserve(device_kind)
         case DevicesRelisted(device_kind):
             state.devices.begin_list(device_kind)
         case _:
