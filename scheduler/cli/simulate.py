@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         return _run_drain(args, settings)
     manifest_file = read_manifest_file(args, settings)
     priority_class = read_priority_class(args)
-    cluster, _ = read_cluster(args, settings, None)
+    cluster, _ = read_cluster(args, settings)
     if priority_class is None:
         add_priorities(args, manifest_file, cluster)
     manifest_file.add_other_objects(cluster)
@@ -114,7 +114,7 @@ def _run_drain(args: argparse.Namespace, settings: Settings) -> int:
         raise SettingsError("--priority-class", "", args.priority_class, "only with -f FILE")
     if args.replicas is not None:
         raise SettingsError("--replicas", "", str(args.replicas), "only with -f FILE")
-    cluster, _ = read_cluster(args, settings, None, budgets=args.drain is not None)
+    cluster, _ = read_cluster(args, settings, budgets=args.drain is not None)
     drain = simulate_drain(cluster, args.drain or (), args.without_zone, random.Random(args.seed))
     wide = args.output == "wide"
     print_answer(drain, args.output, lambda style: "\n".join(drain_lines(drain, style, wide=wide)))
