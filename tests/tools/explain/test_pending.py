@@ -9,6 +9,7 @@ import pytest
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.stimuli import PodSeen
+from scheduler.engine.state.audit import differences
 from scheduler.tools.explain import pending
 from scheduler.tools.explain.pending import PendingWorkload, pending_workloads
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
@@ -54,8 +55,10 @@ def explained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_thousands_of_equal_pods_are_explained_once(explained: list[str]) -> None:
     pods = [owned(f"web-{number:04}", containers=cpu("2")) for number in range(2_000)]
-    (row,) = pending_workloads(loaded(*pods)).workloads
+    cluster = loaded(*pods)
+    (row,) = pending_workloads(cluster).workloads
     assert (row.n_pods, explained) == (2_000, ["web-0000"])
+    assert differences(cluster.state) == []
 
 
 def test_pods_with_other_specs_are_rows_of_their_own_unless_the_reason_is_the_same(
