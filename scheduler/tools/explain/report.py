@@ -51,7 +51,7 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
     lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in answer.notes]
     sections = (
         (f"REFUSED{_member_text(answer, wide=wide)}", _groups(answer, style.columns, wide=wide)),
-        ("RULES", _rules(answer, style.columns, wide=wide)),
+        (f"RULES{_wide_names_more(answer, wide=wide)}", _rules(answer, style.columns, wide=wide)),
         ("WHAT WOULD HELP (each tried on a copy of the cluster)", _suggestions(answer, wide=wide)),
         (
             "SCORES (now, without the pod itself)" if answer.state == "bound" else "SCORES",
@@ -82,6 +82,13 @@ def _member_text(answer: Explanation, *, wide: bool) -> str:
         have = "has a place" if member.placed.n_total == 1 else "have places"
         text += f", once {_pods(member.placed, wide=wide)} {have}"
     return escape_control_characters(text)
+
+
+def _wide_names_more(answer: Explanation, *, wide: bool) -> str:
+    """Return a remark if a rule that is printed has names of more pods than are."""
+    named = [pods for rule in answer.rules[:_RULES] for pods in (rule.pods, rule.declared_by, rule.pending)]
+    is_cut = not wide and any(pods is not None and len(pods.shown) > _PODS for pods in named)
+    return " (-o wide names more pods)" if is_cut else ""
 
 
 def _groups(answer: Explanation, columns: int | None, *, wide: bool) -> list[str]:
