@@ -65,6 +65,7 @@ async def test_a_pod_whose_scheduler_is_stopped_has_no_scheduler(
         if holder is not None:
             hold_lease(cluster, holder=holder, age_s=age_s)
         code, out, _ = await called("explain", "web", "--kubeconfig", kubeconfig)
+        table = await called("explain", "--kubeconfig", kubeconfig)
         assert (await called("snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
     fits = "fits on 3 of 3 nodes; "
     if not why:
@@ -75,6 +76,8 @@ async def test_a_pod_whose_scheduler_is_stopped_has_no_scheduler(
         assert first.startswith("  affinity-scheduler ")
         assert first.endswith(why)
         assert second.startswith(f"  with a scheduler: {fits}")
+        row = table[1].splitlines()[3]
+        assert row.endswith("run  start affinity-scheduler")
     assert await called("explain", "web", "--on", snapshot) == (code, out, "")
     saved = json.loads(Path(snapshot).read_text())["leases"]
     assert [each["metadata"]["name"] for each in saved["found"]] == ["affinity-scheduler"] * (

@@ -190,6 +190,15 @@ def test_a_table_fits_into_the_terminal() -> None:
     ]
 
 
+def test_a_head_without_a_word_is_no_line() -> None:
+    rows = [("NodeResourcesBalancedAllocation", 74, 75)]
+    assert table_lines(("", "node-0001", "node-0002"), rows, columns=40) == [
+        "  NodeResourcesBalancedAllocation",
+        "      node-0001: 74",
+        "      node-0002: 75",
+    ]
+
+
 LABEL = "topology.kubernetes.io/zone=zone-a"
 
 

@@ -48,7 +48,7 @@ def _cells(one: PendingWorkload, read_at: str, *, wide: bool) -> tuple[str | int
     created_s, read_s = seconds_of(one.oldest), seconds_of(read_at)
     since = one.oldest if created_s is None or read_s is None else age_text(read_s - created_s)
     nothing = "no small change" if one.state == "unschedulable" else "-"
-    reason = one.reason if wide else _cut(one.reason)
+    reason = one.unserved or one.reason if wide else _cut(one.reason)
     return one.workload.text, one.n_pods, since or "-", reason, " ".join(one.change) or nothing
 
 

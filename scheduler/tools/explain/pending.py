@@ -149,7 +149,7 @@ def _row(
 def _reason(answer: Explanation, pod: Pod) -> str:
     """Return why the pod waits: that no scheduler serves it comes first, else what refuses the most nodes."""
     if answer.unserved:
-        return answer.unserved.partition("; ")[0]
+        return answer.unserved.partition("; ")[0].partition(": ")[0]
     if answer.state == "schedulable":
         return f"it fits; {pod.scheduler_name} has not placed it yet"
     if answer.state == "gated":

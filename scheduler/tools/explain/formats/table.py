@@ -35,7 +35,7 @@ def table_lines(
     while n_beside > 1 and sum(least[:n_beside]) + len(_GAP) * (n_beside - 1) > room:
         n_beside -= 1
     widths = _narrowed(widths[:n_beside], least, room - len(_GAP) * (n_beside - 1))
-    lines = list(_lines(texts[0][:n_beside], widths, to_right))
+    lines = list(_lines(texts[0][:n_beside], widths, to_right)) if any(head[:n_beside]) else []
     for row in texts[1:]:
         lines += _lines(row[:n_beside], widths, to_right)
         for name, cell in zip(head[n_beside:], row[n_beside:], strict=True):
