@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ OURS: Mapping[str, str] = {"schedulerName": "affinity-scheduler"}
 BIG = [build.container(requests={"cpu": "100"})]
 
 
-def member(name: str, owner: str = "shop", revision: str = "54d9", **more: object) -> build.Json:
+def member(name: str, owner: str = "shop", revision: str = "54d9", **more: Any) -> build.Json:
     """Return a pod of a Deployment, as its ReplicaSet makes it."""
     pod = build.pod(name, labels={"app": owner, "pod-template-hash": revision}, **{"spec": OURS, **more})
     pod["metadata"]["ownerReferences"] = [{**build.owned_by("ReplicaSet", f"{owner}-{revision}"), "uid": "u"}]

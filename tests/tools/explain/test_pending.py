@@ -11,6 +11,7 @@ from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.state.audit import differences
 from scheduler.tools.explain import pending
+from scheduler.tools.explain.answers import explain_waiting
 from scheduler.tools.explain.pending import PendingWorkload, pending_workloads
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
@@ -43,11 +44,10 @@ def rows(cluster: LoadedCluster) -> list[tuple[str, int]]:
 def explained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the names of the pods that are explained from now on."""
     names: list[str] = []
-    whole = pending.explain_waiting
 
     def counting(cluster: LoadedCluster, pod: Any, *more: Any, **named: Any) -> Any:
         names.append(pod.name)
-        return whole(cluster, pod, *more, **named)
+        return explain_waiting(cluster, pod, *more, **named)
 
     monkeypatch.setattr(pending, "explain_waiting", counting)
     return names
