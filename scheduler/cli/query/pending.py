@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from scheduler.daemon.kube.requests import seconds_of
 from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
 from scheduler.tools.explain.pending import PendingWorkload, PendingWorkloads
 from scheduler.tools.explain.report import more_lines
-from scheduler.tools.explain.serving import age_text, seconds_of
+from scheduler.tools.explain.serving import age_text
 
 #: The most that is printed unless the table is wide.
 _ROWS: Final = 30

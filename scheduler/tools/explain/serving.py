@@ -11,12 +11,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
-from scheduler.daemon.kube.requests import LeaseSpec, Resource
+from scheduler.daemon.kube.requests import LeaseSpec, Resource, seconds_of
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME, Pod
 
@@ -127,15 +126,6 @@ def _by_lease(name: str, lease: str, leases: Leases) -> Service:
     at_s = seconds_of(leases.read_at) or 0.0
     free = [each.why_free(at_s) for each in named]
     return Service(f"{name} does not run: {' and '.join(free)}") if all(free) else Service()
-
-
-def seconds_of(timestamp: str) -> float | None:
-    """Return the seconds since the epoch of a time of the API server; None if it is no time."""
-    try:
-        parsed = datetime.fromisoformat(timestamp)
-    except ValueError:
-        return None
-    return parsed.replace(tzinfo=parsed.tzinfo or UTC).timestamp()
 
 
 def age_text(seconds: float) -> str:
