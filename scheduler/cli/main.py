@@ -37,7 +37,7 @@ _COMMANDS: Final = (
         "explain",
         "scheduler.cli.explain",
         "say why a pod is pending, or why it is on its node, and what would help",
-        ("-n shop web-0", "-f deployment.yaml", "-n shop web-0 --on cluster.json.gz -o yaml"),
+        ("-A", "-n shop deploy/web", "-f deployment.yaml", "-n shop web-0 --on cluster.json.gz -o yaml"),
     ),
     (
         "simulate",
