@@ -130,7 +130,7 @@ def test_an_invalid_manifest_is_one_line(
         ),
         (["snapshot", "--kubeconfig", "absent"], "absent: found no such file, expected a kubeconfig file"),
         (["explain", "p", "--config", "absent.yaml"], "absent.yaml: found no such file"),
-        (["explain", "p", "-o", "yaml"], "invalid choice: 'yaml'"),
+        (["explain", "p", "-o", "xml"], "invalid choice: 'xml'"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
