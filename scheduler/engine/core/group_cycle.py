@@ -173,10 +173,6 @@ class GroupCycles:
         self._end_move(key, now_s)
         attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, trial.n_decisions)
         placed = [(entries.pop(place.pod.uid), place) for place in trial.places]
-        for few in batches(placed):
-            for _, place in few:
-                self._nominator.take_node(place.pod, place.node_name, now_s)
-            yield
         # The group's own search alone takes a last resort, and this one had no need of it.
         has_last_resorts = bool(self._state.kubelet_refusals.last_resorts(key))
         yield from self._give_back(entries, now_s, are_surplus=not has_last_resorts)
@@ -427,7 +423,12 @@ class GroupCycles:
         """End holds, and return what follows, and the conditions of groups that have been incomplete for a while."""
         cleared: list[Instruction] = []
         for held in self._nominations.end_holds(now_s):
-            cleared += [ClearNomination(pod) for pod in self._groups.pending(held) if pod.nominated_node_name]
+            cleared += [
+                ClearNomination(pod)
+                for pod in self._groups.pending(held)
+                # Of an assumed member it says where that waits for its bind.
+                if pod.nominated_node_name and not self._state.is_assumed(pod.uid)
+            ]
             self._withdraw(held, now_s)
             self._end_move(held, now_s)
         for key in self._lost.take_reached(now_s):

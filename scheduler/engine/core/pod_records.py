@@ -81,6 +81,8 @@ class Binding:
     relaxation: Relaxation | None = None
     #: Seconds that each of its rules with a fallback has waited; empty if none has.
     waited_s: Mapping[str, int] = field(default_factory=dict)
+    #: Whether the API server has been told the node as the pod's nomination.
+    is_nominated: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -8,8 +8,9 @@ The pods between Reserve and Bind: what plugins reserve for them is written, and
 A waiting pod fails when a plugin says so after a change of an object that the pod waits for, when the pod or its node
 is gone, or when the time is over. It is looked at when a stimulus is about one of these, and costs nothing otherwise.
 
-A write is undone only where its plugin says so, also if the bind fails in the end. A restart needs no memory: the
-filters lead the pod to the same node and objects.
+A write is undone only where its plugin says so, also if the bind fails in the end. After a restart the filters lead the
+pod to the same node and objects; its room there is kept by the nomination that is written first, with the gate
+NominatedNodeNameForExpectation.
 
 Source: framework/runtime/framework.go, RunReservePluginsReserve, RunPreBindPlugins (kubernetes 1.36). Differences:
 stimuli instead of a plugin's poll each second; a pod that is being deleted ends the wait at once.
