@@ -173,6 +173,10 @@ class GroupCycles:
         self._end_move(key, now_s)
         attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, trial.n_decisions)
         placed = [(entries.pop(place.pod.uid), place) for place in trial.places]
+        for few in batches(placed):
+            for _, place in few:
+                self._nominator.take_node(place.pod, place.node_name, now_s)
+            yield
         # The group's own search alone takes a last resort, and this one had no need of it.
         has_last_resorts = bool(self._state.kubelet_refusals.last_resorts(key))
         yield from self._give_back(entries, now_s, are_surplus=not has_last_resorts)

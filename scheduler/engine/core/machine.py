@@ -44,7 +44,7 @@ from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.observer import Observer, Unobserved
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.model.instructions import Bind, EmitEvent, Instruction, WriteReservation
+from scheduler.engine.model.instructions import Bind, EmitEvent, Instruction
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
@@ -105,11 +105,11 @@ class Machine:
         self._annotations = DecisionAnnotations(state.nodes, records_decisions)
         self.records = PodRecords(state)
         #: Pods between Reserve and Bind.
-        self._reservations = Reservations(state, self.records)
+        nominates = semantics.enabled(Gate.NOMINATED_NODE_NAME_FOR_EXPECTATION)
+        self._reservations = Reservations(state, self.records, nominates=nominates)
         is_async = semantics.enabled(Gate.SCHEDULER_ASYNC_PREEMPTION)
         self.preemptions = Preemptions(state, queue, self.records, is_async=is_async)
         self._nominator = Nominator(state, queue)
-        self._nominates_waiting = semantics.enabled(Gate.NOMINATED_NODE_NAME_FOR_EXPECTATION)
         self._clocks = RuleClocks()
         self._fallbacks = Fallbacks(state, self._view, self.records, self._clocks)
         self._groups = GroupCycles(
@@ -367,9 +367,16 @@ class Machine:
             result = yield from self._groups.run(queued, key, profile, now_s)
             for few in batches(result.placed):
                 for member, place in few:
-                    before = self._nominator.take_node(place.pod, place.node_name, now_s)
-                    binding = Binding(member, place.bind, place.n_evaluated, place.n_feasible, now_s)
-                    self._ordered.append(self._begin_binding(binding, place.instruction, before, now_s))
+                    binding = Binding(
+                        member,
+                        place.bind,
+                        place.n_evaluated,
+                        place.n_feasible,
+                        now_s,
+                        is_nominated=place.is_reserved and self._reservations.nominates,
+                    )
+                    self._lifecycle.on_assumed(binding, now_s, is_reserved=place.is_reserved)
+                    self._ordered.append(place.instruction)
                 yield
             self._ordered += result.reports
             if result.preemptor is not None:
@@ -388,7 +395,7 @@ class Machine:
         bind = Bind(pod, node_name, self._annotations.of(result, rules, evicted))
         reserved = result.scores.reservations
         placed = pod if relaxation is None else relaxation.pod
-        nominated_before = self._nominator.take_node(pod, node_name, now_s)
+        self._nominator.take_node(pod, node_name, now_s)
         self.state.assume(replace(placed, node_name=node_name), node_name)
         self._fallbacks.on_assumed(pod.uid, now_s)
         binding = Binding(
@@ -399,25 +406,10 @@ class Machine:
             now_s,
             relaxation,
             self._clocks.waited_s(pod.uid),
+            is_nominated=bool(reserved) and self._reservations.nominates,
         )
-        instruction = self._reservations.reserve(bind, reserved) if reserved else bind
-        return [self._begin_binding(binding, instruction, nominated_before, now_s)]
-
-    def _begin_binding(
-        self, binding: Binding, instruction: Bind | WriteReservation, nominated_before: str, now_s: float
-    ) -> Instruction:
-        """
-        Note that the pod is assumed on its node. Return the instruction, which nominates a pod that waits for its bind.
-
-        So a restart keeps its room, and others see it. Source: schedule_one.go, bindingCycle (kubernetes 1.36).
-        """
-        is_reserved = isinstance(instruction, WriteReservation)
-        if is_reserved and self._nominates_waiting:
-            shown, node_name = binding.queued.pod.nominated_node_name, binding.bind.node_name
-            binding = replace(binding, is_nominated=True)
-            instruction = replace(instruction, nominates={shown, nominated_before} != {node_name})
-        self._lifecycle.on_assumed(binding, now_s, is_reserved=is_reserved)
-        return instruction
+        self._lifecycle.on_assumed(binding, now_s, is_reserved=bool(reserved))
+        return [self._reservations.reserve(bind, reserved) if reserved else bind]
 
     def differences(self) -> list[str]:
         """Return where the records differ from state, queue and indexes, one line each. O(records)."""

@@ -47,18 +47,13 @@ class Nominator:
         self._state.nominate(pod, node_name)
         return before
 
-    def take_node(self, pod: Pod, node_name: str, now_s: float) -> str:
-        """
-        End the nomination of a pod that is placed on the node, and return it, empty if there was none.
-
-        No event tells that another node is free.
-        """
+    def take_node(self, pod: Pod, node_name: str, now_s: float) -> None:
+        """End the nomination of a pod that is placed on the node; no event tells that another node is free."""
         before = self._state.nominated.node_of(pod.uid)
         if before:
             self._state.nominate(pod, "")
         if before != node_name:
             self.wake_kept_out(pod, before, now_s, but=pod.uid)
-        return before
 
     def leave_node(self, node_name: str, now_s: float) -> list[Pod]:
         """

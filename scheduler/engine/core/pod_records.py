@@ -81,7 +81,7 @@ class Binding:
     relaxation: Relaxation | None = None
     #: Seconds that each of its rules with a fallback has waited; empty if none has.
     waited_s: Mapping[str, int] = field(default_factory=dict)
-    #: Whether the API server has been told the node as the pod's nomination.
+    #: Whether the pod is nominated to the node while it waits for its bind.
     is_nominated: bool = False
 
 

@@ -11,7 +11,7 @@ from scheduler.engine.core.group_nominations import HOLD_FOR_S
 from scheduler.engine.model.instructions import Bind, ClearNomination, Instruction, WriteReservation
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Gate, Version, semantics_of
-from scheduler.engine.model.stimuli import NodeGone, PodSeen
+from scheduler.engine.model.stimuli import PodSeen
 from tests.engine.core.claim_cluster import ClaimCluster
 from tests.engine.core.preempting import sized_pod
 from tests.engine.core.test_group_devices import GroupCluster
@@ -112,19 +112,10 @@ def test_a_pod_that_waits_for_its_devices_is_nominated() -> None:
     assert reservation_of(cluster.cycle()).nominates
 
 
-def test_a_nomination_that_the_server_has_is_not_written_again() -> None:
+def test_a_nomination_is_written_also_where_a_watch_shows_it() -> None:
+    """Its end may be on the way, such as that of an earlier wait."""
     cluster = Cluster()
     cluster.waiting(nominated="n")
-    assert not cluster.reserve().nominates
-
-
-def test_a_nomination_whose_end_may_be_written_is_written_again() -> None:
-    """A watch does not show the end yet."""
-    cluster = Cluster()
-    pod = cluster.waiting(nominated="n")
-    assert cluster.handle(NodeGone("n")) == [ClearNomination(pod)]
-    cluster.node("n", allocatable={"cpu": "2"})
-    cluster.pass_time(20.0)
     assert cluster.reserve().nominates
 
 
@@ -168,7 +159,7 @@ def test_a_restart_keeps_the_room_from_a_pod_that_is_tried_before() -> None:
     assert condition_of(told).pod.name == "aa-web"
     assert condition_of(told).message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
     again = successor.reserve()
-    assert (again.pod.name, again.nominates) == ("zz-db", False)
+    assert (again.pod.name, again.node_name) == ("zz-db", "n")
     successor.handle(successor.server.write(again))
     successor.server.provision("default/c")
     successor.watch()
