@@ -1,5 +1,5 @@
 """
-Writes conditions and nominations of pending pods: per pod only the newest, in order, and never after the pod's bind.
+Writes conditions and nominations of pods without a node: per pod only the newest, in order, and never after its bind.
 
 A waiting condition is replaced by a newer one of its pod; the queue is bounded by the number of pending pods.
 """
@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.requests import PodCondition, Request, patch_pod_status, second_time
@@ -18,7 +18,12 @@ from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.writes.binder import requested_pause_s
 from scheduler.engine.model.fallback import CONDITION as FALLBACK_CONDITION
 from scheduler.engine.model.fallback import waited_text
-from scheduler.engine.model.instructions import ClearNomination, PatchCondition, SaveWaits
+from scheduler.engine.model.instructions import (
+    ClearNomination,
+    PatchCondition,
+    SaveWaits,
+    WriteReservation,
+)
 from scheduler.errors import ApiError, Conflict, Invalid, NotFound, ServerFault, Throttled, Unreachable
 
 #: Conditions written at a time, and where many wait. On a busy server each that is in flight delays binds, which matter
@@ -32,6 +37,9 @@ _MAX_ATTEMPTS: Final = 4
 _BACKOFF_S: Final = 0.010
 _BACKOFF_FACTOR: Final = 5.0
 _BACKOFF_JITTER: Final = 0.1
+
+#: What writes a nomination alone; of a reservation the nomination is all that is written here.
+_Nominating: TypeAlias = ClearNomination | WriteReservation
 
 
 class ConditionWriter:
@@ -59,7 +67,7 @@ class ConditionWriter:
         self._log, self._on_throttled, self._may_write = log, on_throttled, may_write
         self._is_ending = is_ending
         self._sleep, self._jitter = sleep, jitter
-        self._waiting: dict[str, PatchCondition | ClearNomination] = {}
+        self._waiting: dict[str, PatchCondition | _Nominating] = {}
         self._waiting_saves: dict[str, SaveWaits] = {}
         self._in_flight: dict[str, asyncio.Event] = {}
         self._arrived = asyncio.Event()
@@ -67,20 +75,31 @@ class ConditionWriter:
     def __len__(self) -> int:
         return len(self._waiting) + len(self._waiting_saves) + len(self._in_flight)
 
-    def write(self, instruction: PatchCondition | SaveWaits | ClearNomination) -> None:
-        """Queue the condition. It is written unless a newer one of its type or a bind of the pod comes first."""
+    def write(self, instruction: PatchCondition | SaveWaits | _Nominating) -> None:
+        """
+        Queue the condition, or the nomination.
+
+        It is written unless a newer one of its type or a bind of the pod comes first.
+        """
         uid = instruction.pod.uid
         waiting = self._waiting.get(uid)
         if isinstance(instruction, SaveWaits):
             self._waiting_saves[uid] = instruction
-        elif isinstance(instruction, ClearNomination) and isinstance(waiting, PatchCondition):
-            self._waiting[uid] = replace(waiting, nominated_node_name="")
+        elif isinstance(instruction, _Nominating) and isinstance(waiting, PatchCondition):
+            self._waiting[uid] = replace(waiting, nominated_node_name=_nomination(instruction))
         elif isinstance(instruction, PatchCondition) and instruction.nominated_node_name is None:
             # The nomination that the older one would have written is still to be written.
             self._waiting[uid] = replace(instruction, nominated_node_name=_nomination(waiting))
         else:
             self._waiting[uid] = instruction
         self._arrived.set()
+
+    async def hasten(self, uid: str) -> None:
+        """Write what waits of the pod before all others, and return once it is written or given up."""
+        while (in_flight := self._in_flight.get(uid)) is not None:
+            await in_flight.wait()
+        if (instruction := self._waiting.pop(uid, None)) is not None:
+            await self._write_alone(instruction)
 
     async def cancel(self, uid: str) -> None:
         """Drop the pod's waiting condition and wait for the one in flight, so that neither overtakes a later bind."""
@@ -105,15 +124,19 @@ class ConditionWriter:
                 self._arrived.clear()
                 await self._arrived.wait()
                 continue
-            finished = self._in_flight[instruction.pod.uid] = asyncio.Event()
-            try:
-                await self._write(instruction)
-            finally:
-                del self._in_flight[instruction.pod.uid]
-                finished.set()
-                self._arrived.set()
+            await self._write_alone(instruction)
 
-    def _pop_next(self) -> PatchCondition | SaveWaits | ClearNomination | None:
+    async def _write_alone(self, instruction: PatchCondition | SaveWaits | _Nominating) -> None:
+        """Send the patch while no other one of its pod is sent."""
+        finished = self._in_flight[instruction.pod.uid] = asyncio.Event()
+        try:
+            await self._write(instruction)
+        finally:
+            del self._in_flight[instruction.pod.uid]
+            finished.set()
+            self._arrived.set()
+
+    def _pop_next(self) -> PatchCondition | SaveWaits | _Nominating | None:
         """Remove and return the oldest waiting condition whose pod has none in flight, None if there is none."""
         for waiting in (self._waiting, self._waiting_saves):
             for uid in waiting:
@@ -121,7 +144,7 @@ class ConditionWriter:
                     return waiting.pop(uid)
         return None
 
-    async def _write(self, instruction: PatchCondition | SaveWaits | ClearNomination) -> None:
+    async def _write(self, instruction: PatchCondition | SaveWaits | _Nominating) -> None:
         """
         Send the patch; repeat it as upstream does, and after 429 as client-go's transport does.
 
@@ -148,13 +171,13 @@ class ConditionWriter:
             else:
                 return
 
-    def _request(self, instruction: PatchCondition | SaveWaits | ClearNomination) -> Request:
+    def _request(self, instruction: PatchCondition | SaveWaits | _Nominating) -> Request:
         pod = instruction.pod
         return patch_pod_status(
             namespace=pod.namespace,
             name=pod.name,
             uid=pod.uid,
-            condition=None if isinstance(instruction, ClearNomination) else self._condition(instruction),
+            condition=None if isinstance(instruction, _Nominating) else self._condition(instruction),
             nominated_node_name=None if isinstance(instruction, SaveWaits) else _nomination(instruction),
         )
 
@@ -181,11 +204,17 @@ class ConditionWriter:
         )
 
 
-def _nomination(instruction: PatchCondition | ClearNomination | None) -> str | None:
+def _nomination(instruction: PatchCondition | _Nominating | None) -> str | None:
     """Return the nomination that the instruction writes, None if it leaves it."""
-    if instruction is None:
-        return None
-    return "" if isinstance(instruction, ClearNomination) else instruction.nominated_node_name
+    match instruction:
+        case None:
+            return None
+        case ClearNomination():
+            return ""
+        case WriteReservation():
+            return instruction.node_name
+        case PatchCondition():
+            return instruction.nominated_node_name
 
 
 def is_pod_gone(error: ApiError) -> bool:

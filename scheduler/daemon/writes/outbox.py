@@ -86,6 +86,8 @@ class ClusterOutbox:
             case Bind():
                 self._start("bind", self._bind(instruction), instruction.pod.key)
             case WriteReservation():
+                if instruction.nominates:
+                    self._conditions.write(instruction)
                 self._start("reservation", self._reserve(instruction), instruction.pod.key)
             case WriteObjects():
                 self._start("writes", self._write_objects(instruction), instruction.pod.key)
@@ -155,6 +157,9 @@ class ClusterOutbox:
                 assert_never(outcome)
 
     async def _reserve(self, instruction: WriteReservation) -> None:
+        if instruction.nominates:
+            # First, so that the room of what is written is kept also if this process ends in between.
+            await self._conditions.hasten(instruction.pod.uid)
         self._inbox.put_now(await self._reservations.write(instruction))
 
     async def _write_objects(self, instruction: WriteObjects) -> None:

@@ -427,7 +427,12 @@ class GroupCycles:
         """End holds, and return what follows, and the conditions of groups that have been incomplete for a while."""
         cleared: list[Instruction] = []
         for held in self._nominations.end_holds(now_s):
-            cleared += [ClearNomination(pod) for pod in self._groups.pending(held) if pod.nominated_node_name]
+            cleared += [
+                ClearNomination(pod)
+                for pod in self._groups.pending(held)
+                # Of an assumed member it says where that waits for its bind.
+                if pod.nominated_node_name and not self._state.is_assumed(pod.uid)
+            ]
             self._withdraw(held, now_s)
             self._end_move(held, now_s)
         for key in self._lost.take_reached(now_s):

@@ -105,7 +105,8 @@ class Machine:
         self._annotations = DecisionAnnotations(state.nodes, records_decisions)
         self.records = PodRecords(state)
         #: Pods between Reserve and Bind.
-        self._reservations = Reservations(state, self.records)
+        nominates = semantics.enabled(Gate.NOMINATED_NODE_NAME_FOR_EXPECTATION)
+        self._reservations = Reservations(state, self.records, nominates=nominates)
         is_async = semantics.enabled(Gate.SCHEDULER_ASYNC_PREEMPTION)
         self.preemptions = Preemptions(state, queue, self.records, is_async=is_async)
         self._nominator = Nominator(state, queue)
@@ -366,7 +367,14 @@ class Machine:
             result = yield from self._groups.run(queued, key, profile, now_s)
             for few in batches(result.placed):
                 for member, place in few:
-                    binding = Binding(member, place.bind, place.n_evaluated, place.n_feasible, now_s)
+                    binding = Binding(
+                        member,
+                        place.bind,
+                        place.n_evaluated,
+                        place.n_feasible,
+                        now_s,
+                        is_nominated=place.is_reserved and self._reservations.nominates,
+                    )
                     self._lifecycle.on_assumed(binding, now_s, is_reserved=place.is_reserved)
                     self._ordered.append(place.instruction)
                 yield
@@ -398,6 +406,7 @@ class Machine:
             now_s,
             relaxation,
             self._clocks.waited_s(pod.uid),
+            is_nominated=bool(reserved) and self._reservations.nominates,
         )
         self._lifecycle.on_assumed(binding, now_s, is_reserved=bool(reserved))
         return [self._reservations.reserve(bind, reserved) if reserved else bind]

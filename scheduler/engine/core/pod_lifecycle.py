@@ -171,7 +171,13 @@ class PodLifecycle:
         # Reported even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
         return [
             attempted(queued, "error", binding.started_s, message=text),
-            *report_failure(queued.pod, text, unschedulable=False),
+            *report_failure(
+                queued.pod,
+                text,
+                unschedulable=False,
+                # No watch may have shown it yet.
+                shown_nomination=binding.bind.node_name if binding.is_nominated else None,
+            ),
             *([WriteObjects(binding.bind.pod, undo)] if undo else []),
         ]
 

@@ -81,6 +81,8 @@ class Binding:
     relaxation: Relaxation | None = None
     #: Seconds that each of its rules with a fallback has waited; empty if none has.
     waited_s: Mapping[str, int] = field(default_factory=dict)
+    #: Whether the pod is nominated to the node while it waits for its bind.
+    is_nominated: bool = False
 
 
 @dataclass(slots=True, eq=False)

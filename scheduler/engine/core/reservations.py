@@ -8,8 +8,9 @@ The pods between Reserve and Bind: what plugins reserve for them is written, and
 A waiting pod fails when a plugin says so after a change of an object that the pod waits for, when the pod or its node
 is gone, or when the time is over. It is looked at when a stimulus is about one of these, and costs nothing otherwise.
 
-A write is undone only where its plugin says so, also if the bind fails in the end. A restart needs no memory: the
-filters lead the pod to the same node and objects.
+A write is undone only where its plugin says so, also if the bind fails in the end. After a restart the filters lead the
+pod to the same node and objects; its room there is kept by its nomination, which is written first with the gate
+NominatedNodeNameForExpectation. It is written also where a watch shows it: its end may be on the way.
 
 Source: framework/runtime/framework.go, RunReservePluginsReserve, RunPreBindPlugins (kubernetes 1.36). Differences:
 stimuli instead of a plugin's poll each second; a pod that is being deleted ends the wait at once.
@@ -111,10 +112,15 @@ class Written(NamedTuple):
 
 
 class Reservations:
-    """Every pod for which something is reserved and that is not bound yet. Changes only what is assumed of objects."""
+    """
+    Every pod for which something is reserved and that is not bound yet. Changes only what is assumed of objects.
 
-    def __init__(self, state: ClusterState, records: PodRecords) -> None:
-        self._state, self._records = state, records
+    `nominates`: whether the API server is told of each such pod where it waits, so that a restart keeps its room there
+    and others see it (schedule_one.go, bindingCycle, kubernetes 1.36).
+    """
+
+    def __init__(self, state: ClusterState, records: PodRecords, *, nominates: bool = False) -> None:
+        self._state, self._records, self.nominates = state, records, nominates
         self._view = ClusterView(state)
         self._pods: dict[str, _ReservedPod] = {}
         #: By object and node: the UIDs of pods that wait for it.
@@ -160,7 +166,7 @@ class Reservations:
             self._state.assume_write(write, bind.pod.uid)
         self._n_reserved += 1
         self._pods[bind.pod.uid] = _ReservedPod(bind, reservations, self._n_reserved)
-        return WriteReservation(bind.pod, bind.node_name, writes, self._n_reserved)
+        return WriteReservation(bind.pod, bind.node_name, writes, self._n_reserved, self.nominates)
 
     def release(self, uid: str) -> list[tuple[StoredObject, StoredObject]]:
         """

@@ -25,13 +25,15 @@ class WriteReservation:
     """
     Make the writes, in order, that the pod needs before it is bound to the node; answered by ReservationWritten.
 
-    No write follows one that failed. `number`: of the reservation, which the answer repeats.
+    No write follows one that failed. `number`: of the reservation, which the answer repeats. `nominates`: whether the
+    pod's status.nominatedNodeName is set to the node before; the writes follow too if that fails.
     """
 
     pod: Pod
     node_name: str
     writes: tuple[ObjectWrite[Any], ...]
     number: int = field(default=0, compare=False)
+    nominates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,17 @@ from scheduler.engine.model.instructions import (
     Instruction,
     PatchCondition,
     ProceedWithEviction,
+    WriteReservation,
 )
+from scheduler.engine.model.object_writes import NodeSelection
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import BindDone, BindFailed, EvictionDue, Stimulus
+from scheduler.engine.model.stimuli import BindDone, BindFailed, EvictionDue, ReservationWritten, Stimulus
+from scheduler.engine.model.volumes import PersistentVolumeClaim
 from tests.support.api_bodies import body
 from tests.support.driving import NAME, Driver
 from tests.support.scripted_server import FakeSleep, Script, client_of, held, reply, scripted, silence
+from tests.support.storage_objects import claim
+from tests.support.volume_server import VolumeServer
 
 pytestmark = pytest.mark.asyncio
 
@@ -151,6 +156,75 @@ async def test_a_bind_waits_for_the_condition_in_flight() -> None:
             release.set()
             assert await made.answer() == BindDone(UID)
     assert [one.method for one in script.received] == ["PATCH", "POST"]
+
+
+def reserving(*, nominates: bool = True) -> WriteReservation:
+    """Return the reservation of a pod on node a: the node is selected for its claim."""
+    stored = VolumeServer().apply(claim("c", "made"))
+    assert isinstance(stored, PersistentVolumeClaim)
+    return WriteReservation(waiting(), "a", (NodeSelection(stored, "a"),), 1, nominates)
+
+
+WRITTEN = json.dumps({"metadata": {"name": "c", "resourceVersion": "9"}}).encode()
+
+
+def statuses(script: Script) -> list[object]:
+    """Return the status that each request patches; None of a claim's."""
+    return [json.loads(one.body).get("status") for one in script.received]
+
+
+@pytest.mark.parametrize(
+    "answer", [reply(), reply(body(403, "Forbidden", "no right"), status=403)], ids=["written", "refused"]
+)
+async def test_a_pod_is_nominated_before_its_claims_are_written(answer: object) -> None:
+    """As upstream, a nomination that cannot be written holds nothing up."""
+    async with scripted(answer, reply(WRITTEN)) as script, bench(script) as made:
+        made.outbox.execute(reserving())
+        assert await made.answer() == ReservationWritten(UID, ("9",), number=1)
+    assert statuses(script) == [{"nominatedNodeName": "a"}, None]
+
+
+async def test_a_pod_that_need_not_be_nominated_costs_no_patch() -> None:
+    async with scripted(reply(WRITTEN)) as script, bench(script) as made:
+        made.outbox.execute(reserving(nominates=False))
+        await made.answer()
+    assert statuses(script) == [None]
+
+
+async def test_the_condition_that_waits_is_written_with_the_nomination_and_before_those_of_other_pods() -> (
+    None
+):
+    release = asyncio.Event()
+    others = [Driver().pod(f"other-{number}") for number in range(9)]
+    answers = [held(release, reply()), held(release, reply()), reply(), reply(WRITTEN), *[reply()] * 7]
+    async with scripted(*answers) as script, bench(script) as made:
+        async with asyncio.timeout(5.0):
+            for pod in (*others, waiting()):
+                made.outbox.execute(PatchCondition(pod, "Unschedulable", "m"))
+            await script.until_received(2)
+            made.outbox.execute(reserving())
+            await made.answer()
+            release.set()
+    status = statuses(script)[2]
+    assert isinstance(status, dict)
+    assert (status["nominatedNodeName"], status["conditions"][0]["message"]) == ("a", "m")
+
+
+async def test_a_nomination_that_is_over_before_it_is_sent_is_not_written() -> None:
+    """The pod's wait has failed meanwhile, which ends the nomination."""
+    release = asyncio.Event()
+    async with scripted(held(release, reply()), reply(), reply(WRITTEN)) as script, bench(script) as made:
+        async with asyncio.timeout(5.0):
+            made.outbox.execute(PatchCondition(waiting(), "Unschedulable", "m"))
+            await script.until_received(1)
+            made.outbox.execute(reserving())
+            made.outbox.execute(PatchCondition(waiting(), "SchedulerError", "failed", ""))
+            release.set()
+            await made.answer()
+    nominations = [
+        status.get("nominatedNodeName", "-") for status in statuses(script) if isinstance(status, dict)
+    ]
+    assert nominations == ["-", None]
 
 
 async def test_events_are_written_when_no_bind_is_in_flight() -> None:

@@ -61,7 +61,7 @@ def test_a_victim_that_waits_for_its_volumes_is_released_without_a_call() -> Non
     assert [note for name, note in _notes(told, "FailedScheduling") if name == "low"] == [
         'running PreBind plugin "VolumeBinding": preempted by DefaultPreemption'
     ]
-    assert [one.nominated_node_name for one in told if isinstance(one, PatchCondition)] == ["a", None]
+    assert [one.nominated_node_name for one in told if isinstance(one, PatchCondition)] == ["a", ""]
     assert cluster.state.n_assumed == 0
     assert len(cluster.state.volumes.assumed) == 0
     assert not cluster.state.preempting

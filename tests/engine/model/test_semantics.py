@@ -57,6 +57,7 @@ def test_changes_of_a_gate_are_in_order(gate: Gate) -> None:
                 Gate.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING,
                 Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD_SELECTOR_MERGE,
                 Gate.NODE_DECLARED_FEATURES,
+                Gate.NOMINATED_NODE_NAME_FOR_EXPECTATION,
                 Gate.POD_LEVEL_RESOURCES,
                 Gate.STORAGE_CAPACITY_SCORING,
                 Gate.TAINT_TOLERATION_COMPARISON_OPERATORS,

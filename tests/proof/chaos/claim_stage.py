@@ -15,14 +15,19 @@ from typing import ClassVar, Protocol, TypeVar
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.state.audit import differences
 from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.http.faults import Action as FaultAction
+from scheduler.sandbox.devcluster.http.faults import Fault
 from scheduler.sandbox.devcluster.http.server import user_agent
-from scheduler.sandbox.devcluster.kinds import POD, JsonObject, Kind
+from scheduler.sandbox.devcluster.kinds import NODE, POD, JsonObject, Kind
 from scheduler.sandbox.devcluster.storage.history import Change
 from scheduler.sandbox.devcluster.storage.store import Store
-from tests.proof.chaos.instance import KILL_POINTS, RESERVATION_KILL_POINTS, Instance, living
-from tests.proof.chaos.journal import Journal, key_of, node_of
+from tests.proof.chaos.instance import KILL_POINTS, OURS, RESERVATION_KILL_POINTS, Instance, living
+from tests.proof.chaos.journal import Choice, Journal, key_of, node_of
+from tests.proof.chaos.nominations import nomination_of
+from tests.proof.chaos.rooms import crowding, without_nomination
 from tests.proof.chaos.venue import lease_holder, pass_kill_points
 from tests.proof.history.checker import check
+from tests.support import build
 
 SPACE = "default"
 N_NODES = 3
@@ -50,6 +55,10 @@ class ClaimStage:
     #: The broken promises.
     wrongs: list[str] = field(default_factory=list)
     n_binds: int = 0
+    #: How often a pod was nominated.
+    n_nominated: int = 0
+    #: Whether writes of nominations fail, which as upstream hold nothing up.
+    may_lose_nominations: bool = False
 
     def create(self, kind: Kind, obj: JsonObject) -> None:
         """Create an object as a builder returns it."""
@@ -62,11 +71,47 @@ class ClaimStage:
         return self.store.list(kind)[0]
 
     def doom_one(self, chance: Random) -> None:
-        """Let an instance die soon, most often between Reserve and Bind."""
+        """Let an instance die soon, most often between Reserve and Bind of a pod; or at once, while pods wait there."""
         instance = chance.choice(self.instances)
         instance.restart_after_s = chance.choice((0.1, 1.0, 8.0))
-        points = (*RESERVATION_KILL_POINTS, *RESERVATION_KILL_POINTS, *KILL_POINTS)
-        instance.doom = (chance.choice(points), chance.randrange(3))
+        what = chance.random()
+        if what < 0.15:
+            instance.kill()
+        elif what < 0.3 and instance.life is not None:
+            instance.life.scheduler.stop()
+        else:
+            points = (*RESERVATION_KILL_POINTS, *RESERVATION_KILL_POINTS, *KILL_POINTS, "status arrived")
+            instance.doom = (chance.choice(points), chance.randrange(3))
+
+    def fault_of_nominations(self, chance: Random) -> Fault:
+        """Return a fault of the writes of nominations, where these may be lost."""
+        action = chance.choice(
+            (FaultAction.RESPOND, FaultAction.DELAY, FaultAction.LOSE_ANSWER, FaultAction.DROP)
+        )
+        delay_s = chance.choice((0.05, 1.0, 12.0)) if action is FaultAction.DELAY else 0.0
+        return Fault(
+            action=action,
+            verb="patch",
+            path=r"/pods/[^/]+/status$",
+            code=chance.choice((409, 429, 503)) if action is FaultAction.RESPOND else 503,
+            delay_s=delay_s,
+            times=chance.choice((1, 4)),
+        )
+
+    def add_room(self) -> None:
+        """Give every node room for all pods."""
+        room = {"status": {"allocatable": {"cpu": "1000"}, "capacity": {"cpu": "1000"}}}
+        for node in self.objects(NODE):
+            self.store.patch(NODE, "", node["metadata"]["name"], room, subresource="status")
+
+    def add_plain_pod(self, name: str, cpu: str, scheduler: str = OURS) -> None:
+        """Create a pod without claims."""
+        container = build.container(requests={"cpu": cpu})
+        self.create(POD, build.pod(name, containers=[container], spec={"schedulerName": scheduler}))
+
+    def users_of(self, claim_name: str) -> list[JsonObject]:
+        """Return the pods that use the claim."""
+        return [pod for pod in self.objects(POD) if claim_name in self.claim_names(pod)]
 
     def calm(self) -> None:
         """Let no fault happen from now on."""
@@ -85,6 +130,12 @@ class ClaimStage:
     @abstractmethod
     def claim_names(self, pod: JsonObject) -> Iterable[str | None]:
         """Return the names of the pod's claims; None for one that is not made yet."""
+
+    @abstractmethod
+    def promised(
+        self, kind: Kind, obj: JsonObject, before: JsonObject
+    ) -> Iterable[tuple[Iterable[JsonObject], str]]:
+        """Yield pods to one of which the write promises the object, and the node, empty where it names none."""
 
     @abstractmethod
     def unready(self, pod: JsonObject) -> Iterable[str]:
@@ -143,11 +194,33 @@ class ClaimStage:
     def watch(self, kind: Kind, change: Change) -> None:
         """Judge one write of the server."""
         obj, before = change.revision.obj, change.previous.obj if change.previous else None
-        if kind is POD and change.type != "DELETED" and before and node_of(obj) and not node_of(before):
+        by = user_agent.get()
+        is_ours = by.rpartition("-")[0] in {each.name for each in self.instances}
+        if change.type == "DELETED":
+            return
+        if kind is POD and before and node_of(obj) and not node_of(before):
             self.n_binds += 1
             self.wrongs += [
-                f"{obj['metadata']['name']} was bound by {user_agent.get()} although {why}"
-                for why in self.unready(obj)
+                f"{obj['metadata']['name']} was bound by {by} although {why}" for why in self.unready(obj)
+            ]
+        elif kind is POD and before and nomination_of(obj) and not nomination_of(before):
+            self.n_nominated += 1
+        elif is_ours and not self.may_lose_nominations:
+            self.wrongs += [
+                f"{key_of(obj)} was written by {by} although {why}"
+                for users, node_name in self.promised(kind, obj, before or {})
+                for why in without_nomination(users, node_name)
+            ]
+
+    def judge_choice(self, choice: Choice) -> None:
+        """Judge a decision by the room of pods that wait."""
+        node, pods = self.store.find(NODE, "", choice.node), self.objects(POD)
+        pod = next((one for one in pods if one["metadata"]["uid"] == choice.uid), None)
+        if node is not None and pod is not None:
+            told = [one for one in pods if int(one["metadata"]["resourceVersion"]) <= choice.version]
+            self.wrongs += [
+                f"{choice.by} chose {choice.node} for {choice.key} although {why}"
+                for why in crowding(pod, node, told, choice.headed)
             ]
 
 
@@ -168,5 +241,6 @@ async def claim_stage(
         pass_kill_points(cluster, made, journal)
         stage = stage_class(cluster.store, cluster, made, journal)
         cluster.store.history.listeners.append(stage.watch)
+        journal.on_choice = stage.judge_choice
         async with living(made):
             yield stage

@@ -27,7 +27,7 @@ from scheduler.sandbox.devcluster.kinds import (
     JsonObject,
     Kind,
 )
-from tests.proof.chaos.claim_stage import N_NODES, ClaimStage, claim_stage
+from tests.proof.chaos.claim_stage import N_NODES, SPACE, ClaimStage, claim_stage
 from tests.proof.chaos.instance import OURS, Instance, few_instances
 from tests.proof.chaos.journal import Journal, is_terminal, key_of, node_of
 from tests.proof.history.checker import check
@@ -40,6 +40,8 @@ EXTENDED = "example.com/gpu"
 #: Devices by template of a claim.
 TEMPLATES = {"one": 1, "two": 2}
 DEVICES_PER_NODE = 3
+#: The condition of a device that needs to be prepared.
+READY = "ready"
 #: Devices of a node at the end.
 ENOUGH_DEVICES = 40
 
@@ -61,9 +63,18 @@ class DeviceStage(ClaimStage):
 
     claim_kind = RESOURCE_CLAIM
     cached_kinds = (RESOURCE_CLAIM, RESOURCE_SLICE, DEVICE_CLASS)
+    #: Whether devices are ready only some time after they are allocated.
+    needs_preparing: bool = False
 
     def add_pod(
-        self, name: str, scheduler: str = OURS, *, template: str = "", claim: str = "", extended: int = 0
+        self,
+        name: str,
+        scheduler: str = OURS,
+        *,
+        template: str = "",
+        claim: str = "",
+        extended: int = 0,
+        cpu: str = "",
     ) -> None:
         """Create a pod with a claim from a template, with a shared one, and with extended resources."""
         claims: list[JsonObject] = []
@@ -71,10 +82,9 @@ class DeviceStage(ClaimStage):
             claims.append({"name": "own", "resourceClaimTemplateName": template})
         if claim:
             claims.append({"name": "shared", "resourceClaimName": claim})
+        limits = {EXTENDED: str(extended)} if extended else {}
         made = build.container()
-        if extended:
-            amount = {EXTENDED: str(extended)}
-            made["resources"] = {"requests": amount, "limits": amount}
+        made["resources"] = {"requests": limits | ({"cpu": cpu} if cpu else {}), "limits": limits}
         spec = {"schedulerName": scheduler, **({"resourceClaims": claims} if claims else {})}
         self.create(POD, build.pod(name, containers=[made], spec=spec))
 
@@ -83,8 +93,45 @@ class DeviceStage(ClaimStage):
         self.create(RESOURCE_CLAIM, device_documents.resource_claim(name, count))
 
     def add_slice(self, node: str, n_devices: int) -> None:
-        """Publish the devices of a node."""
-        self.create(RESOURCE_SLICE, device_documents.device_slice(node, n_devices))
+        """Publish the devices of a node; with `needs_preparing` a pod waits for each until `prepare`."""
+        conditions = {"bindingConditions": [READY]} if self.needs_preparing else {}
+        self.create(RESOURCE_SLICE, device_documents.device_slice(node, n_devices, **conditions))
+
+    def prepare(self, claim: JsonObject) -> None:
+        """Let the driver say that the claim's devices are ready."""
+        ready = {
+            "type": READY,
+            "status": "True",
+            "reason": "Ready",
+            "message": "",
+            "lastTransitionTime": self.store.now(),
+        }
+        devices = [
+            {"driver": driver, "pool": pool, "device": device, "conditions": [ready]}
+            for driver, pool, device in devices_of(claim)
+        ]
+        change = {"status": {"devices": devices}}
+        self.store.patch(RESOURCE_CLAIM, SPACE, claim["metadata"]["name"], change, subresource="status")
+
+    def unprepared(self) -> list[JsonObject]:
+        """Return the claims that have devices and wait for them."""
+        return [
+            claim
+            for claim in self.objects(RESOURCE_CLAIM)
+            if any(each.get("bindingConditions") for each in _results(claim))
+            and not claim["status"].get("devices")
+        ]
+
+    def promised(
+        self, kind: Kind, obj: JsonObject, before: JsonObject
+    ) -> Iterator[tuple[list[JsonObject], str]]:
+        if kind is RESOURCE_CLAIM:
+            now, then = (
+                {each["uid"] for each in (one.get("status") or {}).get("reservedFor") or ()}
+                for one in (obj, before)
+            )
+            for uid in now - then:
+                yield [pod for pod in self.objects(POD) if pod["metadata"]["uid"] == uid], ""
 
     def claim_names(self, pod: JsonObject) -> list[str | None]:
         return list(pod_claims(pod).values())
@@ -148,9 +195,12 @@ def asks_for_extended(pod: JsonObject) -> bool:
 
 def devices_of(claim: JsonObject | None) -> list[Device]:
     """Return the devices that are allocated to the claim."""
+    return [(each["driver"], each["pool"], each["device"]) for each in _results(claim)]
+
+
+def _results(claim: JsonObject | None) -> list[JsonObject]:
     allocation = ((claim or {}).get("status") or {}).get("allocation") or {}
-    results = (allocation.get("devices") or {}).get("results") or ()
-    return [(each["driver"], each["pool"], each["device"]) for each in results]
+    return list((allocation.get("devices") or {}).get("results") or ())
 
 
 @asynccontextmanager

@@ -54,8 +54,10 @@ class _Trouble:
         actions = (
             (30, self._create_pods), (14, self._delete_pod), (6, self._finish_pod), (8, self._change_shared),
             (4, self._delete_claim), (5, self._touch_claim), (4, self._renew_slice), (5, self._set_clock),
-            (12, lambda: stage.doom_one(chance)), (20, self._add_fault),
+            (12, lambda: stage.doom_one(chance)), (20, self._add_fault), (12, self._prepare_devices),
+            (8, self._create_plain_pod),
         )  # fmt: skip
+        stage.needs_preparing, stage.may_lose_nominations = chance.random() < 0.5, chance.random() < 0.3
         self._actions = [do for _, do in actions]
         self._weights = [weight * chance.choice((0.3, 1.0, 1.0, 3.0)) for weight, _ in actions]
 
@@ -89,8 +91,22 @@ class _Trouble:
                 extended=chance.choice((1, 1, 2))
                 if (what > 0.8 or what < 0.1) and scheduler != CARELESS
                 else 0,
+                cpu=chance.choice(("500m", "1", "2")),
             )
         return None
+
+    def _create_plain_pod(self) -> None:
+        """Create one that is first at a restart, by its name."""
+        self._stage.add_plain_pod(
+            f"a{next(self._numbers)}",
+            self._chance.choice(("500m", "1", "2")),
+            self._chance.choice([name for name in self._schedulers if name != CARELESS]),
+        )
+
+    def _prepare_devices(self) -> None:
+        claims = self._stage.unprepared()
+        for claim in self._chance.sample(claims, len(claims) // 2):
+            self._stage.prepare(claim)
 
     def _some_pod(self, *, placed: bool | None = None) -> JsonObject | None:
         pods = [pod for pod in self._stage.objects(POD) if placed is None or bool(node_of(pod)) == placed]
@@ -147,6 +163,9 @@ class _Trouble:
 
     def _add_fault(self) -> None:
         chance = self._chance
+        if self._stage.may_lose_nominations and chance.random() < 0.2:
+            self._stage.cluster.faults.add(self._stage.fault_of_nominations(chance))
+            return
         if chance.random() < 0.45:
             actions = (
                 Action.STALL_STREAM, Action.STALL_STREAM, Action.CUT_STREAM, Action.EXPIRE_STREAM, Action.END_STREAM,
@@ -236,6 +255,14 @@ class _Trouble:
             )
 
 
+async def _prepare_all(stage: DeviceStage) -> None:
+    """Prepare all devices soon after they are allocated."""
+    while True:
+        await asyncio.sleep(1.0)
+        for claim in stage.unprepared():
+            stage.prepare(claim)
+
+
 def run_devices(seed: int, writers: Writers) -> DeviceStage:
     """Play the run of a seed and return its stage, whose `wrongs` are empty if all went well."""
 
@@ -245,12 +272,17 @@ def run_devices(seed: int, writers: Writers) -> DeviceStage:
             await asyncio.sleep(20.0)
             await _Trouble(stage, chance, writers).run()
             stage.calm()
+            stage.needs_preparing = False
             # For all pods, wherever one of their claims is allocated already.
             for node in node_names(N_NODES):
                 if stage.store.find(RESOURCE_SLICE, "", f"slice-{node}"):
                     stage.store.delete(RESOURCE_SLICE, "", f"slice-{node}")
                 stage.add_slice(node, ENOUGH_DEVICES)
-            await stage.settled(_SETTLE_S)
+            stage.add_room()
+            async with asyncio.TaskGroup() as group:
+                preparing = group.create_task(_prepare_all(stage))
+                await stage.settled(_SETTLE_S)
+                preparing.cancel()
             return stage
 
     with repeatable(seed):

@@ -73,6 +73,23 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """
+    An instance chose a node for a pod, which it binds there, at once or once what it reserves is written.
+
+    `version`: of the newest pod that it had been told of. `headed`: the node of its last choice by UID of a pod; empty
+    once it has given that up.
+    """
+
+    by: str
+    uid: str
+    key: str
+    node: str
+    version: int
+    headed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Sent:
     """An instance sent a bind, or a request of an eviction; `holder` held the Lease at that moment."""
 
@@ -210,6 +227,8 @@ class Journal:
     evictions: list[Eviction] = field(default_factory=list)
     #: (instance and its life, UID of the victim) of every Preempted event.
     reported: list[tuple[str, str]] = field(default_factory=list)
+    #: Is called with each choice of a node, at once.
+    on_choice: Callable[[Choice], None] = lambda _: None
     #: Nominations that an instance kept although a watch had shown the end of their node, with the moment.
     outlived: list[tuple[float, str]] = field(default_factory=list)
     told: list[tuple[float, str]] = field(default_factory=list)

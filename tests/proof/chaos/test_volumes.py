@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from typing import Any
+from unittest import mock
+from unittest.mock import AsyncMock
 
 import pytest
 
+from scheduler.daemon.writes.conditions import ConditionWriter
+from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.sandbox.devcluster.kinds import POD
 from tests.proof.chaos.run import repeatable
 from tests.proof.chaos.virtual import run_virtually
@@ -72,3 +76,19 @@ def test_no_volume_is_promised_twice_and_no_pod_lost(seed: int, *, elected: bool
     stage = run_volumes(seed, elected=elected)
     assert stage.wrongs == []
     assert stage.n_binds > 5
+    assert stage.n_nominated > 5
+
+
+@pytest.mark.parametrize(
+    ("guard", "instead", "wrong"),
+    [
+        pytest.param((ClusterView, "has_nominated"), False, "wait on node-", id="nominations do not count"),
+        pytest.param((ConditionWriter, "hasten"), AsyncMock(), "is not nominated to", id="claims come first"),
+    ],
+)
+def test_the_runs_notice_a_scheduler_that_does_not_keep_the_room(
+    guard: tuple[Any, str], instead: object, wrong: str
+) -> None:
+    with mock.patch.object(*guard, instead):
+        stage = run_volumes(100, elected=False)
+    assert any(wrong in one for one in stage.wrongs)

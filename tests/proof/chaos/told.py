@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.model.disruption_budgets import DisruptionBudget
-from scheduler.engine.model.instructions import Attempted, Bind, EmitEvent, EvictVictim, Instruction
+from scheduler.engine.model.instructions import (
+    Attempted,
+    Bind,
+    ClearNomination,
+    EmitEvent,
+    EvictVictim,
+    Instruction,
+    PatchCondition,
+    WriteReservation,
+)
 from scheduler.engine.model.nodes import Namespace
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import (
@@ -20,7 +29,7 @@ from scheduler.engine.model.stimuli import (
     VictimFate,
 )
 from tests.proof.chaos.groups import Members, as_decided
-from tests.proof.chaos.journal import WATCHED, Decided, Journal, Ordered, Preempted, Retried, View
+from tests.proof.chaos.journal import WATCHED, Choice, Decided, Journal, Ordered, Preempted, Retried, View
 
 
 class Told:
@@ -42,6 +51,8 @@ class Told:
         self._budgets: dict[str, int] = {}
         self._ending: dict[str, bool] = {}
         self._members = Members()
+        #: The node of its last choice, by UID of a pod; empty once that is given up.
+        self._headed: dict[str, str] = {}
         #: The pods for which evictions were begun; when one failed last, by the instance's clock.
         self._preemptors: set[str] = set()
         self._failed_s: dict[str, float] = {}
@@ -121,6 +132,15 @@ class Told:
             match one:
                 case Bind(pod) | Attempted(pod=pod, result="unschedulable") if pod.uid in self._preemptors:
                     self._note_retried(pod, now_s)
+            match one:
+                case Bind(pod, node) | WriteReservation(pod, node):
+                    newest, headed = self._newest["Pod"], dict(self._headed)
+                    if isinstance(one, WriteReservation) or headed.get(pod.uid) != node:
+                        choice = Choice(self._agent, pod.uid, pod.key, node, newest, headed)
+                        self._journal.on_choice(choice)
+                    self._headed[pod.uid] = node
+                case PatchCondition(pod, nominated_node_name="") | ClearNomination(pod):
+                    self._headed[pod.uid] = ""
             match one:
                 case Attempted(pod=pod, nominated_node_name=node) if node:
                     self._journal.preempted.append(

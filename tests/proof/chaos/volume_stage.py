@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from scheduler.engine.core.machine import Machine
-from scheduler.engine.model.volumes import StorageKind, StorageObject
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.engine.model.volumes import SELECTED_NODE, StorageKind, StorageObject
 from scheduler.sandbox.devcluster.bootstrap import DEFAULT_CLASS
 from scheduler.sandbox.devcluster.controllers.provisioning import PROVISION_AFTER_S, PROVISION_FAILURE
 from scheduler.sandbox.devcluster.kinds import (
@@ -49,12 +50,38 @@ class VolumeStage(ClaimStage):
         terms = None if node is None else [build.node_term(f"{build.HOSTNAME} in {node}")]
         self.create(PERSISTENT_VOLUME, storage_objects.volume(name, LOCAL, capacity="2Gi", terms=terms))
 
-    def add_pod(self, name: str, *claims: str) -> None:
+    def add_pod(self, name: str, *claims: str, cpu: str = "", group: str = "") -> None:
+        """Create a pod with these claims. `group`: that of two pods."""
         volumes = [
             {"name": f"v{number}", "persistentVolumeClaim": {"claimName": one}}
             for number, one in enumerate(claims)
         ]
-        self.create(POD, build.pod(name, spec={"schedulerName": OURS, "volumes": volumes}))
+        container = build.container(requests={"cpu": cpu} if cpu else None)
+        spec = {"schedulerName": OURS, "volumes": volumes}
+        labels = {GROUP: group, MIN_COUNT: "2"} if group else {}
+        self.create(POD, build.pod(name, labels=labels, containers=[container], spec=spec))
+
+    def is_judged(self, pod: JsonObject) -> bool:
+        """Return whether the pod is ours to place: of a group, both."""
+        group = _group(pod)
+        members = [one for one in self.objects(POD) if group and _group(one) == group]
+        if group and (len(members) < 2 or any(not node_of(one) and self.lacks_claim(one) for one in members)):
+            return False
+        return super().is_judged(pod)
+
+    def promised(
+        self, kind: Kind, obj: JsonObject, before: JsonObject
+    ) -> Iterator[tuple[list[JsonObject], str]]:
+        if kind is PERSISTENT_VOLUME_CLAIM:
+            now, then = (
+                (one.get("metadata", {}).get("annotations") or {}).get(SELECTED_NODE) for one in (obj, before)
+            )
+            if now and now != then:
+                yield self.users_of(obj["metadata"]["name"]), now
+        elif kind is PERSISTENT_VOLUME:
+            now, then = ((one.get("spec", {}).get("claimRef") or {}).get("uid") for one in (obj, before))
+            if now and now != then:
+                yield self.users_of(obj["spec"]["claimRef"]["name"]), ""
 
     def provisioner(self, *, fails: bool = False, after_s: float = 0.0) -> None:
         """Let the default class fail, or be slow."""
@@ -87,6 +114,10 @@ class VolumeStage(ClaimStage):
             required = ((volume or {}).get("spec", {}).get("nodeAffinity") or {}).get("required")
             if node is not None and required and not any_term_matches(required, node):
                 yield f"its node does not reach {volume_name}"
+
+
+def _group(pod: JsonObject) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(GROUP) or "")
 
 
 @asynccontextmanager

@@ -33,9 +33,11 @@ def _fault(chance: random.Random) -> Fault:
 
 
 async def _trouble(stage: VolumeStage, chance: random.Random) -> None:
-    """Forty seconds in which anything happens."""
+    """Forty seconds in which anything happens, on nodes that are soon full."""
     loop = asyncio.get_running_loop()
-    until_s, n_pods, n_volumes = loop.time() + 40.0, 0, 0
+    stage.may_lose_nominations = chance.random() < 0.3
+    until_s, n_pods, n_volumes, n_plain = loop.time() + 40.0, 0, 0, 0
+    groups = chance.random() < 0.3
     while loop.time() < until_s:
         await asyncio.sleep(chance.expovariate(3.0))
         what = chance.random()
@@ -50,13 +52,20 @@ async def _trouble(stage: VolumeStage, chance: random.Random) -> None:
                         n_volumes += 1
                         node = chance.choice((None, "node-0001", "node-0002"))
                         stage.add_volume(f"v{n_volumes}", node if len(claims) == 1 else None)
-                stage.add_pod(f"p{n_pods}", *claims)
+                group = f"g{n_pods // 2}" if groups and len(claims) == 1 else ""
+                stage.add_pod(f"p{n_pods}", *claims, cpu=chance.choice(("500m", "1", "2")), group=group)
             elif what < 0.42:
-                stage.provisioner(fails=chance.random() < 0.4, after_s=chance.choice((0.0, 0.0, 1.0, 15.0)))
-            elif what < 0.5:
+                stage.provisioner(fails=chance.random() < 0.3, after_s=chance.choice((0.0, 1.0, 5.0, 15.0)))
+            elif what < 0.52:
+                # By its name it is first at a restart.
+                n_plain += 1
+                stage.add_plain_pod(f"a{n_plain}", chance.choice(("500m", "1", "2")))
+            elif what < 0.6:
                 _remove(stage, chance)
-            elif what < 0.65:
+            elif what < 0.72:
                 stage.doom_one(chance)
+            elif stage.may_lose_nominations and what < 0.77:
+                stage.cluster.faults.add(stage.fault_of_nominations(chance))
             else:
                 stage.cluster.faults.add(_fault(chance))
         except StatusError:
@@ -65,7 +74,11 @@ async def _trouble(stage: VolumeStage, chance: random.Random) -> None:
 
 def _remove(stage: VolumeStage, chance: random.Random) -> None:
     kind = chance.choice((POD, POD, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME))
-    found = [one for one in stage.store.list(kind)[0] if kind is not POD or not node_of(one)]
+    found = [
+        one
+        for one in stage.store.list(kind)[0]
+        if kind is not POD or not node_of(one) or one["metadata"]["name"].startswith("a")
+    ]
     if found:
         name = chance.choice(found)["metadata"]["name"]
         stage.store.delete(kind, SPACE if kind.namespaced else "", name)
@@ -81,6 +94,7 @@ def run_volumes(seed: int, *, elected: bool) -> VolumeStage:
             await _trouble(stage, chance)
             stage.calm()
             stage.provisioner()
+            stage.add_room()
             # For claims whose volume was deleted, or is out of their pod's reach.
             for number in range(40):
                 stage.add_volume(f"spare-{number}")

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from scheduler.sandbox.devcluster.controllers.provisioning import PROVISION_AFTER_S
 from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from tests.support import storage_objects
+from tests.support.build import Json
 from tests.support.cluster import Cluster
 from tests.support.daemon import Daemon, running, started
 from tests.support.waiting import until
@@ -54,6 +57,50 @@ async def test_a_restart_rereads_all_state(empty: Cluster) -> None:
         (waiting,) = {pod["metadata"]["name"] for pod in await empty.pods()} - bound.keys()
         await empty.condition(waiting, "0/4 nodes are available: 4 Insufficient cpu.")
     assert bound.items() >= before.items()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda one: one.name)
+async def test_a_restart_keeps_the_room_of_a_pod_that_waits_for_its_volume(
+    empty: Cluster, number: signal.Signals
+) -> None:
+    """Its provisioner is slow; the next process comes to a smaller pod first."""
+    storage_class = storage_objects.storage_class("slow", "slow.example.com")
+    storage_class["metadata"]["annotations"] = {PROVISION_AFTER_S: "3600"}
+    await empty.api.post("/apis/storage.k8s.io/v1/storageclasses", storage_class)
+    claims = empty.api.in_namespace("persistentvolumeclaims")
+    await empty.create(claims, storage_objects.claim("c", "slow", namespace=empty.api.namespace))
+    await empty.add_node("a", allocatable={"cpu": "2"})
+    kubeconfig, full = Path(empty.kubeconfig), "0/1 nodes are available: 1 Insufficient cpu."
+    async with started(kubeconfig) as daemon:
+        await until(daemon.is_ready, what="readiness")
+        volumes = [{"name": "c", "persistentVolumeClaim": {"claimName": "c"}}]
+        await empty.add_pod("zz-db", cpu="2", spec={"volumes": volumes})
+        selected = "volume.kubernetes.io/selected-node"
+
+        async def claim() -> Json:
+            stored: Json = (await empty.api.get(f"{claims}/c")).ok
+            return stored
+
+        await until(
+            claim, lambda one: selected in (one["metadata"].get("annotations") or {}), what="a choice"
+        )
+        await empty.add_pod("aa-web", cpu="1")
+        await empty.condition("aa-web", full)
+        daemon.process.send_signal(number)
+        await daemon.ended()
+    assert (await empty.pod("zz-db"))["status"]["nominatedNodeName"] == "a"
+    async with running(kubeconfig):
+        await empty.add_pod("ab-late", cpu="1")
+        await empty.condition("ab-late", full)
+        made = storage_objects.volume(f"v-{number.name}".lower(), "slow", phase="Bound")
+        uid = (await claim())["metadata"]["uid"]
+        made["spec"]["claimRef"] = {"namespace": empty.api.namespace, "name": "c", "uid": uid}
+        await empty.create("/api/v1/persistentvolumes", made)
+        bound = {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}}
+        (await empty.api.patch(f"{claims}/c", bound | {"spec": {"volumeName": made["metadata"]["name"]}})).ok  # noqa: B018
+        assert await empty.node_of("zz-db") == "a"
+        assert "nominatedNodeName" not in (await empty.pod("zz-db"))["status"]
+        await empty.condition("aa-web", full)
 
 
 async def test_at_the_start_pods_of_higher_priority_go_first(empty: Cluster) -> None:

@@ -1,0 +1,217 @@
+"""Pods that wait between Reserve and Bind: where they wait is written, ended and counted after a restart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.core.group_nominations import HOLD_FOR_S
+from scheduler.engine.model.instructions import Bind, ClearNomination, Instruction, WriteReservation
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.semantics import Gate, Version, semantics_of
+from scheduler.engine.model.stimuli import PodSeen
+from tests.engine.core.claim_cluster import ClaimCluster
+from tests.engine.core.preempting import sized_pod
+from tests.engine.core.test_group_devices import GroupCluster
+from tests.support import build
+from tests.support.cases.volume_rows import using
+from tests.support.device_documents import resource_claim
+from tests.support.driving import NAME, Driver, bind_of, condition_of
+from tests.support.storage_objects import claim, csi_node, storage_class
+from tests.support.volume_server import VolumeServer
+
+#: Whether 1.35 began to nominate pods that wait, and its gate.
+VERSIONS = [
+    pytest.param(semantics_of(Version(1, 34)), False, id="1.34"),
+    pytest.param(semantics_of(Version(1, 35)), True, id="1.35"),
+    pytest.param(semantics_of(Version(1, 37)), True, id="1.37"),
+    pytest.param(
+        semantics_of(Version(1, 36), {Gate.NOMINATED_NODE_NAME_FOR_EXPECTATION: False}), False, id="gate off"
+    ),
+    pytest.param(
+        semantics_of(Version(1, 34), {Gate.NOMINATED_NODE_NAME_FOR_EXPECTATION: True}), True, id="gate on"
+    ),
+]
+
+
+def reservation_of(instructions: list[Instruction]) -> WriteReservation:
+    (found,) = (each for each in instructions if isinstance(each, WriteReservation))
+    return found
+
+
+class Cluster(Driver):
+    """A node of 2 cpu, which attaches two volumes of a class that makes them slowly."""
+
+    def __init__(self, server: VolumeServer | None = None, **settings: object) -> None:
+        super().__init__(**settings)  # type: ignore[arg-type]  # those of the driver
+        self.node("n", allocatable={"cpu": "2"})
+        self.server = server or VolumeServer()
+        if server is None:
+            for document in (
+                storage_class("made"),
+                csi_node("n", d=2),
+                claim("c", "made"),
+                claim("d", "made"),
+            ):
+                self.server.apply(document)
+        self._n_watched = 0
+        self.watch()
+
+    def watch(self) -> None:
+        for event in self.server.events[self._n_watched :]:
+            self.handle(event)
+        self._n_watched = len(self.server.events)
+
+    def waiting(self, *claims: str, cpu: str = "2", priority: int = 0, nominated: str = "") -> Pod:
+        """Show a pod with these claims."""
+        document = using(*claims or ("c",), name="zz-db")
+        document["spec"] |= {"schedulerName": NAME, "priority": priority}
+        document["spec"]["containers"] = [build.container(requests={"cpu": cpu})]
+        document["status"] = {"nominatedNodeName": nominated} if nominated else {}
+        pod = self.decoded(document)
+        self.handle(PodSeen(pod))
+        return pod
+
+    def reserve(self) -> WriteReservation:
+        return reservation_of(self.cycle())
+
+    def nominate(self, pod: Pod, node_name: str) -> Pod:
+        """Show the pod as nominated to the node."""
+        shown = replace(pod, nominated_node_name=node_name, resource_version=self.next_version())
+        self.handle(PodSeen(shown))
+        return shown
+
+    def restarted(self) -> Cluster:
+        """Return the cluster as another process lists it."""
+        return Cluster(self.server)
+
+
+@pytest.mark.parametrize(("semantics", "nominates"), VERSIONS)
+def test_a_pod_that_waits_for_a_volume_is_nominated_in_the_versions_that_do(
+    semantics: object, *, nominates: bool
+) -> None:
+    cluster = Cluster(settings=default_settings(semantics))  # type: ignore[arg-type]
+    cluster.waiting()
+    assert cluster.reserve().nominates == nominates
+
+
+def test_a_pod_that_waits_for_nothing_is_not_nominated() -> None:
+    cluster = Cluster()
+    cluster.pod("p")
+    assert [type(each) for each in cluster.cycle()] == [Bind]
+
+
+def test_a_pod_that_waits_for_its_devices_is_nominated() -> None:
+    cluster = ClaimCluster()
+    cluster.store(resource_claim("c"))
+    cluster.watch()
+    spec = {"schedulerName": NAME, "resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}
+    cluster.create(cluster.decoded(build.pod("p", spec=spec)))
+    assert reservation_of(cluster.cycle()).nominates
+
+
+def test_a_nomination_is_written_also_where_a_watch_shows_it() -> None:
+    """Its end may be on the way, such as that of an earlier wait."""
+    cluster = Cluster()
+    cluster.waiting(nominated="n")
+    assert cluster.reserve().nominates
+
+
+@pytest.mark.parametrize("is_shown", [False, True], ids=["no watch shows it", "shown"])
+def test_a_wait_that_fails_ends_the_nomination(*, is_shown: bool) -> None:
+    cluster = Cluster()
+    pod = cluster.waiting()
+    asked = cluster.reserve()
+    if is_shown:
+        cluster.nominate(pod, "n")
+    failed = cluster.handle(cluster.server.write(asked, 0))
+    assert condition_of(failed).nominated_node_name == ""
+    assert cluster.state.nominated.node_of(pod.uid) == ""
+    cluster.audit()
+
+
+def test_a_bind_that_fails_without_a_wait_ends_no_nomination() -> None:
+    cluster = Cluster()
+    pod = cluster.pod("p")
+    cluster.cycle()
+    assert condition_of(cluster.fail_bind(pod, "no")).nominated_node_name is None
+
+
+def test_a_pod_counts_once_while_a_watch_shows_where_it_waits() -> None:
+    cluster = Cluster()
+    cluster.nominate(cluster.waiting(cpu="1"), cluster.reserve().node_name)
+    assert not cluster.state.nominated
+    sized_pod(cluster, "small", cpu="1")
+    assert [type(each) for each in cluster.cycle()] == [Bind]
+    cluster.audit()
+
+
+def test_a_restart_keeps_the_room_from_a_pod_that_is_tried_before() -> None:
+    cluster = Cluster()
+    cluster.waiting()
+    cluster.server.write(cluster.reserve())
+    successor = cluster.restarted()
+    sized_pod(successor, "aa-web", cpu="1")
+    successor.waiting(nominated="n")
+    told = successor.cycle()
+    assert condition_of(told).pod.name == "aa-web"
+    assert condition_of(told).message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    again = successor.reserve()
+    assert (again.pod.name, again.node_name) == ("zz-db", "n")
+    successor.handle(successor.server.write(again))
+    successor.server.provision("default/c")
+    successor.watch()
+    assert bind_of(successor.cycle()).pod.name == "zz-db"
+
+
+def test_a_restart_keeps_no_room_from_a_pod_that_is_more_important() -> None:
+    """As upstream, where nominated pods of lower priority do not count."""
+    cluster = Cluster()
+    cluster.waiting()
+    cluster.server.write(cluster.reserve())
+    successor = cluster.restarted()
+    successor.waiting(nominated="n")
+    sized_pod(successor, "aa-web", 1, cpu="1")
+    assert bind_of(successor.cycle()).pod.name == "aa-web"
+
+
+def test_a_restart_keeps_the_volumes_that_a_node_will_attach() -> None:
+    cluster = Cluster()
+    cluster.waiting("c", "d", cpu="100m")
+    cluster.server.write(cluster.reserve())
+    cluster.server.apply(claim("e", "made"))
+    successor = cluster.restarted()
+    document = using("e", name="aa-web")
+    document["spec"]["schedulerName"] = NAME
+    successor.handle(PodSeen(successor.decoded(document)))
+    successor.waiting("c", "d", cpu="100m", nominated="n")
+    message = condition_of(successor.cycle()).message
+    assert message.startswith("0/1 nodes are available: 1 node(s) exceed max volume count.")
+
+
+def _waiting_members(cluster: GroupCluster) -> list[WriteReservation]:
+    cluster.member("p", 1, 2)
+    cluster.member("q", 1, 2)
+    told: list[Instruction] = []
+    while cluster.machine.has_work():
+        told += cluster.cycle()
+    return [each for each in told if isinstance(each, WriteReservation)]
+
+
+def test_members_of_a_group_that_wait_are_nominated_for_as_long_as_they_wait() -> None:
+    """A nomination of another's making ends after a while; theirs do not."""
+    cluster = GroupCluster({"a": [1], "b": [1]})
+    asked = _waiting_members(cluster)
+    assert [each.nominates for each in asked] == [True, True]
+    for each in asked:
+        shown = cluster.machine.records.shown(each.pod.uid)
+        assert shown is not None
+        nominated = replace(
+            shown, nominated_node_name=each.node_name, resource_version=cluster.next_version()
+        )
+        cluster.handle(PodSeen(nominated))
+    cluster.machine._groups.note_nominated(asked[0].pod.group.key, cluster.now_s)  # type: ignore[union-attr]
+    told = cluster.live(HOLD_FOR_S + 1.0)
+    assert [each for each in told if isinstance(each, ClearNomination)] == []
