@@ -213,7 +213,7 @@ class Cluster:
 
         `replicas`: default: as many as the object asks for.
         """
-        read = self._read
+        read = self._read.copy()
         if isinstance(pod, str):
             first, wanted = _pending(self._pod(pod)), 1 if replicas is None else replicas
             pods = [_renamed(first, number) for number in range(wanted)]
@@ -227,7 +227,6 @@ class Cluster:
         nodes = tuple(node for _, node in placed.pods)
         unplaced = placed.first_unplaced
         why = None if unplaced is None else Explained(explain_pod(read, unplaced, None, adds_replicas=True))
-        world.take_back()
         return Simulated(wanted, nodes, {node: zone_of(read.state, node) for node in nodes}, why)
 
     def _pod(self, pod: PodLike) -> Pod:

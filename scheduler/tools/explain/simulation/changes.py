@@ -96,15 +96,16 @@ class ChangeTrial:
 def made(changes: Iterable[Change], pod: Pod, state: ClusterState) -> Iterator[ClusterState]:
     """Let the cluster have the changes for the pod within the block; `changed_by` makes those of the pod itself."""
     reversals: list[WatchEvent] = []
-    for change in changes:
-        for event in () if isinstance(change, PodChange) else events_of(change, pod, state):
-            reversals += filter(None, [reversal(state, event)])
-            apply_event(state, event)
-    try:
-        yield state
-    finally:
-        for event in reversed(reversals):
-            apply_event(state, event)
+    with state.devices.order_kept():
+        for change in changes:
+            for event in () if isinstance(change, PodChange) else events_of(change, pod, state):
+                reversals += filter(None, [reversal(state, event)])
+                apply_event(state, event)
+        try:
+            yield state
+        finally:
+            for event in reversed(reversals):
+                apply_event(state, event)
 
 
 def changed_by(pod: Pod, changes: Iterable[Change]) -> Pod:
