@@ -8,6 +8,7 @@ For a plugin without `explain` it shows only the reason.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -250,39 +251,56 @@ def removal_of_all(context: ExplainContext, blocks: Callable[[Pod], bool]) -> Ca
     return removals
 
 
+class Holding(NamedTuple):
+    """Pods that use something together, and how much is free once the last of them has left, by what it is."""
+
+    pods: tuple[Pod, ...]
+    freed: Mapping[str, int]
+
+
+def holdings(uses: Iterable[tuple[Iterable[Pod], Mapping[str, int]]]) -> list[Holding]:
+    """Return what is used by the same pods as one holding each."""
+    freed: dict[tuple[str, ...], Counter[str]] = {}
+    pods: dict[tuple[str, ...], tuple[Pod, ...]] = {}
+    for using, amounts in uses:
+        by_uid = {pod.uid: pod for pod in using}
+        uids = tuple(sorted(by_uid))
+        pods[uids] = tuple(by_uid[uid] for uid in uids)
+        freed.setdefault(uids, Counter()).update(amounts)
+    return [Holding(pods[uids], freed[uids]) for uids in pods if uids]
+
+
 def pods_to_remove(
-    context: ExplainContext,
-    pods: Iterable[Pod],
-    short: Mapping[str, int],
-    freed_by: Callable[[Pod], Mapping[str, int]],
-) -> list[Pod]:
+    context: ExplainContext, held: Iterable[Holding], short: Mapping[str, int]
+) -> tuple[Pod, ...]:
     """
     Return few pods that together free the short amounts, chosen greedily; empty if no set of pods does.
 
-    Pods that a budget holds are the last. `freed_by`: returns what a pod frees, as `short` is keyed.
+    Pods that a budget holds are the last.
     """
     still_short = dict(short)
-    candidates = {pod.uid: (pod, freed_by(pod)) for pod in pods if not must_stay(pod)}
-    chosen: list[Pod] = []
-    while still_short and candidates and len(chosen) < MOST_REMOVED:
-        helpful = [entry for entry in candidates.values() if _share_freed(entry[1], still_short)]
+    left = [holding for holding in held if not any(map(must_stay, holding.pods))]
+    chosen: dict[str, Pod] = {}
+
+    def cost(holding: Holding) -> tuple[bool, float, int, list[str]]:
+        leaving = [pod for pod in holding.pods if pod.uid not in chosen]
+        share = _share_freed(holding.freed, still_short) / max(1, len(leaving))
+        priority = max((pod.priority for pod in leaving), default=0)
+        return any(map(context.held_by, leaving)), -share, priority, [pod.key for pod in leaving]
+
+    while still_short and len(chosen) < MOST_REMOVED:
+        helpful = [holding for holding in left if _share_freed(holding.freed, still_short)]
         if not helpful:
-            return []
-        pod, freed = min(
-            helpful,
-            key=lambda entry: (
-                bool(context.held_by(entry[0])),
-                -_share_freed(entry[1], still_short),
-                entry[0].priority,
-                entry[0].key,
-            ),
-        )
-        del candidates[pod.uid]
-        chosen.append(pod)
+            return ()
+        best = min(helpful, key=cost)
+        left = [holding for holding in helpful if holding is not best]
+        chosen |= {pod.uid: pod for pod in best.pods}
         still_short = {
-            name: n - freed.get(name, 0) for name, n in still_short.items() if n > freed.get(name, 0)
+            name: n - best.freed.get(name, 0)
+            for name, n in still_short.items()
+            if n > best.freed.get(name, 0)
         }
-    return [] if still_short else chosen
+    return () if still_short or len(chosen) > MOST_REMOVED else tuple(chosen.values())
 
 
 def _share_freed(freed: Mapping[str, int], short: Mapping[str, int]) -> float:

@@ -406,13 +406,66 @@ def test_an_allocated_claim_names_its_nodes() -> None:
 
 
 def test_a_claim_of_several_pods_is_freed_by_the_last() -> None:
-    """None of them is proposed: each alone would free nothing."""
+    """They are proposed together: each alone would free nothing."""
     first, second = (pod(name, "h", node="a") for name in ("first", "second"))
     shared = held("h", first, "gpu-0")
     shared["status"]["reservedFor"] += held("h", second)["status"]["reservedFor"]
     answer = cluster(device_slice("a", 1), claim(request()), shared, pods=(first, second)).explain(pod())
     assert where(answer) == [f"{WANTED}, 0 of 1 device free: 1 in use by first, second"]
-    assert answer.suggestions == ()
+    leaving = tuple(f"pod default/{name} leaves node a" for name in ("first", "second"))
+    assert [each.texts for each in answer.suggestions] == [leaving]
+
+
+def test_the_holder_of_a_counter_is_found_at_another_device_of_the_pool() -> None:
+    """`whole` and `shared` are parts of one piece of hardware: whoever has one keeps the other out."""
+    holder, other = pod("holder", "h", node="a"), pod("other", "o", node="b")
+    partitions = [{"name": name, **consuming(3)} for name in ("shared", "whole")]
+    selects = {"cel": {"expression": 'device.attributes["gpu.example.com"].kind == "whole"'}}
+    for partition in partitions:
+        partition |= attribute("kind", partition["name"])
+    answer = cluster(
+        of_pool("counters", **COUNTERS),
+        of_pool("d", devices=partitions),
+        claim(request(selectors=[selects])),
+        held("h", holder, "shared"),
+        held("o", other, "gpu-0", pool="b"),
+        nodes="a b",
+        pods=(holder, other),
+    ).explain(pod())
+    reason = "1 not selected (kind=shared), 1 short of counters (s/slots by 3) by holder"
+    assert sorted(where(answer)) == [
+        f"{WANTED}, 0 of 2 devices free: {reason}",
+        f"{WANTED}, the node has no device",
+    ]
+    assert [each.texts for each in answer.suggestions] == [("pod default/holder leaves node a",)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "leaving"),
+    [("20Gi", ["few"]), ("35Gi", ["many-1", "many-2"]), ("45Gi", ["few", "many-1", "many-2"])],
+)
+def test_of_the_claims_that_share_a_device_those_that_consume_enough_are_to_end(
+    wanted: str, leaving: list[str]
+) -> None:
+    """One claim of one pod consumes 10Gi of 50Gi, one of two pods 30Gi: a claim ends with its last pod."""
+    pods = {name: pod(name, claim_name, node="a") for name, claim_name in USERS.items()}
+    sharing = []
+    for claim_name, consumed in (("h", "10Gi"), ("i", "30Gi")):
+        users = [each for name, each in pods.items() if USERS[name] == claim_name]
+        made = held(claim_name, users[0], "gpu-0")
+        made["status"]["reservedFor"] = [
+            user for each in users for user in held(claim_name, each)["status"]["reservedFor"]
+        ]
+        result = made["status"]["allocation"]["devices"]["results"][0]
+        result |= {"shareID": claim_name, "consumedCapacity": {"memory": consumed}}
+        sharing.append(made)
+    requested = claim(request(capacity={"requests": {"memory": wanted}}))
+    device = with_devices("a", {**SHARED, "capacity": {"memory": {"value": "50Gi"}}})
+    answer = cluster(device, requested, *sharing, pods=tuple(pods.values())).explain(pod())
+    assert [[change.pod for change in each.changes] for each in answer.suggestions] == [leaving]
+
+
+USERS = {"few": "h", "many-1": "i", "many-2": "i"}
 
 
 def test_many_nodes_make_few_groups() -> None:

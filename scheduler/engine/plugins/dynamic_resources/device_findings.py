@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from scheduler.engine.cel import CompileError, EvaluationError
 from scheduler.engine.framework.explaining import ExplainContext
@@ -16,7 +16,7 @@ from scheduler.engine.model.terms import Taint
 from scheduler.engine.model.wording import taint_text
 from scheduler.engine.plugins.dynamic_resources.checks import CheckedClaim, Checks, Query
 from scheduler.engine.plugins.dynamic_resources.constraints import attribute_of
-from scheduler.engine.plugins.dynamic_resources.counters import available, consumption_of
+from scheduler.engine.plugins.dynamic_resources.counters import available, consuming, consumption_of
 from scheduler.engine.plugins.dynamic_resources.filtering import DeviceFilter
 from scheduler.engine.plugins.dynamic_resources.inputs import Candidate, Inputs, SearchError, TargetNode
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
@@ -34,6 +34,15 @@ _MAX_DEVICES: Final = 400_000
 _READ: Final = re.compile(r"""\b(attributes|capacity)\[(['"])([^'"]+)\2\]\.\??(\w+)""")
 _BILLION: Final = 10**9
 _NO_USE: Final[Mapping[str, int]] = {}
+#: What is missing of a device that another claim has.
+_WHOLE: Final[Mapping[str, int]] = {"": 1}
+
+
+class DeviceUse(NamedTuple):
+    """A device that claims have, and what is free again without them; None for what each claim consumes of it."""
+
+    device: DeviceId
+    freed: Mapping[str, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +53,23 @@ class Obstacle:
     Attributes:
         why: in words that follow a number of devices.
         value: the value that was found, empty if there is none to name.
-        is_use: whether claims have the device, or what is missing of it.
+        short: how much is missing of what.
+        uses: the devices whose claims may have it: this one, or others of its pool that consume the same counters.
         taint: the taint that is not tolerated.
     """
 
     why: str
     value: str = ""
-    is_use: bool = False
+    short: Mapping[str, int] = field(default_factory=dict, compare=False)
+    uses: Sequence[DeviceUse] = field(default=(), compare=False)
     taint: Taint | None = None
+
+    @property
+    def used(self) -> Iterator[DeviceId]:
+        """The devices whose claims have what is missing."""
+        return (
+            device for device, freed in self.uses if freed is None or not self.short.keys().isdisjoint(freed)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +128,9 @@ class DeviceInspection:
     results: SelectorResults
     n_budgets: int = _MAX_BUDGETS
     n_devices: int = _MAX_DEVICES
-    _left_by_pool: dict[Pool, Mapping[tuple[str, str], int]] = field(default_factory=dict)
+    _counters_by_pool: dict[Pool, tuple[Mapping[tuple[str, str], int], Sequence[DeviceUse]]] = field(
+        default_factory=dict
+    )
     _by_pools: dict[tuple[NodePools, tuple[str, ...]], NodeFindings] = field(default_factory=dict)
 
     def look(self, node: TargetNode, claims: Sequence[ResourceClaim]) -> NodeFindings:
@@ -177,14 +197,16 @@ class DeviceInspection:
         if wanted is None:
             return Obstacle("without the requested capacity", ", ".join(_capacity_texts(query, candidate)))
         if not query.query.admin_access and candidate.id in allocated.dedicated:
-            return Obstacle("in use", is_use=True)
+            return Obstacle("in use", short=_WHOLE, uses=(DeviceUse(candidate.id, _WHOLE),))
         consumed = allocated.consumed.get(candidate.id, _NO_USE)
         short = {
-            name: amount.nano + consumed.get(name, 0) - device.capacity[name].value.nano
+            name: missing
             for name, amount in wanted.items()
+            if (missing := amount.nano + consumed.get(name, 0) - device.capacity[name].value.nano) > 0
         }
-        if any(amount > 0 for amount in short.values()):
-            return Obstacle("short of capacity", _short_text(short), is_use=bool(consumed))
+        if short:
+            uses = (DeviceUse(candidate.id, None),) if consumed else ()
+            return Obstacle("short of capacity", _short_text(short), short, uses)
         return self._short_of_counters(candidate, pool)
 
     def _short_of_counters(self, candidate: Candidate, pool: Pool) -> Obstacle | None:
@@ -194,16 +216,20 @@ class DeviceInspection:
         )
         if not is_charged:
             return None
-        left = self._left_by_pool.get(pool)
-        if left is None:
-            left = self._left_by_pool[pool] = available(pool, self.inputs.allocated)
+        counters = self._counters_by_pool.get(pool)
+        if counters is None:
+            allocated = self.inputs.allocated
+            consumers = [DeviceUse(each, _named(amounts)) for each, amounts in consuming(pool, allocated)]
+            counters = self._counters_by_pool[pool] = available(pool, allocated), consumers
+        left, uses = counters
         short = {
-            f"{counters}/{name}": consumption.get((counters, name), 0) - amount
-            for (counters, name), amount in left.items()
+            counter: missing
+            for counter, amount in left.items()
+            if (missing := consumption.get(counter, 0) - amount) > 0
         }
-        if all(amount <= 0 for amount in short.values()):
-            return None
-        return Obstacle("short of counters", _short_text(short), is_use=True)
+        return (
+            Obstacle("short of counters", _short_text(_named(short)), _named(short), uses) if short else None
+        )
 
     def _unselected(self, selectors: Sequence[str | None], candidate: Candidate, why: str) -> Obstacle | None:
         """Return why one of the expressions does not select the device, with what it reads of it."""
@@ -286,11 +312,13 @@ def _capacity_texts(query: Query, candidate: Candidate) -> Iterator[str]:
         yield f"no {name}" if capacity is None else f"{name}={capacity.value}"
 
 
+def _named(counters: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    return {f"{counter_set}/{name}": amount for (counter_set, name), amount in counters.items()}
+
+
 def _short_text(short: Mapping[str, int]) -> str:
     """Return what is missing, of amounts in billionths."""
-    return ", ".join(
-        f"{name} by {binary(-(-amount // _BILLION))}" for name, amount in short.items() if amount > 0
-    )
+    return ", ".join(f"{name} by {binary(-(-amount // _BILLION))}" for name, amount in short.items())
 
 
 class RefusedNodes:

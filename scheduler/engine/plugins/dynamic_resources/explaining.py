@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.engine.model.device_requests import DeviceConstraint, ResourceClaim
-from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX
+from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX, DeviceId
 from scheduler.engine.model.wording import node_rule_text
 from scheduler.engine.plugins.dynamic_resources.binding import readiness
 from scheduler.engine.plugins.dynamic_resources.claims import resolved
@@ -22,7 +22,6 @@ from scheduler.engine.plugins.dynamic_resources.device_findings import (
     value_text,
 )
 from scheduler.engine.plugins.dynamic_resources.device_repairs import device_repair
-from scheduler.engine.plugins.dynamic_resources.inputs import Candidate
 from scheduler.engine.state.arrays import Rows
 from scheduler.engine.syntax.plurals import counted
 
@@ -157,26 +156,27 @@ class _Texts:
         start = f"{_name(finding)}: {wanted} of class {query.device_class.key} wanted"
         if not n_seen:
             return f"{start}, the node has no device"
-        by_obstacle: dict[Obstacle, list[Candidate]] = {}
-        for candidate, obstacle in finding.refused:
+        by_obstacle: dict[Obstacle, list[Obstacle]] = {}
+        for _, obstacle in finding.refused:
             key = obstacle if wording.values else Obstacle(obstacle.why)
-            by_obstacle.setdefault(key, []).append(candidate)
+            by_obstacle.setdefault(key, []).append(obstacle)
         if not wording.counts:
             reasons = ", ".join(obstacle.why for obstacle in by_obstacle)
             return f"{start}, too few free: {reasons}"
         reasons = ", ".join(
-            f"{len(devices)} {obstacle.why}{self._detail(obstacle, devices, wording)}"
-            for obstacle, devices in by_obstacle.items()
+            f"{len(alike)} {obstacle.why}{self._detail(obstacle, alike, wording)}"
+            for obstacle, alike in by_obstacle.items()
         )
         free = f"{start}, {len(finding.free)} of {counted(n_seen, 'device')} free"
         return f"{free}: {reasons}" if reasons else free
 
-    def _detail(self, obstacle: Obstacle, devices: Sequence[Candidate], wording: _Wording) -> str:
-        holders = self._holders(devices) if wording.pods and obstacle.is_use else ""
+    def _detail(self, obstacle: Obstacle, alike: Sequence[Obstacle], wording: _Wording) -> str:
+        used = dict.fromkeys(device for each in alike for device in each.used) if wording.pods else ()
+        holders = self._holders(used)
         value = f" ({obstacle.value})" if obstacle.value else ""
         return f"{value} by {holders}" if holders else value
 
-    def _holders(self, devices: Sequence[Candidate]) -> str:
+    def _holders(self, devices: Iterable[DeviceId]) -> str:
         """
         Return the pods that have the devices.
 
@@ -185,7 +185,7 @@ class _Texts:
         namespace = self._nodes.context.pod.namespace
         names: dict[str, None] = {}
         is_elsewhere = False
-        for claim in (claim for device in devices for claim in claims_of(device.id, self._devices)):
+        for claim in (claim for device in devices for claim in claims_of(device, self._devices)):
             if claim.namespace != namespace:
                 is_elsewhere = True
             elif claim.reserved_for:

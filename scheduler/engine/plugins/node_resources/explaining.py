@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
 from scheduler.engine.framework.explaining import (
     ExplainContext,
+    Holding,
     PluginExplanation,
     Repair,
     pods_to_remove,
     removal,
 )
 from scheduler.engine.model.changes import AddRoom, Changes
-from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.requests import PODS, on_node_request
 from scheduler.engine.model.wording import amount_text
 from scheduler.engine.state.arrays import Amount, Fractions, RowIndex, Rows
@@ -66,12 +66,7 @@ def _make_room(context: ExplainContext, request: Request, row: int) -> list[Chan
     missing = {name: amount - int(_left(nodes, name, row)) for name, amount in ((PODS, 1), *request)}
     short = {name: amount for name, amount in missing.items() if amount > 0}
     node_name = nodes.name_of(row)
-    removals = tuple(
-        removal(pod, node_name) for pod in pods_to_remove(context, context.pods_on(row), short, _freed_by)
-    )
+    held = (Holding((pod,), {PODS: 1, **on_node_request(pod)}) for pod in context.pods_on(row))
+    removals = tuple(removal(pod, node_name) for pod in pods_to_remove(context, held, short))
     additions = tuple(AddRoom(node_name, name, amount) for name, amount in short.items())
     return [changes for changes in (removals, additions) if changes]
-
-
-def _freed_by(pod: Pod) -> Mapping[str, int]:
-    return {PODS: 1, **on_node_request(pod)}
