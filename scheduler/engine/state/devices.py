@@ -174,6 +174,11 @@ class Devices:
         """The classes by name."""
         return self._classes
 
+    @property
+    def taint_rules(self) -> Mapping[str, DeviceTaintRule]:
+        """The rules that taint devices, by name."""
+        return self._taints.rules
+
     def slices(self) -> Collection[ResourceSlice]:
         """Return all slices."""
         return self._slices.values()

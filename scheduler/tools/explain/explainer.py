@@ -200,10 +200,31 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
         case FitError():
             explanation = _explain_unschedulable(request, decision)
         case CycleError(message):
-            explanation = _explanation(request, "failed", message)
+            explanation = with_parts(
+                _explanation(request, "failed", message),
+                notes=(*request.notes, *_failure_notes(request)),
+            )
         case _:
             assert_never(decision)
     return _with_gates(_with_group(explanation, request), pod)
+
+
+def _failure_notes(request: ExplainRequest) -> Iterator[str]:
+    """Yield what the plugins that fail, on a node or on all, say of the objects that make them fail."""
+    profile = request.new_profile(ClusterView(request.state))
+    inspection = inspect_pod(request.pod, request.state, profile)
+    if isinstance(inspection, Inspection):
+        failing = {
+            plugin.name
+            for plugin, statuses in inspection.refusals
+            if any(status.code is Code.ERROR for status in statuses.statuses)
+        }
+    else:
+        failing = {inspection[0]}
+    context = ExplainContext(request.pod, request.state)
+    yield from filter(
+        None, (plugin.explain_rejection(context) for plugin in profile.filters if plugin.name in failing)
+    )
 
 
 def _next_decision(request: ExplainRequest) -> tuple[Decision, tuple[str, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -11,7 +11,7 @@ from scheduler.engine.cel import CompileError, EvaluationError
 from scheduler.engine.framework.explaining import ExplainContext
 from scheduler.engine.framework.status import Status
 from scheduler.engine.model.device_requests import DeviceConstraint, ResourceClaim
-from scheduler.engine.model.devices import DeviceAttribute, DeviceId
+from scheduler.engine.model.devices import DeviceAttribute, DeviceId, DeviceKind, DeviceTaintRule
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.model.wording import taint_text
 from scheduler.engine.plugins.dynamic_resources.checks import CheckedClaim, Checks, Query
@@ -33,6 +33,8 @@ _MAX_DEVICES: Final = 400_000
 #: What an expression reads of a device, as nearly every selector writes it.
 _READ: Final = re.compile(r"""\b(attributes|capacity)\[(['"])([^'"]+)\2\]\.\??(\w+)""")
 _BILLION: Final = 10**9
+#: Capacities of a device that are named where it lacks the requested one.
+_SHOWN_NAMES: Final = 4
 _NO_USE: Final[Mapping[str, int]] = {}
 #: What is missing of a device that another claim has.
 _WHOLE: Final[Mapping[str, int]] = {"": 1}
@@ -56,6 +58,7 @@ class Obstacle:
         short: how much is missing of what.
         uses: the devices whose claims may have it: this one, or others of its pool that consume the same counters.
         taint: the taint that is not tolerated.
+        is_error: whether a selector has no answer for the device, which ends the search on the node.
     """
 
     why: str
@@ -63,6 +66,7 @@ class Obstacle:
     short: Mapping[str, int] = field(default_factory=dict, compare=False)
     uses: Sequence[DeviceUse] = field(default=(), compare=False)
     taint: Taint | None = None
+    is_error: bool = False
 
     @property
     def used(self) -> Iterator[DeviceId]:
@@ -126,6 +130,7 @@ class DeviceInspection:
     index: PoolIndex
     inputs: Inputs
     results: SelectorResults
+    rules: Collection[DeviceTaintRule] = ()
     n_budgets: int = _MAX_BUDGETS
     n_devices: int = _MAX_DEVICES
     _counters_by_pool: dict[Pool, tuple[Mapping[tuple[str, str], int], Sequence[DeviceUse]]] = field(
@@ -154,7 +159,7 @@ class DeviceInspection:
         for claim in claims:
             checked = checks.claim(claim)
             if isinstance(checked, SearchError):
-                return NodeFindings(error=checked.text)
+                return NodeFindings(pool_problems=list(self._pool_problems(pools)), error=checked.text)
             requests.append((claim, self._requests(checked, node, pools)))
         return NodeFindings(requests, list(self._pool_problems(pools)))
 
@@ -192,6 +197,8 @@ class DeviceInspection:
         for taint in device.taints:
             if not query.tolerates((taint,)):
                 text = taint_text(taint.key, taint.value, taint.effect)
+                rules = ", ".join(rule.key for rule in self.rules if rule.taints(candidate.id, taint))
+                text += f" by {DeviceKind.TAINT_RULE} {rules}" if rules else ""
                 return Obstacle("tainted", text, taint=taint)
         wanted = query.wanted_of(device)
         if wanted is None:
@@ -240,7 +247,7 @@ class DeviceInspection:
             if isinstance(result, SearchError):
                 return Obstacle("not looked at: the limit of evaluations was reached")
             if isinstance(result, CompileError | EvaluationError):
-                return Obstacle(why, result.text)
+                return Obstacle(why, result.text, is_error=isinstance(result, EvaluationError))
             if not result:
                 return Obstacle(why, ", ".join(_values_read(expression, candidate)))
         return None
@@ -310,6 +317,8 @@ def _capacity_texts(query: Query, candidate: Candidate) -> Iterator[str]:
     for name in query.query.capacity:
         capacity = candidate.device.capacity.get(name)
         yield f"no {name}" if capacity is None else f"{name}={capacity.value}"
+    if others := sorted(candidate.device.capacity.keys() - query.query.capacity.keys()):
+        yield f"but {' and '.join(others[:_SHOWN_NAMES])}"
 
 
 def _named(counters: Mapping[tuple[str, str], int]) -> dict[str, int]:

@@ -6,10 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.engine.framework.status import Code
 from scheduler.engine.model.device_requests import DeviceConstraint, ResourceClaim
 from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX, DeviceId
 from scheduler.engine.model.wording import node_rule_text
+from scheduler.engine.plugins.dynamic_resources.allocator import has_several_terms
 from scheduler.engine.plugins.dynamic_resources.binding import readiness
 from scheduler.engine.plugins.dynamic_resources.claims import resolved
 from scheduler.engine.plugins.dynamic_resources.device_findings import (
@@ -74,6 +78,34 @@ def known_classes(context: ExplainContext) -> str:
     if len(names) > _SHOWN:
         names[_SHOWN:] = [f"{len(names) - _SHOWN} more"]
     return f"known classes: {', '.join(names) or 'none'}"
+
+
+def failure_text(nodes: RefusedNodes) -> str:
+    """Return which device, or pool, ends the search on the first node where it fails; empty if it fails on none."""
+    statuses, view = nodes.filter.statuses(), nodes.context.view
+    for row in np.flatnonzero(statuses.codes).tolist():
+        status = statuses.at(row)
+        if status is None or status.code is not Code.ERROR:
+            continue
+        found = nodes.findings(row)
+        texts = [f"pool {name} {problem}" for name, problem in found.pool_problems] if found.error else []
+        queries = [query for _, requests in found.requests for request in requests for query in request]
+        failing = dict.fromkeys(
+            f"device {candidate.id} in slice {candidate.slice.key}: {obstacle.value}"
+            for query in queries
+            for candidate, obstacle in query.refused
+            if obstacle.is_error
+        ) or dict.fromkeys(
+            f"slice {candidate.slice.key} selects nodes by several terms"
+            for query in queries
+            for candidate in query.free
+            if has_several_terms(candidate)
+        )
+        texts += list(failing)[:_SHOWN]
+        if len(failing) > _SHOWN:
+            texts.append(f"{len(failing) - _SHOWN} more")
+        return f"on node {view.nodes.name_of(row)} the search fails: {'; '.join(texts)}" if texts else ""
+    return ""
 
 
 class _Texts:
