@@ -466,7 +466,8 @@ def test_of_the_claims_that_share_a_device_those_that_consume_enough_are_to_end(
     requested = claim(request(capacity={"requests": {"memory": wanted}}))
     device = with_devices("a", {**SHARED, "capacity": {"memory": {"value": "50Gi"}}})
     answer = cluster(device, requested, *sharing, pods=tuple(pods.values())).explain(pod())
-    assert [[change.pod for change in each.changes] for each in answer.suggestions] == [leaving]
+    texts = tuple(f"pod default/{name} leaves node a" for name in leaving)
+    assert [each.texts for each in answer.suggestions] == [texts]
 
 
 USERS = {"few": "h", "many-1": "i", "many-2": "i"}

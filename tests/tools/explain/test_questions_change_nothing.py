@@ -15,6 +15,7 @@ from scheduler.cli.query.more_groups import count_more
 from scheduler.cli.simulate import simulate_manifests
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.device_decoder import DeviceDecoder
+from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind
@@ -97,8 +98,9 @@ def _shadowed(cluster: Cluster, subject: Json, state: ClusterState, chance: rand
     documents = chance.sample(cluster.devices, min(len(cluster.devices), 3))
     for document in (*documents, rule("late", driver=DRIVER)):
         seen = decoder.decode(DeviceKind(document["kind"]), encoded(document))
-        freed = {"allocation": None} if document["kind"] == "ResourceClaim" else {}
-        recent.apply(ObjectSeen(replace(seen, resource_version="7", **freed)), 0.0)
+        seen = replace(seen, resource_version="7")
+        freed = replace(seen, allocation=None) if isinstance(seen, ResourceClaim) else seen
+        recent.apply(ObjectSeen(freed), 0.0)
     recent.apply(NodeSeen(decode_node(encoded(random_node(chance, 0)))), 0.0)
     recent.apply(PodSeen(replace(decoded(subject), node_name="n0")), 0.0)
     for uid in placed[:1]:
