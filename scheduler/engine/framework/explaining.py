@@ -9,7 +9,7 @@ For a plugin without `explain` it shows only the reason.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -37,15 +37,17 @@ _SYSTEM_CRITICAL: Final = 2_000_000_000
 class ExplainContext:
     """The refused pod and its cluster, read only. Methods that return pods cost O(placed pods)."""
 
-    def __init__(self, pod: Pod, state: ClusterState) -> None:
+    def __init__(self, pod: Pod, state: ClusterState, kept: Collection[str] = ()) -> None:
+        """`kept`: the UIDs of pods that no change takes away."""
         self.pod = pod
+        self._kept = kept
         self.view: ClusterView = ClusterView(state)
         self._state = state
         self._held_by: dict[str, str] = {}
 
     def read_only(self, owner: Hashable) -> ExplainContext:
         """Return the context for an out-of-tree plugin. `owner`: see `OutOfTreeKey`."""
-        context = ExplainContext(self.pod, self._state)
+        context = ExplainContext(self.pod, self._state, self._kept)
         context.view = ReadOnlyClusterView(self._state, owner)
         return context
 
@@ -62,6 +64,14 @@ class ExplainContext:
         """Return a placed pod and the name of its node; None if no node has it."""
         placed = self._state.placed.get(uid)
         return None if placed is None else (placed.pod, self._state.nodes.name_of(placed.row))
+
+    def must_stay(self, pod: Pod) -> bool:
+        """
+        Return whether it is useless, harmful or impossible to remove the placed pod.
+
+        Its controller puts it back, it is system-critical, or it runs only in thought.
+        """
+        return pod.is_bound_to_node or pod.priority >= _SYSTEM_CRITICAL or pod.uid in self._kept
 
     def held_by(self, pod: Pod) -> str:
         """Return the PodDisruptionBudget that refuses the placed pod's eviction now; empty if there is none."""
@@ -228,11 +238,6 @@ class PluginExplanation:
     admitted: str = ""
 
 
-def must_stay(pod: Pod) -> bool:
-    """Return whether removing the pod is useless or harmful: its controller puts it back, or it is system-critical."""
-    return pod.is_bound_to_node or pod.priority >= _SYSTEM_CRITICAL
-
-
 def removal(pod: Pod, node_name: str) -> RemovePod:
     """Return the change that removes the pod from the node."""
     return RemovePod(pod.namespace, pod.name, node_name, pod.uid, pod.terminating)
@@ -243,7 +248,7 @@ def removal_of_all(context: ExplainContext, blocks: Callable[[Pod], bool]) -> Ca
 
     def removals(row: int) -> list[Changes]:
         blocking = [pod for pod in context.pods_on(row) if blocks(pod)]
-        if not blocking or any(map(must_stay, blocking)):
+        if not blocking or any(map(context.must_stay, blocking)):
             return []
         node_name = context.view.nodes.name_of(row)
         return [tuple(removal(pod, node_name) for pod in blocking)]
@@ -279,7 +284,7 @@ def pods_to_remove(
     Pods that a budget holds are the last.
     """
     still_short = dict(short)
-    left = [holding for holding in held if not any(map(must_stay, holding.pods))]
+    left = [holding for holding in held if not any(map(context.must_stay, holding.pods))]
     chosen: dict[str, Pod] = {}
 
     def cost(holding: Holding) -> tuple[bool, float, int, list[str]]:

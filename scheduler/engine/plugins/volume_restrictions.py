@@ -31,7 +31,6 @@ from scheduler.engine.framework.explaining import (
     ExplainContext,
     PluginExplanation,
     Repair,
-    must_stay,
     removal,
     removal_of_all,
 )
@@ -116,7 +115,7 @@ class VolumeRestrictions(FilterPlugin):
                 if holds_disk(pod)
             }
 
-        may_leave = 0 < len(users) <= MOST_REMOVED and not any(must_stay(pod) for pod, _ in users)
+        may_leave = 0 < len(users) <= MOST_REMOVED and not any(context.must_stay(pod) for pod, _ in users)
         return PluginExplanation(
             where=lambda rows: [
                 f"in use by {', '.join(sorted(named or holders(row)))}" for row in rows.tolist()

@@ -137,6 +137,7 @@ class ExplainRequest:
         recorded: the decision that the pod's annotation records.
         try_changes: whether to search for changes that would help; needs a copy of the state.
         avoided_nodes: nodes that no change may lead to, since the question takes them away.
+        kept_pods: UIDs of pods that no change takes away, since they are on their nodes in thought alone.
         owns_state: whether nothing else reads the state, so that it serves as that copy.
         adds_replicas: whether the pod comes beside all that run. Otherwise a change of its template replaces those.
         now_s: on the clock by which the state's kubelet refusals end.
@@ -152,6 +153,7 @@ class ExplainRequest:
     notes: tuple[str, ...] = ()
     try_changes: bool = True
     avoided_nodes: Collection[str] = ()
+    kept_pods: Collection[str] = ()
     owns_state: bool = False
     adds_replicas: bool = False
     on_step: Callable[[str], None] = lambda _: None
@@ -304,7 +306,8 @@ def _with_refused_member(
     if request.try_changes:
         request.on_step("looking for pods whose move makes room")
         explanation = with_parts(explanation, notes=(*explanation.notes, *move_notes(key, world)))
-    trial = GroupChangeTrial(request.pod, pods, key, world.state, world.profiles[request.pod.scheduler_name])
+    profile = world.profiles[request.pod.scheduler_name]
+    trial = GroupChangeTrial(request.pod, pods, key, world.state, profile, request.kept_pods)
     with trial.stuck() as stuck:
         if stuck is None:
             return explanation
@@ -354,7 +357,7 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
     fallbacks = tuple(pending_notes(request.pod, view, profile))
     explanation = with_parts(explanation, notes=(*explanation.notes, *fallbacks))
     request.on_step("running every filter on every node")
-    inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods)
+    inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods, request.kept_pods)
     if error.prefilter is not None or not isinstance(inspection, Inspection):
         return with_parts(explanation, groups=_prefilter_group(request, profile, error))
     explanation = _with_refusals(explanation, request, inspection, error)

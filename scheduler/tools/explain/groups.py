@@ -47,6 +47,7 @@ class GroupChangeTrial:
         members: the pending members without gates, the pod among them. The state counts them as pending.
         state: a copy of the cluster, which nothing else changes.
         profile: of the state.
+        kept_pods: see `ExplainRequest`.
     """
 
     pod: Pod
@@ -54,6 +55,7 @@ class GroupChangeTrial:
     key: GroupKey
     state: ClusterState
     profile: Profile
+    kept_pods: Collection[str] = ()
     #: The refused member of the group without changes; changes of pods are of all members with its spec.
     subject: Pod = field(init=False)
     _n_left: int = field(init=False, default=_MOST_DECISIONS)
@@ -120,7 +122,7 @@ class GroupChangeTrial:
 
     def inspect(self, stuck: Stuck, pending_pods: Sequence[Pod] = ()) -> Inspection | None:
         """Return the inspection of the refused member; None if a PreFilter refuses it as a whole."""
-        inspection = inspect_pod(stuck.pod, self.state, self.profile, pending_pods)
+        inspection = inspect_pod(stuck.pod, self.state, self.profile, pending_pods, self.kept_pods)
         return inspection if stuck.error.prefilter is None and isinstance(inspection, Inspection) else None
 
     def proposed(self, stuck: Stuck, avoided_nodes: Collection[str] = ()) -> list[Changes]:

@@ -13,7 +13,6 @@ from scheduler.engine.framework.explaining import (
     BlockingRule,
     ExplainContext,
     Repair,
-    must_stay,
     removal,
 )
 from scheduler.engine.model.changes import Change, Changes, LabelNode
@@ -90,14 +89,14 @@ def _remove_pods(context: ExplainContext, row: int, rule: BlockingRule) -> Chang
         ((pod, at) for pod, at in rule.pods if ids[at] == ids[row]),
         key=lambda entry: (
             not entry[0].terminating,
-            must_stay(entry[0]),
+            context.must_stay(entry[0]),
             bool(context.held_by(entry[0])),
             entry[1] != row,
             entry[0].priority,
             entry[0].key,
         ),
     )[: int(rule.n_to_remove[row])]
-    if any(must_stay(pod) for pod, _ in near):
+    if any(context.must_stay(pod) for pod, _ in near):
         return None
     return tuple(removal(pod, name_of(at)) for pod, at in near)
 
