@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -28,6 +29,10 @@ from scheduler.engine.state.existing_terms import ExistingPodTerm
 from scheduler.engine.state.matching import PodMatcher
 from scheduler.engine.state.read_only import ReadOnlyClusterView
 
+#: The likeness, of 1 in all, of two names of which one is a slip of the pen: `rack` is not meant by `block`.
+_NEARLY: Final = 0.9
+#: Names that a text lists.
+_NAMED: Final = 8
 #: The most pods that one proposal may remove.
 MOST_REMOVED: Final = 50
 #: Pods of at least this priority are system-critical (scheduling.k8s.io, SystemCriticalPriority).
@@ -311,6 +316,19 @@ def pods_to_remove(
 def _share_freed(freed: Mapping[str, int], short: Mapping[str, int]) -> float:
     """Return the sum of the freed share of each short resource."""
     return sum(min(freed.get(name, 0) / amount, 1.0) for name, amount in short.items())
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """Return `; did you mean X?` for a name that is not known, and nearly one that is; otherwise empty."""
+    alike = () if name in known else get_close_matches(name, known, n=1, cutoff=_NEARLY)
+    return f"; did you mean {alike[0]}?" if alike else ""
+
+
+def some_of(names: Iterable[str]) -> str:
+    """Return the names in order, of many the first few and the number of the others."""
+    ordered = sorted(names)
+    more = len(ordered) - _NAMED
+    return ", ".join([*ordered[:_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
 def example_value(values: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from scheduler.engine.core.fallbacks import Fallbacks, keeping_rules, would_fit
 from scheduler.engine.core.group_members import waiting_members
 from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.framework.diagnosis import FitError
-from scheduler.engine.framework.explaining import ExplainContext
+from scheduler.engine.framework.explaining import ExplainContext, did_you_mean
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
@@ -290,6 +290,7 @@ def _missing_levels(request: ExplainRequest, key: GroupKey, members: Iterable[Po
     levels = {level for topology in topologies for level in topology.required}
     return [
         f"no node has the label {level}, which the group, or a part of it, requires"
+        + did_you_mean(level, request.state.nodes.labels)
         for level in sorted(levels)
         if not request.state.nodes.has_label(level)
     ]

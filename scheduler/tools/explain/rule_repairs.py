@@ -13,6 +13,7 @@ from scheduler.engine.framework.explaining import (
     BlockingRule,
     ExplainContext,
     Repair,
+    did_you_mean,
     removal,
 )
 from scheduler.engine.model.changes import Change, Changes, LabelNode
@@ -65,6 +66,8 @@ def _ways(context: ExplainContext, rule: BlockingRule, row: int) -> list[Changes
     """Return one or two ways to satisfy the rule at the row; None stands for one that takes a pod that must stay."""
     other: Changes = () if rule.other_changes is None else rule.other_changes(row)
     if rule.lacks_key[row]:
+        if did_you_mean(rule.topology_key, context.view.nodes.labels):
+            return [None]
         label = _topology_label(context, row, rule)
         return [(label,), (label, *other)] if _lacks_pods(rule) else [(label,)]
     ways: list[Changes | None] = [_remove_pods(context, row, rule)] if rule.n_to_remove[row] else []
