@@ -31,6 +31,8 @@ from scheduler.engine.state.read_only import ReadOnlyClusterView
 
 #: The likeness, of 1 in all, of two names of which one is a slip of the pen: `rack` is not meant by `block`.
 _NEARLY: Final = 0.9
+#: What a text adds about nodes that are all gone.
+NONE_IS_LEFT: Final = ", of which none is left"
 #: Names that a text lists.
 _NAMED: Final = 8
 #: The most pods that one proposal may remove.

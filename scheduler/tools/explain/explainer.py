@@ -25,7 +25,7 @@ from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.framework.status import Code
-from scheduler.engine.model.changes import AddMatchLabelKey
+from scheduler.engine.model.changes import AddMatchLabelKey, RollOutInPlace
 from scheduler.engine.model.gated_fields import FIELDS, reason_without_effect
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod, relaxed_spec
@@ -373,7 +373,7 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
             proposed = [
                 changes
                 for changes in proposed
-                if not any(isinstance(change, AddMatchLabelKey) for change in changes)
+                if not any(isinstance(change, AddMatchLabelKey | RollOutInPlace) for change in changes)
             ]
         suggestions = find_suggestions(
             inspection.context, proposed, trial, request.on_step, request.avoided_nodes

@@ -18,7 +18,14 @@ from scheduler.engine.core.group_search import search
 from scheduler.engine.core.group_trial import CycleBrokenError, GroupTrial, Place, detached_trial
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.model.changes import AddRoom, Change, Changes, RecreateWithMatchLabelKey, RemovePod
+from scheduler.engine.model.changes import (
+    AddRoom,
+    Change,
+    Changes,
+    RecreateWithMatchLabelKey,
+    RemovePod,
+    RollOutInPlace,
+)
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import REVISION_KEY
@@ -199,7 +206,7 @@ def _concerns_group(change: Change, own: Collection[str]) -> bool:
     """Return whether the change would take a member away, or recreate pods that may be members."""
     if isinstance(change, RemovePod):
         return change.uid in own
-    return isinstance(change, RecreateWithMatchLabelKey)
+    return isinstance(change, RecreateWithMatchLabelKey | RollOutInPlace)
 
 
 def _room(changes: Changes) -> tuple[int, int]:

@@ -406,7 +406,9 @@ def test_an_allocated_claim_names_its_nodes() -> None:
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gone"]}]}
     allocated["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [term]}
     answer = cluster(device_slice("a", 1), allocated).explain(pod())
-    assert where(answer) == ["claim c: its devices are on nodes with metadata.name=gone"]
+    assert where(answer) == [
+        "claim c: its devices are on nodes with metadata.name=gone, of which none is left"
+    ]
 
 
 def test_a_claim_of_several_pods_is_freed_by_the_last() -> None:

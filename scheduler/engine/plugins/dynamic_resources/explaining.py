@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.engine.framework.explaining import NONE_IS_LEFT, ExplainContext, PluginExplanation
 from scheduler.engine.framework.status import Code
 from scheduler.engine.model.device_requests import DeviceConstraint, ResourceClaim
 from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX, DeviceId
@@ -159,7 +159,8 @@ class _Texts:
         selection = self._nodes.filter.claims.selections.get(claim.key)
         if selection is None:
             return "its devices did not become ready in time"
-        return f"its devices are on {node_rule_text(selection.rule)}"
+        gone = "" if self._nodes.context.view.matching(selection.rule).any() else NONE_IS_LEFT
+        return f"its devices are on {node_rule_text(selection.rule)}{gone}"
 
     def _shortages(self, found: NodeFindings, wording: _Wording) -> Iterator[str]:
         """Yield what each request lacks, and where none lacks anything alone, which constraint is in the way."""
