@@ -16,6 +16,7 @@ from scheduler.tools.explain.formats.manifests import parse_manifest
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.build import Json, container
+from tests.support.cases.volume_rows import using
 from tests.support.driving import NAME
 from tests.support.json_cluster import (
     Cluster,
@@ -28,7 +29,6 @@ from tests.support.json_cluster import (
 )
 from tests.support.storage_objects import claim, storage_class, volume
 from tests.tools.explain.test_against_scheduler import bound_node
-from tests.tools.explain.test_volumes import using
 
 
 def texts(answer: Explanation) -> list[tuple[str, ...]]:
@@ -151,22 +151,22 @@ def test_of_a_rollout_on_full_nodes_too() -> None:
     helped(cluster, pod, answer)
 
 
-@pytest.mark.parametrize(
-    ("policy", "field"), [("taints_policy", "nodeTaintsPolicy"), ("affinity_policy", "nodeAffinityPolicy")]
-)
-def test_a_domain_where_the_pod_never_goes_is_not_to_count(policy: str, field: str) -> None:
+@pytest.mark.parametrize("field", ["nodeTaintsPolicy", "nodeAffinityPolicy"])
+def test_a_domain_where_the_pod_never_goes_is_not_to_count(field: str) -> None:
     """The control plane is empty, so that no other node may have a second pod."""
     of_control_plane: Json = (
-        {"taints": ["node-role.kubernetes.io/control-plane:NoSchedule"]} if policy == "taints_policy" else {}
+        {"taints": ["node-role.kubernetes.io/control-plane:NoSchedule"]}
+        if field == "nodeTaintsPolicy"
+        else {}
     )
     nodes = [
         build.node("control", labels={"role": "control"}, **of_control_plane),
         *(build.node(name, labels={"role": "worker"}) for name in ("w1", "w2")),
     ]
     running = [build.pod(f"on-{name}", node=name, labels={"app": "web"}) for name in ("w1", "w2")]
-    spread = build.spread(build.HOSTNAME, build.selector("app=web"), max_skew=1, **{policy: "Ignore"})
+    spread = {**build.spread(build.HOSTNAME, build.selector("app=web"), max_skew=1), field: "Ignore"}
     pod = build.pod("p", labels={"app": "web"}, spread=[spread], node_selector={"role": "worker"})
-    if policy == "taints_policy":
+    if field == "nodeTaintsPolicy":
         del pod["spec"]["nodeSelector"]
     cluster = Cluster(nodes, running)
     answer = cluster.explain(pod)

@@ -76,7 +76,10 @@ def test_a_volume_in_one_zone_and_the_pod_to_be_near_in_another_are_named_togeth
             ],
             "claim c: no pool of class s has 10Gi",
         ),
-        ([storage_class("s"), claim("c", "s", node="gone")], "claim c: its volume is to be on node gone, which is gone"),
+        (
+            [storage_class("s"), claim("c", "s", node="gone")],
+            "claim c: its volume is to be on node gone, which is gone",
+        ),
         (
             [
                 volume("v", "s", labels={ZONE: "x__y"}, claimed_by="default/c"),
