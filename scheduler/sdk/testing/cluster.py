@@ -205,7 +205,8 @@ class Cluster:
 
     def explain(self, pod: PodLike) -> Explained:
         """Return why the pod is pending, or is where it is, and what would help."""
-        return Explained(explain_pod(self._read, self._pod(pod), None))
+        read = self._read if isinstance(pod, str) else self._read.copy()
+        return Explained(explain_pod(read, self._pod(pod, read), None))
 
     def simulate(self, pod: PodLike, replicas: int | None = None) -> Simulated:
         """
@@ -229,9 +230,9 @@ class Cluster:
         why = None if unplaced is None else Explained(explain_pod(read, unplaced, None, adds_replicas=True))
         return Simulated(wanted, nodes, {node: zone_of(read.state, node) for node in nodes}, why)
 
-    def _pod(self, pod: PodLike) -> Pod:
+    def _pod(self, pod: PodLike, read: LoadedCluster | None = None) -> Pod:
         if not isinstance(pod, str):
-            return self._read.create_pod(self._manifest(pod), 0)
+            return (read or self._read).create_pod(self._manifest(pod), 0)
         namespace, _, name = pod.rpartition("/")
         found = self._read.pods.get((namespace or _NAMESPACE, name))
         if found is None:

@@ -572,3 +572,22 @@ def test_a_capacity_by_another_name_is_told_beside_what_the_device_has() -> None
     answer = cluster(with_devices("a", SHARED), wanted).explain(pod())
     missing = f"no {DRIVER}/memory, but memory"
     assert where(answer) == [f"{WANTED}, 0 of 1 device free: 1 without the requested capacity ({missing})"]
+
+
+@pytest.mark.parametrize("shares", ["devices", "counters"])
+def test_where_each_request_alone_has_enough_the_holder_of_the_rest_is_to_leave(shares: str) -> None:
+    """Of two devices, or of counters for two of three, one is in use; each of two requests wants one."""
+    holder = pod("holder", "h", node="a")
+    published = (
+        [device_slice("a", 2)]
+        if shares == "devices"
+        else [
+            of_pool("counters", **COUNTERS),
+            of_pool("d", devices=[{"name": f"gpu-{n}", **consuming(1 if n else 2)} for n in range(3)]),
+        ]
+    )
+    answer = cluster(
+        *published, claim(request("r"), request("s")), held("h", holder, "gpu-0"), pods=(holder,)
+    ).explain(pod())
+    assert where(answer) == ["devices for each request alone, not for all together, others in use by holder"]
+    assert [each.texts for each in answer.suggestions] == [("pod default/holder leaves node a",)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final, NamedTuple
 
 from scheduler.engine.cel import CompileError, EvaluationError
@@ -108,13 +109,28 @@ class NodeFindings:
 
     Attributes:
         requests: of each claim the queries of each request.
+        uses: devices that have counters of the node's pools, or capacity of devices that are free for a request.
         pool_problems: of pools that cannot be used: which one it is, and why.
         error: why there are no findings; empty if there are.
     """
 
     requests: Sequence[tuple[ResourceClaim, Sequence[Sequence[QueryFinding]]]] = ()
+    uses: Sequence[DeviceUse] = ()
     pool_problems: Sequence[tuple[str, str]] = ()
     error: str = ""
+
+    @property
+    def queries(self) -> Iterator[QueryFinding]:
+        """The queries of all requests."""
+        return (query for _, requests in self.requests for request in requests for query in request)
+
+    @property
+    def used(self) -> Iterator[DeviceId]:
+        """The devices whose claims may be in the way."""
+        for query in self.queries:
+            for _, obstacle in query.refused:
+                yield from obstacle.used
+        yield from (use.device for use in self.uses)
 
 
 @dataclass(slots=True)
@@ -161,7 +177,15 @@ class DeviceInspection:
             if isinstance(checked, SearchError):
                 return NodeFindings(pool_problems=list(self._pool_problems(pools)), error=checked.text)
             requests.append((claim, self._requests(checked, node, pools)))
-        return NodeFindings(requests, list(self._pool_problems(pools)))
+        found = NodeFindings(requests, pool_problems=list(self._pool_problems(pools)))
+        of_pools = (self._counters_by_pool[pool][1] for pool in pools.pools if pool in self._counters_by_pool)
+        shared = dict.fromkeys(
+            DeviceUse(candidate.id, None)
+            for query in found.queries
+            for candidate in query.free
+            if candidate.id in self.inputs.allocated.consumed
+        )
+        return replace(found, uses=(*chain.from_iterable(of_pools), *shared))
 
     def _requests(
         self, checked: CheckedClaim, node: TargetNode, pools: NodePools

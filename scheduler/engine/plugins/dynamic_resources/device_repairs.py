@@ -54,8 +54,10 @@ class _Repairs:
     def alternatives(self, row: int) -> list[Changes]:
         """Return tolerations, a claim without a constraint, and sets of pods that hold devices, the smallest first."""
         queries = self._queries(row)
-        removals = filter(None, (self._removal(queries, selects) for selects in _selections(queries)))
-        return [*_claim_changes(queries), *sorted(removals, key=len)[:_MAX_REMOVALS]]
+        removals = [self._removal(queries, selects) for selects in _selections(queries)]
+        if not any(removals) and not any(query.n_missing for query in queries):
+            removals = list(map(self._taking, self._in_the_way(row, queries)))
+        return [*_claim_changes(queries), *sorted(filter(None, removals), key=len)[:_MAX_REMOVALS]]
 
     def _queries(self, row: int) -> list[QueryFinding]:
         requests = self._nodes.findings(row).requests
@@ -85,9 +87,24 @@ class _Repairs:
             for candidate, obstacle in finding.refused:
                 if obstacle.uses and selects(finding, candidate):
                     freed.append((self._pods(finding, candidate.id, obstacle), {request: 1}))
-        chosen = pods_to_remove(self._context, holdings(freed), short)
-        located = filter(None, (self._context.placed(pod.uid) for pod in chosen))
+        return self._taking(pods_to_remove(self._context, holdings(freed), short))
+
+    def _taking(self, pods: Iterable[Pod]) -> Changes:
+        located = filter(None, (self._context.placed(pod.uid) for pod in pods))
         return tuple(removal(pod, node_name) for pod, node_name in located)
+
+    def _in_the_way(self, row: int, queries: Sequence[QueryFinding]) -> Iterator[tuple[Pod, ...]]:
+        """Yield who may be in the way where each request alone has enough devices: the pods of each that is used."""
+        pods = [
+            self._pods(finding, candidate.id, obstacle)
+            for finding in queries
+            for candidate, obstacle in finding.refused
+            if obstacle.uses
+        ]
+        devices = self._context.view.devices
+        pods += [tuple(self._users(claims_of(use.device, devices))) for use in self._nodes.findings(row).uses]
+        by_uids = {tuple(pod.uid for pod in each): each for each in pods}
+        yield from (each for each in by_uids.values() if not any(map(self._context.must_stay, each)))
 
     def _pods(self, finding: QueryFinding, device: DeviceId, obstacle: Obstacle) -> tuple[Pod, ...]:
         """Return the pods whose end frees the device for the request; empty if there are none."""

@@ -89,15 +89,14 @@ def failure_text(nodes: RefusedNodes) -> str:
             continue
         found = nodes.findings(row)
         texts = [f"pool {name} {problem}" for name, problem in found.pool_problems] if found.error else []
-        queries = [query for _, requests in found.requests for request in requests for query in request]
         failing = dict.fromkeys(
             f"device {candidate.id} in slice {candidate.slice.key}: {obstacle.value}"
-            for query in queries
+            for query in found.queries
             for candidate, obstacle in query.refused
             if obstacle.is_error
         ) or dict.fromkeys(
             f"slice {candidate.slice.key} selects nodes by several terms"
-            for query in queries
+            for query in found.queries
             for candidate in query.free
             if has_several_terms(candidate)
         )
@@ -146,7 +145,9 @@ class _Texts:
             return "not decided: with fewer requests or constraints the search would end"
         if not parts:
             several = sum(len(requests) for _, requests in found.requests) > 1
-            parts = ["devices for each request alone, not for all together" if several else ""]
+            alone = "devices for each request alone, not for all together" if several else ""
+            holders = self._holders(dict.fromkeys(found.used)) if wording.pods else ""
+            parts = [f"{alone or 'too few together'}, others in use by {holders}" if holders else alone]
         return "; ".join(parts)
 
     def _unavailable(self, claim: ResourceClaim) -> str:
