@@ -17,6 +17,7 @@ from tests.support import accounts, build
 from tests.support.cluster import kubeconfig_text
 
 OURS: Mapping[str, str] = {"schedulerName": "affinity-scheduler"}
+SMALL = [build.container(requests={"cpu": "1"})]
 BIG = [build.container(requests={"cpu": "100"})]
 
 
@@ -153,7 +154,13 @@ async def test_a_user_who_may_not_list_leases_is_told(tmp_path: Path, called: Ca
 
 @pytest.mark.asyncio
 async def test_everything_pending_is_a_table_of_workloads(tmp_path: Path, called: Called) -> None:
-    pods = [member(f"shop-54d9-{letter}", containers=BIG) for letter in "abc"]
+    pods = [
+        *(
+            member(f"shop-54d9-{letter}", containers=[build.container(requests={"cpu": "4"})])
+            for letter in "abc"
+        ),
+        *(member(f"calm-{n}", "calm", node=f"node-000{n}", containers=SMALL) for n in (1, 2, 3)),
+    ]
     gated = {**OURS, "schedulingGates": [{"name": "example.com/gate"}]}
     placed = member("shop-54d9-d", node="node-0001")
     async with served(tmp_path, *pods, placed, bare("gated", **gated)) as (cluster, kubeconfig):
@@ -193,7 +200,7 @@ async def test_everything_pending_is_a_table_of_workloads(tmp_path: Path, called
         "shop-54d9-a",
         "unschedulable",
     )
-    assert "more cpu" in shop["change"][0]
+    assert "calm-" in shop["change"][0]
     assert (unknown[0], unknown[2].count("\n"), "defalt" in unknown[2]) == (2, 1, True)
     assert empty == (0, "Pending in namespace kube-system: nothing\n", "")
 
@@ -205,8 +212,7 @@ async def test_a_change_is_of_the_deployment_rather_than_of_the_pod(tmp_path: Pa
     async with served(tmp_path, *old, member("new", affinity=alone)) as (_, kubeconfig):
         code, out, _ = await called("explain", "-A", "--kubeconfig", kubeconfig)
     assert code == 1
-    assert "  Deployment shop's podAntiAffinity with topologyKey" in out
-    assert "has matchLabelKeys: [pod-template-hash] and the 3 running pods" in out
+    assert "  Deployment default/shop rolls out with maxSurge: 0, maxUnavailable: 1" in out
 
 
 @pytest.mark.asyncio

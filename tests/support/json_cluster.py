@@ -17,9 +17,10 @@ from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.revisions import REVISION_KEY
 from scheduler.engine.model.stimuli import ObjectSeen
 from scheduler.engine.model.volume_decoder import StorageDecoder
-from scheduler.engine.model.volumes import StorageKind
+from scheduler.engine.model.volumes import SELECTED_NODE, StorageKind
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.explainer import ExplainRequest, explain
@@ -147,6 +148,18 @@ class Cluster:
                 _narrow([c for c in spread if _selects_itself(c, subject)], subject)
             case "addMatchLabelKey":
                 _narrow(_across_revisions(subject, change), subject)
+            case "honorPolicy":
+                for constraint in subject["spec"]["topologySpreadConstraints"]:
+                    if constraint["topologyKey"] == change["topologyKey"]:
+                        constraint[change["field"]] = "Honor"
+            case "rollOutInPlace":
+                own = subject["metadata"]["labels"][REVISION_KEY]
+                old = [p for p in self.pods if p["metadata"]["labels"].get(REVISION_KEY, own) != own]
+                self.pods.remove(max(old, key=lambda pod: pod["metadata"]["name"]))
+            case "unselectNode":
+                for claim in self.storage:
+                    if claim["metadata"]["name"] == change["claim"]:
+                        del claim["metadata"]["annotations"][SELECTED_NODE]
             case "recreateWithMatchLabelKey":
                 own = [_covered(term, original) for term in _across_revisions(original, change)]
                 for running in (p for p in self.pods if p["spec"].get("nodeName")):

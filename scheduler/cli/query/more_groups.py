@@ -83,10 +83,11 @@ def count_more(
     priority_class: PriorityClass | None,
 ) -> MoreGroups:
     """
-    Place groups like this one until one does not fit, or only with evictions, and take all of them off again.
+    Place groups like this one in a copy of the cluster until one does not fit, or only with evictions.
 
     `members`: the manifests, and how many pods of each the group has.
     """
+    cluster = cluster.copy()
     n_groups, n_pods, why = 0, 0, ""
     names = {str(manifest.spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME) for manifest, _ in members}
     world = new_world(cluster.settings, cluster.state, rng, sorted(names))
@@ -106,7 +107,6 @@ def count_more(
             why = placed.message
         else:
             n_groups, n_pods = n_groups + 1, n_pods + len(pods)
-    world.take_back()
     return MoreGroups(n_groups, why)
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.engine.core.group_devices import claim_forms, is_first_fit_best
-from scheduler.engine.model.group_forms import rank_of
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod, PodSpec
 from scheduler.engine.model.requests import filter_request
@@ -168,7 +167,7 @@ def has_closed_form(kind: Kind, view: ClusterView) -> bool:
 
 def _kind(pods: list[Pod]) -> Kind:
     terms = usable(pods[0].spec.affinity.required)
-    pods = sorted(pods, key=lambda pod: (-pod.priority, rank_of(pod.labels)))
+    pods = sorted(pods, key=lambda pod: (-pod.priority, pod.rank))
     keys = tuple(dict.fromkeys(term.topology_key for term in terms))
     return Kind(pods, _matcher(terms), keys, part_of(pods[0]))
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from scheduler.engine.core.group_attempt import Attempt
 from scheduler.engine.core.group_domains import domain_ids
-from scheduler.engine.model.group_forms import Rank, rank_of
+from scheduler.engine.model.group_forms import Rank
 from scheduler.engine.model.group_topology import Topology
 from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.pods import Pod
@@ -38,8 +38,8 @@ def lay_out_ranks(attempt: Attempt) -> Pieces[None]:
             and isinstance(place.instruction, Bind)
             and not place.is_owed
         ]
-        ranked = sorted((place.pod for _, place in places), key=lambda pod: rank_of(pod.labels))
-        if ranked and rank_of(ranked[-1].labels):
+        ranked = sorted((place.pod for _, place in places), key=lambda pod: pod.rank)
+        if ranked and ranked[-1].rank:
             by_node = paths((place.node_name for _, place in places), topology, attempt.view.nodes)
             places.sort(key=lambda entry: by_node[entry[1].node_name])
             yield from attempt.trial.exchange([index for index, _ in places], ranked)
@@ -80,7 +80,7 @@ def distance_note(members: Iterable[tuple[Pod, str]], topology: Topology, nodes:
     """Return a sentence on how far apart neighbours in rank are, empty without levels or ranks. Nodes are by name."""
     placed = [(pod, node_name) for pod, node_name in members if node_name in nodes.row_by_name]
     by_node = paths((node_name for _, node_name in placed), topology, nodes)
-    mean = mean_distance([(rank_of(pod.labels), by_node[node_name]) for pod, node_name in placed])
+    mean = mean_distance([(pod.rank, by_node[node_name]) for pod, node_name in placed])
     if mean is None or not topology:
         return ""
     keys = ("node", *reversed(topology.preferred), *reversed(topology.required))

@@ -16,7 +16,6 @@ from scheduler.engine.core.group_domains import Domain, DomainIds, Domains, doma
 from scheduler.engine.core.group_greedy import GreedySearch
 from scheduler.engine.core.group_layouts import layout_of
 from scheduler.engine.core.group_members import Component, Kind
-from scheduler.engine.model.group_forms import rank_of
 from scheduler.engine.state.arrays import Amounts, Mask
 from scheduler.engine.state.batches import Pieces
 
@@ -30,7 +29,7 @@ class PartSearch(GreedySearch):
         for kind in attempt.kinds:
             self._by_part[kind.part].append(kind)
         self._sizes = {name: sum(len(kind.pods) for kind in kinds) for name, kinds in self._by_part.items()}
-        order = sorted(self._by_part, key=lambda name: (rank_of(self._by_part[name][0].first.labels), name))
+        order = sorted(self._by_part, key=lambda name: (self._by_part[name][0].first.rank, name))
         self._order = sorted(order, key=lambda name: -self._sizes[name])
 
     # Scopes.

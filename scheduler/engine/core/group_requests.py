@@ -13,7 +13,6 @@ from scheduler.engine.core.group_attempt import PartRequest, SearchRequest
 from scheduler.engine.core.group_domains import held_rows, rows_for
 from scheduler.engine.core.group_members import n_needed, part_of
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.model.group_forms import rank_of
 from scheduler.engine.model.group_topology import ANYWHERE, Topology
 from scheduler.engine.model.pod_groups import GroupKey, PodGroup
 from scheduler.engine.model.pods import Pod
@@ -76,9 +75,9 @@ def all_levels(asked: Topology, member: Pod, state: ClusterState, profile: Profi
 def _nearness(state: ClusterState, held: Mask, running: Sequence[Pod], pending: Iterable[Pod]) -> Amounts:
     """Return `SearchRequest.held`. `held`: as of `held_rows`. O(members) if members run and have ranks."""
     nearness = held.astype(np.int64)
-    ranked = sorted((rank, state.placed[pod.uid].row) for pod in running if (rank := rank_of(pod.labels)))
+    ranked = sorted((rank, state.placed[pod.uid].row) for pod in running if (rank := pod.rank))
     for pod in pending if ranked else ():
-        if rank := rank_of(pod.labels):
+        if rank := pod.rank:
             after = bisect(ranked, rank, key=lambda each: each[0])
             for _, row in ranked[max(0, after - 1) : after + 1]:
                 nearness[row] = 2

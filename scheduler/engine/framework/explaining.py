@@ -8,8 +8,10 @@ For a plugin without `explain` it shows only the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -27,6 +29,12 @@ from scheduler.engine.state.existing_terms import ExistingPodTerm
 from scheduler.engine.state.matching import PodMatcher
 from scheduler.engine.state.read_only import ReadOnlyClusterView
 
+#: The likeness, of 1 in all, of two names of which one is a slip of the pen: `rack` is not meant by `block`.
+_NEARLY: Final = 0.9
+#: What a text adds about nodes that are all gone.
+NONE_IS_LEFT: Final = ", of which none is left"
+#: Names that a text lists.
+_NAMED: Final = 8
 #: The most pods that one proposal may remove.
 MOST_REMOVED: Final = 50
 #: Pods of at least this priority are system-critical (scheduling.k8s.io, SystemCriticalPriority).
@@ -36,15 +44,17 @@ _SYSTEM_CRITICAL: Final = 2_000_000_000
 class ExplainContext:
     """The refused pod and its cluster, read only. Methods that return pods cost O(placed pods)."""
 
-    def __init__(self, pod: Pod, state: ClusterState) -> None:
+    def __init__(self, pod: Pod, state: ClusterState, kept: Collection[str] = ()) -> None:
+        """`kept`: the UIDs of pods that no change takes away."""
         self.pod = pod
+        self._kept = kept
         self.view: ClusterView = ClusterView(state)
         self._state = state
         self._held_by: dict[str, str] = {}
 
     def read_only(self, owner: Hashable) -> ExplainContext:
         """Return the context for an out-of-tree plugin. `owner`: see `OutOfTreeKey`."""
-        context = ExplainContext(self.pod, self._state)
+        context = ExplainContext(self.pod, self._state, self._kept)
         context.view = ReadOnlyClusterView(self._state, owner)
         return context
 
@@ -61,6 +71,14 @@ class ExplainContext:
         """Return a placed pod and the name of its node; None if no node has it."""
         placed = self._state.placed.get(uid)
         return None if placed is None else (placed.pod, self._state.nodes.name_of(placed.row))
+
+    def must_stay(self, pod: Pod) -> bool:
+        """
+        Return whether it is useless, harmful or impossible to remove the placed pod.
+
+        Its controller puts it back, it is system-critical, or it runs only in thought.
+        """
+        return pod.is_bound_to_node or pod.priority >= _SYSTEM_CRITICAL or pod.uid in self._kept
 
     def held_by(self, pod: Pod) -> str:
         """Return the PodDisruptionBudget that refuses the placed pod's eviction now; empty if there is none."""
@@ -227,11 +245,6 @@ class PluginExplanation:
     admitted: str = ""
 
 
-def must_stay(pod: Pod) -> bool:
-    """Return whether removing the pod is useless or harmful: its controller puts it back, or it is system-critical."""
-    return pod.is_bound_to_node or pod.priority >= _SYSTEM_CRITICAL
-
-
 def removal(pod: Pod, node_name: str) -> RemovePod:
     """Return the change that removes the pod from the node."""
     return RemovePod(pod.namespace, pod.name, node_name, pod.uid, pod.terminating)
@@ -242,7 +255,7 @@ def removal_of_all(context: ExplainContext, blocks: Callable[[Pod], bool]) -> Ca
 
     def removals(row: int) -> list[Changes]:
         blocking = [pod for pod in context.pods_on(row) if blocks(pod)]
-        if not blocking or any(map(must_stay, blocking)):
+        if not blocking or any(map(context.must_stay, blocking)):
             return []
         node_name = context.view.nodes.name_of(row)
         return [tuple(removal(pod, node_name) for pod in blocking)]
@@ -250,44 +263,74 @@ def removal_of_all(context: ExplainContext, blocks: Callable[[Pod], bool]) -> Ca
     return removals
 
 
+class Holding(NamedTuple):
+    """Pods that use something together, and how much is free once the last of them has left, by what it is."""
+
+    pods: tuple[Pod, ...]
+    freed: Mapping[str, int]
+
+
+def holdings(uses: Iterable[tuple[Iterable[Pod], Mapping[str, int]]]) -> list[Holding]:
+    """Return what is used by the same pods as one holding each."""
+    freed: dict[tuple[str, ...], Counter[str]] = {}
+    pods: dict[tuple[str, ...], tuple[Pod, ...]] = {}
+    for using, amounts in uses:
+        by_uid = {pod.uid: pod for pod in using}
+        uids = tuple(sorted(by_uid))
+        pods[uids] = tuple(by_uid[uid] for uid in uids)
+        freed.setdefault(uids, Counter()).update(amounts)
+    return [Holding(pods[uids], freed[uids]) for uids in pods if uids]
+
+
 def pods_to_remove(
-    context: ExplainContext,
-    pods: Iterable[Pod],
-    short: Mapping[str, int],
-    freed_by: Callable[[Pod], Mapping[str, int]],
-) -> list[Pod]:
+    context: ExplainContext, held: Iterable[Holding], short: Mapping[str, int]
+) -> tuple[Pod, ...]:
     """
     Return few pods that together free the short amounts, chosen greedily; empty if no set of pods does.
 
-    Pods that a budget holds are the last. `freed_by`: returns what a pod frees, as `short` is keyed.
+    Pods that a budget holds are the last.
     """
     still_short = dict(short)
-    candidates = {pod.uid: (pod, freed_by(pod)) for pod in pods if not must_stay(pod)}
-    chosen: list[Pod] = []
-    while still_short and candidates and len(chosen) < MOST_REMOVED:
-        helpful = [entry for entry in candidates.values() if _share_freed(entry[1], still_short)]
+    left = [holding for holding in held if not any(map(context.must_stay, holding.pods))]
+    chosen: dict[str, Pod] = {}
+
+    def cost(holding: Holding) -> tuple[bool, float, int, list[str]]:
+        leaving = [pod for pod in holding.pods if pod.uid not in chosen]
+        share = _share_freed(holding.freed, still_short) / max(1, len(leaving))
+        priority = max((pod.priority for pod in leaving), default=0)
+        return any(map(context.held_by, leaving)), -share, priority, [pod.key for pod in leaving]
+
+    while still_short and len(chosen) < MOST_REMOVED:
+        helpful = [holding for holding in left if _share_freed(holding.freed, still_short)]
         if not helpful:
-            return []
-        pod, freed = min(
-            helpful,
-            key=lambda entry: (
-                bool(context.held_by(entry[0])),
-                -_share_freed(entry[1], still_short),
-                entry[0].priority,
-                entry[0].key,
-            ),
-        )
-        del candidates[pod.uid]
-        chosen.append(pod)
+            return ()
+        best = min(helpful, key=cost)
+        left = [holding for holding in helpful if holding is not best]
+        chosen |= {pod.uid: pod for pod in best.pods}
         still_short = {
-            name: n - freed.get(name, 0) for name, n in still_short.items() if n > freed.get(name, 0)
+            name: n - best.freed.get(name, 0)
+            for name, n in still_short.items()
+            if n > best.freed.get(name, 0)
         }
-    return [] if still_short else chosen
+    return () if still_short or len(chosen) > MOST_REMOVED else tuple(chosen.values())
 
 
 def _share_freed(freed: Mapping[str, int], short: Mapping[str, int]) -> float:
     """Return the sum of the freed share of each short resource."""
     return sum(min(freed.get(name, 0) / amount, 1.0) for name, amount in short.items())
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """Return `; did you mean X?` for a name that is not known, and nearly one that is; otherwise empty."""
+    alike = () if name in known else get_close_matches(name, known, n=1, cutoff=_NEARLY)
+    return f"; did you mean {alike[0]}?" if alike else ""
+
+
+def some_of(names: Iterable[str]) -> str:
+    """Return the names in order, of many the first few and the number of the others."""
+    ordered = sorted(names)
+    more = len(ordered) - _NAMED
+    return ", ".join([*ordered[:_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
 def example_value(values: Sequence[str]) -> str:

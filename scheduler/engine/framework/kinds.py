@@ -97,7 +97,11 @@ _NAMESPACES: Final = Store(
     lambda state, _, name: state.remove_namespace(name),
 )
 _WORKLOADS: Final = _part(lambda state: state.workloads)
-_DEVICES: Final = _part(lambda state: state.devices)
+_DEVICES: Final = Store(
+    lambda state, kind, key: state.devices.seen(kind, key),
+    lambda state, obj: state.devices.upsert(obj),
+    lambda state, kind, key: state.devices.remove(kind, key),
+)
 _HIERARCHIES: Final = _part(lambda state: state.hierarchies)
 _VOLUMES: Final = Store(
     lambda state, kind, key: state.volumes.seen(StorageKind(kind), key),

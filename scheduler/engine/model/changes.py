@@ -112,6 +112,28 @@ class RecreateWithMatchLabelKey(_Change, frozen=True):
     pods: int
 
 
+class HonorPolicy(_Change, frozen=True):
+    """The pod's required spread constraints on the key have the policy Honor in the field."""
+
+    topology_key: str
+    field: Literal["nodeTaintsPolicy", "nodeAffinityPolicy"]
+
+
+class RollOutInPlace(_Change, frozen=True):
+    """The Deployment's rollout takes an old pod away before it makes a new one: maxSurge 0, maxUnavailable 1."""
+
+    namespace: str
+    deployment: str
+
+
+class UnselectNode(_Change, frozen=True):
+    """The claim is without the annotation that selects the node, which is gone, for its volume."""
+
+    namespace: str
+    claim: str
+    node: str
+
+
 class TolerateDeviceTaint(_Change, frozen=True):
     """The claim's request tolerates the taint of devices."""
 
@@ -132,7 +154,7 @@ class DropDeviceConstraint(_Change, frozen=True):
 
 
 #: Changes of the pod itself; all others are of the cluster.
-PodChange = TolerateTaint | AllowSkew | AddMatchLabelKey
+PodChange = TolerateTaint | AllowSkew | AddMatchLabelKey | HonorPolicy
 
 Change = (
     RemovePod
@@ -146,6 +168,9 @@ Change = (
     | AllowSkew
     | AddMatchLabelKey
     | RecreateWithMatchLabelKey
+    | HonorPolicy
+    | RollOutInPlace
+    | UnselectNode
     | TolerateDeviceTaint
     | DropDeviceConstraint
 )

@@ -240,6 +240,14 @@ class DeviceTaintRule:
         """Return whether devices of the pool may be among them."""
         return self.driver in (None, driver) and self.pool in (None, pool)
 
+    def taints(self, device: DeviceId, taint: Taint) -> bool:
+        """Return whether the device has the taint by this rule."""
+        return (
+            self.taint == taint
+            and self.selects(device.driver, device.pool)
+            and self.device in (None, device.device)
+        )
+
 
 def fields_of(driver: str, device: Device) -> DeviceFields:
     """Return a device as expressions see it."""

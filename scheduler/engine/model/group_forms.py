@@ -105,7 +105,8 @@ def _slice(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Mapping
 
 
 #: The index of a pod's job or replica, and of the pod in it, by the controllers that write them: JobSet,
-#: LeaderWorkerSet, Job and StatefulSet. Pods of the former two have labels of the latter two as well.
+#: LeaderWorkerSet, Job and StatefulSet, and Kubeflow's training operator. Pods of the former two have labels of the
+#: next two as well.
 _LABELS: Final = (
     "jobset.sigs.k8s.io/job-global-index",
     "jobset.sigs.k8s.io/job-index",
@@ -113,18 +114,21 @@ _LABELS: Final = (
     "leaderworkerset.sigs.k8s.io/worker-index",
     "batch.kubernetes.io/job-completion-index",
     "apps.kubernetes.io/pod-index",
+    "training.kubeflow.org/replica-index",
 )
+#: Kubeflow counts each type of replica on its own, and these types have the first rank.
+_REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
+_FIRST_TYPES: Final = frozenset({"master", "chief", "launcher"})
 #: Digits of an index that count.
-_GROUP_RANKS_DIGITS: Final = 9
+_RANK_DIGITS: Final = 9
 
 Rank = tuple[int, ...]
 
 
-def rank_of(labels: Mapping[str, str]) -> Rank:
-    """Return the rank of a pod with these labels, in the order of ranks; empty without an index."""
-    texts = [labels.get(name, "") for name in _LABELS]
+def rank_by(labels: Mapping[str, str], own: str | None) -> Rank:
+    """Return the rank of a pod with these labels, in the order of ranks; empty without. `own`: goes before them."""
+    texts = [own or "", *(labels.get(name, "") for name in _LABELS)]
     if not any(texts):
         return ()
-    return tuple(
-        int(text[:_GROUP_RANKS_DIGITS]) if text.isascii() and text.isdigit() else -1 for text in texts
-    )
+    numbers = [int(text[:_RANK_DIGITS]) if text.isascii() and text.isdigit() else -1 for text in texts]
+    return (*numbers[:-1], int(labels.get(_REPLICA_TYPE, "").lower() not in _FIRST_TYPES), numbers[-1])

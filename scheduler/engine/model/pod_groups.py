@@ -9,7 +9,7 @@ own, for which a cluster needs no kind; `group_forms` turns the labels and annot
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -20,6 +20,8 @@ from scheduler.engine.model.group_forms import (
     GROUP_FROM,
     JOB_SET,
     LEADER_WORKER_SET,
+    Rank,
+    rank_by,
     with_kueue_levels,
     workload_group,
 )
@@ -43,6 +45,8 @@ from scheduler.engine.syntax.selectors import escaped
 GROUP: Final = "affinity-scheduler.io/pod-group"
 #: How many members have to exist before any is placed; the members of a group agree on it.
 MIN_COUNT: Final = "affinity-scheduler.io/pod-group-min-count"
+#: A number by which a member has its place among the others, as label or annotation; before what its workload says.
+RANK: Final = "affinity-scheduler.io/pod-group-rank"
 #: Seconds after which the members on nodes are evicted if others are lost and wait in vain; an annotation of members.
 RELEASE_AFTER: Final = "affinity-scheduler.io/pod-group-release-after-seconds"
 #: Seconds after which the members on nodes are evicted if another waits in vain and the whole group fits elsewhere.
@@ -58,11 +62,12 @@ CONDITION_TYPES: Final = {"v1alpha2": "PodGroupScheduled", "v1beta1": "PodGroupI
 #: Labels and annotations that need a part, and a group.
 _PART_KEYS: Final = frozenset({PART_MIN_COUNT, PART_REQUIRED_TOPOLOGY, PART_PREFERRED_TOPOLOGY})
 _GROUP_KEYS: Final = _PART_KEYS | {
-    *(GROUP, PART, MIN_COUNT, RELEASE_AFTER, MOVE_AFTER, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY)
+    *(GROUP, PART, RANK, MIN_COUNT, RELEASE_AFTER, MOVE_AFTER, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY)
 }
 
 #: Most members that a group may ask for.
 LIMIT_MEMBERS: Final = 5_000
+LIMIT_RANK: Final = 999_999
 #: Most nodes that failed under its members that a group avoids. Of more that failed in the same ten minutes, the fault
 #: is elsewhere, such as in their rack's switch, and the group would find nearly all of its nodes closed once they are
 #: back.
@@ -101,7 +106,8 @@ class GroupReference:
     `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why name or a number do not parse, in which
     case the pod is in no group of other pods, and is not placed. `release_after_s`, `move_after_s`: 0 for never.
     `topology`: of the group; counts unless its object asks for one. `part`: None in a group without parts.
-    `is_min_count_derived`: whether `min_count` follows from the pod's workload, so that others' may differ.
+    `is_min_count_derived`: whether `min_count` follows from the pod's workload, so that others' may differ. `rank`: of
+    the pod among the members, in the order of ranks; empty if it has none.
     """
 
     key: GroupKey
@@ -112,6 +118,7 @@ class GroupReference:
     topology: Topology = ANYWHERE
     part: Part | None = None
     is_min_count_derived: bool = False
+    rank: Rank = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +233,9 @@ def group_reference(
         if label_value_faults(key.name):
             problem = f'{GROUP} of the pod: found "{escaped(key.name[:64])}", expected a valid label value'
     topology, level_fault = parse_topology(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, labels, annotations)
+    rank = label_or_annotation(RANK, labels, annotations)
+    if rank is not None and rank != "0" and not _number(rank, LIMIT_RANK):
+        problem = _problem(RANK, rank, LIMIT_RANK, least=0)
     part, part_fault = _part(labels, annotations)
     if part is None and not part_fault:
         part_fault = _key_without_part(labels, own_annotations)
@@ -239,6 +249,7 @@ def group_reference(
             topology=topology,
             part=part,
             is_min_count_derived=label_or_annotation(MIN_COUNT, labels, own_annotations) is None,
+            rank=rank_by(labels, rank),
         )
     # No name of a group has a space: the pod is no member of the group that others name well.
     apart = GroupKey(key.kind, namespace, f"{escaped(key.name[:64])} (malformed)")
@@ -314,6 +325,6 @@ def _number(text: str | None, most: int) -> int:
     return number if number <= most else 0
 
 
-def _problem(name: str, text: str | None, most: int) -> str:
+def _problem(name: str, text: str | None, most: int, *, least: int = 1) -> str:
     shown = "none" if text is None else f'"{escaped(text[:64])}"'
-    return f"{name} of the pod: found {shown}, expected 1 to {most}"
+    return f"{name} of the pod: found {shown}, expected {least} to {most}"

@@ -12,6 +12,7 @@ from typing import Final
 
 from scheduler.engine.model.disks import Disk
 from scheduler.engine.model.fallback import Fallback, RelaxedRule, Rules, relaxed_rules
+from scheduler.engine.model.group_forms import Rank
 from scheduler.engine.model.pod_groups import GroupReference
 from scheduler.engine.model.semantics import Gate
 from scheduler.engine.model.terms import (
@@ -269,6 +270,11 @@ class Pod:
             resize=None,
             scheduled_condition=None,
         )
+
+    @property
+    def rank(self) -> Rank:
+        """Return its place among the members of its group, in the order of ranks; empty without one."""
+        return () if self.group is None else self.group.rank
 
     @property
     def is_preempted(self) -> bool:

@@ -21,7 +21,7 @@ from scheduler.engine.model.group_topology import (
     PREFERRED_TOPOLOGY,
     REQUIRED_TOPOLOGY,
 )
-from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, MOVE_AFTER, RELEASE_AFTER
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, MOVE_AFTER, RANK, RELEASE_AFTER
 from scheduler.engine.model.volumes import (
     BIND_COMPLETED,
     CLASS_ANNOTATION,
@@ -105,6 +105,7 @@ POD: Final[FieldTree] = {
             **dict.fromkeys(FOREIGN_ANNOTATIONS, True),
             PART: True,
             PART_MIN_COUNT: True,
+            RANK: True,
             PART_REQUIRED_TOPOLOGY: True,
             PART_PREFERRED_TOPOLOGY: True,
         },

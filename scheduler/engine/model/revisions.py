@@ -17,6 +17,26 @@ from scheduler.engine.syntax.selectors import Selector, with_requirements
 REVISION_KEY: Final = "pod-template-hash"
 
 
+def deployment_of(pod: Pod) -> str:
+    """Return the name of the pod's Deployment, as its ReplicaSet's name tells; empty for a pod of none."""
+    revision = pod.labels.get(REVISION_KEY)
+    if pod.owner is None or pod.owner.kind != "ReplicaSet" or not revision:
+        return ""
+    name = pod.owner.name.removesuffix(f"-{revision}")
+    return name if name != pod.owner.name else ""
+
+
+def is_other_revision(pod: Pod, other: Pod) -> bool:
+    """Return whether the other pod is of another revision of the same Deployment."""
+    deployment = deployment_of(pod)
+    return (
+        bool(deployment)
+        and other.namespace == pod.namespace
+        and other.labels.get(REVISION_KEY) != pod.labels[REVISION_KEY]
+        and deployment_of(other) == deployment
+    )
+
+
 def spans_revisions(selector: Selector, labels: Mapping[str, str]) -> bool:
     """Return whether the selector selects the pod with these labels, and does not look at its revision."""
     names_it = any(requirement.key == REVISION_KEY for requirement in selector.requirements)

@@ -19,7 +19,14 @@ import msgspec
 import numpy as np
 
 from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
-from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation, Repair, example_value
+from scheduler.engine.framework.explaining import (
+    ExplainContext,
+    PluginExplanation,
+    Repair,
+    did_you_mean,
+    example_value,
+    some_of,
+)
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
@@ -211,17 +218,34 @@ def _unmet(context: ExplainContext, row: int) -> tuple[NodeRequirement, ...]:
 
 
 def _unmet_text(context: ExplainContext, row: int) -> str:
-    requirements = ", ".join(map(requirement_text, _unmet(context, row)))
-    return f"needs {requirements}" if requirements else ""
+    texts = [requirement_text(each) + _nowhere(context.view, each) for each in _unmet(context, row)]
+    return f"needs {', '.join(texts)}" if texts else ""
+
+
+def _nowhere(view: ClusterView, requirement: NodeRequirement) -> str:
+    """Return that no node has the label or one of its values, and which there are; empty if that is not so."""
+    key, values = requirement.key, requirement.values
+    if requirement.operator in ("NotIn", "DoesNotExist"):
+        return ""
+    if key == _NAME_FIELD:
+        missing = not any(name in view.nodes.row_by_name for name in values)
+        return " (there is no such node)" if missing else ""
+    if not view.nodes.has_label(key):
+        return f" (no node has the label {key}{did_you_mean(key, view.nodes.labels)})"
+    known = view.column(key).id_by_value
+    if requirement.operator != "In" or not known.keys().isdisjoint(values):
+        return ""
+    return f" (no node has it, but {some_of(known)})"
 
 
 def _add_labels(context: ExplainContext, row: int) -> list[Changes]:
-    """Return the labels that the node lacks; empty if its name or a fixed label would have to change."""
+    """Return the labels that the node lacks; empty if its name or a fixed label would have to change, or for a typo."""
     node, unmet = context.view.node_at(row), _unmet(context, row)
     if node is None or not unmet:
         return []
     if any(
         requirement.key == _NAME_FIELD
+        or did_you_mean(requirement.key, context.view.nodes.labels)
         or (requirement.key in _FIXED_LABELS and requirement.key in node.labels)
         for requirement in unmet
     ):

@@ -34,6 +34,7 @@ from scheduler.engine.framework.explaining import (
     ExplainContext,
     PluginExplanation,
     Repair,
+    holdings,
     pods_to_remove,
     removal,
 )
@@ -228,14 +229,13 @@ def _detach(context: ExplainContext, wanted: Mapping[str, set[AttachedVolume]], 
         for driver, volumes in wanted.items()
     }
 
-    def freed_by(pod: Pod) -> Mapping[str, int]:
-        wanted = _wanted(pod, view)
-        return (
-            {} if isinstance(wanted, Status) else {driver: len(volumes) for driver, volumes in wanted.items()}
-        )
-
+    users: dict[AttachedVolume, list[Pod]] = {}
+    for pod in context.pods_on(row):
+        for volume in view.volumes.attached_by(pod):
+            users.setdefault(volume, []).append(pod)
+    held = holdings((pods, {volume.driver: 1}) for volume, pods in users.items())
     short = {driver: n for driver, n in missing.items() if n > 0}
-    leaving = pods_to_remove(context, context.pods_on(row), short, freed_by)
+    leaving = pods_to_remove(context, held, short)
     return [tuple(removal(pod, view.nodes.name_of(row)) for pod in leaving)] if leaving else []
 
 

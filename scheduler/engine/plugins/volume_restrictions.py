@@ -31,7 +31,6 @@ from scheduler.engine.framework.explaining import (
     ExplainContext,
     PluginExplanation,
     Repair,
-    must_stay,
     removal,
     removal_of_all,
 )
@@ -102,12 +101,26 @@ class VolumeRestrictions(FilterPlugin):
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Name the pods that use a wanted claim; propose that they leave, or the pods that hold a wanted disk."""
         users = _users_of_claims(context)
-        named = ", ".join(sorted(f"{pod.key} on {node_name}" for pod, node_name in users))
+        named = [f"{pod.key} on {node_name}" for pod, node_name in users]
         removals = tuple(removal(pod, node_name) for pod, node_name in users)
-        may_leave = 0 < len(users) <= MOST_REMOVED and not any(must_stay(pod) for pod, _ in users)
+
+        def holds_disk(pod: Pod) -> bool:
+            return _n_conflicts(context.pod, pod) > 0
+
+        def holders(row: int) -> set[str]:
+            """Return the pods that hold a disk; not everybody who may see the pod may see those of other namespaces."""
+            return {
+                pod.key if pod.namespace == context.pod.namespace else "pods of other namespaces"
+                for pod in context.pods_on(row)
+                if holds_disk(pod)
+            }
+
+        may_leave = 0 < len(users) <= MOST_REMOVED and not any(context.must_stay(pod) for pod, _ in users)
         return PluginExplanation(
-            where=lambda rows: [f"in use by {named}" if named else ""] * len(rows),
-            repair=Repair(removal_of_all(context, lambda pod: _n_conflicts(context.pod, pod) > 0)),
+            where=lambda rows: [
+                f"in use by {', '.join(sorted(named or holders(row)))}" for row in rows.tolist()
+            ],
+            repair=Repair(removal_of_all(context, holds_disk)),
             proposals=lambda: [removals] if may_leave else [],
         )
 

@@ -8,6 +8,7 @@ Slices have the taints of rules. A cluster without resource.k8s.io/v1 costs noth
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
@@ -124,17 +125,13 @@ class Devices:
         """Return the UIDs of the pods for which the claim's allocation is being written."""
         return self.assumed.holders_of(DeviceKind.CLAIM, key)
 
-    def shown_claim(self, key: str) -> ResourceClaim | None:
-        """Return the claim as watches show it, whatever is assumed of it."""
-        return self.assumed.seen(DeviceKind.CLAIM, key) or self._claims.get(key)
-
     def is_shown(self, key: str, version: str) -> bool:
         """
         Return whether watches show this version of the claim, and so all that was written before.
 
         Not while a list is under way: it shows a claim before others that were allocated earlier.
         """
-        shown = self.shown_claim(key)
+        shown = self.seen(DeviceKind.CLAIM, key)
         if DeviceKind.CLAIM in self._listing:
             return False
         return shown is not None and not is_older(shown.resource_version, version)
@@ -182,6 +179,11 @@ class Devices:
         """The classes by name."""
         return self._classes
 
+    @property
+    def taint_rules(self) -> Mapping[str, DeviceTaintRule]:
+        """The rules that taint devices, by name."""
+        return self._taints.rules
+
     def slices(self) -> Collection[ResourceSlice]:
         """Return all slices."""
         return self._slices.values()
@@ -213,6 +215,11 @@ class Devices:
     def get(self, kind: str, key: str) -> Any | None:  # noqa: ANN401 - the kind names the type
         """Return the object, None if it is not known."""
         return self._by_kind[kind].get(key)
+
+    def seen(self, kind: str, key: str) -> Any | None:  # noqa: ANN401 - the kind names the type
+        """Return the object as watches show it, whatever is assumed of it and without the taints of rules."""
+        obj = self.assumed.seen(kind, key) or self.get(kind, key)
+        return self._taints.published(obj) if isinstance(obj, ResourceSlice) else obj
 
     # Changes, from ClusterState.
 
@@ -269,6 +276,15 @@ class Devices:
     def end_trial(self, claim: ResourceClaim) -> None:
         """Undo `free_on_trial`."""
         self._set(claim.kind, claim.key, claim)
+
+    @contextmanager
+    def order_kept(self) -> Iterator[None]:
+        """Restore the order of allocations after the block, in which claims lose theirs and get them back."""
+        before = dict(self._allocated_at), self._n_allocations, self.n_allocated_twice
+        try:
+            yield
+        finally:
+            self._allocated_at, self._n_allocations, self.n_allocated_twice = before
 
     def _note_allocation(self, shown: ResourceClaim) -> None:
         if shown.allocation is None:

@@ -205,7 +205,8 @@ class Cluster:
 
     def explain(self, pod: PodLike) -> Explained:
         """Return why the pod is pending, or is where it is, and what would help."""
-        return Explained(explain_pod(self._read, self._pod(pod), None))
+        read = self._read if isinstance(pod, str) else self._read.copy()
+        return Explained(explain_pod(read, self._pod(pod, read), None))
 
     def simulate(self, pod: PodLike, replicas: int | None = None) -> Simulated:
         """
@@ -213,7 +214,7 @@ class Cluster:
 
         `replicas`: default: as many as the object asks for.
         """
-        read = self._read
+        read = self._read.copy()
         if isinstance(pod, str):
             first, wanted = _pending(self._pod(pod)), 1 if replicas is None else replicas
             pods = [_renamed(first, number) for number in range(wanted)]
@@ -227,12 +228,11 @@ class Cluster:
         nodes = tuple(node for _, node in placed.pods)
         unplaced = placed.first_unplaced
         why = None if unplaced is None else Explained(explain_pod(read, unplaced, None, adds_replicas=True))
-        world.take_back()
         return Simulated(wanted, nodes, {node: zone_of(read.state, node) for node in nodes}, why)
 
-    def _pod(self, pod: PodLike) -> Pod:
+    def _pod(self, pod: PodLike, read: LoadedCluster | None = None) -> Pod:
         if not isinstance(pod, str):
-            return self._read.create_pod(self._manifest(pod), 0)
+            return (read or self._read).create_pod(self._manifest(pod), 0)
         namespace, _, name = pod.rpartition("/")
         found = self._read.pods.get((namespace or _NAMESPACE, name))
         if found is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -35,9 +35,9 @@ def explain_pod(
     """
     Return the explanation of a pod that is in the cluster or would be created in it.
 
-    No suggestion leads to one of `avoided_nodes`. `together`: pods that would be created with it; they stand for the
-    members of its group that are pending in the cluster.
-    `adds_replicas`, `owns_state`: see `ExplainRequest`.
+    No suggestion leads to one of `avoided_nodes`, or takes a pod away that the cluster does not have on its node.
+    `together`: pods that would be created with it; they stand for the members of its group that are pending in the
+    cluster. `adds_replicas`, `owns_state`: see `ExplainRequest`.
     """
     profile, notes = cluster.profile_for(pod)
     if recorded is not None and not is_of_bind(recorded, pod.node_name):
@@ -66,6 +66,7 @@ def explain_pod(
             *cluster.malformed_notes(),
         ),
         avoided_nodes=avoided_nodes,
+        kept_pods=frozenset(_in_thought(cluster)),
         adds_replicas=adds_replicas,
         owns_state=owns_state,
         semantics=cluster.settings.semantics,
@@ -77,6 +78,14 @@ def explain_pod(
         progress.clear()
     contradicting = _contradicting_notes(answer, pod) if profile.scheduler_name == pod.scheduler_name else ()
     return msgspec.structs.replace(answer, notes=(*contradicting, *answer.notes))
+
+
+def _in_thought(cluster: LoadedCluster) -> Iterator[str]:
+    """Yield the UIDs of the pods that are on a node in a simulation alone. O(placed pods)."""
+    node_by_uid = {pod.uid: pod.node_name for pod in cluster.pods.values()}
+    for uid, placed in cluster.state.placed.items():
+        if node_by_uid.get(uid) != placed.pod.node_name:
+            yield uid
 
 
 def explain_waiting(

@@ -20,12 +20,12 @@ from scheduler.engine.core.fallbacks import Fallbacks, keeping_rules, would_fit
 from scheduler.engine.core.group_members import waiting_members
 from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.framework.diagnosis import FitError
-from scheduler.engine.framework.explaining import ExplainContext
+from scheduler.engine.framework.explaining import ExplainContext, did_you_mean
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.framework.status import Code
-from scheduler.engine.model.changes import AddMatchLabelKey
+from scheduler.engine.model.changes import AddMatchLabelKey, RollOutInPlace
 from scheduler.engine.model.gated_fields import FIELDS, reason_without_effect
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod, relaxed_spec
@@ -137,6 +137,7 @@ class ExplainRequest:
         recorded: the decision that the pod's annotation records.
         try_changes: whether to search for changes that would help; needs a copy of the state.
         avoided_nodes: nodes that no change may lead to, since the question takes them away.
+        kept_pods: UIDs of pods that no change takes away, since they are on their nodes in thought alone.
         owns_state: whether nothing else reads the state, so that it serves as that copy.
         adds_replicas: whether the pod comes beside all that run. Otherwise a change of its template replaces those.
         now_s: on the clock by which the state's kubelet refusals end.
@@ -152,6 +153,7 @@ class ExplainRequest:
     notes: tuple[str, ...] = ()
     try_changes: bool = True
     avoided_nodes: Collection[str] = ()
+    kept_pods: Collection[str] = ()
     owns_state: bool = False
     adds_replicas: bool = False
     on_step: Callable[[str], None] = lambda _: None
@@ -200,10 +202,31 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
         case FitError():
             explanation = _explain_unschedulable(request, decision)
         case CycleError(message):
-            explanation = _explanation(request, "failed", message)
+            explanation = with_parts(
+                _explanation(request, "failed", message),
+                notes=(*request.notes, *_failure_notes(request)),
+            )
         case _:
             assert_never(decision)
     return _with_gates(_with_group(explanation, request), pod)
+
+
+def _failure_notes(request: ExplainRequest) -> Iterator[str]:
+    """Yield what the plugins that fail, on a node or on all, say of the objects that make them fail."""
+    profile = request.new_profile(ClusterView(request.state))
+    inspection = inspect_pod(request.pod, request.state, profile)
+    if isinstance(inspection, Inspection):
+        failing = {
+            plugin.name
+            for plugin, statuses in inspection.refusals
+            if any(status.code is Code.ERROR for status in statuses.statuses)
+        }
+    else:
+        failing = {inspection[0]}
+    context = ExplainContext(request.pod, request.state)
+    yield from filter(
+        None, (plugin.explain_rejection(context) for plugin in profile.filters if plugin.name in failing)
+    )
 
 
 def _next_decision(request: ExplainRequest) -> tuple[Decision, tuple[str, ...]]:
@@ -267,6 +290,7 @@ def _missing_levels(request: ExplainRequest, key: GroupKey, members: Iterable[Po
     levels = {level for topology in topologies for level in topology.required}
     return [
         f"no node has the label {level}, which the group, or a part of it, requires"
+        + did_you_mean(level, request.state.nodes.labels)
         for level in sorted(levels)
         if not request.state.nodes.has_label(level)
     ]
@@ -283,7 +307,8 @@ def _with_refused_member(
     if request.try_changes:
         request.on_step("looking for pods whose move makes room")
         explanation = with_parts(explanation, notes=(*explanation.notes, *move_notes(key, world)))
-    trial = GroupChangeTrial(request.pod, pods, key, world.state, world.profiles[request.pod.scheduler_name])
+    profile = world.profiles[request.pod.scheduler_name]
+    trial = GroupChangeTrial(request.pod, pods, key, world.state, profile, request.kept_pods)
     with trial.stuck() as stuck:
         if stuck is None:
             return explanation
@@ -333,7 +358,7 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
     fallbacks = tuple(pending_notes(request.pod, view, profile))
     explanation = with_parts(explanation, notes=(*explanation.notes, *fallbacks))
     request.on_step("running every filter on every node")
-    inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods)
+    inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods, request.kept_pods)
     if error.prefilter is not None or not isinstance(inspection, Inspection):
         return with_parts(explanation, groups=_prefilter_group(request, profile, error))
     explanation = _with_refusals(explanation, request, inspection, error)
@@ -348,7 +373,7 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
             proposed = [
                 changes
                 for changes in proposed
-                if not any(isinstance(change, AddMatchLabelKey) for change in changes)
+                if not any(isinstance(change, AddMatchLabelKey | RollOutInPlace) for change in changes)
             ]
         suggestions = find_suggestions(
             inspection.context, proposed, trial, request.on_step, request.avoided_nodes

@@ -18,7 +18,14 @@ from scheduler.engine.core.group_search import search
 from scheduler.engine.core.group_trial import CycleBrokenError, GroupTrial, Place, detached_trial
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.model.changes import AddRoom, Change, Changes, RecreateWithMatchLabelKey, RemovePod
+from scheduler.engine.model.changes import (
+    AddRoom,
+    Change,
+    Changes,
+    RecreateWithMatchLabelKey,
+    RemovePod,
+    RollOutInPlace,
+)
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import REVISION_KEY
@@ -47,6 +54,7 @@ class GroupChangeTrial:
         members: the pending members without gates, the pod among them. The state counts them as pending.
         state: a copy of the cluster, which nothing else changes.
         profile: of the state.
+        kept_pods: see `ExplainRequest`.
     """
 
     pod: Pod
@@ -54,6 +62,7 @@ class GroupChangeTrial:
     key: GroupKey
     state: ClusterState
     profile: Profile
+    kept_pods: Collection[str] = ()
     #: The refused member of the group without changes; changes of pods are of all members with its spec.
     subject: Pod = field(init=False)
     _n_left: int = field(init=False, default=_MOST_DECISIONS)
@@ -120,7 +129,7 @@ class GroupChangeTrial:
 
     def inspect(self, stuck: Stuck, pending_pods: Sequence[Pod] = ()) -> Inspection | None:
         """Return the inspection of the refused member; None if a PreFilter refuses it as a whole."""
-        inspection = inspect_pod(stuck.pod, self.state, self.profile, pending_pods)
+        inspection = inspect_pod(stuck.pod, self.state, self.profile, pending_pods, self.kept_pods)
         return inspection if stuck.error.prefilter is None and isinstance(inspection, Inspection) else None
 
     def proposed(self, stuck: Stuck, avoided_nodes: Collection[str] = ()) -> list[Changes]:
@@ -197,7 +206,7 @@ def _concerns_group(change: Change, own: Collection[str]) -> bool:
     """Return whether the change would take a member away, or recreate pods that may be members."""
     if isinstance(change, RemovePod):
         return change.uid in own
-    return isinstance(change, RecreateWithMatchLabelKey)
+    return isinstance(change, RecreateWithMatchLabelKey | RollOutInPlace)
 
 
 def _room(changes: Changes) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,10 +43,18 @@ class Inspection:
 
 
 def inspect_pod(
-    pod: Pod, state: ClusterState, profile: Profile, pending_pods: Sequence[Pod] = ()
+    pod: Pod,
+    state: ClusterState,
+    profile: Profile,
+    pending_pods: Sequence[Pod] = (),
+    kept: Collection[str] = (),
 ) -> Inspection | tuple[str, Status]:
-    """Return the inspection; or a plugin and its status, if its PreFilter refuses the pod or fails."""
-    context = ExplainContext(pod, state)
+    """
+    Return the inspection; or a plugin and its status, if its PreFilter refuses the pod or fails.
+
+    `kept`: see `ExplainContext`.
+    """
+    context = ExplainContext(pod, state, kept)
     view = context.view
     pod_context = PodContext(pod, view.label_set(pod))
     refusals: list[tuple[FilterPlugin, NodeStatuses]] = []

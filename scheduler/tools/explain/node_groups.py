@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import nsmallest
 from typing import Final
 
 import numpy as np
 
 from scheduler.engine.framework.diagnosis import FitError
-from scheduler.engine.framework.explaining import BlockingRule, PluginExplanation
+from scheduler.engine.framework.explaining import BlockingRule, PluginExplanation, did_you_mean
 from scheduler.engine.framework.status import Code, Status
 from scheduler.engine.model.terms import HOSTNAME_KEY
 from scheduler.engine.state.arrays import Codes, Mask, Rows
@@ -32,7 +32,9 @@ def node_groups(inspection: Inspection, error: FitError) -> tuple[tuple[NodeGrou
         _group(inspection, part.plugin, status, where, rows)
         for part in error.per_node
         for status, refused in _by_status(part.statuses.codes, part.rows, part.statuses.statuses)
-        for where, rows in _by_place(inspection.explanations.get(part.plugin), refused)
+        for where, rows in _by_place(
+            inspection.explanations.get(part.plugin), refused, inspection.context.view.nodes.labels
+        )
     ]
     groups.sort(key=lambda group: (-group.n_nodes, group.plugin, group.where))
     return tuple(groups[:_SHOWN_GROUPS]), max(0, len(groups) - _SHOWN_GROUPS)
@@ -57,12 +59,14 @@ def _group(inspection: Inspection, plugin: str, status: Status, where: str, rows
     )
 
 
-def _by_place(explanation: PluginExplanation | None, rows: Rows) -> Iterable[tuple[str, Rows]]:
+def _by_place(
+    explanation: PluginExplanation | None, rows: Rows, labels: Collection[str]
+) -> Iterable[tuple[str, Rows]]:
     """Return the refused rows by what the plugin says they have in common, such as a domain or a taint."""
     if explanation is None:
         return [("", rows)]
     if explanation.rules:
-        return _by_domain(rows, explanation.rules)
+        return _by_domain(rows, explanation.rules, labels)
     if explanation.where is None:
         return [("", rows)]
     found: dict[str, list[int]] = {}
@@ -71,15 +75,21 @@ def _by_place(explanation: PluginExplanation | None, rows: Rows) -> Iterable[tup
     return [(text, np.array(alike, dtype=np.intp)) for text, alike in found.items()]
 
 
-def _by_domain(rows: Rows, rules: Sequence[BlockingRule]) -> Iterator[tuple[str, Rows]]:
-    """Group rows by the first rule that refuses them and by domain; hostname domains are one group."""
+def _by_domain(
+    rows: Rows, rules: Sequence[BlockingRule], labels: Collection[str]
+) -> Iterator[tuple[str, Rows]]:
+    """
+    Group rows by the first rule that refuses them and by domain; hostname domains are one group.
+
+    `labels`: the keys that a node has.
+    """
     left = rows
     for rule in rules:
         broken = rule.refused[left]
         here, left = left[broken], left[~broken]
         lacking = here[rule.lacks_key[here]]
         if len(lacking):
-            yield f"no label {rule.topology_key}", lacking
+            yield f"no label {rule.topology_key}{did_you_mean(rule.topology_key, labels)}", lacking
         here = here[~rule.lacks_key[here]]
         if len(here) and _is_per_node(rule.column, len(here)):
             yield rule.topology_key, here

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from scheduler.engine.model.changes import PodChange, RecreateWithMatchLabelKey
+from scheduler.engine.model.changes import PodChange, RecreateWithMatchLabelKey, RollOutInPlace
 from scheduler.engine.model.pods import Pod
 from scheduler.tools.explain.answers import explain_waiting
 from scheduler.tools.explain.formats.explanation import Document, Explanation, JsonStruct, State, Suggestion
@@ -27,8 +27,8 @@ from scheduler.tools.explain.workloads import Workload, workload_of
 MAX_EXPLAINED: Final = 50
 #: Each pod of these has a spec of its own.
 _SPECS_DIFFER: Final = ("StatefulSet", "DaemonSet")
-#: Changes that a workload's template makes for all its pods.
-_OF_TEMPLATE: Final = (PodChange, RecreateWithMatchLabelKey)
+#: Changes of a workload, which help all its pods.
+_OF_TEMPLATE: Final = (PodChange, RecreateWithMatchLabelKey, RollOutInPlace)
 _TRIED_LATER: Final = "not explained: there are too many; name the workload"
 
 
@@ -163,7 +163,7 @@ def _reason(answer: Explanation, pod: Pod) -> str:
 
 
 def _change(answer: Explanation, group: Alike) -> tuple[str, ...]:
-    """Return the first change of the workload's template, which helps all of its pods, else the first one."""
+    """Return the first change of the workload, which helps all of its pods, else the first one."""
     if answer.unserved:
         return (answer.unserved.partition("; ")[2] or f"start {answer.scheduler_name}",)
     best = min(answer.suggestions, key=_is_of_cluster, default=None)

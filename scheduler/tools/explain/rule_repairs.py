@@ -13,7 +13,7 @@ from scheduler.engine.framework.explaining import (
     BlockingRule,
     ExplainContext,
     Repair,
-    must_stay,
+    did_you_mean,
     removal,
 )
 from scheduler.engine.model.changes import Change, Changes, LabelNode
@@ -66,6 +66,8 @@ def _ways(context: ExplainContext, rule: BlockingRule, row: int) -> list[Changes
     """Return one or two ways to satisfy the rule at the row; None stands for one that takes a pod that must stay."""
     other: Changes = () if rule.other_changes is None else rule.other_changes(row)
     if rule.lacks_key[row]:
+        if did_you_mean(rule.topology_key, context.view.nodes.labels):
+            return [None]
         label = _topology_label(context, row, rule)
         return [(label,), (label, *other)] if _lacks_pods(rule) else [(label,)]
     ways: list[Changes | None] = [_remove_pods(context, row, rule)] if rule.n_to_remove[row] else []
@@ -90,14 +92,14 @@ def _remove_pods(context: ExplainContext, row: int, rule: BlockingRule) -> Chang
         ((pod, at) for pod, at in rule.pods if ids[at] == ids[row]),
         key=lambda entry: (
             not entry[0].terminating,
-            must_stay(entry[0]),
+            context.must_stay(entry[0]),
             bool(context.held_by(entry[0])),
             entry[1] != row,
             entry[0].priority,
             entry[0].key,
         ),
     )[: int(rule.n_to_remove[row])]
-    if any(must_stay(pod) for pod, _ in near):
+    if any(context.must_stay(pod) for pod, _ in near):
         return None
     return tuple(removal(pod, name_of(at)) for pod, at in near)
 

@@ -12,16 +12,20 @@ from scheduler.engine.model.changes import (
     AllowSkew,
     Change,
     DropDeviceConstraint,
+    HonorPolicy,
     LabelNamespace,
     LabelNode,
     RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
+    RollOutInPlace,
     RunPod,
     TolerateDeviceTaint,
     TolerateTaint,
     Uncordon,
+    UnselectNode,
 )
+from scheduler.engine.model.volumes import SELECTED_NODE
 from scheduler.engine.model.wording import amount_text, taint_text
 from scheduler.tools.explain.formats.explanation import Domain, Rule
 
@@ -133,6 +137,12 @@ def change_text(change: Change, pod: str = "the pod") -> str:
             return f"{pod}'s spread by {topology_key} allows maxSkew {max_skew}"
         case AddMatchLabelKey(field=field, topology_key=topology_key, label_key=label_key):
             return f"{pod}'s {field} with topologyKey {topology_key} has matchLabelKeys: [{label_key}]"
+        case HonorPolicy(topology_key=topology_key, field=field):
+            return f"{pod}'s spread by {topology_key} has {field}: Honor"
+        case RollOutInPlace(namespace=namespace, deployment=deployment):
+            return f"Deployment {namespace}/{deployment} rolls out with maxSurge: 0, maxUnavailable: 1"
+        case UnselectNode(claim=claim):
+            return f"claim {claim} is without the annotation {SELECTED_NODE}"
         case RecreateWithMatchLabelKey(topology_key=topology_key, pods=pods):
             which = f"with that term by {topology_key}"
             are = f"the running pod {which} is" if pods == 1 else f"the {pods} running pods {which} are"

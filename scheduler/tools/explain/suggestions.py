@@ -24,16 +24,20 @@ from scheduler.engine.model.changes import (
     Change,
     Changes,
     DropDeviceConstraint,
+    HonorPolicy,
     LabelNamespace,
     LabelNode,
     RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
+    RollOutInPlace,
     RunPod,
     TolerateDeviceTaint,
     TolerateTaint,
     Uncordon,
+    UnselectNode,
 )
+from scheduler.engine.model.revisions import deployment_of, is_other_revision
 from scheduler.engine.state.arrays import Fractions, Mask
 from scheduler.tools.explain.formats.explanation import Suggestion
 from scheduler.tools.explain.inspection import Inspection
@@ -53,21 +57,16 @@ _MAX_PRUNED: Final = 12
 #: Pods that a note names.
 _NAMED: Final = 3
 
-#: Among suggestions of one size, the changes that are easiest to make come first.
-_RANK: Final[dict[type[Change], int]] = {
-    LabelNamespace: 0,
-    Uncordon: 1,
-    TolerateTaint: 2,
-    RemoveTaint: 3,
-    LabelNode: 4,
-    RunPod: 5,
-    RemovePod: 6,
-    AddMatchLabelKey: 7,
-    AllowSkew: 8,
-    TolerateDeviceTaint: 9,
-    DropDeviceConstraint: 10,
-    AddRoom: 11,
-    RecreateWithMatchLabelKey: 12,
+#: Among suggestions of one size, the changes that are easiest to make come first, and lasting ones before others.
+_RANK: Final = {
+    change: rank
+    for rank, change in enumerate(
+        (
+            *(LabelNamespace, UnselectNode, RollOutInPlace, HonorPolicy, AddMatchLabelKey, Uncordon),
+            *(TolerateTaint, RemoveTaint, LabelNode, RunPod, RemovePod, AllowSkew, TolerateDeviceTaint),
+            *(DropDeviceConstraint, AddRoom, RecreateWithMatchLabelKey),
+        )
+    )
 }
 
 
@@ -124,7 +123,16 @@ def find_suggestions(
         if frozenset(suggestion.changes) not in known:
             confirmed.append(suggestion)
             n_confirmed[frozenset(map(type, suggestion.changes))] += 1
+    if any(isinstance(change, RollOutInPlace) for suggestion in confirmed for change in suggestion.changes):
+        # Which old pod leaves, and when, is then the controller's matter.
+        confirmed = [each for each in confirmed if not _takes_old_pods(context, each.changes)]
     return tuple(_vary(confirmed, context))
+
+
+def _takes_old_pods(context: ExplainContext, changes: Changes) -> bool:
+    """Return whether the changes only take pods of other revisions of the pod's Deployment away."""
+    leaving = [context.placed(change.uid) if isinstance(change, RemovePod) else None for change in changes]
+    return all(placed is not None and is_other_revision(context.pod, placed[0]) for placed in leaving)
 
 
 def held_notes(suggestions: Iterable[Suggestion], context: ExplainContext) -> Iterator[str]:
@@ -192,7 +200,10 @@ def _confirm(trial: Trial, proposed: Changes, pod_text: str) -> Suggestion | Non
 
 
 def _for_all_nodes(inspection: Inspection) -> Iterator[Changes]:
-    """Yield the plugins' proposals that concern no single node."""
+    """Yield the plugins' proposals that concern no single node; and that of a rollout which lacks room for a surge."""
+    pod = inspection.context.pod
+    if any(is_other_revision(pod, other) for other in inspection.context.placed_pods()):
+        yield (RollOutInPlace(pod.namespace, deployment_of(pod)),)
     for explanation in inspection.explanations.values():
         if explanation.proposals is not None:
             yield from explanation.proposals()

@@ -151,13 +151,12 @@ class Rehearsal:
         names = {pod.scheduler_name for one in replicas for pod in one.pods}
         now: tuple[Simulation, ...] = ()
         if request.changes_cluster:
-            world = self._world(names, is_changed=False)
+            world = self._world(names, self.state.copy(), is_changed=False)
             now = tuple(self._simulate(one, world, is_changed=False) for one in replicas)
-            world.take_back()
         lost = self._change(request)
         rows = [self.state.nodes.row_by_name[name] for name in lost]
         pods = [placed.pod for row in rows for placed in self.state.placed_on(row)]
-        world = self._world({*names, *(pod.scheduler_name for pod in pods)}, is_changed=True)
+        world = self._world({*names, *(pod.scheduler_name for pod in pods)}, self.state, is_changed=True)
         displaced, relaxed = self._displace(lost, pods, world) if request.without else (None, ())
         notes = (*notes, *relaxed)
         if world.evictions:
@@ -166,10 +165,10 @@ class Rehearsal:
         then = tuple(self._simulate(one, world, is_changed=True) for one in replicas)
         return WhatIf(now=now, then=then, displaced=displaced, notes=notes)
 
-    def _world(self, scheduler_names: Collection[str], *, is_changed: bool) -> World:
-        profiles = self.new_profiles(ClusterView(self.state), is_changed)
+    def _world(self, scheduler_names: Collection[str], state: ClusterState, *, is_changed: bool) -> World:
+        profiles = self.new_profiles(ClusterView(state), is_changed)
         return World(
-            self.state,
+            state,
             with_stand_ins(profiles, scheduler_names),
             self.rng,
             now_s=self.now_s,
@@ -184,7 +183,7 @@ class Rehearsal:
             siblings = [pod for pod in replicas.pods if pod.uid not in placed_uids]
             request = ExplainRequest(
                 pod=unplaced,
-                state=self.state,
+                state=world.state,
                 new_profile=lambda view: with_stand_ins(
                     self.new_profiles(view, is_changed), (unplaced.scheduler_name,)
                 )[unplaced.scheduler_name],
@@ -198,7 +197,7 @@ class Rehearsal:
         visible = [victim for victim in placed.victims if self.may_see(victim.namespace)]
         simulation = Simulation.of(
             replace(placed, victims=visible),
-            self.state,
+            world.state,
             manifest=(replicas.kind, replicas.namespace, replicas.name),
             n_replicas=len(replicas.pods),
             explanation=explanation,

@@ -87,13 +87,14 @@ class RecentChanges:
 
     @contextmanager
     def _without(self, changes: Sequence[Change]) -> Iterator[None]:
-        for one in reversed(changes):
-            apply_event(self._state, one.reversal)
-        try:
-            yield
-        finally:
-            for one in changes:
-                apply_event(self._state, one.event)
+        with self._state.devices.order_kept():
+            for one in reversed(changes):
+                apply_event(self._state, one.reversal)
+            try:
+                yield
+            finally:
+                for one in changes:
+                    apply_event(self._state, one.event)
 
 
 def _left_out(recent: Sequence[Change]) -> Iterator[Sequence[Change]]:

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.core.group_order import distance_note, mean_distance, paths
-from scheduler.engine.model.group_forms import rank_of
 from scheduler.engine.model.group_topology import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY, Topology
-from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, RANK, group_reference
 from scheduler.engine.model.pods import Pod
 from tests.engine.core.test_group_levels import BLOCK, RACK, placed
 from tests.support.build import container
@@ -59,7 +58,7 @@ def test_no_other_order_has_neighbours_nearer(places: list[int], data: st.DataOb
     pods = _ranked(driver, data.draw(st.permutations(range(n))), n)
     nodes = placed(driver)
     by_node = paths(nodes.values(), TOPOLOGY, driver.state.nodes)
-    mean = mean_distance([(rank_of(pod.labels), by_node[nodes[pod.name]]) for pod in pods])
+    mean = mean_distance([(pod.rank, by_node[nodes[pod.name]]) for pod in pods])
     orders = permutations([by_node[node] for node in nodes.values()])
     least = min(
         sum(next((len(a) - i for i in range(len(a)) if a[i] != b[i]), 0) for a, b in pairwise(order))
@@ -111,19 +110,41 @@ def test_the_mean_distance_is_told(driver: Driver) -> None:
     )
 
 
+KUBEFLOW = "training.kubeflow.org"
+
+
 @pytest.mark.parametrize(
-    ("labels", "expected"),
+    "ordered",
     [
-        ({}, ()),
-        ({INDEX: "7"}, (-1, -1, -1, -1, 7, -1)),
-        ({"leaderworkerset.sigs.k8s.io/group-index": "2", "leaderworkerset.sigs.k8s.io/worker-index": "0"},
-         (-1, -1, 2, 0, -1, -1)),
-        ({INDEX: "x"}, (-1, -1, -1, -1, -1, -1)),
-        ({INDEX: "9" * 5000}, (-1, -1, -1, -1, 999_999_999, -1)),
+        [{}, {INDEX: "x"}, {INDEX: "0"}, {INDEX: "7"}, {INDEX: "9" * 5000}],
+        [
+            {
+                f"leaderworkerset.sigs.k8s.io/{level}-index": index
+                for level, index in (("group", a), ("worker", b))
+            }
+            for a, b in ("00", "01", "10")
+        ],
+        [
+            {f"{KUBEFLOW}/replica-type": kind, f"{KUBEFLOW}/replica-index": index}
+            for kind, index in (("master", "0"), ("worker", "0"), ("worker", "1"), ("worker", "10"))
+        ],
+        [{RANK: "0", INDEX: "9"}, {RANK: "2", INDEX: "1"}, {RANK: "10", INDEX: "0"}],
     ],
-)  # fmt: skip
-def test_ranks_are_read(labels: dict[str, str], expected: tuple[int, ...]) -> None:
-    assert rank_of(labels) == expected
+    ids=["Job", "LeaderWorkerSet", "Kubeflow", "our own"],
+)
+def test_ranks_are_read(ordered: list[dict[str, str]]) -> None:
+    ranks = [group_reference("ns", "g", labels, {}) for labels in ordered]
+    told = [one.rank for one in ranks if one is not None and not one.problem]
+    assert told == sorted(set(told))
+    assert len(told) == len(ordered)
+
+
+def test_our_own_rank_may_be_an_annotation_and_has_to_be_a_number() -> None:
+    first, second = (group_reference("ns", "g", {INDEX: "1"}, {RANK: rank}) for rank in ("0", "x"))
+    assert first is not None
+    assert first.rank[0] == 0
+    assert second is not None
+    assert second.problem == f'{RANK} of the pod: found "x", expected 0 to 999999'
 
 
 def test_a_hierarchy_adds_the_levels_that_a_request_implies() -> None:

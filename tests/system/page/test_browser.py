@@ -92,7 +92,7 @@ def test_the_stuck_rollout_leads_to_its_blocking_pods_by_clicks(page: Page) -> N
     assert blocking.locator("li", has_text="on node-").count() == 3
     page.get_by_role("heading", name="What would help").wait_for()
     page.locator(".suggestions li").first.wait_for()
-    assert "leaves node" in page.locator(".suggestions li").first.inner_text()
+    assert "rolls out with maxSurge: 0" in page.locator(".suggestions li").first.inner_text()
     page.locator(".suggestions li", has_text="has matchLabelKeys: [pod-template-hash]").wait_for()
     blocking.get_by_role("link").first.click()
     page.get_by_text("runs on node-").wait_for()

@@ -13,6 +13,7 @@ from scheduler.engine.model.stimuli import ObjectGone, ObjectSeen
 from scheduler.engine.plugins.dynamic_resources.device_findings import DeviceInspection
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.simulation.claim_changes import freed_claims
+from tests.engine.core.test_device_taint_rules import rule
 from tests.support import build
 from tests.support.build import Json
 from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim, using_claims
@@ -204,7 +205,7 @@ PAIR = [{"name": name, **consuming(2)} for name in ("gpu-0", "gpu-1")]
         (
             [with_devices("a", SHARED)],
             request(capacity={"requests": {"cores": "1"}}),
-            f"{WANTED}, 0 of 1 device free: 1 without the requested capacity (no cores)",
+            f"{WANTED}, 0 of 1 device free: 1 without the requested capacity (no cores, but memory)",
         ),
         (
             [of_pool("counters", **COUNTERS), of_pool("d", devices=[{"name": "gpu-0", **consuming(4)}])],
@@ -227,23 +228,26 @@ PAIR = [{"name": name, **consuming(2)} for name in ("gpu-0", "gpu-1")]
         (
             [with_devices("a", consuming(1))],
             request(),
-            f"{WANTED}, the node has no device; pool {DRIVER}/a is invalid: counter set s not found",
+            f"{WANTED}, the node has no device; pool {DRIVER}/a is invalid: "
+            "counter set s of device gpu-0 in slice slice-a not found",
         ),
         (
             [of_pool("counters", **COUNTERS), of_pool("d", devices=[{"name": "gpu-0", **consuming(1, "x")}])],
             request(),
             f"{WANTED}, the node has no device; "
-            f"pool {DRIVER}/a is invalid: counter x not found in counter set s",
+            f"pool {DRIVER}/a is invalid: counter x of device gpu-0 in slice d not found in counter set s",
         ),
         (
             [with_devices("a", {"name": "twice"}, {"name": "twice"})],
             request(),
-            f"{WANTED}, the node has no device; pool {DRIVER}/a is invalid: duplicate device name twice",
+            f"{WANTED}, the node has no device; pool {DRIVER}/a is invalid: "
+            "duplicate device name twice in slice slice-a",
         ),
         (
             [of_pool("s", **COUNTERS), of_pool("t", **COUNTERS)],
             request(),
-            f"{WANTED}, the node has no device; pool {DRIVER}/a is invalid: duplicate counter set name s",
+            f"{WANTED}, the node has no device; pool {DRIVER}/a is invalid: "
+            "duplicate counter set name s in slice t",
         ),
         ([device_slice("a", 1)], request(count=2), "request r: 2 of class gpu wanted, 1 of 1 device free"),
         (
@@ -402,17 +406,73 @@ def test_an_allocated_claim_names_its_nodes() -> None:
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gone"]}]}
     allocated["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [term]}
     answer = cluster(device_slice("a", 1), allocated).explain(pod())
-    assert where(answer) == ["claim c: its devices are on nodes with metadata.name=gone"]
+    assert where(answer) == [
+        "claim c: its devices are on nodes with metadata.name=gone, of which none is left"
+    ]
 
 
 def test_a_claim_of_several_pods_is_freed_by_the_last() -> None:
-    """None of them is proposed: each alone would free nothing."""
+    """They are proposed together: each alone would free nothing."""
     first, second = (pod(name, "h", node="a") for name in ("first", "second"))
     shared = held("h", first, "gpu-0")
     shared["status"]["reservedFor"] += held("h", second)["status"]["reservedFor"]
     answer = cluster(device_slice("a", 1), claim(request()), shared, pods=(first, second)).explain(pod())
     assert where(answer) == [f"{WANTED}, 0 of 1 device free: 1 in use by first, second"]
-    assert answer.suggestions == ()
+    leaving = tuple(f"pod default/{name} leaves node a" for name in ("first", "second"))
+    assert [each.texts for each in answer.suggestions] == [leaving]
+
+
+def test_the_holder_of_a_counter_is_found_at_another_device_of_the_pool() -> None:
+    """`whole` and `shared` are parts of one piece of hardware: whoever has one keeps the other out."""
+    holder, other = pod("holder", "h", node="a"), pod("other", "o", node="b")
+    partitions = [{"name": name, **consuming(3)} for name in ("shared", "whole")]
+    selects = {"cel": {"expression": 'device.attributes["gpu.example.com"].kind == "whole"'}}
+    for partition in partitions:
+        partition |= attribute("kind", partition["name"])
+    answer = cluster(
+        of_pool("counters", **COUNTERS),
+        of_pool("d", devices=partitions),
+        claim(request(selectors=[selects])),
+        held("h", holder, "shared"),
+        held("o", other, "gpu-0", pool="b"),
+        nodes="a b",
+        pods=(holder, other),
+    ).explain(pod())
+    reason = "1 not selected (kind=shared), 1 short of counters (s/slots by 3) by holder"
+    assert sorted(where(answer)) == [
+        f"{WANTED}, 0 of 2 devices free: {reason}",
+        f"{WANTED}, the node has no device",
+    ]
+    assert [each.texts for each in answer.suggestions] == [("pod default/holder leaves node a",)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "leaving"),
+    [("20Gi", ["few"]), ("35Gi", ["many-1", "many-2"]), ("45Gi", ["few", "many-1", "many-2"])],
+)
+def test_of_the_claims_that_share_a_device_those_that_consume_enough_are_to_end(
+    wanted: str, leaving: list[str]
+) -> None:
+    """One claim of one pod consumes 10Gi of 50Gi, one of two pods 30Gi: a claim ends with its last pod."""
+    pods = {name: pod(name, claim_name, node="a") for name, claim_name in USERS.items()}
+    sharing = []
+    for claim_name, consumed in (("h", "10Gi"), ("i", "30Gi")):
+        users = [each for name, each in pods.items() if USERS[name] == claim_name]
+        made = held(claim_name, users[0], "gpu-0")
+        made["status"]["reservedFor"] = [
+            user for each in users for user in held(claim_name, each)["status"]["reservedFor"]
+        ]
+        result = made["status"]["allocation"]["devices"]["results"][0]
+        result |= {"shareID": claim_name, "consumedCapacity": {"memory": consumed}}
+        sharing.append(made)
+    requested = claim(request(capacity={"requests": {"memory": wanted}}))
+    device = with_devices("a", {**SHARED, "capacity": {"memory": {"value": "50Gi"}}})
+    answer = cluster(device, requested, *sharing, pods=tuple(pods.values())).explain(pod())
+    texts = tuple(f"pod default/{name} leaves node a" for name in leaving)
+    assert [each.texts for each in answer.suggestions] == [texts]
+
+
+USERS = {"few": "h", "many-1": "i", "many-2": "i"}
 
 
 def test_many_nodes_make_few_groups() -> None:
@@ -463,3 +523,71 @@ def test_nodes_with_the_same_devices_are_looked_at_once(monkeypatch: pytest.Monk
         "not looked at: the nodes before have too many devices",
         "request r: 4 of class gpu wanted, 3 of 3 devices free",
     ]
+
+
+def _fails_at(answer: Explanation) -> list[str]:
+    assert answer.state == "failed"
+    return [note for note in answer.notes if "the search fails" in note]
+
+
+def test_where_no_pod_of_a_class_can_be_decided_the_bad_device_is_named() -> None:
+    """The message, which is upstream's, names the selector alone. One slice of one node is enough."""
+    good, bad = with_devices("a", attribute("model", "x")), with_devices("b", attribute("model", "x"), {})
+    answer = cluster(good, bad, claim(request(count=3, selectors=[MODEL])), nodes="a b").explain(pod())
+    assert answer.message.endswith("claim default/c: selector #0: CEL runtime error: no such key: model")
+    assert _fails_at(answer) == [
+        f"on node b the search fails: device {DRIVER}/b/gpu-1 in slice slice-b: no such key: model"
+    ]
+
+
+def test_the_pool_that_is_invalid_for_a_pod_that_takes_all_devices_says_by_what() -> None:
+    answer = cluster(with_devices("a", consuming(1)), claim(request(count=0, allocationMode="All"))).explain(
+        pod()
+    )
+    assert _fails_at(answer) == [
+        f"on node a the search fails: pool {DRIVER}/a is invalid: "
+        "counter set s of device gpu-0 in slice slice-a not found"
+    ]
+
+
+def test_the_slice_whose_nodes_cannot_be_written_down_is_named() -> None:
+    made = with_devices("a", {})
+    terms = [
+        {"matchExpressions": [{"key": build.HOSTNAME, "operator": "In", "values": [name]}]} for name in "ab"
+    ]
+    made["spec"] |= {"nodeName": None, "nodeSelector": {"nodeSelectorTerms": terms}}
+    answer = cluster(made, claim(request())).explain(pod())
+    assert _fails_at(answer) == ["on node a the search fails: slice slice-a selects nodes by several terms"]
+
+
+def test_the_rule_that_taints_a_device_is_named() -> None:
+    answer = cluster(device_slice("a", 1), rule("broken", driver=DRIVER), claim(request())).explain(pod())
+    assert where(answer) == [
+        f"{WANTED}, 0 of 1 device free: 1 tainted (taint-broken:NoSchedule by DeviceTaintRule broken)"
+    ]
+
+
+def test_a_capacity_by_another_name_is_told_beside_what_the_device_has() -> None:
+    wanted = claim(request(capacity={"requests": {f"{DRIVER}/memory": "1Gi"}}))
+    answer = cluster(with_devices("a", SHARED), wanted).explain(pod())
+    missing = f"no {DRIVER}/memory, but memory"
+    assert where(answer) == [f"{WANTED}, 0 of 1 device free: 1 without the requested capacity ({missing})"]
+
+
+@pytest.mark.parametrize("shares", ["devices", "counters"])
+def test_where_each_request_alone_has_enough_the_holder_of_the_rest_is_to_leave(shares: str) -> None:
+    """Of two devices, or of counters for two of three, one is in use; each of two requests wants one."""
+    holder = pod("holder", "h", node="a")
+    published = (
+        [device_slice("a", 2)]
+        if shares == "devices"
+        else [
+            of_pool("counters", **COUNTERS),
+            of_pool("d", devices=[{"name": f"gpu-{n}", **consuming(1 if n else 2)} for n in range(3)]),
+        ]
+    )
+    answer = cluster(
+        *published, claim(request("r"), request("s")), held("h", holder, "gpu-0"), pods=(holder,)
+    ).explain(pod())
+    assert where(answer) == ["devices for each request alone, not for all together, others in use by holder"]
+    assert [each.texts for each in answer.suggestions] == [("pod default/holder leaves node a",)]

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.asyncio]
 
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 _PODS = "/api/v1/namespaces/default/pods"
-_OF_TEMPLATE = ("tolerateTaint", "allowSkew", "addMatchLabelKey")
+_OF_TEMPLATE = ("tolerateTaint", "allowSkew", "addMatchLabelKey", "honorPolicy")
 _GROUP = {"affinity-scheduler.io/pod-group": "web", "affinity-scheduler.io/pod-group-min-count": "3"}
 _SETTLES_S = 20.0
 
@@ -169,6 +169,9 @@ def _edit(template: Any, change: build.Json) -> None:
         case "allowSkew":
             for constraint in spec["topologySpreadConstraints"]:
                 constraint["maxSkew"] = change["maxSkew"]
+        case "honorPolicy":
+            for constraint in spec["topologySpreadConstraints"]:
+                constraint[change["field"]] = "Honor"
         case "addMatchLabelKey" if change["field"] == "topologySpreadConstraints":
             for constraint in spec["topologySpreadConstraints"]:
                 constraint["matchLabelKeys"] = [change["labelKey"]]
@@ -193,7 +196,10 @@ async def _do_to_cluster(cluster: Cluster, change: build.Json) -> None:
             assert change["resource"] == "cpu"
             milli = parse_quantity(has).milli_value() + change["amount"]
             await _patch(cluster, f"{node}/status", {"status": {"allocatable": {"cpu": f"{milli}m"}}})
-        case "tolerateTaint" | "allowSkew" | "addMatchLabelKey" | "recreateWithMatchLabelKey":
+        case "rollOutInPlace":
+            strategy = {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+            await _patch(cluster, f"{_DEPLOYMENTS}/web", {"spec": {"strategy": strategy}})
+        case "tolerateTaint" | "allowSkew" | "addMatchLabelKey" | "recreateWithMatchLabelKey" | "honorPolicy":
             pass  # in the template
         case other:
             raise AssertionError(f"an unknown change: {other}")

@@ -88,9 +88,10 @@ def test_a_stateful_set_is_explained_by_its_oldest_pod(explained: list[str]) -> 
 def test_what_is_not_explained_has_what_its_scheduler_said(explained: list[str]) -> None:
     said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     message = "0/9 nodes are available: 9 Insufficient memory. preemption: 0/9 nodes are available: 9 x."
-    pods = [owned(f"p{n}", owner=f"web-{n}", containers=cpu("2")) for n in range(3)]
+    pods = [owned(f"p{n}", owner=f"web-{n}", containers=cpu("1")) for n in range(3)]
     pods[2]["status"]["conditions"] = [{**said, "message": message}]
-    found = pending_workloads(loaded(*pods), max_explained=1).workloads
+    runs = owned("runs", owner="db", node="n", containers=cpu("1"))
+    found = pending_workloads(loaded(runs, *pods), max_explained=1).workloads
     assert [(row.reason, row.state, row.change != ()) for row in found] == [
         ("Insufficient cpu", "unschedulable", True),
         ("not explained: there are too many; name the workload", "", False),

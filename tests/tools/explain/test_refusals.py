@@ -11,6 +11,7 @@ from scheduler.engine.model.changes import (
     AddRoom,
     AllowSkew,
     Change,
+    HonorPolicy,
     LabelNamespace,
     LabelNode,
     RecreateWithMatchLabelKey,
@@ -94,7 +95,7 @@ CASES = [
     pytest.param(
         Cluster([build.node("a"), build.node("b", labels={"disk": "hdd"})]),
         build.pod(node_selector={"disk": "ssd"}),
-        [(2, "NodeAffinity", "needs disk=ssd")],
+        [(2, "NodeAffinity", "needs disk=ssd (no node has it, but hdd)")],
         [(LabelNode("a", "disk", "ssd"),), (LabelNode("b", "disk", "ssd"),)],
         id="a label that nodeSelector asks for",
     ),
@@ -178,7 +179,17 @@ CASES = [
         id="two host ports, of which a node has one in use",
     ),
     pytest.param(
-        Cluster([build.node(name, allocatable={"cpu": "4", "memory": "8Gi", "pods": "9"}) for name in "ab"]),
+        Cluster(
+            [build.node(name, allocatable={"cpu": "6", "memory": "100Gi", "pods": "9"}) for name in "ab"],
+            [
+                build.pod(
+                    f"on-{name}",
+                    node=name,
+                    containers=[build.container(requests={"cpu": "2", "memory": "92Gi"})],
+                )
+                for name in "ab"
+            ],
+        ),
         build.pod("p", containers=[build.container(requests={"cpu": "5", "memory": "100Gi"})]),
         [(2, "NodeResourcesFit", "needs 5 cpu, at most 4 free; needs 100Gi memory, at most 8Gi free")],
         [
@@ -193,14 +204,25 @@ CASES = [
             "p",
             containers=[build.container(requests={"cpu": "5", "memory": "8Gi", "a.example.com/x": "1"})],
         ),
-        [(1, "NodeResourcesFit", "needs 5 cpu, at most 4 free")],
-        [(AddRoom("a", "cpu", 1000), AddRoom("a", "a.example.com/x", 1))],
+        [
+            (
+                1,
+                "NodeResourcesFit",
+                "no node has the resource a.example.com/x; needs 5 cpu, the largest node has 4",
+            )
+        ],
+        [],
         id="a resource that no node has, and one that just suffices",
     ),
     pytest.param(
-        Cluster([build.node(f"n{cpu}", allocatable={"cpu": f"{cpu}"}) for cpu in (1, 3, 2)]),
+        Cluster(
+            [
+                *(build.node(f"n{cpu}", allocatable={"cpu": f"{cpu}"}) for cpu in (1, 3, 2)),
+                build.node("large", allocatable={"cpu": "4"}, taints=[GPU]),
+            ]
+        ),
         asks("4"),
-        [(3, "NodeResourcesFit", "needs 4 cpu, at most 3 free")],
+        [(3, "NodeResourcesFit", "needs 4 cpu, at most 3 free"), (1, "TaintToleration", GPU)],
         [(AddRoom("n2", "cpu", 2000),), (AddRoom("n3", "cpu", 1000),)],
         id="room, on the nodes that are short of the least",
     ),
@@ -269,10 +291,10 @@ CASES = [
             (1, "TaintToleration", GPU),
         ],
         [
+            (HonorPolicy(build.ZONE, "nodeTaintsPolicy"),),
             (TolerateTaint("dedicated", "gpu", "NoSchedule"),),
             (RemoveTaint("c1", "dedicated", "gpu", "NoSchedule"),),
             (leaves("one", "a1"),),
-            (leaves("two", "b1"),),
             (AllowSkew(build.ZONE, 2),),
         ],
         id="a spread whose emptiest zone is closed",

@@ -76,7 +76,10 @@ def test_a_volume_in_one_zone_and_the_pod_to_be_near_in_another_are_named_togeth
             ],
             "claim c: no pool of class s has 10Gi",
         ),
-        ([storage_class("s"), claim("c", "s", node="gone")], "claim c: its volume is to be on node gone"),
+        (
+            [storage_class("s"), claim("c", "s", node="gone")],
+            "claim c: its volume is to be on node gone, which is gone",
+        ),
         (
             [
                 volume("v", "s", labels={ZONE: "x__y"}, claimed_by="default/c"),
@@ -189,6 +192,15 @@ def test_as_many_pods_leave_as_the_driver_lacks_volumes() -> None:
     assert changes(answer) == [["RemovePod"]]
 
 
+def test_a_volume_is_detached_once_the_last_of_its_pods_has_left() -> None:
+    storage = [each for name in "cd" for each in (volume(f"v-{name}"), claim(name, volume=f"v-{name}"))]
+    running = [using("d", name=name, on="a1") for name in ("first", "second")]
+    answer = Cluster(zoned("a1"), running, storage=[*storage, csi_node("a1", d=1)]).explain(using("c"))
+    assert [each.texts for each in answer.suggestions] == [
+        ("pod default/first leaves node a1", "pod default/second leaves node a1")
+    ]
+
+
 def test_a_volume_that_is_attached_without_a_pod_leaves_nothing_to_suggest() -> None:
     storage = [
         volume("mine", claimed_by="default/c"),
@@ -219,7 +231,7 @@ def test_the_pods_that_hold_a_disk_may_leave() -> None:
     answer = Cluster(zoned("a1"), [writes, beside]).explain(
         with_volumes(disk("gcePersistentDisk", pdName="x"))
     )
-    assert groups(answer) == [(1, "VolumeRestrictions", "")]
+    assert groups(answer) == [(1, "VolumeRestrictions", "in use by default/other")]
     assert [suggestion.changes for suggestion in answer.suggestions] == [
         (RemovePod("default", "other", "a1", "uid-default-other"),)
     ]

@@ -27,7 +27,7 @@ from scheduler.engine.plugins.dynamic_resources.inputs import (
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.engine.plugins.dynamic_resources.pools import NodePools
 from scheduler.engine.plugins.dynamic_resources.results import allocation_of
-from scheduler.engine.plugins.dynamic_resources.search import Budget, Outcome, Search, Taken
+from scheduler.engine.plugins.dynamic_resources.search import Budget, Outcome, Search
 from scheduler.engine.plugins.dynamic_resources.selection import ENDED_AT_LIMIT, SelectorResults, all_match
 
 #: Devices that the search for a pod looks at once more in a turn, over all nodes: 8 ms at up to 2.7 µs each.
@@ -97,7 +97,7 @@ class Allocator:
         if isinstance(outcome, SearchError):
             return _error(outcome)
         if outcome is Outcome.FOUND:
-            if any(_has_several_terms(taken) for of_claim in search.taken for taken in of_claim):
+            if any(has_several_terms(taken.candidate) for of_claim in search.taken for taken in of_claim):
                 claims = [each.claim for each in search.claims]
                 allocations = self.allocations(node, search, claims)
                 return allocations if isinstance(allocations, Refusal) else search
@@ -155,12 +155,10 @@ class Allocator:
         return tuple(allocations)
 
 
-def _has_several_terms(taken: Taken) -> bool:
+def has_several_terms(candidate: Candidate) -> bool:
     """Return whether the nodes of a device may not have a single selector, which is an error once it is taken."""
-    each = taken.candidate.slice
-    selection = (
-        taken.candidate.device.node_selection if each.per_device_node_selection else each.node_selection
-    )
+    each = candidate.slice
+    selection = candidate.device.node_selection if each.per_device_node_selection else each.node_selection
     return selection is not None and len(selection.terms) > 1
 
 

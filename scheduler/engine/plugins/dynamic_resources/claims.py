@@ -118,7 +118,7 @@ def checked(
     claims = PodClaims(of_user, special)
     for claim in claims.all:
         if devices.is_pending(claim.key):
-            shown = devices.shown_claim(claim.key)
+            shown = devices.seen(claim.kind, claim.key)
             if shown is None or not view.are_of_its_group(devices.pending_for(claim.key), pod):
                 return unresolvable(f"resource claim {claim.key} is in the process of being allocated")
             claims.pending[claim.key] = shown

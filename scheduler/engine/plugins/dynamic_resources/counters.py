@@ -9,7 +9,9 @@ Source: structured/internal/incubating/allocator_incubating.go, checkAvailableCo
 
 from __future__ import annotations
 
-from scheduler.engine.model.devices import Device
+from collections.abc import Iterator
+
+from scheduler.engine.model.devices import Device, DeviceId
 from scheduler.engine.plugins.dynamic_resources.inputs import AllocatedView
 from scheduler.engine.plugins.dynamic_resources.pools import Pool
 
@@ -50,14 +52,20 @@ class Counters:
 def available(pool: Pool, allocated: AllocatedView) -> dict[tuple[str, str], int]:
     """Return what the allocated devices of the pool leave of its counters; below zero if they took too much."""
     left = dict(pool.counters or {})
+    for _, consumed in consuming(pool, allocated):
+        for counter, amount in consumed.items():
+            left[counter] -= amount
+    return left
+
+
+def consuming(pool: Pool, allocated: AllocatedView) -> Iterator[tuple[DeviceId, dict[tuple[str, str], int]]]:
+    """Yield the allocated devices of the pool that consume counters, and how much of which."""
     for each in (*pool.slices, *pool.slices_elsewhere):
         for device in each.devices:
             if device.consumes_counters:
                 device_id = each.device_id(device)
                 if device_id in allocated.dedicated or device_id in allocated.shared:
-                    for counter, amount in consumption_of(device).items():
-                        left[counter] -= amount
-    return left
+                    yield device_id, consumption_of(device)
 
 
 def consumption_of(device: Device) -> dict[tuple[str, str], int]:

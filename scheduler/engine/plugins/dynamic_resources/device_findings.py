@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Final, NamedTuple
 
 from scheduler.engine.cel import CompileError, EvaluationError
 from scheduler.engine.framework.explaining import ExplainContext
 from scheduler.engine.framework.status import Status
 from scheduler.engine.model.device_requests import DeviceConstraint, ResourceClaim
-from scheduler.engine.model.devices import DeviceAttribute, DeviceId
+from scheduler.engine.model.devices import DeviceAttribute, DeviceId, DeviceKind, DeviceTaintRule
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.model.wording import taint_text
 from scheduler.engine.plugins.dynamic_resources.checks import CheckedClaim, Checks, Query
 from scheduler.engine.plugins.dynamic_resources.constraints import attribute_of
-from scheduler.engine.plugins.dynamic_resources.counters import available, consumption_of
+from scheduler.engine.plugins.dynamic_resources.counters import available, consuming, consumption_of
 from scheduler.engine.plugins.dynamic_resources.filtering import DeviceFilter
 from scheduler.engine.plugins.dynamic_resources.inputs import Candidate, Inputs, SearchError, TargetNode
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
@@ -33,7 +34,18 @@ _MAX_DEVICES: Final = 400_000
 #: What an expression reads of a device, as nearly every selector writes it.
 _READ: Final = re.compile(r"""\b(attributes|capacity)\[(['"])([^'"]+)\2\]\.\??(\w+)""")
 _BILLION: Final = 10**9
+#: Capacities of a device that are named where it lacks the requested one.
+_SHOWN_NAMES: Final = 4
 _NO_USE: Final[Mapping[str, int]] = {}
+#: What is missing of a device that another claim has.
+_WHOLE: Final[Mapping[str, int]] = {"": 1}
+
+
+class DeviceUse(NamedTuple):
+    """A device that claims have, and what is free again without them; None for what each claim consumes of it."""
+
+    device: DeviceId
+    freed: Mapping[str, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +56,25 @@ class Obstacle:
     Attributes:
         why: in words that follow a number of devices.
         value: the value that was found, empty if there is none to name.
-        is_use: whether claims have the device, or what is missing of it.
+        short: how much is missing of what.
+        uses: the devices whose claims may have it: this one, or others of its pool that consume the same counters.
         taint: the taint that is not tolerated.
+        is_error: whether a selector has no answer for the device, which ends the search on the node.
     """
 
     why: str
     value: str = ""
-    is_use: bool = False
+    short: Mapping[str, int] = field(default_factory=dict, compare=False)
+    uses: Sequence[DeviceUse] = field(default=(), compare=False)
     taint: Taint | None = None
+    is_error: bool = False
+
+    @property
+    def used(self) -> Iterator[DeviceId]:
+        """The devices whose claims have what is missing."""
+        return (
+            device for device, freed in self.uses if freed is None or not self.short.keys().isdisjoint(freed)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +109,28 @@ class NodeFindings:
 
     Attributes:
         requests: of each claim the queries of each request.
+        uses: devices that have counters of the node's pools, or capacity of devices that are free for a request.
         pool_problems: of pools that cannot be used: which one it is, and why.
         error: why there are no findings; empty if there are.
     """
 
     requests: Sequence[tuple[ResourceClaim, Sequence[Sequence[QueryFinding]]]] = ()
+    uses: Sequence[DeviceUse] = ()
     pool_problems: Sequence[tuple[str, str]] = ()
     error: str = ""
+
+    @property
+    def queries(self) -> Iterator[QueryFinding]:
+        """The queries of all requests."""
+        return (query for _, requests in self.requests for request in requests for query in request)
+
+    @property
+    def used(self) -> Iterator[DeviceId]:
+        """The devices whose claims may be in the way."""
+        for query in self.queries:
+            for _, obstacle in query.refused:
+                yield from obstacle.used
+        yield from (use.device for use in self.uses)
 
 
 @dataclass(slots=True)
@@ -108,9 +146,12 @@ class DeviceInspection:
     index: PoolIndex
     inputs: Inputs
     results: SelectorResults
+    rules: Collection[DeviceTaintRule] = ()
     n_budgets: int = _MAX_BUDGETS
     n_devices: int = _MAX_DEVICES
-    _left_by_pool: dict[Pool, Mapping[tuple[str, str], int]] = field(default_factory=dict)
+    _counters_by_pool: dict[Pool, tuple[Mapping[tuple[str, str], int], Sequence[DeviceUse]]] = field(
+        default_factory=dict
+    )
     _by_pools: dict[tuple[NodePools, tuple[str, ...]], NodeFindings] = field(default_factory=dict)
 
     def look(self, node: TargetNode, claims: Sequence[ResourceClaim]) -> NodeFindings:
@@ -134,9 +175,17 @@ class DeviceInspection:
         for claim in claims:
             checked = checks.claim(claim)
             if isinstance(checked, SearchError):
-                return NodeFindings(error=checked.text)
+                return NodeFindings(pool_problems=list(self._pool_problems(pools)), error=checked.text)
             requests.append((claim, self._requests(checked, node, pools)))
-        return NodeFindings(requests, list(self._pool_problems(pools)))
+        found = NodeFindings(requests, pool_problems=list(self._pool_problems(pools)))
+        of_pools = (self._counters_by_pool[pool][1] for pool in pools.pools if pool in self._counters_by_pool)
+        shared = dict.fromkeys(
+            DeviceUse(candidate.id, None)
+            for query in found.queries
+            for candidate in query.free
+            if candidate.id in self.inputs.allocated.consumed
+        )
+        return replace(found, uses=(*chain.from_iterable(of_pools), *shared))
 
     def _requests(
         self, checked: CheckedClaim, node: TargetNode, pools: NodePools
@@ -172,19 +221,23 @@ class DeviceInspection:
         for taint in device.taints:
             if not query.tolerates((taint,)):
                 text = taint_text(taint.key, taint.value, taint.effect)
+                rules = ", ".join(rule.key for rule in self.rules if rule.taints(candidate.id, taint))
+                text += f" by {DeviceKind.TAINT_RULE} {rules}" if rules else ""
                 return Obstacle("tainted", text, taint=taint)
         wanted = query.wanted_of(device)
         if wanted is None:
             return Obstacle("without the requested capacity", ", ".join(_capacity_texts(query, candidate)))
         if not query.query.admin_access and candidate.id in allocated.dedicated:
-            return Obstacle("in use", is_use=True)
+            return Obstacle("in use", short=_WHOLE, uses=(DeviceUse(candidate.id, _WHOLE),))
         consumed = allocated.consumed.get(candidate.id, _NO_USE)
         short = {
-            name: amount.nano + consumed.get(name, 0) - device.capacity[name].value.nano
+            name: missing
             for name, amount in wanted.items()
+            if (missing := amount.nano + consumed.get(name, 0) - device.capacity[name].value.nano) > 0
         }
-        if any(amount > 0 for amount in short.values()):
-            return Obstacle("short of capacity", _short_text(short), is_use=bool(consumed))
+        if short:
+            uses = (DeviceUse(candidate.id, None),) if consumed else ()
+            return Obstacle("short of capacity", _short_text(short), short, uses)
         return self._short_of_counters(candidate, pool)
 
     def _short_of_counters(self, candidate: Candidate, pool: Pool) -> Obstacle | None:
@@ -194,16 +247,20 @@ class DeviceInspection:
         )
         if not is_charged:
             return None
-        left = self._left_by_pool.get(pool)
-        if left is None:
-            left = self._left_by_pool[pool] = available(pool, self.inputs.allocated)
+        counters = self._counters_by_pool.get(pool)
+        if counters is None:
+            allocated = self.inputs.allocated
+            consumers = [DeviceUse(each, _named(amounts)) for each, amounts in consuming(pool, allocated)]
+            counters = self._counters_by_pool[pool] = available(pool, allocated), consumers
+        left, uses = counters
         short = {
-            f"{counters}/{name}": consumption.get((counters, name), 0) - amount
-            for (counters, name), amount in left.items()
+            counter: missing
+            for counter, amount in left.items()
+            if (missing := consumption.get(counter, 0) - amount) > 0
         }
-        if all(amount <= 0 for amount in short.values()):
-            return None
-        return Obstacle("short of counters", _short_text(short), is_use=True)
+        return (
+            Obstacle("short of counters", _short_text(_named(short)), _named(short), uses) if short else None
+        )
 
     def _unselected(self, selectors: Sequence[str | None], candidate: Candidate, why: str) -> Obstacle | None:
         """Return why one of the expressions does not select the device, with what it reads of it."""
@@ -214,7 +271,7 @@ class DeviceInspection:
             if isinstance(result, SearchError):
                 return Obstacle("not looked at: the limit of evaluations was reached")
             if isinstance(result, CompileError | EvaluationError):
-                return Obstacle(why, result.text)
+                return Obstacle(why, result.text, is_error=isinstance(result, EvaluationError))
             if not result:
                 return Obstacle(why, ", ".join(_values_read(expression, candidate)))
         return None
@@ -284,13 +341,17 @@ def _capacity_texts(query: Query, candidate: Candidate) -> Iterator[str]:
     for name in query.query.capacity:
         capacity = candidate.device.capacity.get(name)
         yield f"no {name}" if capacity is None else f"{name}={capacity.value}"
+    if others := sorted(candidate.device.capacity.keys() - query.query.capacity.keys()):
+        yield f"but {' and '.join(others[:_SHOWN_NAMES])}"
+
+
+def _named(counters: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    return {f"{counter_set}/{name}": amount for (counter_set, name), amount in counters.items()}
 
 
 def _short_text(short: Mapping[str, int]) -> str:
     """Return what is missing, of amounts in billionths."""
-    return ", ".join(
-        f"{name} by {binary(-(-amount // _BILLION))}" for name, amount in short.items() if amount > 0
-    )
+    return ", ".join(f"{name} by {binary(-(-amount // _BILLION))}" for name, amount in short.items())
 
 
 class RefusedNodes:

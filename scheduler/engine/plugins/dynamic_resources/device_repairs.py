@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 import numpy as np
 
-from scheduler.engine.framework.explaining import Repair, must_stay, pods_to_remove, removal
+from scheduler.engine.framework.explaining import Repair, holdings, pods_to_remove, removal
 from scheduler.engine.model.changes import Changes, DropDeviceConstraint, TolerateDeviceTaint
-from scheduler.engine.model.device_requests import DeviceConstraint
+from scheduler.engine.model.device_requests import DeviceConstraint, ResourceClaim
 from scheduler.engine.model.devices import DeviceId
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.dynamic_resources.device_findings import (
+    Obstacle,
     QueryFinding,
     RefusedNodes,
     applies,
@@ -22,6 +22,7 @@ from scheduler.engine.plugins.dynamic_resources.device_findings import (
     value_text,
 )
 from scheduler.engine.plugins.dynamic_resources.inputs import Candidate
+from scheduler.engine.state.allocated_devices import AllocatedDevices
 from scheduler.engine.state.arrays import Fractions, Rows
 
 #: The most sets of pods that are proposed for one node, and values of an attribute for which some are searched.
@@ -42,7 +43,9 @@ class _Repairs:
 
     def __init__(self, nodes: RefusedNodes) -> None:
         self._nodes = nodes
-        self._holder_by_device: dict[DeviceId, tuple[Pod, str] | None] = {}
+        self._context = nodes.context
+        #: By claim, request and device, the pods whose end frees the device for the request; empty if there are none.
+        self._pods_by_device: dict[tuple[str, str, DeviceId], tuple[Pod, ...]] = {}
 
     def effort(self, rows: Rows) -> Fractions:
         """Return for each row how many devices are missing, infinite if no change can give them."""
@@ -51,8 +54,10 @@ class _Repairs:
     def alternatives(self, row: int) -> list[Changes]:
         """Return tolerations, a claim without a constraint, and sets of pods that hold devices, the smallest first."""
         queries = self._queries(row)
-        removals = filter(None, (self._removal(queries, selects) for selects in _selections(queries)))
-        return [*_claim_changes(queries), *sorted(removals, key=len)[:_MAX_REMOVALS]]
+        removals = [self._removal(queries, selects) for selects in _selections(queries)]
+        if not any(removals) and not any(query.n_missing for query in queries):
+            removals = list(map(self._taking, self._in_the_way(row, queries)))
+        return [*_claim_changes(queries), *sorted(filter(None, removals), key=len)[:_MAX_REMOVALS]]
 
     def _queries(self, row: int) -> list[QueryFinding]:
         requests = self._nodes.findings(row).requests
@@ -64,7 +69,7 @@ class _Repairs:
             return np.inf
         n_changes = 0
         for query in queries:
-            n_within_reach = sum(each.is_use or each.taint is not None for _, each in query.refused)
+            n_within_reach = sum(bool(each.uses) or each.taint is not None for _, each in query.refused)
             if query.n_missing > n_within_reach:
                 return np.inf
             n_changes += query.n_missing
@@ -73,33 +78,69 @@ class _Repairs:
     def _removal(self, queries: Sequence[QueryFinding], selects: _Selects) -> Changes:
         """Return pods whose end frees as many of the selected devices as are missing; nothing if there are none."""
         short: dict[str, int] = {}
-        freed: dict[str, Counter[str]] = {}
-        holders: dict[str, tuple[Pod, str]] = {}
+        freed: list[tuple[tuple[Pod, ...], Mapping[str, int]]] = []
         for number, finding in enumerate(queries):
             request = str(number)
             n_free = sum(selects(finding, candidate) for candidate in finding.free)
             if n_free < finding.query.n_devices:
                 short[request] = finding.query.n_devices - n_free
             for candidate, obstacle in finding.refused:
-                if obstacle.is_use and selects(finding, candidate):
-                    holder = self._holder(candidate.id)
-                    if holder is not None and not must_stay(holder[0]):
-                        holders[holder[0].uid] = holder
-                        freed.setdefault(holder[0].uid, Counter())[request] += 1
-        if not short:
-            return ()
-        pods = (pod for pod, _ in holders.values())
-        chosen = pods_to_remove(self._nodes.context, pods, short, lambda pod: freed[pod.uid])
-        return tuple(removal(pod, holders[pod.uid][1]) for pod in chosen)
+                if obstacle.uses and selects(finding, candidate):
+                    freed.append((self._pods(finding, candidate.id, obstacle), {request: 1}))
+        return self._taking(pods_to_remove(self._context, holdings(freed), short))
 
-    def _holder(self, device: DeviceId) -> tuple[Pod, str] | None:
-        """Return the pod whose end frees the device, and its node; None if there is none, or others use it, too."""
-        if device not in self._holder_by_device:
-            context = self._nodes.context
-            claims = claims_of(device, context.view.devices)
-            uids = [each.uid for claim in claims for each in claim.reserved_for]
-            self._holder_by_device[device] = context.placed(uids[0]) if len(uids) == 1 else None
-        return self._holder_by_device[device]
+    def _taking(self, pods: Iterable[Pod]) -> Changes:
+        located = filter(None, (self._context.placed(pod.uid) for pod in pods))
+        return tuple(removal(pod, node_name) for pod, node_name in located)
+
+    def _in_the_way(self, row: int, queries: Sequence[QueryFinding]) -> Iterator[tuple[Pod, ...]]:
+        """Yield who may be in the way where each request alone has enough devices: the pods of each that is used."""
+        pods = [
+            self._pods(finding, candidate.id, obstacle)
+            for finding in queries
+            for candidate, obstacle in finding.refused
+            if obstacle.uses
+        ]
+        devices = self._context.view.devices
+        pods += [tuple(self._users(claims_of(use.device, devices))) for use in self._nodes.findings(row).uses]
+        by_uids = {tuple(pod.uid for pod in each): each for each in pods}
+        yield from (each for each in by_uids.values() if not any(map(self._context.must_stay, each)))
+
+    def _pods(self, finding: QueryFinding, device: DeviceId, obstacle: Obstacle) -> tuple[Pod, ...]:
+        """Return the pods whose end frees the device for the request; empty if there are none."""
+        key = finding.claim.key, finding.query.full_name, device
+        if key not in self._pods_by_device:
+            held = holdings(self._uses(obstacle))
+            self._pods_by_device[key] = pods_to_remove(self._context, held, obstacle.short)
+        return self._pods_by_device[key]
+
+    def _uses(self, obstacle: Obstacle) -> Iterator[tuple[Iterable[Pod], Mapping[str, int]]]:
+        """Yield the pods that have to leave together, and what is free without them."""
+        for device, freed in obstacle.uses:
+            claims = list(claims_of(device, self._context.view.devices))
+            if freed is None:
+                yield from ((self._users([claim]), _consumed(claim, device)) for claim in claims)
+            else:
+                yield self._users(claims), freed
+
+    def _users(self, claims: Iterable[ResourceClaim]) -> list[Pod]:
+        """Return the pods that the claims are reserved for; none if another one, or no pod, keeps one of them."""
+        users: list[Pod] = []
+        for claim in claims:
+            placed = [self._context.placed(each.uid) for each in claim.reserved_for]
+            known = [pod for pod, _ in filter(None, placed)]
+            if not known or len(known) < len(placed):
+                return []
+            users += known
+        return users
+
+
+def _consumed(claim: ResourceClaim, device: DeviceId) -> Mapping[str, int]:
+    """Return what the claim consumes of the device."""
+    allocated = AllocatedDevices()
+    if claim.allocation is not None:
+        allocated.add(claim.allocation, claim.key)
+    return allocated.consumed.get(device, {})
 
 
 def _claim_changes(queries: Sequence[QueryFinding]) -> Iterator[Changes]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
+import numpy as np
+
+from scheduler.engine.framework.explaining import NONE_IS_LEFT, ExplainContext, PluginExplanation
+from scheduler.engine.framework.status import Code
 from scheduler.engine.model.device_requests import DeviceConstraint, ResourceClaim
-from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX
+from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX, DeviceId
 from scheduler.engine.model.wording import node_rule_text
+from scheduler.engine.plugins.dynamic_resources.allocator import has_several_terms
 from scheduler.engine.plugins.dynamic_resources.binding import readiness
 from scheduler.engine.plugins.dynamic_resources.claims import resolved
 from scheduler.engine.plugins.dynamic_resources.device_findings import (
@@ -22,7 +26,6 @@ from scheduler.engine.plugins.dynamic_resources.device_findings import (
     value_text,
 )
 from scheduler.engine.plugins.dynamic_resources.device_repairs import device_repair
-from scheduler.engine.plugins.dynamic_resources.inputs import Candidate
 from scheduler.engine.state.arrays import Rows
 from scheduler.engine.syntax.plurals import counted
 
@@ -77,6 +80,33 @@ def known_classes(context: ExplainContext) -> str:
     return f"known classes: {', '.join(names) or 'none'}"
 
 
+def failure_text(nodes: RefusedNodes) -> str:
+    """Return which device, or pool, ends the search on the first node where it fails; empty if it fails on none."""
+    statuses, view = nodes.filter.statuses(), nodes.context.view
+    for row in np.flatnonzero(statuses.codes).tolist():
+        status = statuses.at(row)
+        if status is None or status.code is not Code.ERROR:
+            continue
+        found = nodes.findings(row)
+        texts = [f"pool {name} {problem}" for name, problem in found.pool_problems] if found.error else []
+        failing = dict.fromkeys(
+            f"device {candidate.id} in slice {candidate.slice.key}: {obstacle.value}"
+            for query in found.queries
+            for candidate, obstacle in query.refused
+            if obstacle.is_error
+        ) or dict.fromkeys(
+            f"slice {candidate.slice.key} selects nodes by several terms"
+            for query in found.queries
+            for candidate in query.free
+            if has_several_terms(candidate)
+        )
+        texts += list(failing)[:_SHOWN]
+        if len(failing) > _SHOWN:
+            texts.append(f"{len(failing) - _SHOWN} more")
+        return f"on node {view.nodes.name_of(row)} the search fails: {'; '.join(texts)}" if texts else ""
+    return ""
+
+
 class _Texts:
     """Why nodes are refused, in words."""
 
@@ -115,7 +145,9 @@ class _Texts:
             return "not decided: with fewer requests or constraints the search would end"
         if not parts:
             several = sum(len(requests) for _, requests in found.requests) > 1
-            parts = ["devices for each request alone, not for all together" if several else ""]
+            alone = "devices for each request alone, not for all together" if several else ""
+            holders = self._holders(dict.fromkeys(found.used)) if wording.pods else ""
+            parts = [f"{alone or 'too few together'}, others in use by {holders}" if holders else alone]
         return "; ".join(parts)
 
     def _unavailable(self, claim: ResourceClaim) -> str:
@@ -128,7 +160,8 @@ class _Texts:
         selection = self._nodes.filter.claims.selections.get(claim.key)
         if selection is None:
             return "its devices did not become ready in time"
-        return f"its devices are on {node_rule_text(selection.rule)}"
+        gone = "" if self._nodes.context.view.matching(selection.rule).any() else NONE_IS_LEFT
+        return f"its devices are on {node_rule_text(selection.rule)}{gone}"
 
     def _shortages(self, found: NodeFindings, wording: _Wording) -> Iterator[str]:
         """Yield what each request lacks, and where none lacks anything alone, which constraint is in the way."""
@@ -157,26 +190,27 @@ class _Texts:
         start = f"{_name(finding)}: {wanted} of class {query.device_class.key} wanted"
         if not n_seen:
             return f"{start}, the node has no device"
-        by_obstacle: dict[Obstacle, list[Candidate]] = {}
-        for candidate, obstacle in finding.refused:
+        by_obstacle: dict[Obstacle, list[Obstacle]] = {}
+        for _, obstacle in finding.refused:
             key = obstacle if wording.values else Obstacle(obstacle.why)
-            by_obstacle.setdefault(key, []).append(candidate)
+            by_obstacle.setdefault(key, []).append(obstacle)
         if not wording.counts:
             reasons = ", ".join(obstacle.why for obstacle in by_obstacle)
             return f"{start}, too few free: {reasons}"
         reasons = ", ".join(
-            f"{len(devices)} {obstacle.why}{self._detail(obstacle, devices, wording)}"
-            for obstacle, devices in by_obstacle.items()
+            f"{len(alike)} {obstacle.why}{self._detail(obstacle, alike, wording)}"
+            for obstacle, alike in by_obstacle.items()
         )
         free = f"{start}, {len(finding.free)} of {counted(n_seen, 'device')} free"
         return f"{free}: {reasons}" if reasons else free
 
-    def _detail(self, obstacle: Obstacle, devices: Sequence[Candidate], wording: _Wording) -> str:
-        holders = self._holders(devices) if wording.pods and obstacle.is_use else ""
+    def _detail(self, obstacle: Obstacle, alike: Sequence[Obstacle], wording: _Wording) -> str:
+        used = dict.fromkeys(device for each in alike for device in each.used) if wording.pods else ()
+        holders = self._holders(used)
         value = f" ({obstacle.value})" if obstacle.value else ""
         return f"{value} by {holders}" if holders else value
 
-    def _holders(self, devices: Sequence[Candidate]) -> str:
+    def _holders(self, devices: Iterable[DeviceId]) -> str:
         """
         Return the pods that have the devices.
 
@@ -185,7 +219,7 @@ class _Texts:
         namespace = self._nodes.context.pod.namespace
         names: dict[str, None] = {}
         is_elsewhere = False
-        for claim in (claim for device in devices for claim in claims_of(device.id, self._devices)):
+        for claim in (claim for device in devices for claim in claims_of(device, self._devices)):
             if claim.namespace != namespace:
                 is_elsewhere = True
             elif claim.reserved_for:

@@ -45,7 +45,11 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
 from scheduler.engine.plugins.dynamic_resources.claims import checked, held_in_deletion, resolved
 from scheduler.engine.plugins.dynamic_resources.device_findings import DeviceInspection, RefusedNodes
-from scheduler.engine.plugins.dynamic_resources.explaining import explain_devices, known_classes
+from scheduler.engine.plugins.dynamic_resources.explaining import (
+    explain_devices,
+    failure_text,
+    known_classes,
+)
 from scheduler.engine.plugins.dynamic_resources.extended_resources import (
     Variants,
     extended_request,
@@ -176,20 +180,26 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Say which devices each request found on a node, and why they were not taken."""
+        nodes = self._refused_nodes(context)
+        return PluginExplanation() if nodes is None else explain_devices(nodes)
+
+    def _refused_nodes(self, context: ExplainContext) -> RefusedNodes | None:
         view = context.view
         device_filter = self.prefilter(PodContext(context.pod, view.label_set(context.pod)), view)
         if not isinstance(device_filter, DeviceFilter):
-            return PluginExplanation()
+            return None
         device_filter.mask()
         devices = view.devices
         index = view.kept("pools of devices", lambda: PoolIndex(devices, devices.changes))
         inputs = Inputs(devices.allocated, devices.classes)
-        inspection = DeviceInspection(index, inputs, SelectorResults(view.kept))
-        return explain_devices(RefusedNodes(context, device_filter, inspection))
+        results = SelectorResults(view.kept)
+        inspection = DeviceInspection(index, inputs, results, devices.taint_rules.values())
+        return RefusedNodes(context, device_filter, inspection)
 
     def explain_rejection(self, context: ExplainContext) -> str:
-        """Say which classes there are for a claim that names an unknown one."""
-        return known_classes(context)
+        """Say which classes there are for a claim that names an unknown one, or which objects make the search fail."""
+        nodes = self._refused_nodes(context)
+        return known_classes(context) if nodes is None else failure_text(nodes)
 
     def gives_back(self, claim: ResourceClaim, view: ClusterView) -> bool:
         """Return whether the claim has no pod any more; False where pods are not evicted for devices."""

@@ -189,19 +189,20 @@ def pool_of(
 def _validated(pool_id: PoolId, kept: list[ResourceSlice], elsewhere: list[ResourceSlice]) -> Pool:
     device_slices = tuple(each for each in kept if not each.shared_counters)
     names: set[str] = set()
-    for device in _devices(device_slices):
+    for each, device in _devices(device_slices):
         if device.name in names:
-            return Pool(pool_id, PoolState.INVALID, problem=f"duplicate device name {device.name}")
+            problem = f"duplicate device name {device.name} in slice {each.key}"
+            return Pool(pool_id, PoolState.INVALID, problem=problem)
         names.add(device.name)
     declared: dict[str, Mapping[str, int]] = {}
     for each in kept:
         for counters in each.shared_counters:
             if counters.name in declared:
-                return Pool(pool_id, PoolState.INVALID, problem=f"duplicate counter set name {counters.name}")
+                problem = f"duplicate counter set name {counters.name} in slice {each.key}"
+                return Pool(pool_id, PoolState.INVALID, problem=problem)
             declared[counters.name] = counters.counters
-    problem = _consumption_problem(declared, [*kept, *elsewhere])
-    if problem is not None:
-        return Pool(pool_id, PoolState.INVALID, problem=problem)
+    if consumption_problem := _consumption_problem(declared, [*kept, *elsewhere]):
+        return Pool(pool_id, PoolState.INVALID, problem=consumption_problem)
     counters_by_name = {
         (name, counter): amount for name, counters in declared.items() for counter, amount in counters.items()
     }
@@ -217,7 +218,7 @@ def _validated(pool_id: PoolId, kept: list[ResourceSlice], elsewhere: list[Resou
             for device in each.devices
         ),
         has_binding_conditions=any(
-            device.binding_conditions is not None for device in _devices(device_slices)
+            device.binding_conditions is not None for _, device in _devices(device_slices)
         ),
         selects_per_device=any(each.per_device_node_selection for each in device_slices),
         is_plain=all(map(_is_plain, device_slices)),
@@ -235,22 +236,21 @@ def _is_plain(each: ResourceSlice) -> bool:
     )
 
 
-def _consumption_problem(
-    declared: Mapping[str, Mapping[str, int]], slices: Iterable[ResourceSlice]
-) -> str | None:
-    for device in _devices(slices):
+def _consumption_problem(declared: Mapping[str, Mapping[str, int]], slices: Iterable[ResourceSlice]) -> str:
+    for each, device in _devices(slices):
+        of_device = f"of device {device.name} in slice {each.key}"
         for consumed in device.consumes_counters:
             counters = declared.get(consumed.name)
             if counters is None:
-                return f"counter set {consumed.name} not found"
+                return f"counter set {consumed.name} {of_device} not found"
             for counter in consumed.counters:
                 if counter not in counters:
-                    return f"counter {counter} not found in counter set {consumed.name}"
-    return None
+                    return f"counter {counter} {of_device} not found in counter set {consumed.name}"
+    return ""
 
 
-def _devices(slices: Iterable[ResourceSlice]) -> Iterable[Device]:
-    return (device for each in slices for device in each.devices)
+def _devices(slices: Iterable[ResourceSlice]) -> Iterable[tuple[ResourceSlice, Device]]:
+    return ((each, device) for each in slices for device in each.devices)
 
 
 def _name(each: ResourceSlice) -> bytes:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
 from scheduler.engine.framework.explaining import (
     ExplainContext,
+    Holding,
     PluginExplanation,
     Repair,
+    did_you_mean,
     pods_to_remove,
     removal,
 )
 from scheduler.engine.model.changes import AddRoom, Changes
-from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.requests import PODS, on_node_request
 from scheduler.engine.model.wording import amount_text
 from scheduler.engine.state.arrays import Amount, Fractions, RowIndex, Rows
@@ -35,16 +36,29 @@ def explain_shortages(context: ExplainContext, request: Request) -> PluginExplan
 
 
 def _shortage_text(context: ExplainContext, request: Request, rows: Rows) -> str:
-    """Return as text each resource short on all rows: the request, and the most that any row has left."""
+    """Return as text each resource short on all rows: the request, and the most that any row has left, or could."""
     nodes, texts = context.view.nodes, list[str]()
     for name, amount in sorted(request):
-        if nodes.allocatable(name) is None:
+        largest = _largest(nodes, name)
+        if not largest:
+            offered = [other for other in nodes.resource_names() if _largest(nodes, other)]
+            classes = (each.extended_resource for each in context.view.devices.classes.values())
+            alike = did_you_mean(name, [*offered, *filter(None, classes)])
+            texts.append(f"no node has the resource {name}{alike}")
             continue
         most = int(np.max(nodes.left(name, rows)))
-        if most < amount:
-            free = amount_text(name, max(0, most))
-            texts.append(f"needs {amount_text(name, amount)} {name}, at most {free} free")
+        needs = f"needs {amount_text(name, amount)} {name}"
+        if amount > largest:
+            texts.append(f"{needs}, the largest node has {amount_text(name, largest)}")
+        elif most < amount:
+            texts.append(f"{needs}, at most {amount_text(name, max(0, most))} free")
     return "; ".join(texts)
+
+
+def _largest(nodes: NodeTable, resource: str) -> int:
+    """Return the most that a node has of the resource, whatever its pods take."""
+    allocatable = nodes.allocatable(resource)
+    return 0 if allocatable is None else int(np.max(allocatable[nodes.alive], initial=0))
 
 
 def _effort(context: ExplainContext, request: Request, rows: Rows) -> Fractions:
@@ -61,17 +75,21 @@ def _left(nodes: NodeTable, resource: str, rows: RowIndex) -> Amount:
 
 
 def _make_room(context: ExplainContext, request: Request, row: int) -> list[Changes]:
-    """Return two alternatives: few pods leave the node, or the node gets more of the resources that are short."""
+    """
+    Return two alternatives: few pods leave the node, or the node gets more of the resources that are short.
+
+    No node grows to a size that none has.
+    """
     nodes = context.view.nodes
     missing = {name: amount - int(_left(nodes, name, row)) for name, amount in ((PODS, 1), *request)}
     short = {name: amount for name, amount in missing.items() if amount > 0}
     node_name = nodes.name_of(row)
-    removals = tuple(
-        removal(pod, node_name) for pod in pods_to_remove(context, context.pods_on(row), short, _freed_by)
+    held = (Holding((pod,), {PODS: 1, **on_node_request(pod)}) for pod in context.pods_on(row))
+    removals = tuple(removal(pod, node_name) for pod in pods_to_remove(context, held, short))
+    wanted = dict(request)
+    additions = (
+        tuple(AddRoom(node_name, name, amount) for name, amount in short.items())
+        if all(name == PODS or wanted[name] <= _largest(nodes, name) for name in short)
+        else ()
     )
-    additions = tuple(AddRoom(node_name, name, amount) for name, amount in short.items())
     return [changes for changes in (removals, additions) if changes]
-
-
-def _freed_by(pod: Pod) -> Mapping[str, int]:
-    return {PODS: 1, **on_node_request(pod)}

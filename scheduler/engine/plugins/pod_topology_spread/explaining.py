@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from scheduler.engine.framework.explaining import BlockingRule, ExplainContext, PodsPerRow, Skew
-from scheduler.engine.model.changes import AddMatchLabelKey, AllowSkew, Changes
+from scheduler.engine.model.changes import AddMatchLabelKey, AllowSkew, Changes, HonorPolicy
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import REVISION_KEY, spreads_revisions
 from scheduler.engine.model.wording import namespaces_text, selector_text
@@ -25,9 +25,18 @@ def spread_rules(context: ExplainContext, constraints: Sequence[Constraint]) -> 
     return [rule for rule in rules if rule.refused.any()]
 
 
-def match_label_keys_to_add(context: ExplainContext) -> Iterator[Changes]:
-    """Yield matchLabelKeys for the pod's own constraints, if they count the pods of its other revisions."""
+def fields_to_change(context: ExplainContext) -> Iterator[Changes]:
+    """
+    Yield matchLabelKeys for the pod's own constraints, if they count the pods of its other revisions; and policies.
+
+    With the policy Ignore, domains count where taints or its own affinity let the pod never go.
+    """
     pod = context.pod
+    hard = [constraint for constraint in pod.spec.spread if constraint.hard]
+    if ignoring := {one.topology_key for one in hard if not one.honor_node_taints}:
+        yield tuple(HonorPolicy(key, "nodeTaintsPolicy") for key in sorted(ignoring))
+    if ignoring := {one.topology_key for one in hard if not one.honor_node_affinity}:
+        yield tuple(HonorPolicy(key, "nodeAffinityPolicy") for key in sorted(ignoring))
     keys = sorted(
         {constraint.topology_key for constraint in pod.spec.spread if spreads_revisions(constraint, pod)}
     )

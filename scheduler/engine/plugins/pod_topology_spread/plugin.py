@@ -34,7 +34,7 @@ from scheduler.engine.plugins.pod_topology_spread.constraints import (
     has_match_label_keys,
 )
 from scheduler.engine.plugins.pod_topology_spread.counting import counted_pods, topology_keys
-from scheduler.engine.plugins.pod_topology_spread.explaining import match_label_keys_to_add, spread_rules
+from scheduler.engine.plugins.pod_topology_spread.explaining import fields_to_change, spread_rules
 from scheduler.engine.plugins.pod_topology_spread.filtering import skew_rules
 from scheduler.engine.plugins.pod_topology_spread.scoring import SpreadScorer
 from scheduler.engine.plugins.pod_topology_spread.trial import SkewTrials
@@ -109,7 +109,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the constraints that refuse a node."""
         rules = spread_rules(context, self.constraints.of(context.pod, hard=True))
-        return PluginExplanation(rules, proposals=partial(match_label_keys_to_add, context))
+        return PluginExplanation(rules, proposals=partial(fields_to_change, context))
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Skip a pod without soft constraints."""

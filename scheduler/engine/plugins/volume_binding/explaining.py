@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.engine.framework.explaining import NONE_IS_LEFT, ExplainContext, PluginExplanation
 from scheduler.engine.framework.status import NodeStatuses, Status
+from scheduler.engine.model.changes import UnselectNode
 from scheduler.engine.model.requests import EPHEMERAL_STORAGE
 from scheduler.engine.model.volumes import NO_PROVISIONER, PersistentVolumeClaim, StorageClass, VolumeTopology
 from scheduler.engine.model.wording import amount_text, requirement_text
@@ -35,8 +36,14 @@ def explain_claims(context: ExplainContext) -> PluginExplanation:
         *(_refusals(PodClaims(bound=[claim]), claim, None, view) for claim in claims.bound),
         *(_refusals(PodClaims(delayed=[delayed]), *delayed, view) for delayed in claims.delayed),
     ]
+    gone = tuple(
+        UnselectNode(context.pod.namespace, claim.name, claim.selected_node)
+        for claim, _ in claims.delayed
+        if claim.selected_node is not None and not _is_node(claim.selected_node, view)
+    )
     return PluginExplanation(
-        where=lambda rows: [_where(parts, row, view.volumes) for row in rows.tolist()],
+        where=lambda rows: [_where(parts, row, view) for row in rows.tolist()],
+        proposals=lambda: [gone] if gone else [],
         admitted=_admitted(claims),
     )
 
@@ -78,26 +85,34 @@ def _admitted(claims: PodClaims) -> str:
     return f"{'room for ' if claims.delayed else ''}{noun} {', '.join(names)}"
 
 
-def _where(parts: Sequence[_Refusals], row: int, volumes: Volumes) -> str:
+def _is_node(name: str, view: ClusterView) -> bool:
+    row = view.nodes.row_by_name.get(name)
+    return row is not None and bool(view.alive[row])
+
+
+def _where(parts: Sequence[_Refusals], row: int, view: ClusterView) -> str:
     """Return for each claim that keeps the row out why it does."""
-    texts = [_text(part, row, volumes) for part in parts if part.statuses.codes[row]]
+    texts = [_text(part, row, view) for part in parts if part.statuses.codes[row]]
     return "; ".join(texts) or "no free volume for each of its claims"
 
 
-def _text(part: _Refusals, row: int, volumes: Volumes) -> str:
+def _text(part: _Refusals, row: int, view: ClusterView) -> str:
     claim, storage_class = part.claim, part.storage_class
     if storage_class is None:
-        volume = volumes.volume(claim.volume_name)
+        volume = view.volumes.volume(claim.volume_name)
         if volume is None:
             return f"claim {claim.name}: there is no volume {claim.volume_name}"
-        return f"claim {claim.name}: volume {volume.key} is reached from {topology_text(volume.topology)}"
+        gone = "" if (view.alive & (part.statuses.codes == 0)).any() else NONE_IS_LEFT
+        nodes = topology_text(volume.topology)
+        return f"claim {claim.name}: volume {volume.key} is reached from {nodes}{gone}"
     status = part.statuses.at(row)
     reasons = () if status is None else status.reasons
     size = amount_text(EPHEMERAL_STORAGE, claim.requested_bytes or 0)
     if NO_SPACE in reasons:
         return f"claim {claim.name}: no pool of class {storage_class.key} has {size}"
     if BIND_CONFLICT in reasons and claim.selected_node is not None:
-        return f"claim {claim.name}: its volume is to be on node {claim.selected_node}"
+        gone = "" if _is_node(claim.selected_node, view) else ", which is gone"
+        return f"claim {claim.name}: its volume is to be on node {claim.selected_node}{gone}"
     if not _maker(storage_class):
         wanted = ", ".join((size, *claim.access_modes))
         return f"claim {claim.name}: no free volume of class {storage_class.key} suits it ({wanted})"

@@ -7,11 +7,11 @@ of the machine; no pod is assumed, so that there is nothing else to take back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -22,6 +22,7 @@ from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.changes import (
     AddMatchLabelKey,
     AddRoom,
+    AllowSkew,
     Change,
     Changes,
     DropDeviceConstraint,
@@ -31,10 +32,12 @@ from scheduler.engine.model.changes import (
     RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
+    RollOutInPlace,
     RunPod,
     TolerateDeviceTaint,
     TolerateTaint,
     Uncordon,
+    UnselectNode,
 )
 from scheduler.engine.model.nodes import Namespace, Node
 from scheduler.engine.model.pod_decoder import PodDecoder
@@ -42,6 +45,7 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import (
     anti_affinity_across_revisions,
     declares_any,
+    is_other_revision,
     keyed_anti_affinity,
     keyed_spread,
 )
@@ -52,6 +56,8 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.explain.simulation.claim_changes import changed_claim, freed_claims
 from scheduler.tools.explain.simulation.reversals import reversal
 from scheduler.tools.explain.simulation.watch_events import apply_event
+
+_POLICIES: Final = {"nodeTaintsPolicy": "honor_node_taints", "nodeAffinityPolicy": "honor_node_affinity"}
 
 
 @dataclass(frozen=True)
@@ -96,15 +102,16 @@ class ChangeTrial:
 def made(changes: Iterable[Change], pod: Pod, state: ClusterState) -> Iterator[ClusterState]:
     """Let the cluster have the changes for the pod within the block; `changed_by` makes those of the pod itself."""
     reversals: list[WatchEvent] = []
-    for change in changes:
-        for event in () if isinstance(change, PodChange) else events_of(change, pod, state):
-            reversals += filter(None, [reversal(state, event)])
-            apply_event(state, event)
-    try:
-        yield state
-    finally:
-        for event in reversed(reversals):
-            apply_event(state, event)
+    with state.devices.order_kept():
+        for change in changes:
+            for event in () if isinstance(change, PodChange) else events_of(change, pod, state):
+                reversals += filter(None, [reversal(state, event)])
+                apply_event(state, event)
+        try:
+            yield state
+        finally:
+            for event in reversed(reversals):
+                apply_event(state, event)
 
 
 def changed_by(pod: Pod, changes: Iterable[Change]) -> Pod:
@@ -116,7 +123,7 @@ def changed_by(pod: Pod, changes: Iterable[Change]) -> Pod:
 
 
 def changed_pod(pod: Pod, change: PodChange) -> Pod:
-    """Return the pod with one more toleration, with a larger maxSkew, or with one more of its matchLabelKeys."""
+    """Return the pod with one more toleration, a larger maxSkew, one more of its matchLabelKeys, or another policy."""
     spec = pod.spec
     if isinstance(change, AddMatchLabelKey):
         if change.field == "topologySpreadConstraints":
@@ -125,8 +132,11 @@ def changed_pod(pod: Pod, change: PodChange) -> Pod:
     if isinstance(change, TolerateTaint):
         toleration = Toleration(change.key, "Equal", change.value, change.effect)
         return replace(pod, spec=replace(spec, tolerations=(*spec.tolerations, toleration)))
+    changed: Mapping[str, Any] = (
+        {"max_skew": change.max_skew} if isinstance(change, AllowSkew) else {_POLICIES[change.field]: True}
+    )
     spread = tuple(
-        replace(constraint, max_skew=change.max_skew)
+        replace(constraint, **changed)
         if constraint.hard and constraint.topology_key == change.topology_key
         else constraint
         for constraint in spec.spread
@@ -147,6 +157,8 @@ def events_of(
     | LabelNode
     | LabelNamespace
     | RecreateWithMatchLabelKey
+    | RollOutInPlace
+    | UnselectNode
     | TolerateDeviceTaint
     | DropDeviceConstraint,
     pod: Pod,
@@ -159,9 +171,16 @@ def events_of(
     """
     match change:
         case RemovePod(uid=uid):
-            if (leaving := state.placed.get(uid)) is not None:
-                yield from freed_claims(leaving.pod, state)
-            yield PodGone(uid)
+            yield from _leaving(uid, state)
+        case RollOutInPlace():
+            placed = (known.pod for known in state.placed.values())
+            old = [other for other in placed if is_other_revision(pod, other) and not other.terminating]
+            # As the ReplicaSet controller does of pods that are alike.
+            if old:
+                yield from _leaving(max(old, key=lambda other: (other.created, other.name)).uid, state)
+        case UnselectNode():
+            if (volume_claim := state.volumes.claim(f"{change.namespace}/{change.claim}")) is not None:
+                yield ObjectSeen(replace(volume_claim, selected_node=None))
         case RunPod():
             yield PodSeen(_imagined(change, len(state.placed)))
         case LabelNamespace(namespace=name, key=key, value=value):
@@ -169,8 +188,8 @@ def events_of(
             yield ObjectSeen(Namespace(name, "", {**labels, key: value}))
         case RecreateWithMatchLabelKey():
             terms = _by_key(pod, change.topology_key)
-            placed = [known.pod for known in state.placed.values() if declares_any(known.pod, terms)]
-            yield from (PodSeen(keyed_anti_affinity(running, terms)) for running in placed)
+            declaring = [known.pod for known in state.placed.values() if declares_any(known.pod, terms)]
+            yield from (PodSeen(keyed_anti_affinity(running, terms)) for running in declaring)
         case TolerateDeviceTaint() | DropDeviceConstraint():
             if (claim := state.devices.claim(f"{change.namespace}/{change.claim}")) is not None:
                 yield ObjectSeen(changed_claim(claim, change))
@@ -179,6 +198,12 @@ def events_of(
                 yield NodeSeen(changed_node(node, change))
         case _:
             assert_never(change)
+
+
+def _leaving(uid: str, state: ClusterState) -> Iterator[WatchEvent]:
+    if (leaving := state.placed.get(uid)) is not None:
+        yield from freed_claims(leaving.pod, state)
+    yield PodGone(uid)
 
 
 def changed_node(node: Node, change: AddRoom | RemoveTaint | Uncordon | LabelNode) -> Node:

@@ -77,6 +77,14 @@ class LoadedCluster:
         self._decoder = PodDecoder(settings.semantics)
         self._device_gates = DeviceGates.of(settings.semantics)
 
+    def copy(self) -> LoadedCluster:
+        """Return a copy that changes on its own."""
+        copy = LoadedCluster(self.settings, self.state.copy())
+        copy.pods, copy.malformed, copy._refused = dict(self.pods), self.malformed.copy(), [*self._refused]
+        copy.leases = self.leases
+        copy.assumptions, copy._claim_templates = dict(self.assumptions), dict(self._claim_templates)
+        return copy
+
     def decode(self, watched: WatchedKind, raw: msgspec.Raw) -> Stimulus | None:
         """Return the stimulus for the object; None if it is malformed, which the scheduler would ignore too."""
         try:

@@ -63,7 +63,6 @@ from scheduler.engine.model.stimuli import (
     Stimulus,
     TimePassed,
     VictimFate,
-    WatchEvent,
 )
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.state.cluster import ClusterState
@@ -71,7 +70,6 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import InvariantViolation
 from scheduler.tools.explain.simulation.claim_changes import freed_claims
 from scheduler.tools.explain.simulation.new_claims import bound_to, provisioned_for
-from scheduler.tools.explain.simulation.reversals import reversal
 
 #: Cycles without a bind or an eviction for each pod that waits, after which the world counts as quiet.
 _FRUITLESS_CYCLES: Final = 20
@@ -131,30 +129,20 @@ class World:
         self._n_results = 0
         #: By UID of a pod: when others were evicted for it.
         self._room_made_s: dict[str, float] = {}
-        #: Takes back what was done, the last first.
-        self._reversals: list[WatchEvent] = []
 
     # What happens in the cluster.
 
     def create(self, pod: Pod) -> None:
         """Add a pod, which the machine is to place if it has no node and names a profile."""
-        self._change(PodSeen(pod))
+        self.process(PodSeen(pod))
 
     def create_group(self, group: PodGroup) -> None:
         """Add a PodGroup."""
-        self._change(PodGroupSeen(group))
+        self.process(PodGroupSeen(group))
 
     def delete(self, uid: str) -> None:
         """Delete a pod, whether it runs or waits."""
         self.process(PodGone(uid))
-
-    def _change(self, event: WatchEvent) -> None:
-        self._note_reversal(event)
-        self.process(event)
-
-    def _note_reversal(self, event: WatchEvent) -> None:
-        if (undo := reversal(self.state, event)) is not None:
-            self._reversals.append(undo)
 
     def process(self, stimulus: Stimulus) -> None:
         """Hand the machine the stimulus, and carry out its instructions and those that follow from them."""
@@ -203,8 +191,7 @@ class World:
         ended = [placed.pod for placed in self.state.placed.values() if placed.pod.terminating]
         ended = [pod for pod in ended if self._view.victim_priority(pod) < priority]
         for pod in ended:
-            self._reversals.append(PodSeen(pod))
-            released = self._released(pod)
+            released = list(freed_claims(pod, self.state))
             for event in (PodGone(pod.uid), *released):
                 self.process(event)
         if ended:
@@ -227,12 +214,6 @@ class World:
             self.process(CycleDue())
             n_fruitless = n_fruitless + 1 if n_results == self._n_results else 0
             n_results = self._n_results
-
-    def take_back(self) -> None:
-        """Undo what happened in this world: created pods are gone, evicted ones run again, volumes are as before."""
-        while self._reversals:
-            self.process(self._reversals.pop())
-        self.evictions.clear()
 
     # What became of a pod.
 
@@ -317,24 +298,16 @@ class World:
         self._n_results += 1
         self._room_made_s[preemptor_uid] = self.now_s
         victim, broken = placed.pod, ""
-        self._reversals.append(PodSeen(victim))
         for budget in self._view.budgets_of(placed.label_set):
             if victim.name not in budget.disrupted_pods:
                 broken = broken or ("" if budget.disruptions_allowed > 0 else budget.name)
                 left = max(0, budget.disruptions_allowed - 1)
-                self._change(ObjectSeen(replace(budget, disruptions_allowed=left)))
+                self.process(ObjectSeen(replace(budget, disruptions_allowed=left)))
         self.evictions.append(Eviction(victim, broken))
-        released = self._released(victim)
+        released = list(freed_claims(victim, self.state))
         return self._handle_all(
             EvictionEnded(preemptor_uid, uid, VictimFate.DELETED), PodGone(uid), *released
         )
-
-    def _released(self, pod: Pod) -> list[WatchEvent]:
-        """Return what becomes of the pod's claims once it is gone, and note how that is taken back."""
-        events = list(freed_claims(pod, self.state))
-        for event in events:
-            self._note_reversal(event)
-        return events
 
     def _write(self, reservation: WriteReservation) -> list[Instruction]:
         """Make the writes, bind claims to the volumes promised to them, and make the volumes of the others."""
@@ -343,7 +316,7 @@ class World:
         for write in reservation.writes:
             match write:
                 case ClaimReservation():
-                    seen = self.state.devices.shown_claim(write.obj.key) or write.obj
+                    seen = self.state.devices.seen(write.obj.kind, write.obj.key) or write.obj
                     shown.append(ObjectSeen(_written_claim(write, seen, version)))
                     continue
                 case VolumePromise(volume, claim):
@@ -355,8 +328,6 @@ class World:
                     raise InvariantViolation(f"no controller of this world acts on {write}")
             objects = [obj for obj in (made.volume, made.claim) if obj is not None]
             shown += [ObjectSeen(replace(obj, resource_version=version)) for obj in objects]
-        for event in shown:
-            self._note_reversal(event)
         versions = (version,) * len(reservation.writes)
         written = ReservationWritten(reservation.pod.uid, versions, number=reservation.number)
         return self._handle_all(written, *shown)
@@ -368,7 +339,6 @@ class World:
             claim = self.state.devices.claim(write.obj.key)
             if claim is None:
                 continue
-            self._note_reversal(ObjectSeen(claim))
             version = self._next_version()
             match write:
                 case ClaimRelease(pod=pod):
