@@ -17,6 +17,8 @@ import msgspec
 from scheduler.cli.query.priority_class import add_priorities
 from scheduler.cli.query.sources import (
     PodQuery,
+    add_manifest_argument,
+    add_other_objects,
     add_source_arguments,
     namespace_of,
     read_cluster,
@@ -55,12 +57,7 @@ _ANNOTATED: Final = msgspec.json.Decoder(_Annotated)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
     parser.add_argument("pod", metavar="POD", nargs="?", help="name of a pod")
-    parser.add_argument(
-        "-f",
-        "--filename",
-        metavar="FILE",
-        help='explain the pods that a manifest, or a folder of them, would create ("-": standard input)',
-    )
+    add_manifest_argument(parser, "explain the pods that a manifest would create")
     add_source_arguments(parser)
 
 
@@ -73,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         manifest_file = read_manifest_file(args, settings)
         cluster, _ = read_cluster(args, settings, None)
         add_priorities(args, manifest_file, cluster)
-        manifest_file.add_other_objects(cluster)
+        add_other_objects(manifest_file, cluster)
         answers = [explain_manifest(cluster, manifest) for manifest in manifest_file.manifests]
     else:
         query = PodQuery(namespace_of(args), _bare(args.pod))
