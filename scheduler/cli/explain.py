@@ -26,11 +26,11 @@ from scheduler.cli.query.sources import (
     settings_of,
 )
 from scheduler.engine.core.decision_annotation import (
-    DECISION_ANNOTATION,
     DecisionRecord,
     read_record,
 )
 from scheduler.engine.model import nesting
+from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.errors import SettingsError

@@ -132,6 +132,7 @@ class EmitEvent:
         "PluginShutOff",
         "RuleRelaxed",
         "KeptByAnnotations",
+        "UnreadAnnotation",
         "PodGroupNotWhole",
         "BindingConditionsPending",
     ]
