@@ -16,11 +16,11 @@ from scheduler.engine.model.nesting import shallow
 from scheduler.engine.model.semantics import Semantics
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.api_versions import converted
+from scheduler.tools.explain.formats.json_values import ManifestError
 from scheduler.tools.explain.formats.known_fields import unknown_fields
 from scheduler.tools.explain.formats.manifests import (
     KINDS,
     Manifest,
-    ManifestError,
     is_controlled,
     parse_manifests,
 )
@@ -205,9 +205,10 @@ def _json(text: str) -> object | None:
     if shallow(body) != body:
         return None
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_int=_number)
+        document: object = json.loads(text, object_pairs_hook=_unique, parse_int=_number)
     except (ValueError, RecursionError):
         return None
+    return document
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

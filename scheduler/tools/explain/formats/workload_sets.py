@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from scheduler.engine.model.match_label_keys import Json
 from scheduler.tools.explain.formats.json_values import (
@@ -24,6 +24,16 @@ from scheduler.tools.explain.formats.json_values import (
 _JOB_SET: Final = "jobset.sigs.k8s.io"
 _LWS: Final = "leaderworkerset.sigs.k8s.io"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class _Exclusive(NamedTuple):
+    """The rule that pods with this value of a label have a domain of their own; '' for no topology is no rule."""
+
+    label: str
+    key: str
+    topology: str
+    #: The namespaces that it is about.
+    reach: Json
 
 
 def jobs_of(job_set: Json, namespace: str, name: str) -> Iterator[tuple[str, Json]]:
@@ -50,7 +60,7 @@ def jobs_of(job_set: Json, namespace: str, name: str) -> Iterator[tuple[str, Jso
                 f"{_JOB_SET}/job-global-index": str(n_before + index),
                 f"{_JOB_SET}/job-key": key,
             }
-            rule = (f"{_JOB_SET}/job-key", key, of_job.get(topology, ""), {"namespaceSelector": {}})
+            rule = _Exclusive(f"{_JOB_SET}/job-key", key, of_job.get(topology, ""), {"namespaceSelector": {}})
             at = f"{path}.template.spec.template"
             pods = _labelled(job_spec.get("template"), at, labels, _kept(of_job, topology), rule)
             made = {"completionMode": "Indexed", **job_spec, "template": pods}
@@ -69,7 +79,7 @@ def stateful_sets_of(workers: Json, namespace: str, name: str) -> Iterator[tuple
     for group in range(as_number(spec, "replicas", 1, "spec")):
         leader = f"{name}-{group}"
         key = _key(namespace, leader)
-        rule = (f"{_LWS}/group-key", key, annotations.get(topology, ""), {})
+        rule = _Exclusive(f"{_LWS}/group-key", key, annotations.get(topology, ""), {})
         of_group = {
             f"{_LWS}/name": name,
             f"{_LWS}/group-index": str(group),
@@ -103,7 +113,7 @@ def _labelled(
     path: str,
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
-    rule: tuple[str, str, str, Json],
+    rule: _Exclusive,
 ) -> Json:
     """Return the template of pods with these labels and annotations, and the rule of an exclusive topology if any."""
     template = as_mapping(found, path)
@@ -114,19 +124,23 @@ def _labelled(
     return {
         **template,
         "metadata": {**metadata, "labels": {**of_pods, **labels}, "annotations": {**annotations, **own}},
-        "spec": _exclusive(spec, f"{path}.spec", *rule) if rule[2] else spec,
+        "spec": _with_rule(spec, f"{path}.spec", rule) if rule.topology else spec,
     }
 
 
-def _exclusive(spec: Json, path: str, label: str, key: str, topology: str, reach: Json) -> Json:
+def _with_rule(spec: Json, path: str, rule: _Exclusive) -> Json:
     """Return the pod's spec with affinity to pods with this value of the label, and anti-affinity to other values."""
     affinity = dict(as_mapping(spec.get("affinity") or {}, f"{path}.affinity"))
-    own = {"key": label, "operator": "In", "values": [key]}
-    others = [{"key": label, "operator": "Exists"}, {"key": label, "operator": "NotIn", "values": [key]}]
+    own = {"key": rule.label, "operator": "In", "values": [rule.key]}
+    others = [{"key": rule.label, "operator": "Exists"}, {**own, "operator": "NotIn"}]
     for field, expressions in (("podAffinity", [own]), ("podAntiAffinity", others)):
         at = f"{path}.affinity.{field}"
         rules = as_mapping(affinity.get(field) or {}, at)
-        term = {"labelSelector": {"matchExpressions": expressions}, "topologyKey": topology, **reach}
+        term = {
+            "labelSelector": {"matchExpressions": expressions},
+            "topologyKey": rule.topology,
+            **rule.reach,
+        }
         affinity[field] = {**rules, _REQUIRED: [*as_list(rules.get(_REQUIRED), f"{at}.{_REQUIRED}"), term]}
     return {**spec, "affinity": affinity}
 

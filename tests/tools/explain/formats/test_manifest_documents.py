@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from scheduler.daemon.settings.problems import InvalidSettingsError
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.manifest_documents import numbered_documents
+from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.input_files import ManifestFile
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
@@ -23,6 +25,10 @@ def read(*documents: build.Json, text: str = "") -> ManifestFile:
     return ManifestFile.of(
         numbered_documents(text, "m.yaml"), "m.yaml", namespace="default", semantics=DEFAULT_SEMANTICS
     )
+
+
+def made(manifest: Manifest, number: int) -> Any:
+    return manifest.pod(number)
 
 
 def pod(name: str, **metadata: object) -> build.Json:
@@ -48,11 +54,11 @@ def job_set(**annotations: str) -> build.Json:
     }
 
 
-def worker_set(size: int = 3, **annotations: str) -> build.Json:
+def worker_set(annotations: dict[str, str] | None = None, size: int = 3) -> build.Json:
     return {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
         "kind": "LeaderWorkerSet",
-        "metadata": {"name": "llm", "annotations": annotations},
+        "metadata": {"name": "llm", "annotations": annotations or {}},
         "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": size, "workerTemplate": {"spec": POD_SPEC}}},
     }
 
@@ -108,9 +114,9 @@ def test_json_that_is_faulty_is_refused_as_yaml_is(text: str) -> None:
 
 def test_pods_that_controllers_made_are_left_out_beside_what_creates_pods() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w", "uid": "u", "controller": True}
-    made = pod("made", ownerReferences=[owner])
-    assert [each.name for each in read(made).manifests] == ["made"]
-    both = read(made, pod("own"))
+    controlled = pod("made", ownerReferences=[owner])
+    assert [each.name for each in read(controlled).manifests] == ["made"]
+    both = read(controlled, pod("own"))
     assert [each.name for each in both.manifests] == ["own"]
     assert both.add_other_objects(LoadedCluster(default_settings())) == (
         "read Pod; left out Pod of a controller"
@@ -119,7 +125,7 @@ def test_pods_that_controllers_made_are_left_out_beside_what_creates_pods() -> N
 
 def test_what_is_read_and_what_is_left_out_is_one_sentence() -> None:
     metadata = {"name": "x"}
-    others = [
+    others: list[build.Json] = [
         {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": {"a": "b"}}},
         {"apiVersion": "v1", "kind": "Secret", "metadata": metadata},
         {"apiVersion": "v1", "kind": "Secret", "metadata": metadata},
@@ -181,7 +187,7 @@ def test_a_job_set_creates_indexed_jobs() -> None:
         ("Job", "train-workers-0", 3),
         ("Job", "train-workers-1", 3),
     ]
-    labels = manifests[2].pod(1)["metadata"]["labels"]
+    labels = made(manifests[2], 1)["metadata"]["labels"]
     assert {name.partition("/")[2]: labels[name] for name in labels if name.startswith("jobset")} | {
         "job-key": ""
     } == {
@@ -198,13 +204,13 @@ def test_a_job_set_creates_indexed_jobs() -> None:
 
 def test_the_pods_of_a_leader_worker_set_are_leaders_and_workers() -> None:
     manifests = read(worker_set()).manifests
-    assert [[each.pod(n)["metadata"]["name"] for n in range(each.n_replicas)] for each in manifests] == [
+    assert [[made(each, n)["metadata"]["name"] for n in range(each.n_replicas)] for each in manifests] == [
         ["llm-0"],
         ["llm-0-1", "llm-0-2"],
         ["llm-1"],
         ["llm-1-1", "llm-1-2"],
     ]
-    worker = manifests[3].pod(1)["metadata"]
+    worker = made(manifests[3], 1)["metadata"]
     assert worker["labels"]["leaderworkerset.sigs.k8s.io/group-index"] == "1"
     assert worker["labels"]["apps.kubernetes.io/pod-index"] == "2"
     assert worker["annotations"]["leaderworkerset.sigs.k8s.io/size"] == "3"
@@ -212,32 +218,33 @@ def test_the_pods_of_a_leader_worker_set_are_leaders_and_workers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "label"),
+    ("wanted", "label", "n_parts"),
     [
-        (job_set(**{"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}), "jobset.sigs.k8s.io/job-key"),
+        (job_set(**{"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}), "jobset.sigs.k8s.io/job-key", 3),
         (
-            worker_set(**{"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}),
+            worker_set({"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}),
             "leaderworkerset.sigs.k8s.io/group-key",
+            2,
         ),
     ],
 )
 def test_an_exclusive_topology_holds_each_part_together_and_others_off(
-    document: build.Json, label: str
+    wanted: build.Json, label: str, n_parts: int
 ) -> None:
     keys = set()
-    for manifest in read(document).manifests:
-        made = manifest.pod(0)
-        key = made["metadata"]["labels"][label]
+    for manifest in read(wanted).manifests:
+        document = made(manifest, 0)
+        key = document["metadata"]["labels"][label]
         keys.add(key)
         rules = [
-            made["spec"]["affinity"][field]["requiredDuringSchedulingIgnoredDuringExecution"]
+            document["spec"]["affinity"][field]["requiredDuringSchedulingIgnoredDuringExecution"]
             for field in ("podAffinity", "podAntiAffinity")
         ]
         assert [term["topologyKey"] for (term,) in rules] == ["rack", "rack"]
         ((own,), (exists, others)) = (term["labelSelector"]["matchExpressions"] for (term,) in rules)
         assert (own["operator"], own["values"]) == ("In", [key])
         assert (exists["operator"], others["operator"], others["values"]) == ("Exists", "NotIn", [key])
-    assert len(keys) == (3 if document["kind"] == "JobSet" else 2)
+    assert len(keys) == n_parts
 
 
 def test_a_fault_in_a_job_sets_template_is_named_by_its_path() -> None:
