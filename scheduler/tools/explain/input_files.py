@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from scheduler.engine.model.match_label_keys import Json
-from scheduler.engine.model.semantics import Gate, Semantics
+from scheduler.engine.model.semantics import Semantics
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.errors import SettingsError
@@ -110,7 +110,7 @@ def _note_claims_of_groups(document: Json, cluster: LoadedCluster) -> None:
     spec = document.get("spec") if named(document)[1] == "PodGroup" else None
     if isinstance(spec, Mapping) and spec.get("resourceClaims"):
         text = "spec.resourceClaims of a PodGroup has no effect: each pod has claims of its own"
-        cluster.assumptions[f"{text}, as without the feature gate {Gate.DRA_WORKLOAD_RESOURCE_CLAIMS}"] = None
+        cluster.assumptions[f"{text}, as without the feature gate DRAWorkloadResourceClaims"] = None
 
 
 def _in_namespace(document: Mapping[str, object], namespace: str) -> Mapping[str, object]:

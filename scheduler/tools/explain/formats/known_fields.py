@@ -70,6 +70,8 @@ _CUSTOM_TYPES: Final[Mapping[str, Mapping[str, str]]] = {
         "nodeLabels nodeTaints:list[V1Taint] tolerations:list[V1Toleration] topologyName"
     ),
 }
+#: Characters of a name in messages.
+_SHOWN_CHARACTERS: Final = 100
 #: Fields that Kubernetes 1.37 adds.
 NEWER_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {"V1JobSpec": _typed("scheduling")}
 #: The resources of containers whose names have no domain. Source: validation.go, ValidateContainerResourceName.
@@ -104,7 +106,7 @@ def _in(value: object, of_type: str, path: str) -> Iterator[tuple[str, str]]:
         return
     elif of_type.startswith("dict("):
         for name, item in value.items():
-            yield from _in(item, of_type[5:-1].partition(", ")[2], f"{path}.{name}")
+            yield from _in(item, of_type[5:-1].partition(", ")[2], f"{path}.{name[:_SHOWN_CHARACTERS]}")
     elif fields := fields_of(of_type):
         if of_type == "V1ResourceRequirements":
             yield from _unknown_resources(value, path)
@@ -116,10 +118,11 @@ def _in_fields(
 ) -> Iterator[tuple[str, str]]:
     """Yield what is unknown in an object; of an open type, which may have newer fields, only what looks misspelt."""
     for name, item in value.items():
-        at = f"{path}.{name}" if path else name
+        shown = name[:_SHOWN_CHARACTERS]
+        at = f"{path}.{shown}" if path else shown
         if name in fields:
             yield from _in(item, fields[name], at)
-        elif (hint := did_you_mean(name, fields)) or not is_open:
+        elif (hint := did_you_mean(shown, fields)) or not is_open:
             yield at, f"unknown field{hint}"
 
 
@@ -128,8 +131,9 @@ def _unknown_resources(requirements: Json, path: str) -> Iterator[tuple[str, str
         amounts = requirements.get(field)
         for name in amounts if isinstance(amounts, Mapping) else ():
             if "/" not in name and name not in _RESOURCES and not name.startswith("hugepages-"):
-                hint = did_you_mean(name, _RESOURCES)
-                yield f"{path}.{field}.{name}", f"must be a standard resource for containers{hint}"
+                shown = name[:_SHOWN_CHARACTERS]
+                hint = did_you_mean(shown, _RESOURCES)
+                yield f"{path}.{field}.{shown}", f"must be a standard resource for containers{hint}"
 
 
 @cache

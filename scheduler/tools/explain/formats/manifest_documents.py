@@ -6,10 +6,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from scheduler.daemon.settings.documents import MAX_CHARS, MAX_VALUES, read_document
-from scheduler.daemon.settings.problems import Problems, described, printable
+from scheduler.daemon.settings.problems import MAX_LINES, Problems, described, printable
 from scheduler.engine.framework.kinds import KINDS as WATCHED_KINDS
 from scheduler.engine.model.match_label_keys import Json
 from scheduler.engine.model.nesting import shallow
@@ -84,7 +85,8 @@ def sorted_documents(
             (controlled if is_controlled(document) else creating).append((where, document))
         else:
             others.append((where, converted(document)))
-        if is_creating or named(others[-1][1]) in _READ:
+        is_checked = is_creating or named(others[-1][1]) in _READ
+        if is_checked and len(problems.lines) < MAX_LINES:
             problems.include(_unknown_fields(where, document))
     problems.raise_if_any()
     if not creating and not controlled:
@@ -103,7 +105,7 @@ def sorted_documents(
 
 def _unknown_fields(where: str, document: Json) -> tuple[str, ...]:
     found = Problems(where)
-    for path, text in unknown_fields(document):
+    for path, text in islice(unknown_fields(document), MAX_LINES):
         found.add(path, text)
     return found.lines
 
@@ -205,7 +207,9 @@ def _json(text: str) -> object | None:
     if shallow(body) != body:
         return None
     try:
-        document: object = json.loads(text, object_pairs_hook=_unique, parse_int=_number)
+        document: object = json.loads(
+            text, object_pairs_hook=_unique, parse_int=_number, parse_constant=_number
+        )
     except (ValueError, RecursionError):
         return None
     return document
@@ -220,4 +224,5 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _number(text: str) -> int | float:
+    """Return a whole number as YAML reads it. Raises ValueError for what is none, such as NaN."""
     return int(text) if len(text.lstrip("-")) <= _INTEGER_DIGITS else float(text)
