@@ -112,3 +112,17 @@ def test_a_misspelt_rule_is_an_error(
         f'{file}: spec.affinity.podAntiafinity: unknown field; did you mean "podAntiAffinity"?',
         f'{file}: spec.nodeSelectr: unknown field; did you mean "nodeSelector"?',
     ]
+
+
+@pytest.mark.parametrize("command", ["explain", "simulate"])
+def test_an_annotation_that_nothing_reads_is_told(
+    command: str, tmp_path: Path, snapshot: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pod.json"
+    file.write_text(json.dumps(build.pod("p", annotations={"affinity-scheduler.io/afinity": "{}"})))
+    assert main([command, "-f", str(file), "--on", snapshot, "-o", "json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)
+    note = (
+        'annotation affinity-scheduler.io/afinity has no effect: nothing reads it; did you mean "affinity"?'
+    )
+    assert answer["notes"].count(note) == 1
