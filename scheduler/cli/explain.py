@@ -20,6 +20,8 @@ from scheduler.cli.query.pending import pending_lines
 from scheduler.cli.query.priority_class import add_priorities
 from scheduler.cli.query.sources import (
     PodQuery,
+    add_manifest_argument,
+    add_other_objects,
     add_source_arguments,
     namespace_of,
     read_cluster,
@@ -29,11 +31,11 @@ from scheduler.cli.query.sources import (
 from scheduler.cli.query.subjects import Subject, parse_subject
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.core.decision_annotation import (
-    DECISION_ANNOTATION,
     DecisionRecord,
     read_record,
 )
 from scheduler.engine.model import nesting
+from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.engine.syntax.plurals import counted
@@ -71,12 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-A", "--all-namespaces", action="store_true", help="a table of what is pending in all namespaces"
     )
-    parser.add_argument(
-        "-f",
-        "--filename",
-        metavar="FILE",
-        help='explain the pods that a manifest, or a folder of them, would create ("-": standard input)',
-    )
+    add_manifest_argument(parser, "explain the pods that a manifest would create")
     add_source_arguments(parser)
 
 
@@ -97,7 +94,7 @@ def _explain_file(args: argparse.Namespace, settings: Settings) -> list[Explanat
     manifest_file = read_manifest_file(args, settings)
     cluster, _ = read_cluster(args, settings)
     add_priorities(args, manifest_file, cluster)
-    manifest_file.add_other_objects(cluster)
+    add_other_objects(manifest_file, cluster)
     return [explain_manifest(cluster, manifest) for manifest in manifest_file.manifests]
 
 

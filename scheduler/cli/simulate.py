@@ -22,7 +22,14 @@ from msgspec import structs
 from scheduler.cli.query.drain import drain_lines, simulate_drain
 from scheduler.cli.query.more_groups import beside_running, count_more, create_group, running_note
 from scheduler.cli.query.priority_class import PriorityClass, add_priorities, read_priority_class
-from scheduler.cli.query.sources import add_source_arguments, read_cluster, read_manifest_file, settings_of
+from scheduler.cli.query.sources import (
+    add_manifest_argument,
+    add_other_objects,
+    add_source_arguments,
+    read_cluster,
+    read_manifest_file,
+    settings_of,
+)
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.model.pod_groups import GroupKey
@@ -49,12 +56,7 @@ _VICTIMS: Final = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument(
-        "-f",
-        "--filename",
-        metavar="FILE",
-        help='the manifest, or a folder of manifests ("-": standard input)',
-    )
+    add_manifest_argument(what, "the manifest")
     what.add_argument(
         "--drain",
         metavar="NODE",
@@ -101,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     cluster, _ = read_cluster(args, settings)
     if priority_class is None:
         add_priorities(args, manifest_file, cluster)
-    manifest_file.add_other_objects(cluster)
+    add_other_objects(manifest_file, cluster)
     rng = random.Random(args.seed)
     simulations = simulate_manifests(cluster, manifest_file.manifests, args.replicas, rng, priority_class)
     print_answer(

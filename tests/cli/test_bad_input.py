@@ -77,6 +77,11 @@ MANIFESTS = {
         "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {containers: [{resources: {requests: {cpu: x}}}]}\n",
         "Pod default/p: found a malformed pod: ",
     ),
+    "requests that are no object": (
+        "kind: Pod\napiVersion: v1\nmetadata: {name: p}\n"
+        "spec: {containers: [{resources: {requests: x, limits: {cpu: 1}}}]}\n",
+        "Pod default/p: found a malformed pod: ",
+    ),
     "a Service whose selector is no text": (
         "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {}\n"
         "---\nkind: Service\napiVersion: v1\nmetadata: {name: s}\nspec: {selector: {app: 3}}\n",

@@ -221,7 +221,7 @@ async def test_simulate_places_replicas_until_the_next_does_not_fit(tmp_path: Pa
 
 @pytest.mark.asyncio
 async def test_a_bare_pod_in_an_application_file_may_have_replicas(tmp_path: Path, called: Called) -> None:
-    """Documents that create no pods are ignored, of whatever kind."""
+    """Documents that create no pods are left out, of whatever kind, and named."""
     manifest = tmp_path / "app.yaml"
     other = {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": {"name": "m"}}
     manifest.write_text(
@@ -230,7 +230,8 @@ async def test_a_bare_pod_in_an_application_file_may_have_replicas(tmp_path: Pat
     async with embedded(tmp_path, nodes=6, zones=3) as (_, kubeconfig):
         base = ("simulate", "-f", str(manifest), "--kubeconfig", kubeconfig)
         code, out, err = await called(*base, "--replicas", "4")
-    assert (code, err) == (1, "")
+    left_out = "ServiceMonitor, StorageClass of monitoring.coreos.com/v1"
+    assert (code, err) == (1, f"read Pod; left out {left_out}\n")
     assert out.startswith("Pod default/bare: 3 of 4 replicas fit\n")
     assert "Pod default/bare-3 cannot be scheduled" in out
 
@@ -257,7 +258,8 @@ async def test_a_folder_is_read_as_kubectl_reads_it(command: str, tmp_path: Path
     async with embedded(tmp_path, nodes=6, zones=3) as (_, kubeconfig):
         base = (command, "-f", str(folder), "-n", "team", "--kubeconfig", kubeconfig)
         code, out, err = await called(*base, "-o", "json")
-    assert (code, err) == (0, "")
+    left_out = "Service of serving.knative.dev/v1, CustomResourceDefinition, ConfigMapList"
+    assert (code, err) == (0, f"read Pod, Service; left out {left_out}\n")
     (answer,) = json.loads(out)
     if command == "explain":
         assert all("PodTopologySpread" in node["scores"] for node in answer["scores"])
@@ -294,7 +296,10 @@ async def test_simulate_has_a_pod_of_a_daemon_set_for_each_node(tmp_path: Path, 
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {"name": "agent"},
-        "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template},
+        "spec": {
+            "selector": {"matchLabels": {"app": "a"}},
+            "template": {field: template[field] for field in ("metadata", "spec")},
+        },
     }
     manifest = tmp_path / "agent.json"
     manifest.write_text(json.dumps(document))

@@ -68,7 +68,7 @@ async def test_a_cluster_and_its_snapshot_tell_of_podgroups(tmp_path: Path, call
         "metadata": {"name": "small"},
         "spec": {
             "parallelism": 3,
-            "template": member("t", cpu="1", schedulingGroup={"podGroupName": "small"}),
+            "template": {"spec": member("t", cpu="1", schedulingGroup={"podGroupName": "small"})["spec"]},
         },
     }
     wanted = {"apiVersion": "v1", "kind": "List", "items": [job, group(KUBERNETES, "small", GANG)]}
@@ -100,7 +100,7 @@ async def test_a_cluster_and_its_snapshot_tell_of_kueues_topology(tmp_path: Path
         "labels": {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "3"},
         "annotations": {"kueue.x-k8s.io/podset-required-topology": RACK},
     }
-    template = {**member("t", cpu="1"), "metadata": marks}
+    template = {"metadata": marks, "spec": member("t", cpu="1")["spec"]}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}
     manifest.write_text(json.dumps({**job, "spec": {"parallelism": 3, "template": template}}))
     command = ("simulate", "-f", str(manifest), "-o", "json")

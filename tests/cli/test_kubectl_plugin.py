@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.engine.core.decision_annotation import DECISION_ANNOTATION, read_record
+from scheduler.engine.core.decision_annotation import read_record
+from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import POD
 from tests.support import build

@@ -128,7 +128,7 @@ async def test_the_class_that_a_manifest_names_is_the_clusters_or_in_the_file(
     assert found["none"] == (2, "", line)
     for command in ("simulate", "explain"):
         code, out, err = await called(command, "-f", manifests["urgent"], "--on", snapshot)
-        assert (code, err) == (1, "")
+        assert (code, err) == (1, "read Deployment, PriorityClass\n")
         assert "a snapshot has no PriorityClasses: priority 0 is assumed, not urgent's" in out
     assert (await called("simulate", "-f", manifests["own"], "--on", snapshot))[0] == 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -14,7 +15,7 @@ from scheduler.daemon.kube.kubeconfig import kubeconfig_paths, resolve_context
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.framework.kinds import Asker
 from scheduler.engine.model.semantics import Version
-from scheduler.tools.explain.input_files import ManifestFile, parse_manifest_file, read_snapshot
+from scheduler.tools.explain.input_files import ManifestFile, parse_manifest_files, read_snapshot
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 #: Forms of `-o`.
@@ -49,6 +50,17 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_manifest_argument(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add `-f`, which may be given several times."""
+    parser.add_argument(
+        "-f",
+        "--filename",
+        metavar="FILE",
+        action="append",
+        help=f'{text}: a file, a folder, a URL, or "-" for standard input; may be repeated',
+    )
+
+
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name the cluster."""
     server_flags.add_kubeconfig(parser)
@@ -73,8 +85,18 @@ def namespace_of(args: argparse.Namespace) -> str:
 
 
 def read_manifest_file(args: argparse.Namespace, settings: Settings) -> ManifestFile:
-    """Return the documents of `-f`. Raises SettingsError."""
-    return parse_manifest_file(args.filename, namespace=namespace_of(args), semantics=settings.semantics)
+    """Return the documents of all `-f`. Raises SettingsError."""
+    from scheduler.cli.query.downloads import download
+
+    return parse_manifest_files(
+        args.filename, download, namespace=namespace_of(args), semantics=settings.semantics
+    )
+
+
+def add_other_objects(manifests: ManifestFile, cluster: LoadedCluster) -> None:
+    """Add what the manifests have beside pods to the cluster; say on standard error what was read and left out."""
+    if text := manifests.add_other_objects(cluster):
+        print(text, file=sys.stderr)
 
 
 def read_cluster(

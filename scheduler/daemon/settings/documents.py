@@ -78,22 +78,24 @@ for _name, (_pattern, _first) in _SCALARS.items():
         )
 
 
-def read_document(text: str, problems: Problems) -> object:
+def read_document(
+    text: str, problems: Problems, *, max_chars: int = MAX_CHARS, max_values: int = MAX_VALUES
+) -> object:
     """
     Return the document in `text`: None, bool, int, float, str, list and dict with str keys.
 
     Unreadable parts are recorded in `problems` and read as None; of a repeated field the first is kept. Never raises
-    for any text; takes at most MAX_VALUES steps, whatever aliases it uses.
+    for any text; takes at most `max_values` steps, whatever aliases it uses.
     """
-    if len(text) > MAX_CHARS:
-        problems.found("", f"{len(text)} characters", f"at most {MAX_CHARS}")
+    if len(text) > max_chars:
+        problems.found("", f"{len(text)} characters", f"at most {max_chars}")
         return None
     try:
         node = _Loader(_untabbed(text)).get_single_node()
     except yaml.YAMLError as error:
         problems.found("", _problem_text(error), "one YAML or JSON document")
         return None
-    return None if node is None else _Builder(problems).value(node, "")
+    return None if node is None else _Builder(problems, max_values).value(node, "")
 
 
 def write_document(value: object) -> str:
@@ -130,9 +132,9 @@ def _problem_text(error: yaml.YAMLError) -> str:
 class _Builder:
     """Turns nodes into values and knows the path of each, for messages."""
 
-    def __init__(self, problems: Problems) -> None:
+    def __init__(self, problems: Problems, max_values: int) -> None:
         self._problems = problems
-        self._values_left = MAX_VALUES
+        self._max_values = self._values_left = max_values
         #: ids of the collections being built: an alias to one of them would be endless.
         self._open: set[int] = set()
 
@@ -140,7 +142,7 @@ class _Builder:
         """Return the value of `node`, None if it is invalid."""
         self._values_left -= 1
         if self._values_left < 0:
-            self._problems.found("", f"more than {MAX_VALUES} values", "fewer, aliases written out")
+            self._problems.found("", f"more than {self._max_values} values", "fewer, aliases written out")
             return None
         if isinstance(node, ScalarNode):
             return self._scalar(node, path)

@@ -21,10 +21,10 @@ import msgspec
 
 from scheduler.engine.core.decide import ScheduleResult
 from scheduler.engine.core.node_scores import NodeScores
+from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.fallback import RELAXED, RelaxedRule, mark
 from scheduler.engine.state.node_table import NodeTable
 
-DECISION_ANNOTATION: Final = "affinity-scheduler.io/decision"
 #: The longest record; if it is too long, nodes are left out, the worst first, and then the reasons.
 RECORD_LIMIT_BYTES: Final = 1024
 

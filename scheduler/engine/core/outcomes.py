@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from scheduler.engine.core.decision_annotation import DECISION_ANNOTATION
 from scheduler.engine.core.pod_records import Binding, Relaxation
 from scheduler.engine.framework.diagnosis import FitError, PostFiltered
+from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.instructions import (
     Attempted,
     EmitEvent,
@@ -22,6 +22,7 @@ from scheduler.engine.model.instructions import (
 )
 from scheduler.engine.model.pod_groups import PodGroup
 from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.unread_names import unread_notes
 from scheduler.engine.queueing.queued_pod import QueuedPod
 
 #: The longest note that the Events API accepts. A longer one is cut and ends with `_NOTE_TAIL`, as upstream.
@@ -142,6 +143,13 @@ def report_group(
 def failed_event(pod: Pod, note: str) -> EmitEvent:
     """Return the Warning event of a pod that was not scheduled, with the note cut to the Events API's limit."""
     return EmitEvent(pod, "Warning", "FailedScheduling", "Scheduling", _truncated(note))
+
+
+def unread_event(pod: Pod) -> EmitEvent:
+    """Return the Warning event of a pod with labels or annotations that nothing reads."""
+    return EmitEvent(
+        pod, "Warning", "UnreadAnnotation", "Scheduling", _truncated("; ".join(unread_notes(pod.unread)))
+    )
 
 
 def _relaxed_event(pod: Pod, relaxation: Relaxation) -> EmitEvent:

@@ -26,7 +26,7 @@ from typing import ClassVar
 from scheduler.engine.core.fallbacks import Fallbacks
 from scheduler.engine.core.group_cycle import GroupCycles
 from scheduler.engine.core.nominator import Nominator
-from scheduler.engine.core.outcomes import attempted, report_bound, report_failure
+from scheduler.engine.core.outcomes import attempted, report_bound, report_failure, unread_event
 from scheduler.engine.core.pod_records import Binding, Phase, PodRecord, PodRecords
 from scheduler.engine.core.preemption import Preemptions
 from scheduler.engine.core.reservations import Reservations
@@ -121,6 +121,8 @@ class PodLifecycle:
             self._follow(record, Sign.SHOWN_PLACED, pod, now_s)
         elif self._is_ours(pod) and not _is_same_version(record.shown, pod):
             sign = Sign.SHOWN_ENDING if pod.terminating else Sign.SHOWN_PENDING
+            if pod.unread and (record.shown is None or record.shown.unread != pod.unread):
+                instructions.append(unread_event(pod))
             self._follow(record, sign, pod, now_s)
         self._note_group(before, pod, now_s)
         return instructions

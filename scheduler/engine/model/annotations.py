@@ -55,6 +55,10 @@ MODE: Final = "affinity-scheduler.io/affinity-mode"
 MERGED_LABELS: Final = "affinity-scheduler.io/merged-labels"
 #: Seconds that a pod may run without the pods that its enforced affinity requires.
 GRACE: Final = "affinity-scheduler.io/affinity-grace-seconds"
+#: Asks the webhook to copy required rules into the spec.
+MIRROR: Final = "affinity-scheduler.io/mirror-to-spec"
+#: How a pod was placed, written with its bind.
+DECISION_ANNOTATION: Final = "affinity-scheduler.io/decision"
 #: The label of namespaces whose annotations may be about other namespaces, unless the configuration names others.
 MARKED_NAMESPACES: Final = Selector(
     (Requirement("affinity-scheduler.io/annotation-reach", "In", ("cluster",)),)

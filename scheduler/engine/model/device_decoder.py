@@ -121,7 +121,8 @@ class DeviceDecoder:
 
 
 def _taint_rule_of(raw: device_wire.TaintRule) -> DeviceTaintRule:
-    taint, selector = raw.spec.taint, raw.spec.device_selector or device_wire.TaintSelector()
+    # Without a selector no devices are selected, by the driver of none; an empty one selects all.
+    taint, selector = raw.spec.taint, raw.spec.device_selector or device_wire.TaintSelector(driver="")
     return DeviceTaintRule(
         key=wire.name_of(DeviceKind.TAINT_RULE, raw.metadata),
         resource_version=raw.metadata.resource_version,

@@ -31,15 +31,19 @@ JOB_SET: Final = "JobSet"
 _LWS: Final = "leaderworkerset.sigs.k8s.io"
 _JOB_SET: Final = "jobset.sigs.k8s.io"
 _KUEUE: Final = "kueue.x-k8s.io"
+#: Kueue's annotations about the levels of a group.
+KUEUE_LEVELS: Final = (
+    f"{_KUEUE}/podset-required-topology",
+    f"{_KUEUE}/podset-preferred-topology",
+    f"{_KUEUE}/podset-slice-required-topology",
+    f"{_KUEUE}/podset-slice-size",
+)
 #: The annotations that are read, which snapshots keep.
 FOREIGN_ANNOTATIONS: Final = (
     f"{_LWS}/size",
     f"{_LWS}/exclusive-topology",
     f"alpha.{_JOB_SET}/exclusive-topology",
-    f"{_KUEUE}/podset-required-topology",
-    f"{_KUEUE}/podset-preferred-topology",
-    f"{_KUEUE}/podset-slice-required-topology",
-    f"{_KUEUE}/podset-slice-size",
+    *KUEUE_LEVELS,
 )
 _COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 #: Digits of a number that count.

@@ -134,6 +134,7 @@ class EmitEvent:
         "PluginShutOff",
         "RuleRelaxed",
         "KeptByAnnotations",
+        "UnreadAnnotation",
         "PodGroupNotWhole",
         "BindingConditionsPending",
     ]

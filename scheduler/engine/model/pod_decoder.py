@@ -70,6 +70,7 @@ from scheduler.engine.model.pods import (
 )
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.engine.model.terms import Problem, Toleration
+from scheduler.engine.model.unread_names import unread_names
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.engine.syntax.quantity import QuantityError, non_negative_quantity
 
@@ -136,6 +137,7 @@ class PodDecoder:
             deletion_cost=(cost := (meta.annotations or _NO_TEXTS).get(DELETION_COST, "")),
             is_deletion_cost_ours=bool(cost) and (meta.annotations or {}).get(WRITTEN_DELETION_COST) == cost,
             group=group,
+            unread=unread_names(labels, annotations, has_group=group is not None),
             generated_claims=tuple(
                 (entry.name, entry.resource_claim_name) for entry in status.resource_claim_statuses or ()
             ),

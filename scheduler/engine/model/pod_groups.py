@@ -61,7 +61,7 @@ CONDITION_TYPES: Final = {"v1alpha2": "PodGroupScheduled", "v1beta1": "PodGroupI
 
 #: Labels and annotations that need a part, and a group.
 _PART_KEYS: Final = frozenset({PART_MIN_COUNT, PART_REQUIRED_TOPOLOGY, PART_PREFERRED_TOPOLOGY})
-_GROUP_KEYS: Final = _PART_KEYS | {
+GROUP_KEYS: Final = _PART_KEYS | {
     *(GROUP, PART, RANK, MIN_COUNT, RELEASE_AFTER, MOVE_AFTER, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY)
 }
 
@@ -258,9 +258,9 @@ def group_reference(
 
 def _key_without_group(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     """Return the problem of the first label or annotation about a group of a pod that names none; empty without one."""
-    if _GROUP_KEYS.isdisjoint(labels) and _GROUP_KEYS.isdisjoint(annotations):
+    if GROUP_KEYS.isdisjoint(labels) and GROUP_KEYS.isdisjoint(annotations):
         return ""
-    key = min(_GROUP_KEYS.intersection((*labels, *annotations)))
+    key = min(GROUP_KEYS.intersection((*labels, *annotations)))
     if key == GROUP:
         return f'{GROUP} of the pod: found "", expected the name of a group'
     return f"{GROUP} of the pod: found none, expected the name of a group beside {key}"
@@ -274,7 +274,7 @@ def _key_without_part(labels: Mapping[str, str], annotations: Mapping[str, str])
 
 def _contradicting_key(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     """Return the problem of the first key whose label and annotation differ; empty without one."""
-    for key in sorted(_GROUP_KEYS.intersection(labels)):
+    for key in sorted(GROUP_KEYS.intersection(labels)):
         label, annotation = labels[key], annotations.get(key, labels[key])
         if label != annotation:
             return (

@@ -242,6 +242,8 @@ class Pod:
     is_deletion_cost_ours: bool = False
     #: The group with which it is placed; None if it names none.
     group: GroupReference | None = None
+    #: Labels and annotations that nothing reads, see `unread_names`.
+    unread: tuple[str, ...] = ()
     #: `status.resourceClaimStatuses`: entries of `spec.resourceClaims`, each with the claim that was made for it; None
     #: where none is needed.
     generated_claims: tuple[tuple[str, str | None], ...] = ()

@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-from scheduler.engine.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, is_of_bind
+from scheduler.engine.core.decision_annotation import DecisionRecord, is_of_bind
+from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.pods import Pod
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation

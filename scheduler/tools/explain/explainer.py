@@ -31,6 +31,7 @@ from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod, relaxed_spec
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.engine.model.terms import ZONE_KEY
+from scheduler.engine.model.unread_names import unread_notes
 from scheduler.engine.queueing.rule_clocks import RuleClocks, RuleSet
 from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.batches import finished
@@ -174,7 +175,8 @@ def explain(request: ExplainRequest) -> Explanation:
         reason_without_effect(FIELDS[gate], gate, request.semantics)
         for gate in request.pod.spec.without_effect
     )
-    request = replace(request, notes=(*request.notes, *ignored_fields))
+    unread = unread_notes(request.pod.unread)
+    request = replace(request, notes=(*request.notes, *ignored_fields, *unread))
     if request.pod.is_terminal:
         return _explanation(request, "finished", f"the pod has finished ({request.pod.phase})")
     if request.pod.node_name:

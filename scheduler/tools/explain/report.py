@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from scheduler.engine.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, RankedNode
+from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode
+from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, PodRef, Pods, Rule
 from scheduler.tools.explain.formats.table import table_lines

@@ -26,8 +26,9 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
-from scheduler.tools.explain.formats.manifest_documents import numbered_documents, sorted_documents
+from scheduler.tools.explain.formats.manifest_documents import numbered_documents
 from scheduler.tools.explain.formats.manifests import Manifest
+from scheduler.tools.explain.input_files import ManifestFile
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.page.data import BusyError
 from scheduler.tools.page.pending import Visible
@@ -42,6 +43,8 @@ _MAX_PAUSE_S: Final = 10.0
 #: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
 _SEED: Final = 1
 _SOURCE: Final = "manifest"
+#: Of objects that name none.
+_NAMESPACE: Final = "default"
 _MAX_WEIGHT: Final = 100
 _MAX_NODES: Final = 1_000
 #: Workloads of one manifest, each with a simulation of its own.
@@ -102,7 +105,7 @@ class WhatIfService:
             # Not in the event loop: to read a large manifest and to decode its pods takes a second.
             manifests = await asyncio.to_thread(self._manifests, request)
             state = await self._copied()
-            replicas = await asyncio.to_thread(self._all_replicas, manifests, request, state)
+            replicas, notes = await asyncio.to_thread(self._all_replicas, manifests, request, state)
             if template is not None:
                 replicas.append(like(template, 1 if request.replicas is None else request.replicas))
 
@@ -117,7 +120,7 @@ class WhatIfService:
                 now_s=self._now_s(),
                 semantics=self._settings.semantics,
             )
-            return await asyncio.to_thread(rehearsal.answer, request, replicas, ())
+            return await asyncio.to_thread(rehearsal.answer, request, replicas, notes)
 
     async def _copied(self) -> ClusterState:
         copy = self._state.empty_copy()
@@ -144,31 +147,32 @@ class WhatIfService:
                 "question", "", "nothing to place", "a manifest, a pod, or nodes to take away"
             )
 
-    def _manifests(self, request: WhatIfRequest) -> list[Manifest]:
+    def _manifests(self, request: WhatIfRequest) -> ManifestFile:
         if not request.manifest.strip():
-            return []
+            return ManifestFile([], [], _NAMESPACE)
         documents = numbered_documents(request.manifest, _SOURCE)
-        manifests, _ = sorted_documents(
-            documents, _SOURCE, namespace="default", semantics=self._settings.semantics
-        )
-        if len(manifests) > _MAX_WORKLOADS:
-            raise SettingsError(_SOURCE, "", f"{len(manifests)} workloads", f"at most {_MAX_WORKLOADS}")
-        return manifests
+        found = ManifestFile.of(documents, _SOURCE, namespace=_NAMESPACE, semantics=self._settings.semantics)
+        if len(found.manifests) > _MAX_WORKLOADS:
+            raise SettingsError(_SOURCE, "", f"{len(found.manifests)} workloads", f"at most {_MAX_WORKLOADS}")
+        return found
 
     def _all_replicas(
-        self, manifests: Sequence[Manifest], request: WhatIfRequest, state: ClusterState
-    ) -> list[Replicas]:
-        """Return the pods of each manifest, and add what they need to the copied state."""
+        self, found: ManifestFile, request: WhatIfRequest, state: ClusterState
+    ) -> tuple[list[Replicas], tuple[str, ...]]:
+        """Return the pods of each manifest with notes, and add what they need to the copied state."""
         counts = [
-            manifest.n_replicas if request.replicas is None else request.replicas for manifest in manifests
+            manifest.n_replicas if request.replicas is None else request.replicas
+            for manifest in found.manifests
         ]
         if sum(counts) > MAX_REPLICAS:
             raise SettingsError("replicas", "", str(sum(counts)), f"at most {MAX_REPLICAS} together")
         cluster = LoadedCluster(self._settings, state)
-        return [
+        text = found.add_other_objects(cluster) if found.manifests else ""
+        replicas = [
             self._replicas(manifest, count, cluster)
-            for manifest, count in zip(manifests, counts, strict=True)
+            for manifest, count in zip(found.manifests, counts, strict=True)
         ]
+        return replicas, (*filter(None, [text]), *cluster.assumptions)
 
     def _replicas(self, manifest: Manifest, n_replicas: int, cluster: LoadedCluster) -> Replicas:
         where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.engine.model.annotations import AFFINITY, MODE
+from scheduler.engine.model.annotations import AFFINITY, MIRROR, MODE
 from scheduler.engine.model.fallback import parse_fallbacks
 from scheduler.engine.model.terms import Problem
 from scheduler.engine.syntax.field_errors import FieldError
@@ -27,8 +27,6 @@ from scheduler.tools.webhook.refusals import Json, annotation_error
 from scheduler.tools.webhook.reviews import ReviewedPod
 from scheduler.tools.webhook.term_json import normalized
 from scheduler.tools.webhook.term_lists import KEY_LISTS, PREFERRED, REQUIRED
-
-MIRROR: Final = "affinity-scheduler.io/mirror-to-spec"
 
 _LIMIT: Final = "maxPodsPerDomain"
 _WEIGHTS: Final = "domainWeights"

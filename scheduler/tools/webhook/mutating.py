@@ -21,11 +21,11 @@ from typing import Final
 
 import msgspec
 
-from scheduler.engine.model.annotations import AFFINITY, MERGED_LABELS
+from scheduler.engine.model.annotations import AFFINITY, MERGED_LABELS, MIRROR
 from scheduler.engine.model.terms import Problem
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.tools.webhook.affinity_annotation import merge_annotation
-from scheduler.tools.webhook.mirroring import MIRROR, mirror
+from scheduler.tools.webhook.mirroring import mirror
 from scheduler.tools.webhook.refusals import Json, annotation_error, invalid_pod
 from scheduler.tools.webhook.reviews import Allowed, Denied, Response, Review, ReviewedPod
 from scheduler.tools.webhook.term_json import DECODE_ERRORS, ParsedTerms, normalized, parse_terms

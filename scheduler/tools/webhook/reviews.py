@@ -38,6 +38,7 @@ class _Spec(Wire, frozen=True):
     scheduler_name: str | None = None
     affinity: Json | None = None
     topology_spread_constraints: list[object] | None = None
+    scheduling_group: Json | None = None
 
 
 class _Pod(Wire, frozen=True):
@@ -78,6 +79,8 @@ class ReviewedPod:
     affinity: Json | None
     constraints: list[object] | None
     scheduler_name: str = DEFAULT_SCHEDULER
+    #: Whether `spec.schedulingGroup` names a group.
+    has_scheduling_group: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,7 @@ def _pod(raw: msgspec.Raw, namespace: str | None) -> ReviewedPod | None:
         affinity=pod.spec.affinity,
         constraints=pod.spec.topology_spread_constraints,
         scheduler_name=pod.spec.scheduler_name or DEFAULT_SCHEDULER,
+        has_scheduling_group=bool(pod.spec.scheduling_group),
     )
 
 

@@ -16,6 +16,8 @@ import msgspec
 
 from scheduler.engine.model.annotations import AFFINITY, GRACE, MODE, reach_problem
 from scheduler.engine.model.fallback import FALLBACK
+from scheduler.engine.model.pod_groups import group_reference
+from scheduler.engine.model.unread_names import unread_names, unread_notes
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.engine.syntax.json_fields import list_field, object_field, string_field
 from scheduler.tools.webhook.affinity_annotation import (
@@ -47,7 +49,7 @@ def validate(review: Review, *, refused: AntiAffinity) -> Response:
     """
     Return the response to the creation or update of a pod. O(terms).
 
-    An update is denied only for annotations that it changes.
+    An update is denied only for annotations that it changes. Names of ours that nothing reads are warned of.
     """
     pod, old = review.pod, review.old_pod
     if pod is None:
@@ -56,8 +58,9 @@ def validate(review: Review, *, refused: AntiAffinity) -> Response:
     status = invalid_pod(pod.name, _syntax_errors(pod, before))
     if status is not None:
         return Denied(status)
+    warnings = () if before is not None and _unread(before) == _unread(pod) else unread_notes(_unread(pod))
     if before is not None and _declared(before) == _declared(pod):
-        return Allowed()
+        return Allowed(warnings=warnings)
     for key in _harmful_keys(pod, refused):
         over = " over all namespaces" if refused is AntiAffinity.ALL_NAMESPACES else ""
         return Denied(
@@ -67,7 +70,7 @@ def validate(review: Review, *, refused: AntiAffinity) -> Response:
                 f"{_HOSTNAME} is allowed{over}",
             )
         )
-    return Allowed()
+    return Allowed(warnings=warnings)
 
 
 def validate_reach(review: Review) -> Response:
@@ -83,6 +86,11 @@ def validate_reach(review: Review) -> Response:
     if review.operation != "CREATE" and old is not None and _declared(old) == _declared(pod):
         return Allowed()
     return Denied(forbidden_pod(pod.name, reach_problem(pod.namespace)))
+
+
+def _unread(pod: ReviewedPod) -> tuple[str, ...]:
+    own = group_reference(pod.namespace, "", pod.labels, pod.annotations)
+    return unread_names(pod.labels, pod.annotations, has_group=pod.has_scheduling_group or own is not None)
 
 
 def _declared(pod: ReviewedPod) -> tuple[object, ...]:

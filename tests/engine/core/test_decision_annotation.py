@@ -14,7 +14,6 @@ from scheduler.daemon.assembly.profiles import build_profiles, build_queue
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.core.decide import ScheduleResult, decide
 from scheduler.engine.core.decision_annotation import (
-    DECISION_ANNOTATION,
     RECORD_LIMIT_BYTES,
     decision_record,
     is_of_bind,
@@ -25,6 +24,7 @@ from scheduler.engine.core.node_scores import FilterResult, Refusal
 from scheduler.engine.framework.interface import FilterPlugin, PodContext, RuleFilter
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.status import Code, Status, failed, unschedulable
+from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod

@@ -20,18 +20,27 @@ from tests.support.driving import attempt_of
 RULE = DeviceKind.TAINT_RULE
 
 
-def rule(name: str, effect: str = "NoSchedule", **selector: str | None) -> Json:
-    """Return a rule for the devices that all given fields select."""
+def rule(name: str, effect: str = "NoSchedule", *, selects: bool = True, **selector: str | None) -> Json:
+    """Return a rule for the devices that all given fields select; for none without `selects`."""
     given_fields = {field: value for field, value in selector.items() if value is not None}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceTaintRule",
         "metadata": {"name": name, "uid": name},
         "spec": {
-            **({"deviceSelector": given_fields} if given_fields else {}),
+            **({"deviceSelector": given_fields} if selects else {}),
             "taint": {"key": f"taint-{name}", "effect": effect},
         },
     }
+
+
+def test_a_rule_without_a_selector_selects_no_device() -> None:
+    cluster = ClaimCluster(1, ("a",))
+    cluster.store(resource_claim("c"))
+    cluster.watch()
+    cluster.show(rule("r", selects=False))
+    cluster.using("c")
+    assert cluster.write(cluster.reserve()) == []
 
 
 @pytest.mark.parametrize(
@@ -76,6 +85,7 @@ _CHANGES = st.lists(
         st.builds(
             rule,
             _NAMES,
+            selects=st.booleans(),
             driver=st.sampled_from([None, DRIVER, "x"]),
             pool=st.sampled_from([None, "a", "b"]),
             device=st.sampled_from([None, "gpu-0", "gpu-1"]),
@@ -104,7 +114,7 @@ def test_slices_have_the_taints_of_all_rules_in_whatever_order_they_come(changes
                 [
                     each["spec"]["taint"]["key"]
                     for _, each in sorted(rules.items())
-                    if _selects(each["spec"].get("deviceSelector") or {}, document["spec"], device["name"])
+                    if _selects(each["spec"].get("deviceSelector"), document["spec"], device["name"])
                 ]
                 for device in document["spec"]["devices"]
             ]
@@ -119,6 +129,8 @@ def test_slices_have_the_taints_of_all_rules_in_whatever_order_they_come(changes
     assert all(isinstance(each, ResourceSlice) for each in devices.slices())
 
 
-def _selects(selector: Json, spec: Json, device: str) -> bool:
+def _selects(selector: Json | None, spec: Json, device: str) -> bool:
+    if selector is None:
+        return False
     found = {"driver": spec["driver"], "pool": spec["pool"]["name"], "device": device}
     return all(found[field] == value for field, value in selector.items())

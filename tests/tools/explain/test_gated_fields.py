@@ -1,4 +1,4 @@
-"""A field without effect is named in the pod's explanation."""
+"""A field or an annotation without effect is named in the pod's explanation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.pod_decoder import PodDecoder
-from scheduler.engine.model.semantics import Semantics, Version, semantics_of
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics, Version, semantics_of
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from tests.support import build
@@ -23,6 +23,14 @@ def test_a_field_of_a_later_version_is_named(minor: int, node: str | None, *, is
     document = build.pod("p", node=node, spec={"resources": {"requests": {"cpu": "1"}}})
     text = "spec.resources of pods: no effect in Kubernetes 1.33, needs 1.34 (feature gate PodLevelResources)"
     assert (text in _notes(document, semantics)) is is_named
+
+
+def test_an_annotation_that_nothing_reads_is_named() -> None:
+    document = build.pod("p", annotations={"affinity-scheduler.io/afinity": "{}"})
+    note = (
+        'annotation affinity-scheduler.io/afinity has no effect: nothing reads it; did you mean "affinity"?'
+    )
+    assert note in _notes(document, DEFAULT_SEMANTICS)
 
 
 def _notes(document: build.Json, semantics: Semantics) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Generator
 
@@ -11,14 +12,18 @@ import pytest
 from scheduler.daemon.loop.slices import in_pieces, in_slices
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.instructions import Bind
+from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.plugins.kubelet_refusal import FAILED
 from scheduler.engine.state.cluster import ClusterState
+from scheduler.errors import SettingsError
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.page.data import BusyError
 from scheduler.tools.page.what_if import PodName, WhatIfRequest
 from scheduler.tools.page.what_if_service import WhatIfService
-from tests.support.build import container, pod
+from tests.support.build import container, node, pod
+from tests.support.device_documents import device_slice
 from tests.support.driving import NAME, Driver, bind_of, condition_of
 
 pytestmark = pytest.mark.asyncio
@@ -116,3 +121,49 @@ async def test_a_copy_knows_the_node_that_failed_under_the_group() -> None:
     (refused,) = [each for each in answer.groups if each.plugin == "KubeletRefusal"]
     assert refused.reason == f"{FAILED} (unreachable: {nodes['m1']})"
     assert refused.examples == (nodes["m1"],)
+
+
+async def test_a_manifests_claims_are_made_from_its_templates() -> None:
+    """And its other objects count, in whichever version; what is left out is told."""
+    settings = default_settings()
+    cluster = LoadedCluster(settings)
+    cluster.state.upsert_node(decode_node(json.dumps(node("a")).encode()))
+    rows = {row.name: row for row in cluster.kinds}
+    cluster.create(rows["ResourceSlice"], device_slice("a", 2))
+    metadata = {"metadata": {"name": "gpu"}}
+    requests = [{"name": "r", "deviceClassName": "gpu"}]
+    documents = [
+        {"apiVersion": "resource.k8s.io/v1beta1", "kind": "DeviceClass", **metadata, "spec": {}},
+        {
+            "apiVersion": "resource.k8s.io/v1beta1",
+            "kind": "ResourceClaimTemplate",
+            **metadata,
+            "spec": {"spec": {"devices": {"requests": requests}}},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ReplicationController",
+            "metadata": {"name": "train"},
+            "spec": {
+                "replicas": 3,
+                "template": {
+                    "spec": {
+                        "containers": [container()],
+                        "resourceClaims": [{"name": "g", "resourceClaimTemplateName": "gpu"}],
+                    }
+                },
+            },
+        },
+        {"apiVersion": "v1", "kind": "Secret", **metadata},
+    ]
+    service = WhatIfService(settings, cluster.state, now_s=time.monotonic)
+    text = "\n---\n".join(map(json.dumps, documents))
+    answer = await service.answer(WhatIfRequest(manifest=text), None, lambda _: True)
+    (simulation,) = answer.then
+    assert (simulation.n_placed, simulation.n_replicas) == (2, 3)
+    assert answer.notes == (
+        "read ReplicationController, DeviceClass, ResourceClaimTemplate; left out Secret",
+    )
+    misspelt = WhatIfRequest(manifest=text.replace("resourceClaims", "resourceClaim"))
+    with pytest.raises(SettingsError, match='unknown field; did you mean "resourceClaims"'):
+        await service.answer(misspelt, None, lambda _: True)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from scheduler.engine.model.annotations import MIRROR
 from scheduler.engine.model.fallback import FALLBACK
 from scheduler.engine.model.pods import relaxed_spec
 from scheduler.engine.model.terms import AffinityTerm, TermList, usable
-from scheduler.tools.webhook.mirroring import MIRROR
 from tests.support import build
 from tests.support.build import Json
 from tests.support.json_cluster import decoded

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.tools.webhook.mirroring import MIRROR
+from scheduler.engine.model.annotations import MIRROR
 from scheduler.tools.webhook.mutating import mutate
 from scheduler.tools.webhook.reviews import MalformedReviewError, decode_review, encode_response
 from scheduler.tools.webhook.term_lists import TERM_LISTS

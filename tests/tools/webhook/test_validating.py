@@ -230,3 +230,20 @@ def test_annotations_that_only_creation_reads_are_not_validated_at_update():
         ANNOTATION["topologySpreadConstraints"]: "{",
     }
     assert validated(new, old=old).status is None
+
+
+def test_names_of_ours_that_nothing_reads_are_warned_of() -> None:
+    """Also where an update adds them; Kueue's levels only on a pod without a group."""
+    misspelt = build.pod("p", annotations={"affinity-scheduler.io/afinity": "{}"})
+    warning = (
+        'annotation affinity-scheduler.io/afinity has no effect: nothing reads it; did you mean "affinity"?'
+    )
+    assert validated(misspelt).warnings == [warning]
+    assert validated(misspelt, old=build.pod("p")).warnings == [warning]
+    assert validated(misspelt, old=misspelt).warnings == []
+    level = {"kueue.x-k8s.io/podset-required-topology": "rack"}
+    assert validated(build.pod("p", annotations=level)).warnings == [
+        "annotation kueue.x-k8s.io/podset-required-topology has no effect: the pod names no group"
+    ]
+    grouped = build.pod("p", annotations=level, spec={"schedulingGroup": {"podGroupName": "g"}})
+    assert validated(grouped).warnings == []

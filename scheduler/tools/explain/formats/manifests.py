@@ -8,7 +8,7 @@ Source: pkg/controller/{deployment,statefulset,daemon,job} (1.36).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,7 +16,16 @@ from scheduler.engine.model.match_label_keys import Json
 from scheduler.engine.model.pod_groups import GroupKey, group_reference
 from scheduler.engine.model.revisions import REVISION_KEY
 from scheduler.engine.model.semantics import Semantics
+from scheduler.tools.explain.formats.json_values import (
+    ManifestError,
+    as_list,
+    as_mapping,
+    as_number,
+    as_texts,
+    shown,
+)
 from scheduler.tools.explain.formats.stored_spec import stored_spec
+from scheduler.tools.explain.formats.workload_sets import jobs_of, stateful_sets_of
 
 #: The kinds that create pods, and their apiVersions.
 KINDS: Final = {
@@ -27,6 +36,9 @@ KINDS: Final = {
     "DaemonSet": "apps/v1",
     "Job": "batch/v1",
     "CronJob": "batch/v1",
+    "ReplicationController": "v1",
+    "JobSet": "jobset.x-k8s.io/v1alpha2",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
 }
 #: Stands in for the pod-template-hash of a Deployment's new pods.
 NEW_REVISION: Final = "new-revision"
@@ -41,14 +53,6 @@ _DAEMONS_TOLERATE: Final = {
 }
 _ON_HOST_NETWORK: Final = {"node.kubernetes.io/network-unavailable": "NoSchedule"}
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-class ManifestError(ValueError):
-    """The document cannot create pods. Commands catch it and name the file."""
-
-    def __init__(self, field: str, found: str, expected: str) -> None:
-        self.field, self.found, self.expected = field, found, expected
-        super().__init__(f"{field}: found {found}, expected {expected}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,11 @@ class Manifest:
     #: A claim of each is made for each pod: by a StatefulSet, and for generic ephemeral volumes.
     claim_templates: tuple[ClaimTemplate, ...] = ()
     ephemeral_claims: tuple[ClaimTemplate, ...] = ()
+    #: The ordinal of the first pod of a StatefulSet, and whether the pods of a Job have a completion index.
+    first_ordinal: int = 0
+    is_indexed: bool = False
+    #: Kind, namespace and name of the document.
+    made_from: tuple[str, str, str] = ("", "", "")
 
     @property
     def is_daemon_set(self) -> bool:
@@ -93,13 +102,13 @@ class Manifest:
         named = self.spec.get("schedulingGroup")
         scheduling_group = named.get("podGroupName") if isinstance(named, Mapping) else ""
         found = group_reference(
-            self.namespace, str(scheduling_group or ""), _texts(self.labels), _texts(self.annotations)
+            self.namespace, str(scheduling_group or ""), as_texts(self.labels), as_texts(self.annotations)
         )
         return None if found is None else found.key
 
     def of_revision(self, revision: str) -> Manifest:
         """Return the Deployment's manifest with pods of the ReplicaSet whose pod-template-hash is `revision`."""
-        spec = _mapping((self.owner or {}).get("spec"), "spec")
+        spec = as_mapping((self.owner or {}).get("spec"), "spec")
         owner = _replica_set(spec.get("selector"), self.namespace, self.name, revision)
         return replace(self, labels={**self.labels, REVISION_KEY: revision}, owner=owner)
 
@@ -110,7 +119,7 @@ class Manifest:
         With a node's name it is the pod that a DaemonSet makes for that node.
         """
         name = self._pod_name(number)
-        labels = {**self.labels, **self._ordinal_labels(name, number)}
+        labels = {**self.labels, **self._ordinal_labels(name, number + self.first_ordinal)}
         metadata: dict[str, object] = {
             "name": name,
             "namespace": self.namespace,
@@ -163,7 +172,7 @@ class Manifest:
         names = {one.name for one in self.claim_templates}
         others = [
             one
-            for one in _list(self.spec.get("volumes"), "volumes")
+            for one in as_list(self.spec.get("volumes"), "volumes")
             if not isinstance(one, Mapping) or one.get("name") not in names
         ]
         return [
@@ -176,7 +185,7 @@ class Manifest:
 
     def _pod_name(self, number: int) -> str:
         is_first = self.kind == "Pod" and not number
-        return self.name if is_first else f"{self.name.removesuffix('-')}-{number}"
+        return self.name if is_first else f"{self.name.removesuffix('-')}-{number + self.first_ordinal}"
 
     def _pod_uid(self, name: str) -> str:
         return f"not-created/{self.kind}/{self.namespace}/{name}"
@@ -200,66 +209,105 @@ class Manifest:
         return spec
 
     def _ordinal_labels(self, name: str, number: int) -> dict[str, str]:
-        """Return the labels that a StatefulSet gives each pod."""
+        """Return the labels that a StatefulSet, or an indexed Job, gives each pod."""
         if self.kind != "StatefulSet":
-            return {}
+            return {"batch.kubernetes.io/job-completion-index": str(number)} if self.is_indexed else {}
         return {
             "statefulset.kubernetes.io/pod-name": name,
             "apps.kubernetes.io/pod-index": str(number),
         }
 
 
-def parse_manifest(document: object, *, namespace: str, semantics: Semantics) -> Manifest:
-    """Return the document, decoded, as a Manifest, of `namespace` if it names none. Raises ManifestError."""
-    whole = _mapping(document, "")
+def is_controlled(document: object) -> bool:
+    """Return whether the document is a pod that a controller made."""
+    metadata = (
+        document.get("metadata") if isinstance(document, Mapping) and document.get("kind") == "Pod" else None
+    )
+    owners = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
+    return isinstance(owners, list) and any(
+        isinstance(owner, Mapping) and owner.get("controller") is True for owner in owners
+    )
+
+
+def parse_manifests(document: object, *, namespace: str, semantics: Semantics) -> list[Manifest]:
+    """Return the document, decoded, as Manifests: of a JobSet those of its Jobs, and so on. Raises ManifestError."""
+    whole = as_mapping(document, "")
+    if whole.get("kind") not in ("JobSet", "LeaderWorkerSet"):
+        return [parse_manifest(whole, namespace=namespace, semantics=semantics)]
+    kind, namespace, name = made_from = _named(whole, namespace)
+    made = (jobs_of if kind == "JobSet" else stateful_sets_of)(whole, namespace, name)
+    return [replace(_parsed_at(path, each, semantics), made_from=made_from) for path, each in made]
+
+
+def _parsed_at(path: str, made: Json, semantics: Semantics) -> Manifest:
+    """Return the manifest of a document that is made from the field at this path. Raises ManifestError."""
+    try:
+        return parse_manifest(made, namespace="", semantics=semantics)
+    except ManifestError as error:
+        field = error.field if made["kind"] == "Job" else error.field.removeprefix("spec.template.")
+        raise ManifestError(f"{path}{field}", error.found, error.expected) from error
+
+
+def _named(whole: Json, namespace: str) -> tuple[str, str, str]:
+    """Return kind, namespace and name. Raises ManifestError for a kind or a version that creates no pods."""
     kind = whole.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise ManifestError("kind", _shown(kind), f"one of {', '.join(KINDS)}")
+        raise ManifestError("kind", shown(kind), f"one of {', '.join(KINDS)}")
     if whole.get("apiVersion") != KINDS[kind]:
-        raise ManifestError("apiVersion", _shown(whole.get("apiVersion")), KINDS[kind])
-    metadata = _mapping(whole.get("metadata"), "metadata")
+        raise ManifestError("apiVersion", shown(whole.get("apiVersion")), KINDS[kind])
+    metadata = as_mapping(whole.get("metadata"), "metadata")
     name = metadata.get("name") or metadata.get("generateName")
     if not isinstance(name, str) or not name:
-        raise ManifestError("metadata.name", _shown(name), "a name")
+        raise ManifestError("metadata.name", shown(name), "a name")
+    return kind, str(metadata.get("namespace") or namespace), name
+
+
+def parse_manifest(document: object, *, namespace: str, semantics: Semantics) -> Manifest:
+    """Return the document, decoded, as a Manifest, of `namespace` if it names none. Raises ManifestError."""
+    whole = as_mapping(document, "")
+    kind, namespace, name = made_from = _named(whole, namespace)
     if kind == "CronJob":
-        kind, whole, outer = "Job", _mapping(whole.get("spec"), "spec"), "spec.jobTemplate."
-        whole = _mapping(whole.get("jobTemplate"), "spec.jobTemplate")
+        kind, whole, outer = "Job", as_mapping(whole.get("spec"), "spec"), "spec.jobTemplate."
+        whole = as_mapping(whole.get("jobTemplate"), "spec.jobTemplate")
     else:
         outer = ""
     is_pod = kind == "Pod"
-    spec = {} if is_pod else _mapping(whole.get("spec"), f"{outer}spec")
-    template = whole if is_pod else _mapping(spec.get("template"), f"{outer}spec.template")
+    spec = {} if is_pod else as_mapping(whole.get("spec"), f"{outer}spec")
+    template = whole if is_pod else as_mapping(spec.get("template"), f"{outer}spec.template")
     path = "" if is_pod else f"{outer}spec.template."
-    own = _mapping(template.get("metadata") or {}, f"{path}metadata")
-    labels = _mapping(own.get("labels") or {}, f"{path}metadata.labels")
-    namespace = str(metadata.get("namespace") or namespace)
-    pod_spec = _mapping(template.get("spec"), f"{path}spec")
+    own = as_mapping(template.get("metadata") or {}, f"{path}metadata")
+    labels = as_mapping(own.get("labels") or {}, f"{path}metadata.labels")
+    pod_spec = as_mapping(template.get("spec"), f"{path}spec")
+    default = {"selector": labels} if kind == "ReplicationController" else {}
     return Manifest(
         kind=kind,
         namespace=namespace,
         name=name,
         n_replicas=_replicas(kind, spec),
         labels={**labels, **_controller_labels(kind, name)},
-        annotations=_mapping(own.get("annotations") or {}, f"{path}metadata.annotations"),
+        annotations=as_mapping(own.get("annotations") or {}, f"{path}metadata.annotations"),
         spec=pod_spec,
-        owner=None if is_pod else _owner(kind, namespace, name, spec),
+        owner=None if is_pod else _owner(kind, namespace, name, {**default, **spec}),
         semantics=semantics,
         claim_templates=_claim_templates(spec) if kind == "StatefulSet" else (),
         ephemeral_claims=_ephemeral_claims(pod_spec, f"{path}spec"),
+        first_ordinal=_first_ordinal(spec) if kind == "StatefulSet" else 0,
+        is_indexed=kind == "Job" and spec.get("completionMode") == "Indexed",
+        made_from=made_from,
     )
 
 
 def _claim_templates(spec: Json) -> tuple[ClaimTemplate, ...]:
     """Return the claim templates of a StatefulSet."""
     field = "spec.volumeClaimTemplates"
-    listed = _list(spec.get("volumeClaimTemplates"), field)
+    listed = as_list(spec.get("volumeClaimTemplates"), field)
     return tuple(_claim_template(one, f"{field}[{number}]", "") for number, one in enumerate(listed))
 
 
 def _ephemeral_claims(spec: Json, field: str) -> tuple[ClaimTemplate, ...]:
     """Return the claim templates of generic ephemeral volumes in a pod's spec."""
     found = []
-    for number, one in enumerate(_list(spec.get("volumes"), f"{field}.volumes")):
+    for number, one in enumerate(as_list(spec.get("volumes"), f"{field}.volumes")):
         if isinstance(one, Mapping) and isinstance(one.get("ephemeral"), Mapping):
             template = one["ephemeral"].get("volumeClaimTemplate")
             where = f"{field}.volumes[{number}].ephemeral.volumeClaimTemplate"
@@ -268,13 +316,13 @@ def _ephemeral_claims(spec: Json, field: str) -> tuple[ClaimTemplate, ...]:
 
 
 def _claim_template(found: object, field: str, name: str) -> ClaimTemplate:
-    template = _mapping(found, field)
-    metadata = _mapping(template.get("metadata") or {}, f"{field}.metadata")
+    template = as_mapping(found, field)
+    metadata = as_mapping(template.get("metadata") or {}, f"{field}.metadata")
     name = name or str(metadata.get("name") or "")
     if not name:
         raise ManifestError(f"{field}.metadata.name", "nothing", "a name")
-    annotations = _mapping(metadata.get("annotations") or {}, f"{field}.metadata.annotations")
-    return ClaimTemplate(name, annotations, _mapping(template.get("spec"), f"{field}.spec"))
+    annotations = as_mapping(metadata.get("annotations") or {}, f"{field}.metadata.annotations")
+    return ClaimTemplate(name, annotations, as_mapping(template.get("spec"), f"{field}.spec"))
 
 
 def _controller_labels(kind: str, name: str) -> dict[str, str]:
@@ -284,23 +332,18 @@ def _controller_labels(kind: str, name: str) -> dict[str, str]:
     return {"batch.kubernetes.io/job-name": name, "job-name": name} if kind == "Job" else {}
 
 
+def _first_ordinal(spec: Json) -> int:
+    return as_number(as_mapping(spec.get("ordinals") or {}, "spec.ordinals"), "start", 0, "spec.ordinals")
+
+
 def _replicas(kind: str, spec: Json) -> int:
     """Return the number of pods that run at once; a Job makes no more than it has completions left."""
     if kind in ("Pod", "DaemonSet"):
         return 1
     if kind != "Job":
-        return _number(spec, "replicas", 1)
-    parallelism = _number(spec, "parallelism", 1)
-    return min(parallelism, _number(spec, "completions", parallelism))
-
-
-def _number(spec: Json, field: str, default: int) -> int:
-    found = spec.get(field)
-    if found is None:
-        return default
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise ManifestError(f"spec.{field}", _shown(found), "a number of pods")
-    return found
+        return as_number(spec, "replicas", 1, "spec")
+    parallelism = as_number(spec, "parallelism", 1, "spec")
+    return min(parallelism, as_number(spec, "completions", parallelism, "spec"))
 
 
 def _owner(kind: str, namespace: str, name: str, spec: Json) -> Json:
@@ -318,8 +361,8 @@ def _owner(kind: str, namespace: str, name: str, spec: Json) -> Json:
 
 def _replica_set(selector: object, namespace: str, name: str, revision: str) -> Json:
     """Return the ReplicaSet of a Deployment's revision; `selector` may be that of another revision."""
-    selected = _mapping(selector, "spec.selector")
-    pairs = _mapping(selected.get("matchLabels") or {}, "spec.selector.matchLabels")
+    selected = as_mapping(selector, "spec.selector")
+    pairs = as_mapping(selected.get("matchLabels") or {}, "spec.selector.matchLabels")
     return {
         "apiVersion": KINDS["ReplicaSet"],
         "kind": "ReplicaSet",
@@ -329,7 +372,7 @@ def _replica_set(selector: object, namespace: str, name: str, revision: str) -> 
 
 
 def _reference(owner: Json) -> Json:
-    metadata = _mapping(owner["metadata"], "metadata")
+    metadata = as_mapping(owner["metadata"], "metadata")
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -337,30 +380,3 @@ def _reference(owner: Json) -> Json:
         "uid": f"not-created/{metadata['name']}",
         "controller": True,
     }
-
-
-def _mapping(value: object, field: str) -> Json:
-    if isinstance(value, Mapping):
-        return value
-    raise ManifestError(field, _shown(value), "an object")
-
-
-def _texts(values: Json) -> dict[str, str]:
-    return {key: value for key, value in values.items() if isinstance(value, str)}
-
-
-def _list(value: object, field: str) -> Sequence[object]:
-    if value is None:
-        return ()
-    if isinstance(value, list):
-        return value
-    raise ManifestError(field, _shown(value), "a list")
-
-
-def _shown(value: object) -> str:
-    """Return the value in a few words."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, (list, Mapping)):
-        return "a list" if isinstance(value, list) else "an object"
-    return repr(value)[:60]

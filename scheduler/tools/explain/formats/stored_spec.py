@@ -60,10 +60,9 @@ def _stored_container(container: object, *, on_host: bool) -> object:
     resources = container.get("resources")
     if isinstance(resources, Mapping) and isinstance(resources.get("limits"), Mapping):
         # A limit without a request becomes the request.
-        stored["resources"] = {
-            **resources,
-            "requests": {**resources["limits"], **(resources.get("requests") or {})},
-        }
+        requests = resources.get("requests") or {}
+        if isinstance(requests, Mapping):
+            stored["resources"] = {**resources, "requests": {**resources["limits"], **requests}}
     ports = container.get("ports")
     if on_host and isinstance(ports, list):
         stored["ports"] = [

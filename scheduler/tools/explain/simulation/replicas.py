@@ -12,6 +12,7 @@ from msgspec import structs
 
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.terms import ZONE_KEY
+from scheduler.engine.model.unread_names import unread_notes
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.formats.explanation import Document, Explanation, JsonStruct
@@ -144,8 +145,10 @@ class PlacedReplicas:
         return replace(self, pods=placed, victims=self.victims if has_victims else ())
 
     def notes(self) -> tuple[str, ...]:
-        """Return a sentence for each set of relaxed rules."""
-        return tuple(relaxed_note(n, "replica", text) for text, n in self.relaxed.items())
+        """Return a sentence for each set of relaxed rules, and for each annotation that nothing reads."""
+        first = self.pods[0][0] if self.pods else self.first_unplaced
+        relaxed = (relaxed_note(n, "replica", text) for text, n in self.relaxed.items())
+        return (*relaxed, *(() if first is None else unread_notes(first.unread)))
 
 
 def place_replicas(pods: Sequence[Pod], world: World, *, go_on: bool = False) -> PlacedReplicas:

@@ -16,7 +16,8 @@ from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.controllers.actions import Create
 from scheduler.sandbox.devcluster.controllers.daemonsets import plan, target_node
 from scheduler.sandbox.devcluster.kinds import DAEMON_SET, POD
-from scheduler.tools.explain.formats.manifests import ManifestError, parse_manifest
+from scheduler.tools.explain.formats.json_values import ManifestError
+from scheduler.tools.explain.formats.manifests import parse_manifest
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 

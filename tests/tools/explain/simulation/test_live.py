@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from scheduler.daemon.assembly.profiles import new_state
 from scheduler.daemon.settings.loading import default_settings
-from scheduler.engine.core.decision_annotation import DECISION_ANNOTATION
+from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.instructions import Bind, Instruction
 from scheduler.engine.model.stimuli import Stimulus
 from scheduler.sandbox.devcluster.kinds import JsonObject

@@ -1,0 +1,69 @@
+"""
+Labels and annotations of pods that nothing reads, though they look as if they were a rule.
+
+They are those with our prefix and an unknown or misplaced name, and Kueue's annotations about levels on a pod without a
+group. The pod runs without the rule that they were meant to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from scheduler.engine.model.annotations import (
+    AFFINITY,
+    DECISION_ANNOTATION,
+    GRACE,
+    MERGED_LABELS,
+    MIRROR,
+    MODE,
+)
+from scheduler.engine.model.fallback import FALLBACK, RELAXED
+from scheduler.engine.model.group_forms import GROUP_FROM, KUEUE_LEVELS
+from scheduler.engine.model.pod_groups import GROUP_KEYS, MOVE_AFTER, RELEASE_AFTER
+from scheduler.engine.model.pods import WRITTEN_DELETION_COST
+from scheduler.engine.syntax.selectors import escaped
+from scheduler.engine.syntax.similar_names import did_you_mean
+
+PREFIX: Final = "affinity-scheduler.io/"
+#: What is read as a label, and as an annotation.
+LABELS: Final = GROUP_KEYS - {RELEASE_AFTER, MOVE_AFTER}
+ANNOTATIONS: Final = GROUP_KEYS | {
+    *(AFFINITY, MODE, MERGED_LABELS, GRACE, MIRROR, FALLBACK, RELAXED, GROUP_FROM),
+    *(DECISION_ANNOTATION, WRITTEN_DELETION_COST),
+}
+_SHORT_NAMES: Final = tuple(sorted(name.removeprefix(PREFIX) for name in ANNOTATIONS))
+#: Names of one pod that are told; users may write thousands.
+_MOST: Final = 4
+_SHOWN_CHARACTERS: Final = 100
+
+
+def unread_names(
+    labels: Mapping[str, str], annotations: Mapping[str, str], *, has_group: bool
+) -> tuple[str, ...]:
+    """Return the first of the names, each with what it is: `annotation affinity-scheduler.io/afinity`. O(names)."""
+    found = [f"label {name}" for name in _unknown(labels, LABELS)]
+    found += (f"annotation {name}" for name in _unknown(annotations, ANNOTATIONS))
+    if not has_group:
+        found += (f"annotation {name}" for name in KUEUE_LEVELS if name in annotations)
+    return tuple(sorted(found)[:_MOST]) if found else ()
+
+
+def unread_notes(names: Iterable[str]) -> tuple[str, ...]:
+    """Return a sentence on each of the names that `unread_names` returns."""
+    return tuple(map(_note, names))
+
+
+def _unknown(names: Iterable[str], known: Collection[str]) -> list[str]:
+    return [name for name in names if name.startswith(PREFIX) and name not in known]
+
+
+def _note(text: str) -> str:
+    name = text.partition(" ")[2]
+    if not name.startswith(PREFIX):
+        return f"{text} has no effect: the pod names no group"
+    subject = escaped(text[:_SHOWN_CHARACTERS])
+    if name in ANNOTATIONS:
+        return f"{subject} has no effect: it counts as an annotation, not as a label"
+    hint = did_you_mean(name.removeprefix(PREFIX)[:_SHOWN_CHARACTERS], _SHORT_NAMES)
+    return f"{subject} has no effect: nothing reads it{hint}"

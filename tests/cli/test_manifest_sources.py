@@ -1,0 +1,128 @@
+"""`-f` may be given several times, and may be a URL; what is misspelt is an error, what is left out is named."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from scheduler.cli.main import main
+from tests.support import build
+
+
+class _Manifests(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path == "/moved":
+            self.send_response(302)
+            self.send_header("Location", "/pod.json")
+            self.end_headers()
+            return
+        self.send_response(200 if self.path == "/pod.json" else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps(pod("web")).encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+        del format, args
+
+
+def pod(name: str) -> build.Json:
+    return {field: value for field, value in build.pod(name).items() if field != "status"}
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), _Manifests) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> str:
+    file = tmp_path / "snapshot.json"
+    head = {"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot"}
+    file.write_text(json.dumps({**head, "nodes": [build.node("n")]}))
+    return str(file)
+
+
+@pytest.mark.parametrize("command", ["explain", "simulate"])
+def test_all_files_are_taken(
+    command: str, tmp_path: Path, snapshot: str, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(pod(name)))
+    files = ("-f", str(tmp_path / "a.json"), "-f", f"{url}/pod.json", "-f", str(tmp_path / "b.json"))
+    assert main([command, *files, "--on", snapshot, "-o", "json"]) == 0
+    out, err = capsys.readouterr()
+    answers = json.loads(out)
+    field = "pod" if command == "explain" else "name"
+    assert [answer[field] for answer in answers] == ["a", "web", "b"]
+    assert err == "read Pod (3)\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/absent", "found status 404 Not Found, expected a manifest"),
+        ("/pod.json", "found more than 10 bytes, expected fewer"),
+        ("/moved", "found more than 10 bytes, expected fewer"),
+    ],
+)
+def test_a_url_that_gives_no_manifest_is_one_line(
+    path: str,
+    found: str,
+    snapshot: str,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("scheduler.tools.explain.input_files._MANIFEST_LIMIT_BYTES", 10)
+    assert main(["simulate", "-f", url + path, "--on", snapshot]) == 2
+    assert capsys.readouterr().err == f"{url}{path}: {found}\n"
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1/x", "http://[", "https://"])
+def test_a_url_without_a_server_is_one_line(
+    address: str, snapshot: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "-f", address, "--on", snapshot]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"{address}: found ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["explain", "simulate"])
+def test_a_misspelt_rule_is_an_error(
+    command: str, tmp_path: Path, snapshot: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_text(
+        "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {affinity: {podAntiafinity: {}}, nodeSelectr: {}}\n"
+    )
+    assert main([command, "-f", str(file), "--on", snapshot]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        f'{file}: spec.affinity.podAntiafinity: unknown field; did you mean "podAntiAffinity"?',
+        f'{file}: spec.nodeSelectr: unknown field; did you mean "nodeSelector"?',
+    ]
+
+
+@pytest.mark.parametrize("command", ["explain", "simulate"])
+def test_an_annotation_that_nothing_reads_is_told(
+    command: str, tmp_path: Path, snapshot: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pod.json"
+    file.write_text(json.dumps(build.pod("p", annotations={"affinity-scheduler.io/afinity": "{}"})))
+    assert main([command, "-f", str(file), "--on", snapshot, "-o", "json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)
+    note = (
+        'annotation affinity-scheduler.io/afinity has no effect: nothing reads it; did you mean "affinity"?'
+    )
+    assert answer["notes"].count(note) == 1

@@ -1,0 +1,169 @@
+"""Fields that a kind does not have are named, and none that it has."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+
+import pytest
+import yaml
+
+from scheduler.engine.framework.kinds import KINDS as WATCHED
+from scheduler.engine.model.read_fields import FieldTree
+from scheduler.tools.explain.formats.known_fields import (
+    NEWER_FIELDS,
+    fields_of,
+    fields_of_kind,
+    unknown_fields,
+)
+from scheduler.tools.explain.formats.manifests import KINDS
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {anything: goes}, annotations: {any.thing/goes: here}}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      nodeSelector: {disk: ssd}
+      affinity:
+        podAntiAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+          - {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}}
+      topologySpreadConstraints:
+      - {maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, minDomains: 2, matchLabelKeys: [a]}
+      containers:
+      - name: c
+        image: nginx
+        args: [a]
+        env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]
+        readinessProbe: {httpGet: {path: /, port: 80}}
+        securityContext: {capabilities: {drop: [ALL]}}
+        volumeMounts: [{name: v, mountPath: /v}]
+        resources: {requests: {cpu: 1, nvidia.com/gpu: 1, hugepages-2Mi: 4Mi}, claims: [{name: g}]}
+      resourceClaims: [{name: g, resourceClaimTemplateName: gpu}]
+      schedulingGroup: {podGroupName: g}
+      volumes: [{name: v, emptyDir: {}}, {name: c, projected: {sources: [{configMap: {name: m}}]}}]
+"""
+
+
+def test_every_field_of_the_api_is_known() -> None:
+    assert list(unknown_fields(yaml.safe_load(DEPLOYMENT))) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "text"),
+    [
+        ("replicas", "replicaz", "spec.replicaz", 'unknown field; did you mean "replicas"?'),
+        (
+            "podAntiAffinity",
+            "podAntiafinity",
+            "spec.template.spec.affinity.podAntiafinity",
+            'unknown field; did you mean "podAntiAffinity"?',
+        ),
+        (
+            "requiredDuringSchedulingIgnoredDuringExecution",
+            "requiredDuringScheduling",
+            "spec.template.spec.affinity.podAntiAffinity.requiredDuringScheduling",
+            'unknown field; did you mean "requiredDuringSchedulingIgnoredDuringExecution"?',
+        ),
+        (
+            "labelSelector",
+            "labelSelecter",
+            "spec.template.spec.affinity.podAntiAffinity"
+            ".requiredDuringSchedulingIgnoredDuringExecution[0].labelSelecter",
+            'unknown field; did you mean "labelSelector"?',
+        ),
+        (
+            "topologyKey: zone",
+            "topologykey: zone",
+            "spec.template.spec.topologySpreadConstraints[0].topologykey",
+            'unknown field; did you mean "topologyKey"?',
+        ),
+        (
+            "cpu: 1",
+            "cpus: 1",
+            "spec.template.spec.containers[0].resources.requests.cpus",
+            'must be a standard resource for containers; did you mean "cpu"?',
+        ),
+        ("nodeSelector", "zzz", "spec.template.spec.zzz", "unknown field"),
+        ("kind: Deployment", "kind: Deployment\nstrategy: {}", "strategy", "unknown field"),
+    ],
+)
+def test_a_misspelt_field_is_named_with_the_one_that_is_like_it(
+    old: str, new: str, path: str, text: str
+) -> None:
+    assert list(unknown_fields(yaml.safe_load(DEPLOYMENT.replace(old, new, 1)))) == [(path, text)]
+
+
+def test_of_a_kind_with_newer_versions_only_what_looks_misspelt_is_named() -> None:
+    workers = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
+    spec = {"replicaz": 1, "somethingNewer": 1, "leaderWorkerTemplate": {"workerTemplate": {"spek": {}}}}
+    assert [path for path, _ in unknown_fields({**workers, "spec": spec})] == [
+        "spec.replicaz",
+        "spec.leaderWorkerTemplate.workerTemplate.spek",
+    ]
+
+
+def test_what_users_do_not_write_is_not_checked() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"managedFields": [{"fieldsV1": {"f:a": {}}}]}}
+    assert list(unknown_fields({**pod, "status": {"newerThanTheModels": 1}})) == []
+
+
+def _missing(tree: FieldTree, fields: Mapping[str, str], path: str) -> Iterator[str]:
+    for name, inner in tree.items():
+        if fields and name not in fields:
+            yield f"{path}.{name}"
+        elif isinstance(inner, Mapping) and fields:
+            of_type = fields[name].removeprefix("list[").rstrip("]").removeprefix("dict(str, ").rstrip(")")
+            yield from _missing(inner, fields_of(of_type), f"{path}.{name}")
+
+
+@pytest.mark.parametrize("kind", WATCHED)
+def test_every_field_that_is_read_is_known(kind: str) -> None:
+    """So none is refused that counts: a field that the models lack is in the tables beside them."""
+    row = WATCHED[kind]
+    fields = fields_of_kind(row.api_version, row.name)
+    assert fields is not None
+    missing = list(_missing(row.fields, {**fields, "status": ""}, ""))
+    # One table of fields is for the PodGroups of Kubernetes and for those of scheduler-plugins.
+    assert missing == [] or row.name == "PodGroup"
+    assert set(missing) <= {
+        ".spec.minMember",
+        ".spec.schedulingPolicy",
+        ".spec.schedulingConstraints",
+        ".spec.disruptionMode",
+        ".spec.priority",
+    }
+
+
+@pytest.mark.parametrize(("kind", "api_version"), KINDS.items())
+def test_every_kind_that_creates_pods_is_checked(kind: str, api_version: str) -> None:
+    assert list(unknown_fields({"apiVersion": api_version, "kind": kind, "specc": {}})) == [
+        ("specc", 'unknown field; did you mean "spec"?')
+    ]
+
+
+def test_newer_fields_are_those_that_the_models_lack() -> None:
+    """When a release of the models has one, its entry goes."""
+    import kubernetes_asyncio.client
+
+    for model, fields in NEWER_FIELDS.items():
+        known = getattr(kubernetes_asyncio.client, model).attribute_map.values()
+        assert fields and fields.keys().isdisjoint(known)
+        assert fields.keys() <= fields_of(model).keys()
+
+
+def test_the_models_are_read_without_their_import() -> None:
+    code = (
+        "import sys\n"
+        "from scheduler.tools.explain.formats.known_fields import fields_of\n"
+        "assert 'containers' in fields_of('V1PodSpec')\n"
+        "sys.exit('kubernetes_asyncio' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
