@@ -13,12 +13,17 @@ import signal
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.support.manifest_files import BASE, ROOT, container, one, resources
+from tests.support.accounts import account_kubeconfig, new_account
+from tests.support.cluster import Cluster, kubeconfig_text
+from tests.support.manifest_files import BASE, MANIFESTS, ROOT, container, one, resources
 from tests.support.ports import free_port
+from tests.support.waiting import until
 from tests.system.manifests.dockerfile import Dockerfile
 from tests.system.processes.conftest import embedded
 
@@ -44,10 +49,12 @@ def test_the_default_target_is_the_product():
 
 @pytest.mark.parametrize(("stage", "command"), [("product", "run"), ("demo", "demo")])
 def test_an_image_runs_its_command_as_the_user_of_the_manifests(stage, command):
-    assert DOCKERFILE.last(stage, "ENTRYPOINT").words == ["affinity-scheduler"]
+    assert DOCKERFILE.last(stage, "ENTRYPOINT").words[-1] == "affinity-scheduler"
     assert DOCKERFILE.last(stage, "CMD").words == [command]
     context = one(resources(BASE), "Deployment")["spec"]["template"]["spec"]["securityContext"]
-    assert DOCKERFILE.last(stage, "USER").text == f"{context['runAsUser']}:{context['runAsGroup']}"
+    # A number, by which a kubelet sees that it is not root. A platform may give the pod another one.
+    assert DOCKERFILE.last(stage, "USER").text == "65532:65532"
+    assert context == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     assert "PYTHONDONTWRITEBYTECODE=1" in DOCKERFILE.last(stage, "ENV").words
 
 
@@ -55,7 +62,7 @@ def test_an_image_runs_its_command_as_the_user_of_the_manifests(stage, command):
 def test_an_image_gives_memory_back(stage):
     """Python's allocations go to the library that the image installs and loads."""
     installs = [each.text for each in DOCKERFILE.lineage(stage) if each.keyword == "RUN"]
-    assert any("apt-get install" in text and "libjemalloc2" in text for text in installs)
+    assert any("apt-get install" in text and '"libjemalloc2=${JEMALLOC}"' in text for text in installs)
     assert {"PYTHONMALLOC=malloc", "LD_PRELOAD=libjemalloc.so.2"} <= {*DOCKERFILE.last(stage, "ENV").words}
 
 
@@ -73,6 +80,14 @@ def test_images_copy_only_the_environment_from_earlier_stages():
     bases = {stage.base for stage in DOCKERFILE.stages.values()} - set(DOCKERFILE.stages)
     assert bases == {"${BASE}"}, "interpreter and environment must be of one image"
     assert {each.text for each in DOCKERFILE.globals} >= {"BASE=python:${PYTHON}-slim"}
+
+
+def test_a_proxys_certificate_authority_stays_out_of_the_image():
+    """It is for the downloads of the build alone."""
+    assert "CERTIFICATE_AUTHORITY" in {each.text for each in DOCKERFILE.lineage("product-build")}
+    assert not [
+        each for each in DOCKERFILE.lineage("product") if "AUTHORITY" in each.text or "CERT" in each.text
+    ]
 
 
 def test_the_port_is_the_one_of_the_manifests():
@@ -142,8 +157,9 @@ class TestProduct:
         for unwanted in ("*sandbox*", "*demo*", "*/test_*"):
             assert fnmatch.filter(files, unwanted) == []
         assert "cli/run.py" in files
-        assert not (scheduler.parent / "tests").exists()
         assert not (scheduler.parent / "pip").exists()
+        assert [*scheduler.parent.rglob("tests")] == []
+        assert [*scheduler.parent.glob("*.md"), *scheduler.parent.glob("*.toml")] == []
 
     def test_it_has_the_license(self, scheduler):
         (license_file,) = scheduler.parent.glob("affinity_scheduler-*.dist-info/licenses/LICENSE")
@@ -227,6 +243,88 @@ class TestProduct:
             [built / "bin" / "python", "-c", spy, "[]"], capture_output=True, text=True, cwd=tmp_path
         )
         assert "WROTE" in done.stderr
+
+
+def _daemon(folder: Path, account: str) -> Callable[[Cluster, Path], list[str]]:
+    """Return a function that returns the arguments of the folder's container, with files and ports of the test."""
+
+    def arguments(cluster: Cluster, tmp_path: Path) -> list[str]:
+        assert cluster.devcluster is not None
+        own = account == "scheduler"
+        kubeconfig = cluster.kubeconfig if own else account_kubeconfig(cluster.devcluster, account, tmp_path)
+        given = container(one(resources(folder), "Deployment"))["args"]
+        mounted = [f"--config={folder / 'configuration.yaml'}"] if account != "webhook" else []
+        listening = [f"--webhook-port={free_port()}"] if account == "webhook" else []
+        return [*given, *mounted, *listening, f"--kubeconfig={kubeconfig}", f"--port={free_port()}"]
+
+    return arguments
+
+
+def _shadow(cluster: Cluster, tmp_path: Path) -> list[str]:
+    assert cluster.devcluster is not None
+    token = new_account(cluster.devcluster, "shadow", MANIFESTS / "shadow" / "role.yaml")
+    kubeconfig = tmp_path / "shadow.kubeconfig"
+    kubeconfig.write_text(kubeconfig_text(cluster.devcluster.url, token=token))
+    return ["shadow", f"--kubeconfig={kubeconfig}"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("arguments", "end_s"),
+    [
+        pytest.param(_daemon(BASE, "scheduler"), 2.0, id="run"),
+        pytest.param(_daemon(MANIFESTS / "enforcer", "enforcer"), 2.0, id="enforce"),
+        # It serves for 5 s more, until proxies know that it goes.
+        pytest.param(_daemon(MANIFESTS / "webhook", "webhook"), 7.0, id="webhook"),
+        pytest.param(_shadow, 2.0, id="shadow"),
+    ],
+)
+async def test_a_containers_first_process_ends_at_sigterm(built, tmp_path, arguments, end_s):
+    """The kernel drops what such a process has no handler for. It has a user and files as a platform gives them."""
+    first = _in_a_container()
+    environment = {
+        **dict(
+            each.split("=", 1) for each in DOCKERFILE.last("product", "ENV").words if "PRELOAD" not in each
+        ),
+        "PATH": f"{built / 'bin'}:{os.environ['PATH']}",
+    }
+    async with embedded(tmp_path, nodes=1) as cluster:
+        words = [*DOCKERFILE.last("product", "ENTRYPOINT").words, *arguments(cluster, tmp_path)]
+        for delay_s in (0.05, 0.2, 0.5, 1.0, 2.0):
+            process = await asyncio.create_subprocess_exec(
+                *first, *words, env=environment, cwd="/", stdout=subprocess.DEVNULL
+            )
+            pid = await until(partial(_child, process.pid), what="the program")
+            try:
+                await asyncio.sleep(delay_s)  # the moment is what is tried
+                os.kill(pid, signal.SIGTERM)
+                assert await asyncio.wait_for(process.wait(), end_s) in (0, 128 + signal.SIGTERM), delay_s
+            finally:
+                if process.returncode is None:
+                    os.kill(pid, signal.SIGKILL)
+                    await process.wait()
+            leases = (await cluster.api.get("/apis/coordination.k8s.io/v1/leases")).ok["items"]
+            assert not [each for each in leases if each["spec"]["holderIdentity"]], delay_s
+
+
+def _in_a_container() -> Sequence[str]:
+    """Return what starts a command as the first process of a container, with a user of OpenShift's."""
+    command = ("unshare", "--user", "--map-user=1000680000", "--map-group=0", "--pid", "--fork")
+    try:
+        subprocess.run([*command, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no namespace of processes may be made here: {error}")
+    return command
+
+
+async def _child(pid: int) -> int:
+    """Return the only child of the process once it runs the program, 0 before."""
+    for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        if Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")[0] != b"unshare":
+            return int(each)
+    return 0
 
 
 def _copy(source: Path, target: Path) -> None:
