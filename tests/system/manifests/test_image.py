@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -21,14 +21,12 @@ import pytest
 
 from tests.support.accounts import account_kubeconfig, new_account
 from tests.support.cluster import Cluster, kubeconfig_text
+from tests.support.image import DOCKERFILE, HOME, IMAGE_ROOT, in_container
 from tests.support.manifest_files import BASE, MANIFESTS, ROOT, container, one, resources
 from tests.support.ports import free_port
 from tests.support.waiting import until
-from tests.system.manifests.dockerfile import Dockerfile
 from tests.system.processes.conftest import embedded
 
-DOCKERFILE = Dockerfile(ROOT / "Dockerfile")
-HOME = "/opt/affinity-scheduler"
 #: Prints every file that a program opens for writing, creates, renames or removes.
 _SPY = """
 import json, os, sys
@@ -76,7 +74,7 @@ def test_an_image_has_the_version_of_the_package(stage):
 def test_images_copy_only_the_environment_from_earlier_stages():
     for image in ("product", "demo"):
         copied = [each.words for each in DOCKERFILE.lineage(image) if each.keyword == "COPY"]
-        assert copied == [[f"--from={image}-build", HOME, HOME]]
+        assert copied == [[f"--from={image}-build", str(HOME), str(HOME)]]
     bases = {stage.base for stage in DOCKERFILE.stages.values()} - set(DOCKERFILE.stages)
     assert bases == {"${BASE}"}, "interpreter and environment must be of one image"
     assert {each.text for each in DOCKERFILE.globals} >= {"BASE=python:${PYTHON}-slim"}
@@ -115,7 +113,9 @@ def test_the_build_context_has_little_more_than_is_copied():
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run the Dockerfile's commands with this interpreter to build the product image's environment."""
+    """Return the product image's environment: the image's own, or the Dockerfile's commands with this interpreter."""
+    if IMAGE_ROOT:
+        return Path(IMAGE_ROOT, *HOME.parts[1:])
     folder = tmp_path_factory.mktemp("image")
     source, home = folder / "src", folder / "environment"
     source.mkdir()
@@ -135,7 +135,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 _copy(ROOT / name, source / target / ("" if (ROOT / name).is_dir() else Path(name).name))
         elif each.keyword == "RUN":
             # The image must not contain a package cache, but the test uses the machine's.
-            command = each.text.replace(HOME, str(home)).replace("--no-cache-dir ", "")
+            command = each.text.replace(str(HOME), str(home)).replace("--no-cache-dir ", "")
             subprocess.run(
                 ["sh", "-ec", command], check=True, cwd=source, env=environment, capture_output=True
             )
@@ -174,21 +174,20 @@ class TestProduct:
             if path.stem not in ("__init__", "__main__", "pytest_plugin")
         )
         program = f"import importlib; [importlib.import_module(m) for m in {modules}]"
-        done = subprocess.run(
-            [built / "bin" / "python", "-c", program], capture_output=True, text=True, cwd=tmp_path
-        )
+        command = in_container(tmp_path, "-c", program, home=built, entry=("python",))
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
 
     def test_every_module_has_its_bytecode(self, scheduler):
         modules = list(scheduler.parent.rglob("*.py"))
         assert len(modules) > 500
-        tag = sys.implementation.cache_tag
+        tag = f"c{scheduler.parents[1].name.replace('3.', '-3')}"
         missing = [m for m in modules if not (m.parent / "__pycache__" / f"{m.stem}.{tag}.pyc").exists()]
         assert missing == []
 
     def test_the_commands_of_the_manifests_work(self, built, tmp_path):
         assert "--bind-address" in _run(built, tmp_path, "run", "--help").stdout
-        checked = _run(built, tmp_path, "check-config", str(BASE / "configuration.yaml"))
+        checked = _run(built, tmp_path, "check-config", str(_mounted(BASE, tmp_path)))
         assert (checked.returncode, checked.stderr) == (0, "")
         refused = _run(built, tmp_path, "run", "--kubeconfig", "absent")
         assert refused.returncode == 2
@@ -208,7 +207,7 @@ class TestProduct:
         """As in the pod: from the image's files, without a writable file system."""
         async with embedded(tmp_path, nodes=1) as cluster:
             await cluster.api.enter_namespace()
-            config = str(BASE / "configuration.yaml")
+            config = str(_mounted(BASE, tmp_path))
             command = [
                 "run",
                 "--config",
@@ -219,10 +218,9 @@ class TestProduct:
                 str(free_port()),
             ]
             process = await asyncio.create_subprocess_exec(
-                *(built / "bin" / "python", "-c", _SPY, json.dumps(command)),
+                *in_container(tmp_path, "-c", _SPY, json.dumps(command), home=built, entry=("python",)),
                 stderr=asyncio.subprocess.PIPE,
                 cwd=tmp_path,
-                env={"PYTHONDONTWRITEBYTECODE": "1"},
             )
             try:
                 await cluster.add_pod("fits")
@@ -239,10 +237,18 @@ class TestProduct:
     def test_the_spy_sees_what_is_written(self, built, tmp_path):
         """Otherwise the test above would prove nothing."""
         spy = _SPY.replace("from scheduler.cli.main import main", "main = lambda _: open('x', 'w').close()")
-        done = subprocess.run(
-            [built / "bin" / "python", "-c", spy, "[]"], capture_output=True, text=True, cwd=tmp_path
-        )
+        command = in_container(tmp_path, "-c", spy, "[]", home=built, entry=("python",))
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
         assert "WROTE" in done.stderr
+
+
+@pytest.fixture
+def namespaces(built: Path, tmp_path: Path) -> None:
+    """Skip the test where no namespace of processes may be made."""
+    command = in_container(tmp_path, entry=("true",), home=built, first=True)
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no namespace of processes may be made here: {done.stderr}")
 
 
 def _daemon(folder: Path, account: str) -> Callable[[Cluster, Path], list[str]]:
@@ -253,11 +259,16 @@ def _daemon(folder: Path, account: str) -> Callable[[Cluster, Path], list[str]]:
         own = account == "scheduler"
         kubeconfig = cluster.kubeconfig if own else account_kubeconfig(cluster.devcluster, account, tmp_path)
         given = container(one(resources(folder), "Deployment"))["args"]
-        mounted = [f"--config={folder / 'configuration.yaml'}"] if account != "webhook" else []
+        mounted = [f"--config={_mounted(folder, tmp_path)}"] if account != "webhook" else []
         listening = [f"--webhook-port={free_port()}"] if account == "webhook" else []
         return [*given, *mounted, *listening, f"--kubeconfig={kubeconfig}", f"--port={free_port()}"]
 
     return arguments
+
+
+def _mounted(folder: Path, tmp_path: Path) -> Path:
+    """Return the folder's configuration where a container sees it."""
+    return shutil.copy(folder / "configuration.yaml", tmp_path / "configuration.yaml")
 
 
 def _shadow(cluster: Cluster, tmp_path: Path) -> list[str]:
@@ -271,6 +282,7 @@ def _shadow(cluster: Cluster, tmp_path: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.asyncio
+@pytest.mark.usefixtures("namespaces")
 @pytest.mark.parametrize(
     ("arguments", "end_s"),
     [
@@ -282,20 +294,11 @@ def _shadow(cluster: Cluster, tmp_path: Path) -> list[str]:
     ],
 )
 async def test_a_containers_first_process_ends_at_sigterm(built, tmp_path, arguments, end_s):
-    """The kernel drops what such a process has no handler for. It has a user and files as a platform gives them."""
-    first = _in_a_container()
-    environment = {
-        **dict(
-            each.split("=", 1) for each in DOCKERFILE.last("product", "ENV").words if "PRELOAD" not in each
-        ),
-        "PATH": f"{built / 'bin'}:{os.environ['PATH']}",
-    }
+    """The kernel drops what such a process has no handler for. Its user is one that a platform gives."""
     async with embedded(tmp_path, nodes=1) as cluster:
-        words = [*DOCKERFILE.last("product", "ENTRYPOINT").words, *arguments(cluster, tmp_path)]
+        command = in_container(tmp_path, *arguments(cluster, tmp_path), home=built, first=True)
         for delay_s in (0.05, 0.2, 0.5, 1.0, 2.0):
-            process = await asyncio.create_subprocess_exec(
-                *first, *words, env=environment, cwd="/", stdout=subprocess.DEVNULL
-            )
+            process = await asyncio.create_subprocess_exec(*command, cwd="/", stdout=subprocess.DEVNULL)
             pid = await until(partial(_child, process.pid), what="the program")
             try:
                 await asyncio.sleep(delay_s)  # the moment is what is tried
@@ -309,20 +312,11 @@ async def test_a_containers_first_process_ends_at_sigterm(built, tmp_path, argum
             assert not [each for each in leases if each["spec"]["holderIdentity"]], delay_s
 
 
-def _in_a_container() -> Sequence[str]:
-    """Return what starts a command as the first process of a container, with a user of OpenShift's."""
-    command = ("unshare", "--user", "--map-user=1000680000", "--map-group=0", "--pid", "--fork")
-    try:
-        subprocess.run([*command, "true"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no namespace of processes may be made here: {error}")
-    return command
-
-
 async def _child(pid: int) -> int:
-    """Return the only child of the process once it runs the program, 0 before."""
+    """Return the only child of the process once it has come to the entry point, 0 before."""
     for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        if Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")[0] != b"unshare":
+        command = Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")
+        if command[0] not in (b"unshare", b"sh", b"chroot") and b"--ignore-environment" not in command:
             return int(each)
     return 0
 
@@ -336,12 +330,5 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _run(built: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    return subprocess.run(
-        [built / "bin" / "affinity-scheduler", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environment,
-        timeout=60,
-    )
+    command = in_container(folder, *arguments, home=built)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60)
