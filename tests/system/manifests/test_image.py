@@ -268,7 +268,7 @@ def _daemon(folder: Path, account: str) -> Callable[[Cluster, Path], list[str]]:
 
 def _mounted(folder: Path, tmp_path: Path) -> Path:
     """Return the folder's configuration where a container sees it."""
-    return shutil.copy(folder / "configuration.yaml", tmp_path / "configuration.yaml")
+    return Path(shutil.copy(folder / "configuration.yaml", tmp_path / "configuration.yaml"))
 
 
 def _shadow(cluster: Cluster, tmp_path: Path) -> list[str]:
