@@ -31,6 +31,7 @@ from scheduler.cli.ui import DEPLOYMENT, add_scheduler_arguments, check_kubectl,
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import Credentials, load_credentials
 from scheduler.daemon.kube.requests import SERVER_VERSION, Request, escaped, get_pod
+from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.model import nesting
 from scheduler.engine.model.read_fields import FieldTree
 from scheduler.errors import ApiError, SettingsError
@@ -98,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     if args.url is not None:
         _check_url(args.url)
     settings = settings_flags.settings(args.config, args.plugins)
-    save(args.output, asyncio.run(_collected(args, settings.node_annotations)).packed())
+    save(args.output, asyncio.run(_collected(args, settings)).packed())
     return 0
 
 
@@ -113,7 +114,7 @@ def _check_url(url: str) -> None:
         raise SettingsError("--url", "", url, expected)
 
 
-async def _collected(args: argparse.Namespace, node_annotations: frozenset[str]) -> Bundle:
+async def _collected(args: argparse.Namespace, settings: Settings) -> Bundle:
     credentials = await load_credentials(
         kubeconfig=args.kubeconfig, master=None, environ=os.environ, context=args.context
     )
@@ -123,7 +124,7 @@ async def _collected(args: argparse.Namespace, node_annotations: frozenset[str])
     reading = snapshot_of(
         args.kubeconfig,
         args.context,
-        node_annotations,
+        settings,
         limit_bytes=SNAPSHOT_LIMIT_BYTES,
         skips_forbidden=True,
     )

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Final, NoReturn
+from urllib.parse import quote
 
 import argcomplete
 import msgspec
@@ -23,9 +24,16 @@ from scheduler.errors import ApiError, SettingsError
 
 PROGRAM: Final = "affinity-scheduler"
 _TIMEOUT_S: Final = 2.0
-#: Where the names of an argument stand, by its metavar. `{}` is the namespace.
+#: Where the names of an argument stand, by its metavar; of a kind before a slash, by the kind. `{}` is the namespace.
 _PATHS: Final = {
     "POD": "/api/v1/namespaces/{}/pods",
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "ReplicationController": "/api/v1/namespaces/{}/replicationcontrollers",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+    "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
+    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
+    "DaemonSet": "/apis/apps/v1/namespaces/{}/daemonsets",
+    "Job": "/apis/batch/v1/namespaces/{}/jobs",
     "NODE": "/api/v1/nodes",
     "ZONE": "/api/v1/nodes",
     "NS": "/api/v1/namespaces",
@@ -98,8 +106,10 @@ class _Names(BaseCompleter):
                 prefix=prefix, action=action, parser=parser, parsed_args=parsed_args
             )
             return files
+        before, slash, _ = prefix.rpartition("/")
+        path = _path_before_slash(before) if metavar == "POD" and slash else _PATHS[metavar]
         try:
-            page = asyncio.run(_first_page(parsed_args, _PATHS[metavar]))
+            page = asyncio.run(_first_page(parsed_args, path))
         except (ApiError, SettingsError, msgspec.DecodeError, TimeoutError):
             return ()
         if metavar == "ZONE":
@@ -107,7 +117,14 @@ class _Names(BaseCompleter):
                 (each.metadata.labels or {}).get("topology.kubernetes.io/zone", "") for each in page.items
             }
             return sorted(zones - {""})
-        return [each.metadata.name for each in page.items]
+        return [f"{before}{slash}{each.metadata.name}" for each in page.items]
+
+
+def _path_before_slash(written: str) -> str:
+    """Return where the names stand that may follow `deploy/`; another word before the slash is a namespace of pods."""
+    from scheduler.tools.explain.workloads import kind_of
+
+    return _PATHS.get(kind_of(written) or "", _PATHS["POD"].format(quote(written, safe="")))
 
 
 async def _first_page(args: argparse.Namespace, path: str) -> _Page:

@@ -1,19 +1,22 @@
 """
-`affinity-scheduler explain POD`: say why a pod is pending, which pods and rules block it, and what would help.
+`affinity-scheduler explain POD...`: say why pods are pending, which pods and rules block them, and what would help.
 
-`kubectl affinity explain POD` is the same command. It reads the cluster once, decides with the scheduler's own code,
-and writes nothing. The JSON is an object for a pod and a list for a manifest, as
-`scheduler.tools.explain.formats.explanation` says.
+Without a pod it prints a table of all that is pending, by workload. `kubectl affinity explain` is the same command. It
+reads the cluster once, decides with the scheduler's own code, and writes nothing. The JSON is an object for a pod, as
+`scheduler.tools.explain.formats.explanation` says, a list for a manifest, a workload or several pods, and
+`scheduler.tools.explain.pending.PendingWorkloads` for the table.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
+from scheduler.cli.query.pending import pending_lines
 from scheduler.cli.query.priority_class import add_priorities
 from scheduler.cli.query.sources import (
     PodQuery,
@@ -23,6 +26,8 @@ from scheduler.cli.query.sources import (
     read_manifest_file,
     settings_of,
 )
+from scheduler.cli.query.subjects import Subject, parse_subject
+from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.core.decision_annotation import (
     DECISION_ANNOTATION,
     DecisionRecord,
@@ -31,14 +36,17 @@ from scheduler.engine.core.decision_annotation import (
 from scheduler.engine.model import nesting
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.wire import MalformedObjectError
+from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
-from scheduler.tools.explain.answers import explain_pod
+from scheduler.tools.explain.answers import explain_waiting
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.formats.manifests import Manifest
+from scheduler.tools.explain.pending import alike, pending_workloads
 from scheduler.tools.explain.report import print_answer, report_text
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
-_POD_PREFIXES: Final = ("pod/", "pods/", "po/")
+#: Pods that a note names.
+_NAMED: Final = 3
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -54,7 +62,15 @@ _ANNOTATED: Final = msgspec.json.Decoder(_Annotated)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.add_argument("pod", metavar="POD", nargs="?", help="name of a pod")
+    parser.add_argument(
+        "pods",
+        metavar="POD",
+        nargs="*",
+        help="a pod, NAMESPACE/POD, or a workload such as deploy/NAME; without one, a table of what is pending",
+    )
+    parser.add_argument(
+        "-A", "--all-namespaces", action="store_true", help="a table of what is pending in all namespaces"
+    )
     parser.add_argument(
         "-f",
         "--filename",
@@ -65,27 +81,88 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the explanation. Return 0 if the pod can be scheduled, is bound or finished, else 1."""
-    if (args.pod is None) == (args.filename is None):
-        raise SettingsError("arguments", "", "both" if args.pod else "neither", "either POD or -f FILE")
+    """Print the explanations. Return 0 if the pods can be scheduled, are bound or finished, else 1."""
+    if sum((bool(args.pods), args.filename is not None, args.all_namespaces)) > 1:
+        given = [args.filename and "-f", args.all_namespaces and "-A", *args.pods]
+        raise SettingsError("arguments", "", " ".join(filter(None, given)), "either POD, -f FILE or -A")
     settings = settings_of(args)
-    if args.pod is None:
-        manifest_file = read_manifest_file(args, settings)
-        cluster, _ = read_cluster(args, settings, None)
-        add_priorities(args, manifest_file, cluster)
-        manifest_file.add_other_objects(cluster)
-        answers = [explain_manifest(cluster, manifest) for manifest in manifest_file.manifests]
-    else:
-        query = PodQuery(namespace_of(args), _bare(args.pod))
-        cluster, found = read_cluster(args, settings, query)
-        explanation = explain_named_pod(cluster, found or query)
-        if explanation is None:
-            print(f"there is no pod {query.name} in namespace {query.namespace}", file=sys.stderr)
+    if args.filename is not None:
+        return _print(args, _explain_file(args, settings), is_list=True)
+    if args.pods:
+        return _explain_named(args, settings)
+    return _print_pending(args, settings)
+
+
+def _explain_file(args: argparse.Namespace, settings: Settings) -> list[Explanation]:
+    manifest_file = read_manifest_file(args, settings)
+    cluster, _ = read_cluster(args, settings)
+    add_priorities(args, manifest_file, cluster)
+    manifest_file.add_other_objects(cluster)
+    return [explain_manifest(cluster, manifest) for manifest in manifest_file.manifests]
+
+
+def _explain_named(args: argparse.Namespace, settings: Settings) -> int:
+    namespace = namespace_of(args)
+    subjects = [parse_subject(text, namespace) for text in args.pods]
+    asked = [PodQuery(each.namespace, each.name) for each in subjects if each.is_pod]
+    cluster, queries = read_cluster(args, settings, asked)
+    by_pod = {(query.namespace, query.name): query for query in queries}
+    answers: list[Explanation] = []
+    for subject in subjects:
+        if subject.is_pod:
+            explanation = explain_named_pod(cluster, by_pod[subject.namespace, subject.name])
+            found = [] if explanation is None else [explanation]
+        else:
+            found = explain_workload(cluster, subject)
+        if not found:
+            what = f"pod {subject.name}" if subject.is_pod else f"pod of {subject.kind} {subject.name}"
+            print(f"there is no {what} in namespace {subject.namespace}", file=sys.stderr)
             return 2
-        answers = [explanation]
-    answer = answers if args.pod is None else answers[0]
-    print_answer(answer, args.output, lambda style: report_text(answers, style, wide=args.output == "wide"))
+        answers += found
+    is_list = len(subjects) > 1 or not subjects[0].is_pod
+    return _print(args, answers, is_list=is_list)
+
+
+def _print(args: argparse.Namespace, answers: Sequence[Explanation], *, is_list: bool) -> int:
+    wide = args.output == "wide"
+    print_answer(
+        answers if is_list else answers[0], args.output, lambda style: report_text(answers, style, wide=wide)
+    )
     return 0 if all(answer.is_ok for answer in answers) else 1
+
+
+def _print_pending(args: argparse.Namespace, settings: Settings) -> int:
+    namespace = "" if args.all_namespaces else namespace_of(args)
+    cluster, _ = read_cluster(args, settings)
+    known = cluster.state.label_sets.namespace_labels
+    pending = pending_workloads(cluster, namespace)
+    if namespace and known and namespace not in known and not pending.n_pods:
+        raise SettingsError("namespace", "", namespace, "a namespace of the cluster")
+    read_at, wide = "" if cluster.leases is None else cluster.leases.read_at, args.output == "wide"
+    print_answer(
+        pending, args.output, lambda style: "\n".join(pending_lines(pending, read_at, style, wide=wide))
+    )
+    return 1 if pending.n_pods else 0
+
+
+def explain_workload(cluster: LoadedCluster, subject: Subject) -> list[Explanation]:
+    """Return one explanation of all pending pods that are alike; if none is pending, of one of the others, if any."""
+    pods = subject.pods(cluster)
+    pending = [pod for pod in pods if not pod.node_name and not pod.terminating]
+    found = []
+    for group in alike(pending):
+        first, *others = group.pods
+        answer = explain_waiting(cluster, first)
+        if others:
+            names = ", ".join(pod.name for pod in others[:_NAMED]) + (", ..." if others[_NAMED:] else "")
+            note = f"the same holds for {counted(len(others), 'more pod')} of {subject.kind} {subject.name}: {names}"
+            answer = msgspec.structs.replace(answer, notes=(note, *answer.notes))
+        found.append(answer)
+    if found or not pods:
+        return found
+    note = f"no pod of {subject.kind} {subject.name} is pending; it has {counted(len(pods), 'pod')}"
+    answer = explain_waiting(cluster, pods[0])
+    return [msgspec.structs.replace(answer, notes=(note, *answer.notes))]
 
 
 def explain_named_pod(cluster: LoadedCluster, query: PodQuery) -> Explanation | None:
@@ -98,7 +175,7 @@ def explain_named_pod(cluster: LoadedCluster, query: PodQuery) -> Explanation | 
         except MalformedObjectError as error:
             where = f"pod {query.namespace}/{query.name}"
             raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
-    return None if pod is None else explain_pod(cluster, pod, recorded)
+    return None if pod is None else explain_waiting(cluster, pod, recorded)
 
 
 def _recorded_decision(pod: bytes) -> DecisionRecord | None:
@@ -119,12 +196,4 @@ def explain_manifest(cluster: LoadedCluster, manifest: Manifest) -> Explanation:
         raise SettingsError(
             f"{manifest.kind} {manifest.namespace}/{manifest.name}", "", f"a malformed {error}", "a valid pod"
         ) from error
-    return explain_pod(cluster, pod, None)
-
-
-def _bare(name: str) -> str:
-    """Return the pod's name, given as a name or as `kubectl get -o name` prints it. Raises SettingsError."""
-    bare = next((name.removeprefix(p) for p in _POD_PREFIXES if name.startswith(p)), name)
-    if not bare or "/" in bare:
-        raise SettingsError("POD", "", repr(name), "a pod's name; use -f FILE to explain a manifest")
-    return bare
+    return explain_waiting(cluster, pod)

@@ -34,7 +34,7 @@ from scheduler.tools.explain.answers import explain_pod
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
-from scheduler.tools.explain.report import print_answer, report_lines
+from scheduler.tools.explain.report import more_lines, print_answer, report_lines
 from scheduler.tools.explain.simulation.groups import move_notes, rank_notes
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, new_world
 from scheduler.tools.explain.simulation.replicas import PlacedReplicas, Simulation, place_replicas
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         return _run_drain(args, settings)
     manifest_file = read_manifest_file(args, settings)
     priority_class = read_priority_class(args)
-    cluster, _ = read_cluster(args, settings, None)
+    cluster, _ = read_cluster(args, settings)
     if priority_class is None:
         add_priorities(args, manifest_file, cluster)
     manifest_file.add_other_objects(cluster)
@@ -114,7 +114,7 @@ def _run_drain(args: argparse.Namespace, settings: Settings) -> int:
         raise SettingsError("--priority-class", "", args.priority_class, "only with -f FILE")
     if args.replicas is not None:
         raise SettingsError("--replicas", "", str(args.replicas), "only with -f FILE")
-    cluster, _ = read_cluster(args, settings, None, budgets=args.drain is not None)
+    cluster, _ = read_cluster(args, settings, budgets=args.drain is not None)
     drain = simulate_drain(cluster, args.drain or (), args.without_zone, random.Random(args.seed))
     wide = args.output == "wide"
     print_answer(drain, args.output, lambda style: "\n".join(drain_lines(drain, style, wide=wide)))
@@ -320,13 +320,13 @@ def _count_line(subject: str, n_placed: int, n_replicas: int, style: Style) -> s
 def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
     lines = [_count_line(_subject(simulation), simulation.n_placed, simulation.n_replicas, style)]
     lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in simulation.notes]
-    zones = table_lines(("ZONE", "NODES", "PODS"), [(z.zone, z.n_nodes, z.n_pods) for z in simulation.zones])
+    by_zone = [(z.zone, z.n_nodes, z.n_pods) for z in simulation.zones]
+    zones = table_lines(("ZONE", "NODES", "PODS"), by_zone, columns=style.columns)
     shown = simulation.nodes if wide else simulation.nodes[:_NODES]
-    nodes = table_lines(("NODE", "ZONE", "PODS"), [(n.node, n.zone or "-", n.n_pods) for n in shown])
-    left = len(simulation.nodes) - len(shown) + simulation.n_more_nodes
-    if left:
-        nodes.append(f"  ... and {left} more node{'s' if left > 1 else ''}")
-    victims = _victim_lines(simulation, wide=wide)
+    by_node = [(n.node, n.zone or "-", n.n_pods) for n in shown]
+    nodes = table_lines(("NODE", "ZONE", "PODS"), by_node, columns=style.columns)
+    nodes += more_lines(len(simulation.nodes) - len(shown), simulation.n_more_nodes, "node")
+    victims = _victim_lines(simulation, style.columns, wide=wide)
     for table in (zones, nodes, victims):
         lines += ["", *table] if table else []
     if simulation.next is not None:
@@ -339,11 +339,10 @@ def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
     return lines
 
 
-def _victim_lines(simulation: Simulation, *, wide: bool) -> list[str]:
+def _victim_lines(simulation: Simulation, columns: int | None, *, wide: bool) -> list[str]:
     """Return the table of the pods that are evicted, none if there are none."""
     shown = simulation.victims if wide else simulation.victims[:_VICTIMS]
     rows = [(f"{one.namespace}/{one.name}", one.priority, one.node, one.budget or "-") for one in shown]
-    lines = table_lines(("EVICTED", "PRIORITY", "NODE", "BREAKS BUDGET"), rows)
-    if left := simulation.n_evicted - len(shown):
-        lines.append(f"  ... and {counted(left, 'more pod')}")
-    return lines
+    lines = table_lines(("EVICTED", "PRIORITY", "NODE", "BREAKS BUDGET"), rows, columns=columns)
+    n_cut = len(simulation.victims) - len(shown)
+    return lines + more_lines(n_cut, simulation.n_evicted - len(simulation.victims), "pod")

@@ -21,12 +21,13 @@ from typing import Final
 import msgspec
 
 from scheduler.cli import settings_flags
-from scheduler.cli.query.listing import connect, list_kind
+from scheduler.cli.query.listing import connect, list_kind, list_leases
 from scheduler.cli.query.sources import add_cluster_arguments
+from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model import nesting
 from scheduler.errors import Forbidden, SettingsError
-from scheduler.tools.explain.formats.snapshot_file import FORBIDDEN, header, scheduling_fields
+from scheduler.tools.explain.formats.snapshot_file import FORBIDDEN, LEASES, header, scheduling_fields
 from scheduler.tools.explain.formats.terminal import ReadProgress, print_unlisted
 from scheduler.tools.explain.input_files import STANDARD_INPUT
 
@@ -57,7 +58,7 @@ def add_plugin_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the snapshot and return 0. Raises SettingsError for bad input."""
     settings = settings_flags.settings(args.config, args.plugins)
-    body, forbidden = asyncio.run(snapshot_of(args.kubeconfig, args.context, settings.node_annotations))
+    body, forbidden = asyncio.run(snapshot_of(args.kubeconfig, args.context, settings))
     for kind, reason in forbidden.items():
         print_unlisted(kind, reason)
     save(args.output, gzip.compress(body) if args.output.endswith(".gz") else body)
@@ -80,13 +81,13 @@ def save(output: str, body: bytes) -> None:
 async def snapshot_of(
     kubeconfig: str | None,
     context: str | None,
-    node_annotations: frozenset[str] = frozenset(),
+    settings: Settings,
     *,
     limit_bytes: int = sys.maxsize,
     skips_forbidden: bool = False,
 ) -> tuple[bytes, dict[str, str]]:
     """
-    Return the snapshot as JSON, one object per line, with the annotations of nodes that plugins read.
+    Return the snapshot as JSON, one object per line, with what the settings say: annotations of nodes, and a Lease.
 
     The second value has the kinds that the user may not list, with the server's answer: those that roles may leave out;
     with `skips_forbidden` any but pods and nodes, which would raise SettingsError otherwise.
@@ -98,7 +99,7 @@ async def snapshot_of(
     def reduce(kind: str, raw: msgspec.Raw) -> bytes:
         nonlocal n_bytes
         document = nesting.read(_JSON.decode, raw)
-        reduced = msgspec.json.encode(scheduling_fields(kind, document, node_annotations))
+        reduced = msgspec.json.encode(scheduling_fields(kind, document, settings.node_annotations))
         n_bytes += len(reduced)
         if n_bytes > limit_bytes:
             instead = "less; the command snapshot has no limit"
@@ -119,7 +120,9 @@ async def snapshot_of(
                 parts.append(b',\n"' + watched.section.encode() + b'":[\n')
                 parts += (part for each in objects for part in (each, b",\n"))
                 parts[-1] = b"\n]" if objects else parts[-1] + b"\n]"
+        leases = await list_leases(client, settings, progress)
     progress.clear()
+    parts.append(b',\n"' + LEASES.encode() + b'":' + msgspec.json.encode(leases))
     if forbidden:
         parts.append(b',\n"' + FORBIDDEN.encode() + b'":' + msgspec.json.encode(forbidden))
     return b"".join((*parts, b"}\n")), forbidden

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from scheduler.cli.main import main
+from scheduler.daemon.kube.requests import micro_time
 from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.kinds import LEASE
 
 #: Takes arguments; returns exit code, standard output and standard error.
 Called: TypeAlias = Callable[..., Awaitable[tuple[int, str, str]]]
@@ -31,6 +34,15 @@ def called(capsys: pytest.CaptureFixture[str]) -> Called:
         return code, out, err
 
     return call
+
+
+def hold_lease(
+    cluster: DevCluster, *, holder: str = "scheduler-0", age_s: float = 0.0, name: str = "affinity-scheduler"
+) -> None:
+    """Write a scheduler's Lease as it was renewed so long ago; without a holder it has been released."""
+    spec = {"leaseDurationSeconds": 15, "renewTime": micro_time(time.time() - age_s)}
+    lease = {"metadata": {"name": name}, "spec": {**spec, "holderIdentity": holder}}
+    cluster.store.create(LEASE, "kube-system", lease)
 
 
 @asynccontextmanager

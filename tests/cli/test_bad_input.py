@@ -103,10 +103,14 @@ def test_an_invalid_manifest_is_one_line(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["explain"], "arguments: found neither, expected either POD or -f FILE"),
-        (["explain", "p", "-f", "x"], "arguments: found both, expected either POD or -f FILE"),
-        (["explain", "deploy/web"], "POD: found 'deploy/web', expected a pod's name; use -f FILE"),
-        (["explain", ""], "POD: found '', expected a pod's name"),
+        (["explain", "p", "-f", "x"], "arguments: found -f p, expected either POD, -f FILE or -A"),
+        (["explain", "-A", "p"], "arguments: found -A p, expected either POD, -f FILE or -A"),
+        (
+            ["explain", "a/b/c"],
+            "POD: found 'a/b/c', expected POD, NAMESPACE/POD, or a workload such as deploy/NAME",
+        ),
+        (["explain", "deploy/"], "POD: found 'deploy/', expected POD, NAMESPACE/POD, or a workload"),
+        (["explain", ""], "POD: found '', expected POD, NAMESPACE/POD, or a workload"),
         (["explain", "p", "--on", "absent.json"], "absent.json: found no such file"),
         (
             ["explain", "-f", "absent.yaml"],

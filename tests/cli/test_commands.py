@@ -36,7 +36,7 @@ from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import NAMESPACE, POD
 from scheduler.tools.explain.formats.manifests import parse_manifest
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from tests.cli.conftest import Called, embedded
+from tests.cli.conftest import Called, embedded, hold_lease
 from tests.support import build
 from tests.support.json_cluster import decoded, encoded, zoned
 from tests.support.messages import refusals
@@ -76,10 +76,11 @@ def web(name: str, node: str | None = None) -> build.Json:
 
 @asynccontextmanager
 async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
-    """Yield six nodes in three zones. Each zone has a web pod, and a fourth one is pending."""
+    """Yield six nodes in three zones. Each zone has a web pod, and a fourth one is pending. A scheduler runs."""
     async with DevCluster(nodes=6, zones=3) as cluster:
         kubeconfig = tmp_path / "kubeconfig"
         cluster.write_kubeconfig(kubeconfig)
+        hold_lease(cluster)
         cluster.store.create(POD, "default", web("web-0", "node-0001"))
         cluster.store.create(POD, "default", web("web-1", "node-0002"))
         cluster.store.create(POD, "default", web("web-2", "node-0003"))

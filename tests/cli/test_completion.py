@@ -13,7 +13,7 @@ import pytest
 
 from scheduler.cli.main import main
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.kinds import POD
+from scheduler.sandbox.devcluster.kinds import DEPLOYMENT, POD
 from tests.support import build
 
 ROOT = Path(__file__).parents[2]
@@ -51,12 +51,18 @@ async def test_bash_completes_commands_flags_and_names_of_the_cluster(tmp_path: 
         cluster.write_kubeconfig(kubeconfig)
         cluster.store.create(POD, "kube-system", build.pod("dns", namespace="kube-system"))
         cluster.store.create(POD, "default", build.pod("web"))
+        labels = {"matchLabels": {"app": "shop"}}
+        template = {"metadata": {"labels": {"app": "shop"}}, "spec": {"containers": [build.container()]}}
+        spec = {"replicas": 0, "selector": labels, "template": template}
+        cluster.store.create(DEPLOYMENT, "default", {"metadata": {"name": "shop"}, "spec": spec})
         for line, expected in (
             ("affinity-scheduler ex", {"explain"}),
             ("affinity-scheduler simulate --with", {"--without-zone"}),
             (f"affinity-scheduler explain --kubeconfig {kubeconfig} -n kube-s", {"kube-system"}),
             (f"affinity-scheduler explain --kubeconfig {kubeconfig} -n kube-system d", {"dns"}),
             (f"affinity-scheduler explain --kubeconfig {kubeconfig} w", {"web"}),
+            (f"affinity-scheduler explain --kubeconfig {kubeconfig} kube-system/d", {"kube-system/dns"}),
+            (f"affinity-scheduler explain --kubeconfig {kubeconfig} deploy/", {"deploy/shop"}),
             (
                 f"affinity-scheduler simulate --kubeconfig {kubeconfig} --drain node",
                 {"node-0001", "node-0002"},

@@ -89,3 +89,29 @@ async def test_without_a_zone_its_pods_leave_at_once(tmp_path: Path, called: Cal
     for code, out, err in (unknown, empty, missing, replicas):
         assert (code, out, err.count("\n")) == (2, "", 1)
     assert "expected a zone of the cluster (zone-a, zone-b, zone-c)" in unknown[2]
+
+
+@pytest.mark.asyncio
+async def test_pods_of_a_workload_without_a_place_are_one_line(tmp_path: Path, called: Called) -> None:
+    """A wide table has them one by one; a workload can be given to `explain` as it is printed."""
+    async with embedded(tmp_path, nodes=3, zones=3) as (cluster, kubeconfig):
+        for number in range(4):
+            pod = web(f"web-{number}", "node-0001")
+            pod["spec"]["nodeSelector"] = {"topology.kubernetes.io/zone": "zone-a"}
+            cluster.store.create(POD, "default", pod)
+        base = ("simulate", "--kubeconfig", kubeconfig, "--without-zone", "zone-a")
+        code, out, _ = await called(*base)
+        wide = await called(*base, "-o", "wide")
+        answered = await called(*base, "-o", "json")
+        explained = await called("explain", "--kubeconfig", kubeconfig, "default/rs/web")
+    assert code == 1
+    lines = out.splitlines()
+    place = lines.index("NO PLACE")
+    assert lines[place + 1].split() == ["PODS", "WORKLOAD", "FROM", "WHY"]
+    assert lines[place + 2] == (
+        "     4  default/rs/web  node-0001  node(s) didn't match Pod's node affinity/selector"
+    )
+    assert lines[place + 3] == ""
+    assert sum("default/web-" in line and "node-0001" in line for line in wide[1].splitlines()) == 4
+    assert {each["workload"] for each in json.loads(answered[1])["leaving"]} == {"rs/web"}
+    assert explained[0] == 0

@@ -14,7 +14,7 @@ from scheduler.cli.main import main
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import NODE, POD
 from scheduler.sdk.testing import Cluster, make_node, make_pod
-from tests.cli.conftest import Called
+from tests.cli.conftest import Called, hold_lease
 
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples" / "plugins"
 FLAGS = ("--plugins", str(EXAMPLES), "--config", str(EXAMPLES / "configuration.yaml"))
@@ -39,6 +39,7 @@ async def test_a_rule_explains_on_the_cluster_and_on_a_snapshot(tmp_path: Path, 
         for name in ("one", "two"):
             cluster.store.create(POD, "default", _pod(name, node="a"))
         cluster.store.create(POD, "default", _pod("new"))
+        hold_lease(cluster)
         base = ("--kubeconfig", str(kubeconfig), *FLAGS)
         live = await called("explain", "new", "-o", "json", *base)
         assert (await called("snapshot", "-o", str(file), *base))[0] == 0

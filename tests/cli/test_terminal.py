@@ -169,7 +169,7 @@ def test_a_progress_line_is_one_line() -> None:
 
 
 def test_a_table_fits_into_the_terminal() -> None:
-    """The widest column is broken between words; the others stay in line."""
+    """The widest column is broken between words, never within a name; a column without room is a line below its row."""
     rows = [
         (3, "node(s) didn't match pod anti-affinity rules", "node-0001, ..."),
         (12, "Insufficient cpu", ""),
@@ -177,12 +177,43 @@ def test_a_table_fits_into_the_terminal() -> None:
     with terminal(40, 10) as screen:
         columns = Style(screen.out, TERM).columns
     assert table_lines(("NODES", "REASON", "SUCH AS"), rows, columns=columns) == [
-        "  NODES  REASON            SUCH AS",
-        "      3  node(s) didn't    node-0001, ...",
-        "         match pod anti-",
-        "         affinity rules",
+        "  NODES  REASON",
+        "      3  node(s) didn't match pod",
+        "         anti-affinity rules",
+        "      such as: node-0001, ...",
         "     12  Insufficient cpu",
     ]
+    assert table_lines(("NODES", "REASON", "SUCH AS"), rows, columns=60)[:3] == [
+        "  NODES  REASON                               SUCH AS",
+        "      3  node(s) didn't match pod             node-0001, ...",
+        "         anti-affinity rules",
+    ]
+
+
+def test_a_head_without_a_word_is_no_line() -> None:
+    rows = [("NodeResourcesBalancedAllocation", 74, 75)]
+    assert table_lines(("", "node-0001", "node-0002"), rows, columns=40) == [
+        "  NodeResourcesBalancedAllocation",
+        "      node-0001: 74",
+        "      node-0002: 75",
+    ]
+
+
+LABEL = "topology.kubernetes.io/zone=zone-a"
+
+
+@pytest.mark.parametrize("columns", [30, 39, 60, 79, 119])
+def test_a_name_in_a_table_is_whole_at_every_width(columns: int) -> None:
+    """It is copied. Only a name that is wider than the terminal goes beyond it."""
+    rows = [
+        (2, "InterPodAffinity", "node(s) didn't match pod anti-affinity rules", LABEL, "node-0001, node-0004")
+    ]
+    lines = table_lines(("NODES", "BY", "REASON", "WHERE", "SUCH AS"), rows, columns=columns)
+    words = " ".join(lines).split()
+    assert {LABEL, "InterPodAffinity", "anti-affinity", "node-0001,", "node-0004"} <= set(words)
+    with terminal(columns + 1, 10) as screen:
+        assert Style(screen.out, TERM).wrapped("\n".join(lines)).split("\n") == lines
+    assert all(len(line) <= columns for line in lines if LABEL not in line)
 
 
 def test_a_report_of_shadow_is_red_where_nothing_explains_a_difference() -> None:

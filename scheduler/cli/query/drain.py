@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from scheduler.engine.framework.interface import Rng
@@ -13,9 +13,11 @@ from scheduler.errors import SettingsError
 from scheduler.tools.explain.answers import explain_pod
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
-from scheduler.tools.explain.report import report_lines
+from scheduler.tools.explain.reasons import reason_in
+from scheduler.tools.explain.report import more_lines, report_lines
 from scheduler.tools.explain.simulation.drain import (
     Drain,
+    LeavingPod,
     Moves,
     Stay,
     StayingPods,
@@ -28,8 +30,8 @@ from scheduler.tools.explain.simulation.drain import (
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, new_world
 from scheduler.tools.explain.simulation.world import World
 
-#: Pods in each table unless it is wide, and zones in an error.
-_PODS: Final = 20
+#: Rows of each table unless it is wide, and zones in an error.
+_ROWS: Final = 20
 _ZONES: Final = 10
 #: Pods without a replacement that are named, of each reason.
 _STAYING: Final = 50
@@ -122,28 +124,40 @@ def drain_lines(drain: Drain, style: Style, *, wide: bool) -> list[str]:
             ("ROUND", "POD", "FROM", "TO"),
             [(pod.round, pod.key, pod.node, pod.to) for pod in placed],
         ),
-        (
-            "NO PLACE",
-            ("ROUND", "POD", "FROM", "WHY"),
-            [(pod.round, pod.key, pod.node, pod.message) for pod in unplaced],
-        ),
-        (
-            "NEVER LET GO",
-            ("POD", "FROM", "PODDISRUPTIONBUDGET"),
-            [(pod.key, pod.node, pod.held_by) for pod in held],
-        ),
+        ("NO PLACE", *_refused(unplaced, "WHY", lambda pod: pod.message, wide=wide)),
+        ("NEVER LET GO", *_refused(held, "PODDISRUPTIONBUDGET", lambda pod: pod.held_by, wide=wide)),
     )
     for title, head, rows in tables:
-        shown = rows if wide else rows[:_PODS]
+        shown = rows if wide else rows[:_ROWS]
         if shown:
             table = map(escape_control_characters, table_lines(head, shown, columns=style.columns))
             lines += ["", style.heading(title), *table]
-        if len(rows) > len(shown):
-            lines.append(f"  ... and {counted(len(rows) - len(shown), 'more pod')}")
+        lines += more_lines(len(rows) - len(shown), 0, head[-3].lower())
     if drain.next is not None:
         title = f"WHY {drain.next.namespace}/{drain.next.pod} FINDS NO PLACE"
         lines += ["", style.heading(title), "", *report_lines(drain.next, style, wide=wide)]
     return lines
+
+
+def _refused(
+    pods: Sequence[LeavingPod], why: str, why_of: Callable[[LeavingPod], str], *, wide: bool
+) -> tuple[tuple[str, ...], Sequence[Sequence[str | int]]]:
+    """Return the head and rows of a table of pods without a place: a row for those that are alike, unless wide."""
+    if wide:
+        return ("ROUND", "POD", "FROM", why), [(pod.round, pod.key, pod.node, why_of(pod)) for pod in pods]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for pod in pods:
+        key = f"{pod.namespace}/{pod.workload}", reason_in(why_of(pod))
+        alike.setdefault(key, []).append(pod.node)
+    rows = [
+        (len(nodes), workload, _first_names(nodes), reason) for (workload, reason), nodes in alike.items()
+    ]
+    return ("PODS", "WORKLOAD", "FROM", why), rows
+
+
+def _first_names(nodes: Sequence[str]) -> str:
+    names = list(dict.fromkeys(nodes))
+    return ", ".join(names[:_NAMED]) + (", ..." if names[_NAMED:] else "")
 
 
 def _names(nodes: Sequence[str]) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Final, TypeVar
@@ -20,12 +21,14 @@ from scheduler.daemon.assembly.watched_kinds import resource_of
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import load_credentials
 from scheduler.daemon.kube.pager import list_pages
-from scheduler.daemon.kube.requests import SERVER_VERSION, Request, Resource, get_pod
+from scheduler.daemon.kube.requests import SERVER_VERSION, Request, Resource, get_pod, second_time
 from scheduler.daemon.kube.responses import decode_version
+from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.framework.kinds import WatchedKind
 from scheduler.engine.model.semantics import Version
 from scheduler.errors import ApiError, Forbidden, Gone, Invalid, NotFound, SettingsError
 from scheduler.tools.explain.formats.terminal import ReadProgress, print_unlisted
+from scheduler.tools.explain.serving import Leases, decode_lease, lease_names, leases_named
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 _TIMEOUT_S: Final = 60.0
@@ -41,30 +44,30 @@ T = TypeVar("T")
 
 def read_cluster(
     new_cluster: Callable[[Version | None], LoadedCluster],
-    pod: tuple[str, str] | None,
+    pods: Sequence[tuple[str, str]],
     kubeconfig: str | None,
     context: str | None,
-) -> tuple[LoadedCluster, bytes | None]:
+) -> tuple[LoadedCluster, list[bytes | None]]:
     """
-    Return the cluster, and the JSON of the pod of this namespace and name. If there is no such pod, it is all that is
-    read.
+    Return the cluster, and the JSON of the pods of these namespaces and names. If one of them does not exist, they are
+    all that is read.
 
     `new_cluster`: returns the cluster that objects are added to, by the version of the API server; None if it does not
     say. Raises SettingsError.
     """
-    return asyncio.run(_read_cluster(new_cluster, pod, kubeconfig, context))
+    return asyncio.run(_read_cluster(new_cluster, pods, kubeconfig, context))
 
 
 async def _read_cluster(
     new_cluster: Callable[[Version | None], LoadedCluster],
-    pod: tuple[str, str] | None,
+    pods: Sequence[tuple[str, str]],
     kubeconfig: str | None,
     context: str | None,
-) -> tuple[LoadedCluster, bytes | None]:
+) -> tuple[LoadedCluster, list[bytes | None]]:
     async with connect(kubeconfig, context, os.environ) as client:
-        stored = None if pod is None else await _read(client, get_pod(*pod))
+        stored = [await _read(client, get_pod(*pod)) for pod in pods]
         cluster = new_cluster(await _server_version(client))
-        if pod is None or stored is not None:
+        if None not in stored:
             await _list_all_kinds(client, cluster)
     return cluster, stored
 
@@ -88,8 +91,21 @@ async def _list_all_kinds(client: KubeClient, cluster: LoadedCluster) -> None:
                 for seen in listed:
                     cluster.apply(seen)
                 cluster.apply(watched.on_served)
+        cluster.leases = await list_leases(client, cluster.settings, progress)
     finally:
         progress.clear()
+
+
+async def list_leases(client: KubeClient, settings: Settings, progress: ReadProgress) -> Leases:
+    """Return the Leases of schedulers, and why those that the user may not list are not known. Raises ApiError."""
+    leases = Leases(read_at=second_time(time.time()))
+    for name in lease_names(settings):
+        try:
+            told = partial(progress.update, "Lease")
+            leases.found += await list_all(client, leases_named(name), decode_lease, told)
+        except (Forbidden, NotFound) as error:
+            leases.unknown[name] = str(error)
+    return leases
 
 
 def read_object(request: Request, kubeconfig: str | None, context: str | None) -> bytes | None:

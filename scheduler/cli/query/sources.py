@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -77,10 +78,14 @@ def read_manifest_file(args: argparse.Namespace, settings: Settings) -> Manifest
 
 
 def read_cluster(
-    args: argparse.Namespace, settings: Settings, query: PodQuery | None, *, budgets: bool = False
-) -> tuple[LoadedCluster, PodQuery | None]:
+    args: argparse.Namespace,
+    settings: Settings,
+    queries: Sequence[PodQuery] = (),
+    *,
+    budgets: bool = False,
+) -> tuple[LoadedCluster, list[PodQuery]]:
     """
-    Return the cluster, and the query with the pod's JSON. If there is no such pod, nothing else is read.
+    Return the cluster, and the queries with the pods' JSON. If one of the pods does not exist, nothing else is read.
 
     With `budgets`, PodDisruptionBudgets are read even if no profile preempts. Without a flag for it, the version to
     emulate is that of the API server; a snapshot does not have it.
@@ -97,9 +102,9 @@ def read_cluster(
     if args.on:
         cluster = new_cluster(None)
         read_snapshot(args.on, cluster)
-        return cluster, query
+        return cluster, list(queries)
     from scheduler.cli.query import listing
 
-    pod = None if query is None else (query.namespace, query.name)
-    cluster, stored = listing.read_cluster(new_cluster, pod, args.kubeconfig, args.context)
-    return cluster, None if query is None else replace(query, stored=stored)
+    names = [(query.namespace, query.name) for query in queries]
+    cluster, stored = listing.read_cluster(new_cluster, names, args.kubeconfig, args.context)
+    return cluster, [replace(query, stored=found) for query, found in zip(queries, stored, strict=True)]

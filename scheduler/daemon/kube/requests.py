@@ -316,6 +316,15 @@ def micro_time(epoch_s: float) -> str:
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def seconds_of(timestamp: str) -> float | None:
+    """Return the seconds since the epoch of an RFC 3339 time; None if it is none."""
+    try:
+        parsed = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return None
+    return parsed.replace(tzinfo=parsed.tzinfo or UTC).timestamp()
+
+
 def escaped(name: str) -> str:
     """Return the name escaped as one path segment."""
     return quote(name, safe="")

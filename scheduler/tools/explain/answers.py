@@ -15,6 +15,7 @@ from scheduler.engine.model.pods import Pod
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.formats.terminal import ReadProgress
+from scheduler.tools.explain.serving import service_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 #: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
@@ -29,13 +30,14 @@ def explain_pod(
     together: Sequence[Pod] = (),
     *,
     adds_replicas: bool = False,
+    owns_state: bool = False,
 ) -> Explanation:
     """
     Return the explanation of a pod that is in the cluster or would be created in it.
 
     No suggestion leads to one of `avoided_nodes`. `together`: pods that would be created with it; they stand for the
     members of its group that are pending in the cluster.
-    `adds_replicas`: see `ExplainRequest`.
+    `adds_replicas`, `owns_state`: see `ExplainRequest`.
     """
     profile, notes = cluster.profile_for(pod)
     if recorded is not None and not is_of_bind(recorded, pod.node_name):
@@ -65,6 +67,7 @@ def explain_pod(
         ),
         avoided_nodes=avoided_nodes,
         adds_replicas=adds_replicas,
+        owns_state=owns_state,
         semantics=cluster.settings.semantics,
         on_step=lambda step: progress.show(f"{pod.key}: {step}"),
     )
@@ -74,6 +77,22 @@ def explain_pod(
         progress.clear()
     contradicting = _contradicting_notes(answer, pod) if profile.scheduler_name == pod.scheduler_name else ()
     return msgspec.structs.replace(answer, notes=(*contradicting, *answer.notes))
+
+
+def explain_waiting(
+    cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | None = None, *, owns_state: bool = False
+) -> Explanation:
+    """Return `explain_pod`, and for a pod that waits for a scheduler whether one serves it. `owns_state`: see there."""
+    answer = explain_pod(cluster, pod, recorded, owns_state=owns_state)
+    if cluster.leases is None or answer.state in ("bound", "finished"):
+        return answer
+    service = service_of(
+        pod,
+        cluster.settings,
+        cluster.leases,
+        lambda: {placed.pod.scheduler_name for placed in cluster.state.placed.values()},
+    )
+    return msgspec.structs.replace(answer, unserved=service.unserved, notes=(*service.notes, *answer.notes))
 
 
 def _contradicting_notes(answer: Explanation, pod: Pod) -> tuple[str, ...]:

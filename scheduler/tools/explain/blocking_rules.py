@@ -18,9 +18,9 @@ from scheduler.tools.explain.inspection import Inspection
 from scheduler.tools.explain.sentences import rule_text
 
 #: Domains listed per rule. A hostname rule has one per node.
-_SHOWN_DOMAINS: Final = 20
+_SHOWN_DOMAINS: Final = 100
 #: Pods named in one list; the rest are only counted.
-_SHOWN_PODS: Final = 5
+_SHOWN_PODS: Final = 20
 #: Pods among which these are looked for, a few more if a node has many.
 _COMPARED_PODS: Final = 200
 

@@ -20,8 +20,9 @@ from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.explanation import API_VERSION
 from scheduler.tools.explain.formats.manifest_documents import numbered_documents, sorted_documents
 from scheduler.tools.explain.formats.manifests import Manifest
-from scheduler.tools.explain.formats.snapshot_file import FORBIDDEN, KIND
+from scheduler.tools.explain.formats.snapshot_file import FORBIDDEN, KIND, LEASES
 from scheduler.tools.explain.formats.terminal import print_unlisted
+from scheduler.tools.explain.serving import Leases
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.new_claims import created
 from scheduler.tools.explain.simulation.new_device_claims import TEMPLATE
@@ -154,6 +155,10 @@ def read_snapshot(file: str, cluster: LoadedCluster) -> None:
             for watched in cluster.kinds
             if (section := sections.get(watched.section))
         }
+        if (section := sections.get(LEASES)) is None:
+            cluster.leases = Leases(unknown={"": "the snapshot has no Leases"})
+        else:
+            cluster.leases = msgspec.json.decode(section, type=Leases)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SettingsError(file, "", str(error), "lists of objects") from error
     forbidden = _forbidden(sections, file)

@@ -14,19 +14,17 @@ from typing import Final
 import msgspec
 
 from scheduler.engine.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, RankedNode
-from scheduler.engine.model.changes import Change, RemovePod
 from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, PodRef, Pods, Rule
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
-from scheduler.tools.explain.sentences import SUCH_MEMBERS, change_text
+from scheduler.tools.explain.sentences import SUCH_MEMBERS, change_texts
 
 #: The most that is printed unless `wide` is set.
 _DOMAINS: Final = 8
 _GROUPS: Final = 12
 _RULES: Final = 4
 _PODS: Final = 3
-_CHANGES: Final = 4
 _SCORES: Final = 3
 
 _HEADLINES: Final = {
@@ -43,23 +41,25 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
     """Return the lines to print."""
     colour = style.good if answer.is_ok else style.bad
     name = escape_control_characters(f"{answer.namespace}/{answer.pod}")
-    headline = style.heading(f"Pod {name} {colour(_HEADLINES[answer.state])}")
+    said = "has no scheduler" if answer.unserved else _HEADLINES[answer.state]
+    headline = style.heading(f"Pod {name} {colour(said)}")
+    texts = [answer.unserved, f"with a scheduler: {answer.message}"] if answer.unserved else [answer.message]
     lines = [
         headline + style.faint(f" (profile {answer.profile})"),
-        f"  {escape_control_characters(answer.message)}",
+        *(f"  {escape_control_characters(text)}" for text in texts),
     ]
     lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in answer.notes]
     sections = (
         (f"REFUSED{_member_text(answer, wide=wide)}", _groups(answer, style.columns, wide=wide)),
-        ("RULES", _rules(answer, wide=wide)),
+        (f"RULES{_wide_names_more(answer, wide=wide)}", _rules(answer, style.columns, wide=wide)),
         ("WHAT WOULD HELP (each tried on a copy of the cluster)", _suggestions(answer, wide=wide)),
         (
             "SCORES (now, without the pod itself)" if answer.state == "bound" else "SCORES",
-            _score_table(answer.scores if wide else answer.scores[:_SCORES]),
+            _score_table(answer.scores if wide else answer.scores[:_SCORES], style.columns),
         ),
         (
             f"WHEN IT WAS BOUND (as {DECISION_ANNOTATION} says: unverified)",
-            _recorded(answer.recorded, wide=wide),
+            _recorded(answer.recorded, style.columns, wide=wide),
         ),
     )
     for title, body in sections:
@@ -84,11 +84,18 @@ def _member_text(answer: Explanation, *, wide: bool) -> str:
     return escape_control_characters(text)
 
 
+def _wide_names_more(answer: Explanation, *, wide: bool) -> str:
+    """Return a remark if a rule that is printed has names of more pods than are."""
+    named = [pods for rule in answer.rules[:_RULES] for pods in (rule.pods, rule.declared_by, rule.pending)]
+    is_cut = not wide and any(pods is not None and len(pods.shown) > _PODS for pods in named)
+    return " (-o wide names more pods)" if is_cut else ""
+
+
 def _groups(answer: Explanation, columns: int | None, *, wide: bool) -> list[str]:
     shown = answer.groups if wide else answer.groups[:_GROUPS]
     rows = [(g.n_nodes, g.plugin, g.reason, g.where or "-", _examples(g)) for g in shown]
     lines = table_lines(("NODES", "BY", "REASON", "WHERE", "SUCH AS"), rows, columns=columns)
-    return lines + _more(len(answer.groups) - len(shown) + answer.n_more_groups, "group")
+    return lines + more_lines(len(answer.groups) - len(shown), answer.n_more_groups, "group")
 
 
 def _examples(group: NodeGroup) -> str:
@@ -96,13 +103,13 @@ def _examples(group: NodeGroup) -> str:
     return f"{names}, ..." if group.n_nodes > len(group.examples) > 0 else names
 
 
-def _rules(answer: Explanation, *, wide: bool) -> list[str]:
+def _rules(answer: Explanation, columns: int | None, *, wide: bool) -> list[str]:
     shown = answer.rules if wide else answer.rules[:_RULES]
     lines: list[str] = []
     for number, rule in enumerate(shown):
         mirrored = not wide and any(_mirrors(rule, other) for other in shown[:number])
-        lines += [f"  {rule.text}", *_rule_body(rule, wide=wide, mirrored=mirrored)]
-    return lines + _more(len(answer.rules) - len(shown) + answer.n_more_rules, "rule")
+        lines += [f"  {rule.text}", *_rule_body(rule, columns, wide=wide, mirrored=mirrored)]
+    return lines + more_lines(len(answer.rules) - len(shown), answer.n_more_rules, "rule")
 
 
 def _mirrors(rule: Rule, other: Rule) -> bool:
@@ -116,7 +123,7 @@ def _mirrors(rule: Rule, other: Rule) -> bool:
     return same and rule.kind == "existingAntiAffinity" and other.kind == "requiredAntiAffinity"
 
 
-def _rule_body(rule: Rule, *, wide: bool, mirrored: bool) -> Iterator[str]:
+def _rule_body(rule: Rule, columns: int | None, *, wide: bool, mirrored: bool) -> Iterator[str]:
     if rule.declared_by is not None:
         yield f"    declared by {_pods(rule.declared_by, wide=wide)}"
     if mirrored:
@@ -127,19 +134,19 @@ def _rule_body(rule: Rule, *, wide: bool, mirrored: bool) -> Iterator[str]:
     if rule.pending.n_total:
         yield f"    matching, but without a node: {_pods(rule.pending, wide=wide)}"
     domains = rule.domains if wide else rule.domains[:_DOMAINS]
-    head = ("DOMAIN", "NODES", "PODS", "MAY HAVE", "")
+    head = ("DOMAIN", "NODES", "PODS", "OPEN UP TO", "NOW")
     rows = [
         (
             d.domain or '""',
             d.n_nodes,
             d.n_pods,
-            "any" if d.most is None else d.most,
-            "" if d.allowed else "closed",
+            "-" if d.most is None else d.most,
+            "open" if d.allowed else "closed",
         )
         for d in domains
     ]
-    yield from table_lines(head, rows, indent="      ")
-    yield from _more(len(rule.domains) - len(domains) + rule.n_more_domains, "domain", indent="      ")
+    yield from table_lines(head, rows, indent="      ", columns=columns)
+    yield from more_lines(len(rule.domains) - len(domains), rule.n_more_domains, "domain", indent="      ")
 
 
 def _pods(pods: Pods, *, wide: bool) -> str:
@@ -162,29 +169,13 @@ def _suggestions(answer: Explanation, *, wide: bool) -> list[str]:
     lines = []
     for number, suggestion in enumerate(answer.suggestions, 1):
         pod = SUCH_MEMBERS if answer.member is not None else "the pod"
-        texts = list(_change_texts(suggestion.changes, pod, wide=wide))
+        texts = list(change_texts(suggestion.changes, pod, wide=wide))
         texts[-1] += f"  -> {suggestion.node}"
         lines += [f"  {number}. {texts[0]}", *(f"     {text}" for text in texts[1:])]
     return lines
 
 
-def _change_texts(changes: Sequence[Change], pod: str, *, wide: bool) -> Iterator[str]:
-    """Yield one line per change; several removed pods are one line. `pod`: see `change_text`."""
-    leaving = [change for change in changes if isinstance(change, RemovePod)]
-    others = [change for change in changes if not isinstance(change, RemovePod)]
-    texts = [change_text(change, pod) for change in others]
-    if len(leaving) == 1:
-        texts.append(change_text(leaving[0]))
-    elif leaving:
-        shown = leaving if wide else leaving[:_CHANGES]
-        names = ", ".join(f"{pod.namespace}/{pod.pod} from {pod.node}" for pod in shown)
-        more = f" and {len(leaving) - len(shown)} more" if len(leaving) > len(shown) else ""
-        texts.append(f"{len(leaving)} pods leave: {names}{more}")
-    for place, text in enumerate(texts):
-        yield text if place == 0 else f"and {text}"
-
-
-def _score_table(ranked: Sequence[RankedNode]) -> list[str]:
+def _score_table(ranked: Sequence[RankedNode], columns: int | None) -> list[str]:
     """Return a table with a row per plugin and a column per node, the pod's node first."""
     if not ranked:
         return []
@@ -195,10 +186,10 @@ def _score_table(ranked: Sequence[RankedNode]) -> list[str]:
         (plugin, *(node.scores.get(plugin, 0) for node in ranked)) for plugin in plugins
     ]
     rows.append(("total", *(node.total for node in ranked)))
-    return table_lines(("", *(node.node for node in ranked)), rows)
+    return table_lines(("", *(node.node for node in ranked)), rows, columns=columns)
 
 
-def _recorded(record: DecisionRecord | None, *, wide: bool) -> list[str]:
+def _recorded(record: DecisionRecord | None, columns: int | None, *, wide: bool) -> list[str]:
     if record is None:
         return []
     lines = [f"  {record.feasible} of {counted(record.evaluated, 'node')} fitted"]
@@ -207,11 +198,15 @@ def _recorded(record: DecisionRecord | None, *, wide: bool) -> list[str]:
         lines.append(f"  refused: {refused}")
     if record.evicted is not msgspec.UNSET:
         lines.append(f"  evicted for it: {', '.join(record.evicted)}")
-    return lines + _score_table(record.top if wide else record.top[:_SCORES])
+    return lines + _score_table(record.top if wide else record.top[:_SCORES], columns)
 
 
-def _more(count: int, what: str, indent: str = "  ") -> list[str]:
-    return [f"{indent}... and {count} more {what}{'s' if count > 1 else ''}"] if count > 0 else []
+def more_lines(n_cut: int, n_unlisted: int, what: str, indent: str = "  ") -> list[str]:
+    """Return a line about what is not printed: what `-o wide` would print, and what no list has, if there is any."""
+    if not n_cut + n_unlisted:
+        return []
+    shows = "" if not n_cut else " (-o wide shows them)" if not n_unlisted else f" (-o wide shows {n_cut})"
+    return [f"{indent}... and {counted(n_cut + n_unlisted, f'more {what}')}{shows}"]
 
 
 def report_text(answers: Iterable[Explanation], style: Style, *, wide: bool) -> str:

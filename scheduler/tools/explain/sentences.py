@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 
 from scheduler.engine.framework.explaining import Share
@@ -26,6 +27,8 @@ from scheduler.tools.explain.formats.explanation import Domain, Rule
 
 #: Full domains whose numbers a sentence has.
 _SHOWN_FULL: Final = 4
+#: Pods that one change names.
+_SHOWN_PODS: Final = 4
 #: The words for the members of a group of which a change is.
 SUCH_MEMBERS: Final = "each such member"
 
@@ -142,3 +145,19 @@ def change_text(change: Change, pod: str = "the pod") -> str:
             return f"claim {claim} has no constraint on {attribute}"
         case _:
             assert_never(change)
+
+
+def change_texts(changes: Sequence[Change], pod: str, *, wide: bool) -> Iterator[str]:
+    """Yield one line per change; several removed pods are one line. `pod`: see `change_text`."""
+    leaving = [change for change in changes if isinstance(change, RemovePod)]
+    others = [change for change in changes if not isinstance(change, RemovePod)]
+    texts = [change_text(change, pod) for change in others]
+    if len(leaving) == 1:
+        texts.append(change_text(leaving[0]))
+    elif leaving:
+        shown = leaving if wide else leaving[:_SHOWN_PODS]
+        names = ", ".join(f"{pod.namespace}/{pod.pod} from {pod.node}" for pod in shown)
+        more = f" and {len(leaving) - len(shown)} more" if len(leaving) > len(shown) else ""
+        texts.append(f"{len(leaving)} pods leave: {names}{more}")
+    for place, text in enumerate(texts):
+        yield text if place == 0 else f"and {text}"

@@ -13,24 +13,16 @@ from scheduler.engine.framework.pod_groups import GANG_SCHEDULING
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct
+from scheduler.tools.explain.reasons import reason_in, refusals_in
 
 #: Groups in an answer, and pods by name in each.
 MAX_GROUPS: Final = 200
 MAX_SHOWN: Final = 100
 _PODS_PER_PIECE: Final = 200
-#: The part of PostFilter in the message of a pod that fits nowhere: what is done with its claims, then preemption.
-_POSTFILTER: Final = re.compile(
-    r" (?:(?:no new claims to deallocate|still not schedulable|(?:deallocation|deletion) of ResourceClaim completed)"
-    r"(?:, |$)|preemption: ).*",
-    re.DOTALL,
-)
 #: Begins the message of a member of a pod group that waits.
 GROUP_WAITS: Final = "pod group "
-#: A count of nodes in the message of a FitError.
-_COUNT: Final = re.compile(r"(?<![\w/.-])\d+ (?=\D)")
 #: Names of a namespace's objects, such as claims, and what a pod's annotation has: parts of a reason.
 _NAMES: Final = re.compile(r'(?<=").*(?=")|(\bannotation [^:]*: |^pod group ).*', re.DOTALL)
-_TOTAL: Final = re.compile(r"^0/\d+ nodes are available: ")
 
 Visible = Callable[[str], bool]
 
@@ -148,7 +140,7 @@ def reason_of(queued: QueuedPod, message: str) -> str:
 
     Pods that wait for the same reason have the same text then. The message of a pod group is the same for its members.
     """
-    refusals = _POSTFILTER.sub("", message)
+    refusals = refusals_in(message)
     if refusals.startswith(GROUP_WAITS):
         return refusals.rstrip(".")
     if queued.sub_queue is SubQueue.GATED and queued.gating_plugin == GANG_SCHEDULING and queued.pod.group:
@@ -158,7 +150,7 @@ def reason_of(queued: QueuedPod, message: str) -> str:
         return f"scheduling gates: {gates}"
     if not message:
         return "not tried yet"
-    return _COUNT.sub("", _TOTAL.sub("", refusals)).rstrip(".")
+    return reason_in(message)
 
 
 def without_names(reason: str) -> str:

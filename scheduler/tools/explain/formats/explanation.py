@@ -19,6 +19,7 @@ beside each has the total or the number left out.
                       "texts": [each change as a sentence]}],
      "scores": [{"node", "total", "scores": {plugin: weighted points}}],
      "recorded": the annotation's record or null, "notes": [texts],
+     "unserved": why no scheduler serves the pod, or "" if one does or it cannot be known,
      "group": the pod's group or "",
      "member": null, or the member of the group that "groups" and "rules" are about {"namespace", "pod",
                "domain": where it was tried or "" for everywhere, "placed": Pods beside which it was tried}}
@@ -180,8 +181,9 @@ class Explanation(Document, frozen=True, kw_only=True):
     #: `namespace/name` of the group with which the pod is placed; `message` is about all its members then.
     group: str = ""
     member: RefusedMember | None = None
+    unserved: str = ""
 
     @property
     def is_ok(self) -> bool:
         """Whether the pod has a node, could have one, or has finished."""
-        return self.state in ("schedulable", "bound", "finished")
+        return self.state in ("schedulable", "bound", "finished") and not self.unserved

@@ -3,13 +3,15 @@ The format of a cluster snapshot file, which has only what scheduling reads.
 
     {"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot",
      "nodes": [...], "namespaces": [...], "pods": [...], "services": [...], "persistentVolumes": [...], ...,
+     "leases": {"found": [...], "unknown": {"kube-scheduler": "403 Forbidden: ..."}, "readAt": "2026-01-02T03:04:05Z"},
      "forbidden": {"DeviceClass": "403 Forbidden: ..."}}
 
 Objects are API JSON with only the fields of `engine.model.read_fields`, so that an unknown field stays out of the
 file. It has no environment variables, no commands, no names of secrets, no annotations but affinity rules, the state
 of claims and those of nodes that a plugin reads, and of volumes only size, topology and the name at their driver. A
 list that the file lacks is empty; of PodGroups, which have a list for each version of their API, the cluster does
-not have the kind. `forbidden` has the kinds that the user was not allowed to list, with the server's answer, which
+not have the kind. `leases` has who holds the Leases of schedulers until when (`tools.explain.serving`), or why that is
+not known. `forbidden` has the kinds that the user was not allowed to list, with the server's answer, which
 names the user.
 """
 
@@ -25,6 +27,8 @@ from scheduler.tools.explain.formats.explanation import API_VERSION
 KIND: Final = "ClusterSnapshot"
 #: The field with the kinds that could not be listed.
 FORBIDDEN: Final = "forbidden"
+#: The field with the Leases of schedulers.
+LEASES: Final = "leases"
 
 
 def scheduling_fields(

@@ -158,7 +158,7 @@ def _size(out: TextIO) -> tuple[int, int]:
 def _wrapped(line: str, columns: int) -> str:
     """Return the line in parts of at most so many columns where it has blanks; later parts are indented further."""
     text = _COLOUR.sub("", line)
-    if len(text) <= columns or _TABLE_ROW.search(text):
+    if len(text) <= columns or " " not in text.strip() or _TABLE_ROW.search(text):
         return line
     indent = " " * (len(text) - len(text.lstrip(" ")) + 4)
     parts = textwrap.wrap(

@@ -37,6 +37,7 @@ from scheduler.tools.explain.simulation.replicas import (
     why_unplaced,
 )
 from scheduler.tools.explain.simulation.world import World
+from scheduler.tools.explain.workloads import workload_of
 
 #: Pods that a note names.
 _NAMED: Final = 3
@@ -61,7 +62,7 @@ class LeavingPod(JsonStruct, frozen=True, kw_only=True):
     A pod that has to leave `node`.
 
     `round`: when budgets let it go, from 1; 0 if they never do, and then `held_by` says which. `to`: its new node;
-    empty if it finds none, and then `message` says why.
+    empty if it finds none, and then `message` says why. `workload`: such as `deploy/shop`.
     """
 
     namespace: str
@@ -71,6 +72,7 @@ class LeavingPod(JsonStruct, frozen=True, kw_only=True):
     round: int = 0
     held_by: str = ""
     message: str = ""
+    workload: str = ""
 
     @property
     def key(self) -> str:
@@ -293,6 +295,7 @@ def leaving_pods(leaving: Iterable[Pod], moves: Moves) -> tuple[LeavingPod, ...]
             round=moves.round_by_uid.get(pod.uid, 0),
             held_by=moves.held_by.get(pod.uid, ""),
             message=moves.unplaced.get(pod.uid, ""),
+            workload=workload_of(pod).text,
         )
         for pod in leaving
     ]

@@ -33,6 +33,7 @@ from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.kubelet_refusals import FAILED_S, READY_S
 from scheduler.tools.explain.formats.manifests import Manifest
+from scheduler.tools.explain.serving import Leases
 from scheduler.tools.explain.simulation.new_claims import add_claim
 from scheduler.tools.explain.simulation.new_device_claims import (
     TEMPLATE,
@@ -67,6 +68,8 @@ class LoadedCluster:
         self.malformed: Counter[str] = Counter()
         #: Failed pods that a kubelet rejected.
         self._refused: list[Pod] = []
+        #: Of schedulers; None if whether one runs is not asked.
+        self.leases: Leases | None = None
         #: Sentences about claims that do not exist yet.
         self.assumptions: dict[str, None] = {}
         #: What ResourceClaimTemplates describe, by their keys; None for an unknown one.

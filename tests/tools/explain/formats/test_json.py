@@ -33,7 +33,7 @@ from tests.support.messages import no_victims
 FIELDS = {
     explanation.Explanation: (
         "apiVersion kind namespace pod node schedulerName profile state message nodes feasible groups moreGroups "
-        "rules moreRules suggestions scores recorded notes group member"
+        "rules moreRules suggestions scores recorded notes group member unserved"
     ),
     explanation.RefusedMember: "namespace pod domain placed",
     explanation.NodeGroup: "plugin reason where nodes examples removable",
@@ -145,6 +145,7 @@ def test_a_whole_explanation() -> None:
         "notes": [],
         "group": "",
         "member": None,
+        "unserved": "",
     }
     assert answer["suggestions"][0]["node"] in ("a1", "a2")
 

@@ -86,7 +86,7 @@ export function MachineRoom({ asked }) {
   latest.current = polled ?? latest.current;
   const data = latest.current;
   if (!data) return html`<${Problem} error=${error} />`;
-  if (!data.hierarchies.length) return html`<section><h2>Machine room</h2><p class="muted">No levels above the host are known: neither the configuration (topologyLevels of GangScheduling) nor a Topology of Kueue names any, and no node has a label that a group names.</p></section>`;
+  if (!data.hierarchies.length) return html`<section><h2>Machine room</h2><p class="muted">No levels above the host are known: neither the configuration (topologyLevels of GangScheduling) nor a Topology of Kueue names any, and no group with pods on nodes asks for one.</p></section>`;
   const chosen = data.groups.findIndex((group) => `${group.namespace}/${group.name}` === lit);
   const hole = data.waiting[data.asked];
   const isPart = data.moreDomains > 0 || data.domains.some((domain) => !domain.hosts.length);

@@ -1,0 +1,136 @@
+"""
+Whether a scheduler serves a pod, by the pod's schedulerName and the Lease of the scheduler that has this name.
+
+A Lease is looked for in every namespace, since an installation may have its own. Its times are compared with the clock
+of who reads it: a holder that has not renewed it for its duration, and for `_SKEW_S` more, is gone. Of a scheduler that
+is neither ours nor kube-scheduler only what it did can be seen: pods on nodes, and conditions.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from scheduler.daemon.kube.requests import LeaseSpec, Resource, seconds_of
+from scheduler.daemon.settings.resolved import Settings
+from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME, Pod
+
+#: Of kube-scheduler.
+_KUBE_SCHEDULER: Final = "kube-scheduler"
+#: Allows for clocks that differ.
+_SKEW_S: Final = 5.0
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    namespace: str = ""
+    name: str = ""
+
+
+class SeenLease(msgspec.Struct, frozen=True):
+    """What is read of a Lease."""
+
+    metadata: _Metadata
+    spec: LeaseSpec = LeaseSpec()
+
+    def why_free(self, at_s: float) -> str:
+        """Return why nobody holds it at this time; empty if somebody does, or if it does not say."""
+        key = f"Lease {self.metadata.namespace}/{self.metadata.name}"
+        if not self.spec.holder_identity:
+            return f"{key} has been released"
+        renewed_s = seconds_of(self.spec.renew_time or "")
+        silent_s = 0.0 if renewed_s is None else at_s - renewed_s
+        if silent_s <= (self.spec.lease_duration_seconds or 0) + _SKEW_S:
+            return ""
+        return f"{self.spec.holder_identity} last renewed {key} {age_text(silent_s)} ago"
+
+
+#: Of the JSON of a Lease.
+decode_lease: Final = msgspec.json.Decoder(SeenLease).decode
+
+
+class Leases(msgspec.Struct, rename="camel"):
+    """
+    What was read of the Leases of schedulers; a snapshot has it as it is.
+
+    Attributes:
+        unknown: why nothing is known of those of a name; with the name '' of any.
+        read_at: when they were read, as RFC 3339; '' if that is not known.
+    """
+
+    found: list[SeenLease] = []
+    unknown: dict[str, str] = {}
+    read_at: str = ""
+
+    def why_unknown(self, name: str) -> str:
+        """Return why nothing is known of the Leases of this name; empty if all are."""
+        return self.unknown.get("") or self.unknown.get(name, "")
+
+
+def lease_names(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the Leases to read."""
+    return tuple(dict.fromkeys((settings.leader_election.resource_name, _KUBE_SCHEDULER)))
+
+
+def leases_named(name: str) -> Resource:
+    """Return the Leases of this name, in every namespace; a role may grant to list them by `resourceNames`."""
+    return Resource("/apis/coordination.k8s.io/v1/leases", f"metadata.name={name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Why no scheduler serves a pod, empty if one does or if it is not known; and what is not known, as a note."""
+
+    unserved: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def service_of(
+    pod: Pod, settings: Settings, leases: Leases, active: Callable[[], Collection[str]]
+) -> Service:
+    """
+    Return whether a scheduler serves the pending pod.
+
+    `active`: returns the schedulerNames of pods on nodes, which show that there was such a scheduler.
+    """
+    name = pod.scheduler_name
+    profiles = [profile.scheduler_name for profile in settings.profiles]
+    if name in profiles:
+        if not settings.leader_election.leader_elect:
+            return Service(notes=(f"{name} elects no leader: whether it runs cannot be seen",))
+        return _by_lease(name, settings.leader_election.resource_name, leases)
+    if name == DEFAULT_SCHEDULER_NAME:
+        return _by_lease(name, _KUBE_SCHEDULER, leases)
+    placing = active()
+    if name in placing or (pod.scheduled_condition is not None and pod.scheduled_condition.status == "False"):
+        return Service(notes=(f"whether {name} runs now cannot be seen",))
+    alike = difflib.get_close_matches(name, {*profiles, DEFAULT_SCHEDULER_NAME, *placing}, n=1)
+    meant = f"; did you mean {alike[0]}?" if alike else "; if it is a profile of this one, name its --config"
+    return Service(f"no known scheduler has the name {name}{meant}")
+
+
+def _by_lease(name: str, lease: str, leases: Leases) -> Service:
+    if reason := leases.why_unknown(lease):
+        return Service(notes=(f"whether {name} runs is not known: {reason}",))
+    named = [each for each in leases.found if each.metadata.name == lease]
+    if not named and lease == _KUBE_SCHEDULER:
+        # With leader election switched off, as in some distributions of one node, it has none.
+        return Service(notes=(f"whether {name} runs is not known: there is no Lease {lease}",))
+    if not named:
+        return Service(
+            f"{name} is not seen to run: there is no Lease {lease} (one without leader election has none)"
+        )
+    at_s = seconds_of(leases.read_at) or 0.0
+    free = [each.why_free(at_s) for each in named]
+    return Service(f"{name} does not run: {' and '.join(free)}") if all(free) else Service()
+
+
+def age_text(seconds: float) -> str:
+    """Return an age in its largest unit, as kubectl shows it in a narrow column."""
+    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= 2 * unit:
+            return f"{int(seconds // unit)}{name}"
+    return f"{max(0, int(seconds))}s"

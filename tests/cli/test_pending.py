@@ -1,0 +1,233 @@
+"""`explain` of all that is pending, of workloads, and of pods that no scheduler serves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.sandbox.devcluster.cluster import DevCluster
+from scheduler.sandbox.devcluster.kinds import LEASE, NAMESPACE, POD
+from tests.cli.conftest import Called, embedded, hold_lease
+from tests.support import accounts, build
+from tests.support.cluster import kubeconfig_text
+
+OURS: Mapping[str, str] = {"schedulerName": "affinity-scheduler"}
+BIG = [build.container(requests={"cpu": "100"})]
+
+
+def member(name: str, owner: str = "shop", revision: str = "54d9", **more: Any) -> build.Json:
+    """Return a pod of a Deployment, as its ReplicaSet makes it."""
+    pod = build.pod(name, labels={"app": owner, "pod-template-hash": revision}, **{"spec": OURS, **more})
+    pod["metadata"]["ownerReferences"] = [{**build.owned_by("ReplicaSet", f"{owner}-{revision}"), "uid": "u"}]
+    del pod["metadata"]["uid"]
+    return pod
+
+
+def bare(name: str, **spec: object) -> build.Json:
+    pod = build.pod(name, spec=spec)
+    del pod["metadata"]["uid"]
+    return pod
+
+
+@asynccontextmanager
+async def served(
+    tmp_path: Path, *pods: build.Json, runs: bool = True
+) -> AsyncIterator[tuple[DevCluster, str]]:
+    """Yield three nodes, a scheduler if it `runs`, and the pods."""
+    async with embedded(tmp_path, nodes=3, zones=3) as (cluster, kubeconfig):
+        if runs:
+            hold_lease(cluster)
+        for pod in pods:
+            cluster.store.create(POD, "default", pod)
+        yield cluster, kubeconfig
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("holder", "age_s", "why"),
+    [
+        ("scheduler-0", 150, "scheduler-0 last renewed Lease kube-system/affinity-scheduler 2m ago"),
+        ("", 0, "Lease kube-system/affinity-scheduler has been released"),
+        (None, 0, "there is no Lease affinity-scheduler (one without leader election has none)"),
+        ("scheduler-0", 3, ""),
+    ],
+)
+async def test_a_pod_whose_scheduler_is_stopped_has_no_scheduler(
+    holder: str | None, age_s: float, why: str, tmp_path: Path, called: Called
+) -> None:
+    """It is said first, of a live cluster and of its snapshot, and the exit code is 1."""
+    snapshot = str(tmp_path / "snapshot.json")
+    async with served(tmp_path, bare("web", **OURS), runs=False) as (cluster, kubeconfig):
+        if holder is not None:
+            hold_lease(cluster, holder=holder, age_s=age_s)
+        code, out, _ = await called("explain", "web", "--kubeconfig", kubeconfig)
+        table = await called("explain", "--kubeconfig", kubeconfig)
+        assert (await called("snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
+    fits = "fits on 3 of 3 nodes; "
+    if not why:
+        assert (code, out.splitlines()[0].split(" (")[0]) == (0, "Pod default/web can be scheduled")
+    else:
+        headline, first, second, *_ = out.splitlines()
+        assert (code, headline) == (1, "Pod default/web has no scheduler (profile affinity-scheduler)")
+        assert first.startswith("  affinity-scheduler ")
+        assert first.endswith(why)
+        assert second.startswith(f"  with a scheduler: {fits}")
+        row = table[1].splitlines()[3]
+        assert row.endswith("run  start affinity-scheduler")
+    assert await called("explain", "web", "--on", snapshot) == (code, out, "")
+    saved = json.loads(Path(snapshot).read_text())["leases"]
+    assert [each["metadata"]["name"] for each in saved["found"]] == ["affinity-scheduler"] * (
+        holder is not None
+    )
+
+
+@pytest.mark.asyncio
+async def test_a_misspelt_scheduler_is_named_with_the_one_that_was_meant(
+    tmp_path: Path, called: Called
+) -> None:
+    async with served(tmp_path, bare("typo", schedulerName="afinity-scheduler")) as (_, kubeconfig):
+        code, out, _ = await called("explain", "typo", "--kubeconfig", kubeconfig)
+        table = await called("explain", "--kubeconfig", kubeconfig)
+    assert code == 1
+    assert out.splitlines()[:2] == [
+        "Pod default/typo has no scheduler (profile affinity-scheduler)",
+        "  no known scheduler has the name afinity-scheduler; did you mean affinity-scheduler?",
+    ]
+    assert table[0] == 1
+    assert "no known scheduler has the name afinity-scheduler  did you mean affinity-scheduler?" in table[1]
+
+
+@pytest.mark.asyncio
+async def test_another_scheduler_that_has_placed_pods_counts_as_one(tmp_path: Path, called: Called) -> None:
+    """No more can be known of it, and of kube-scheduler without a Lease."""
+    theirs = {"schedulerName": "volcano"}
+    pods = bare("placed", nodeName="node-0001", **theirs), bare("waits", **theirs), bare("plain")
+    async with served(tmp_path, *pods) as (cluster, kubeconfig):
+        code, out, _ = await called("explain", "waits", "--kubeconfig", kubeconfig)
+        unknown = await called("explain", "plain", "--kubeconfig", kubeconfig)
+        hold_lease(cluster, name="kube-scheduler", age_s=600)
+        stopped = await called("explain", "plain", "--kubeconfig", kubeconfig)
+    assert code == 0
+    assert "note: whether volcano runs now cannot be seen" in out
+    assert unknown[0] == 0
+    assert "note: whether default-scheduler runs is not known: there is no Lease kube-scheduler" in unknown[1]
+    assert stopped[0] == 1
+    assert (
+        "default-scheduler does not run: scheduler-0 last renewed Lease kube-system/kube-scheduler"
+        in stopped[1]
+    )
+
+
+@pytest.mark.asyncio
+async def test_a_lease_in_another_namespace_counts(tmp_path: Path, called: Called) -> None:
+    """An installation may have its own; the command need not be given its configuration."""
+    async with served(tmp_path, bare("web", **OURS), runs=False) as (cluster, kubeconfig):
+        hold_lease(cluster)
+        lease = cluster.store.revision(LEASE, "kube-system", "affinity-scheduler").obj
+        cluster.store.create(NAMESPACE, "", build.namespace("own"))
+        cluster.store.delete(LEASE, "kube-system", "affinity-scheduler")
+        cluster.store.create(
+            LEASE, "own", {"metadata": {"name": "affinity-scheduler"}, "spec": lease["spec"]}
+        )
+        code, out, _ = await called("explain", "web", "--kubeconfig", kubeconfig)
+    assert (code, "can be scheduled" in out) == (0, True)
+
+
+@pytest.mark.asyncio
+async def test_a_user_who_may_not_list_leases_is_told(tmp_path: Path, called: Called) -> None:
+    (role,) = [accounts.EXPLAIN_READER]
+    async with served(tmp_path, bare("web", **OURS)) as (cluster, _):
+        text = role.read_text().replace("[affinity-scheduler, kube-scheduler]", "[kube-scheduler]")
+        (tmp_path / "role.yaml").write_text(text)
+        token = accounts.new_account(cluster, "person", tmp_path / "role.yaml")
+        (tmp_path / "person").write_text(kubeconfig_text(cluster.url, token=token))
+        code, out, err = await called("explain", "web", "--kubeconfig", str(tmp_path / "person"))
+    assert (code, err) == (0, "")
+    assert "note: whether affinity-scheduler runs is not known: 403 Forbidden" in out
+
+
+@pytest.mark.asyncio
+async def test_everything_pending_is_a_table_of_workloads(tmp_path: Path, called: Called) -> None:
+    pods = [member(f"shop-54d9-{letter}", containers=BIG) for letter in "abc"]
+    gated = {**OURS, "schedulingGates": [{"name": "example.com/gate"}]}
+    placed = member("shop-54d9-d", node="node-0001")
+    async with served(tmp_path, *pods, placed, bare("gated", **gated)) as (cluster, kubeconfig):
+        cluster.store.create(NAMESPACE, "", build.namespace("team"))
+        cluster.store.create(POD, "team", {**bare("alone", **OURS), "metadata": {"name": "alone"}})
+        everywhere = await called("explain", "-A", "--kubeconfig", kubeconfig)
+        here = await called("explain", "-n", "default", "--kubeconfig", kubeconfig)
+        answered = await called("explain", "-A", "-o", "json", "--kubeconfig", kubeconfig)
+        unknown = await called("explain", "-n", "defalt", "--kubeconfig", kubeconfig)
+        empty = await called("explain", "-n", "kube-system", "--kubeconfig", kubeconfig)
+    assert (everywhere[0], here[0]) == (1, 1)
+    lines = everywhere[1].splitlines()
+    assert lines[0] == "Pending in all namespaces: 5 pods of 3 workloads"
+    assert lines[2].split() == [
+        "NAMESPACE",
+        "WORKLOAD",
+        "PODS",
+        "SINCE",
+        "REASON",
+        "WHAT",
+        "WOULD",
+        "HELP",
+        "MOST",
+    ]
+    rows = {line.split()[1]: line.split() for line in lines[3:6]}
+    assert rows["deploy/shop"][:3] == ["default", "deploy/shop", "3"]
+    assert " ".join(rows["deploy/shop"][4:6]) == "Insufficient cpu"
+    assert " ".join(rows["pod/gated"][4:]) == "scheduling gates: example.com/gate -"
+    assert " ".join(rows["pod/alone"][4:]) == "it fits; affinity-scheduler has not placed it yet -"
+    assert "pod/alone" not in here[1]
+    answer = json.loads(answered[1])
+    assert (answer["kind"], answer["namespace"], answer["pods"]) == ("PendingWorkloads", "", 5)
+    shop = next(each for each in answer["workloads"] if each["name"] == "shop")
+    assert (shop["workloadKind"], shop["pods"], shop["pod"], shop["state"]) == (
+        "Deployment",
+        3,
+        "shop-54d9-a",
+        "unschedulable",
+    )
+    assert "more cpu" in shop["change"][0]
+    assert (unknown[0], unknown[2].count("\n"), "defalt" in unknown[2]) == (2, 1, True)
+    assert empty == (0, "Pending in namespace kube-system: nothing\n", "")
+
+
+@pytest.mark.asyncio
+async def test_a_change_is_of_the_deployment_rather_than_of_the_pod(tmp_path: Path, called: Called) -> None:
+    alone = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=shop"))])
+    old = [member(f"old-{n}", revision="old", node=f"node-000{n}", affinity=alone) for n in (1, 2, 3)]
+    async with served(tmp_path, *old, member("new", affinity=alone)) as (_, kubeconfig):
+        code, out, _ = await called("explain", "-A", "--kubeconfig", kubeconfig)
+    assert code == 1
+    assert "  Deployment shop's podAntiAffinity with topologyKey" in out
+    assert "has matchLabelKeys: [pod-template-hash] and the 3 running pods" in out
+
+
+@pytest.mark.asyncio
+async def test_a_workload_is_explained_by_one_of_its_pods(tmp_path: Path, called: Called) -> None:
+    """As kubectl names it, or as the output prints it; several at once."""
+    pods = [member(f"shop-54d9-{letter}", containers=BIG) for letter in "abc"]
+    async with served(tmp_path, *pods, member("calm-1", "calm", node="node-0001")) as (_, kubeconfig):
+        base = ("explain", "--kubeconfig", kubeconfig)
+        code, out, _ = await called(*base, "deploy/shop")
+        for written in ("deployment/shop", "deployments.apps/shop", "default/deploy/shop", "rs/shop-54d9"):
+            assert (await called(*base, written))[0] == 1, written
+        by_key = await called(*base, "-n", "kube-system", "default/shop-54d9-b")
+        calm = await called(*base, "deploy/calm")
+        several = await called(*base, "calm-1", "deploy/shop", "-o", "json")
+        missing = await called(*base, "sts/shop")
+    assert code == 1
+    assert out.startswith("Pod default/shop-54d9-a cannot be scheduled")
+    assert "note: the same holds for 2 more pods of Deployment shop: shop-54d9-b, shop-54d9-c\n" in out
+    assert (by_key[0], by_key[1].split(" cannot")[0]) == (1, "Pod default/shop-54d9-b")
+    assert calm[0] == 0
+    assert "note: no pod of Deployment calm is pending; it has 1 pod\n" in calm[1]
+    assert [each["pod"] for each in json.loads(several[1])] == ["calm-1", "shop-54d9-a"]
+    assert several[0] == 1
+    assert missing == (2, "", "there is no pod of StatefulSet shop in namespace default\n")

@@ -1,0 +1,128 @@
+"""Pending pods by workload: which one explanation is about, and how many are made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.model.nodes import decode_node
+from scheduler.engine.model.stimuli import PodSeen
+from scheduler.engine.state.audit import differences
+from scheduler.tools.explain import pending
+from scheduler.tools.explain.answers import explain_waiting
+from scheduler.tools.explain.pending import PendingWorkload, pending_workloads
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from tests.support import build
+from tests.support.json_cluster import decoded, encoded
+
+
+def owned(name: str, kind: str = "ReplicaSet", owner: str = "web", **more: Any) -> build.Json:
+    pod = build.pod(name, spec={"schedulerName": "affinity-scheduler"}, **more)
+    pod["metadata"]["ownerReferences"] = [{**build.owned_by(kind, owner), "uid": "u"}]
+    return pod
+
+
+def loaded(*pods: build.Json) -> LoadedCluster:
+    cluster = LoadedCluster(default_settings())
+    cluster.state.upsert_node(decode_node(encoded(build.node("n", allocatable={"cpu": "1"}))))
+    for pod in pods:
+        cluster.apply(PodSeen(decoded(pod)))
+    return cluster
+
+
+def cpu(amount: str) -> list[build.Json]:
+    return [build.container(requests={"cpu": amount})]
+
+
+def rows(cluster: LoadedCluster) -> list[tuple[str, int]]:
+    return [(row.workload.text, row.n_pods) for row in pending_workloads(cluster).workloads]
+
+
+@pytest.fixture
+def explained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the pods that are explained from now on."""
+    names: list[str] = []
+
+    def counting(cluster: LoadedCluster, pod: Any, *more: Any, **named: Any) -> Any:
+        names.append(pod.name)
+        return explain_waiting(cluster, pod, *more, **named)
+
+    monkeypatch.setattr(pending, "explain_waiting", counting)
+    return names
+
+
+def test_thousands_of_equal_pods_are_explained_once(explained: list[str]) -> None:
+    pods = [owned(f"web-{number:04}", containers=cpu("2")) for number in range(2_000)]
+    cluster = loaded(*pods)
+    (row,) = pending_workloads(cluster).workloads
+    assert (row.n_pods, explained) == (2_000, ["web-0000"])
+    assert differences(cluster.state) == []
+
+
+def test_pods_with_other_specs_are_rows_of_their_own_unless_the_reason_is_the_same(
+    explained: list[str],
+) -> None:
+    template = [owned("a", containers=cpu("2")), owned("b", containers=cpu("3"))]
+    selected = owned("c", containers=cpu("2"))
+    selected["spec"]["nodeSelector"] = {"disk": "ssd"}
+    found = pending_workloads(loaded(*template, selected)).workloads
+    assert [(row.n_pods, row.reason) for row in found] == [
+        (2, "Insufficient cpu"),
+        (1, "node(s) didn't match Pod's node affinity/selector"),
+    ]
+    assert explained == ["a", "b", "c"]
+
+
+def test_a_stateful_set_is_explained_by_its_oldest_pod(explained: list[str]) -> None:
+    """Each of its pods has claims of its own."""
+    pods = [owned(f"db-{n}", "StatefulSet", "db", containers=cpu("2")) for n in range(3)]
+    for number, pod in enumerate(pods):
+        pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": f"data-{number}"}}]
+        pod["metadata"]["creationTimestamp"] = f"2026-01-02T03:04:0{9 - number}Z"
+    assert rows(loaded(*pods)) == [("sts/db", 3)]
+    assert explained == ["db-2"]
+
+
+def test_what_is_not_explained_has_what_its_scheduler_said(explained: list[str]) -> None:
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    message = "0/9 nodes are available: 9 Insufficient memory. preemption: 0/9 nodes are available: 9 x."
+    pods = [owned(f"p{n}", owner=f"web-{n}", containers=cpu("2")) for n in range(3)]
+    pods[2]["status"]["conditions"] = [{**said, "message": message}]
+    found = pending_workloads(loaded(*pods), max_explained=1).workloads
+    assert [(row.reason, row.state, row.change != ()) for row in found] == [
+        ("Insufficient cpu", "unschedulable", True),
+        ("not explained: there are too many; name the workload", "", False),
+        ("Insufficient memory", "", False),
+    ]
+    assert explained == ["p0"]
+
+
+def test_pods_that_are_gone_soon_do_not_wait() -> None:
+    pod = owned("p")
+    pod["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    assert rows(loaded(pod)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "owner", "revision", "text"),
+    [
+        ("ReplicaSet", "web-54d9", "54d9", "deploy/web"),
+        ("ReplicaSet", "web", "", "rs/web"),
+        ("Job", "index", "", "job/index"),
+        ("RayCluster", "ray", "", "RayCluster/ray"),
+    ],
+)
+def test_a_row_names_what_can_be_edited(kind: str, owner: str, revision: str, text: str) -> None:
+    pod = owned("p", kind, owner, labels={"pod-template-hash": revision} if revision else {})
+    assert rows(loaded(pod)) == [(text, 1)]
+
+
+def test_the_reason_that_refuses_the_most_nodes_comes_first() -> None:
+    cluster = loaded(owned("p", containers=cpu("2")))
+    for name in ("tainted-1", "tainted-2"):
+        cluster.state.upsert_node(decode_node(encoded(build.node(name, taints=["x:NoSchedule"]))))
+    (row,) = pending_workloads(cluster).workloads
+    assert isinstance(row, PendingWorkload)
+    assert row.reason == "node(s) had untolerated taint(s), Insufficient cpu"
