@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := .venv-locked
 
-.PHONY: help demo test lint bench bench-full bench-check replay chaos fresh soak nightly locked audit lock version release released conformance clean
+.PHONY: help demo test lint bench bench-full bench-check replay chaos fresh soak nightly locked audit lock version release released image-check conformance clean
 
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,6 +71,9 @@ release: released $(LOCKED)/.installed ## After `version` and a commit: a releas
 released:
 	@grep -qx 'version = "$(VERSION)"' pyproject.toml || \
 		{ echo 'VERSION: found "$(VERSION)", expected that of pyproject.toml; make version VERSION=... sets it, then commit' >&2; exit 2; }
+
+image-check: $(VENV)/.installed ## Build the image and run it as its pods do (ARGS="--build-arg BASE=..." for the engine).
+	@$(BIN)/python -m tests.system.image $(ARGS)
 
 conformance: $(VENV)/.installed ## Write CONFORMANCE.md from the recordings and the records of nights.
 	@$(BIN)/python -m tests.conformance.page

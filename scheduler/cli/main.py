@@ -7,6 +7,7 @@ import difflib
 import importlib
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn, Protocol, cast
@@ -151,6 +152,8 @@ class Command(Protocol):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 for success, 1 for a negative answer, 2 for bad input."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        _end_at_sigterm()
     try:
         command, args = _parse(arguments)
         code = command.run(args)
@@ -165,6 +168,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return code
+
+
+def _end_at_sigterm() -> None:
+    """End at SIGTERM until a daemon has its own handler: the kernel drops it for a container's process without one."""
+    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
+    # The image's entry point blocks it, so that it waits while Python starts.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
 
 def _parse(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:

@@ -68,7 +68,10 @@ def build_release(root: Path, version: str, image: Image) -> Iterator[str]:
         source.mkdir()
         made.mkdir()
         export(root, source)
-        (made / "RELEASE_NOTES.md").write_text(notes((source / "CHANGELOG.md").read_text(), version))
+        text = notes((source / "CHANGELOG.md").read_text(), version)
+        if image.digest:
+            text += f"\nBuilt and run by `make image-check`: {image.reference(version)}\n"
+        (made / "RELEASE_NOTES.md").write_text(text)
         build_distributions(source, made, time_s)
         _write_chart(source, made, image, time_s)
         _write_manifests(source, made, version, image, time_s)

@@ -205,7 +205,8 @@ def test_notes_are_the_section_of_the_changelog(complete):
     command = ["git", "-C", str(root), "show", "HEAD~1:CHANGELOG.md"]
     before = sections(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     text = (complete / "RELEASE_NOTES.md").read_text()
-    assert text == f"# affinity-scheduler {NEW}\n\n{before['Unreleased']}\n"
+    built = f"Built and run by `make image-check`: ghcr.io/example/scheduler@{DIGEST}\n"
+    assert text == f"# affinity-scheduler {NEW}\n\n{before['Unreleased']}\n\n{built}"
     after = sections((root / "CHANGELOG.md").read_text())
     assert after == {**before, "Unreleased": "", NEW: before["Unreleased"]}
 

@@ -33,7 +33,7 @@ automountServiceAccountToken: true
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .values.priorityClassName }}
+{{- with tpl .values.priorityClassName .root }}
 priorityClassName: {{ . }}
 {{- end }}
 {{- with .values.nodeSelector }}
@@ -62,11 +62,8 @@ topologySpreadConstraints:
 {{- end }}
 terminationGracePeriodSeconds: 30
 securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  seccompProfile:
-    type: RuntimeDefault
+  {{- $own := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") }}
+  {{- toYaml (merge (deepCopy (.root.Values.podSecurityContext | default dict)) $own) | nindent 2 }}
 {{- end -}}
 
 {{- define "container" -}}

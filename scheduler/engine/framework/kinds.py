@@ -26,7 +26,7 @@ from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pod_groups import GroupKey, GroupKind, decode_pod_group
 from scheduler.engine.model.pods import term_problem
 from scheduler.engine.model.read_fields import FieldTree
-from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics, Version
 from scheduler.engine.model.stimuli import (
     DevicesRelisted,
     DevicesServed,
@@ -179,8 +179,12 @@ _APPS: Final = "/apis/apps/v1"
 _POLICY: Final = "/apis/policy/v1"
 _STORAGE: Final = "/apis/storage.k8s.io/v1"
 _RESOURCE: Final = "/apis/resource.k8s.io/v1"
+#: Of DeviceTaintRules, until the version of Kubernetes that serves them in v1.
+_RESOURCE_BETA: Final = "/apis/resource.k8s.io/v1beta2"
+_TAINT_RULES_GA: Final = Version(1, 37)
+_DEVICE_APIS: Final = (_RESOURCE, _RESOURCE_BETA)
 #: The API groups that a server can do without.
-_OPTIONAL: Final = frozenset({_STORAGE, _RESOURCE})
+_OPTIONAL: Final = frozenset({_STORAGE, *_DEVICE_APIS})
 #: By kind the resource of its events, whose value may begin with the API group.
 _RESOURCES: Final = {resource.rpartition("/")[2]: resource for resource in Resource}
 
@@ -201,10 +205,10 @@ _STORAGE_ROWS: Final = (
 )
 #: Claims come last: once they are all seen, pods with claims are placed.
 _DEVICE_ROWS: Final = (
-    (DeviceKind.CLASS, _RESOURCE, "deviceClasses", fields.DEVICE_CLASS),
-    (DeviceKind.TAINT_RULE, _RESOURCE, "deviceTaintRules", fields.DEVICE_TAINT_RULE),
-    (DeviceKind.SLICE, _RESOURCE, "resourceSlices", fields.RESOURCE_SLICE),
-    (DeviceKind.CLAIM, _RESOURCE, "resourceClaims", fields.RESOURCE_CLAIM),
+    (DeviceKind.CLASS, "deviceClasses", fields.DEVICE_CLASS),
+    (DeviceKind.TAINT_RULE, "deviceTaintRules", fields.DEVICE_TAINT_RULE),
+    (DeviceKind.SLICE, "resourceSlices", fields.RESOURCE_SLICE),
+    (DeviceKind.CLAIM, "resourceClaims", fields.RESOURCE_CLAIM),
 )
 
 
@@ -232,7 +236,7 @@ def _stored(
         store=store,
         resource=_RESOURCES.get(kind),
         is_optional=api in _OPTIONAL,
-        may_be_forbidden=api == _RESOURCE,
+        may_be_forbidden=api in _DEVICE_APIS,
         on_served=on_served,
         on_unserved=on_unserved,
         on_relist=on_relist,
@@ -333,15 +337,20 @@ def kinds(
         *(_stored(*row, Asker.PLUGINS, partial(decode_storage, row[0]), _VOLUMES) for row in _STORAGE_ROWS),
         *(
             _stored(
-                *row,
+                kind,
+                _RESOURCE_BETA
+                if kind == DeviceKind.TAINT_RULE and semantics.version < _TAINT_RULES_GA
+                else _RESOURCE,
+                section,
+                kept,
                 Asker.PLUGINS,
-                partial(decode_device, row[0]),
+                partial(decode_device, kind),
                 _DEVICES,
-                DevicesServed(row[0]),
-                DevicesServed(row[0], is_served=False),
-                DevicesRelisted(row[0]),
+                DevicesServed(kind),
+                DevicesServed(kind, is_served=False),
+                DevicesRelisted(kind),
             )
-            for row in _DEVICE_ROWS
+            for kind, section, kept in _DEVICE_ROWS
         ),
         _stored(*budgets, Asker.PREEMPTION, decode_disruption_budget, _BUDGETS),
         _pod_group(GroupKind.KUBERNETES, "v1alpha2", "podGroups"),

@@ -9,7 +9,7 @@ from scheduler.daemon.settings.loading import default_settings, load_settings, p
 from scheduler.daemon.settings.out_of_tree_files import load_classes
 from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.framework.plugin_context import PluginContext
-from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, NEWEST, semantics_of
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, NEWEST, Gate, Version, semantics_of
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.plugins.registry import IN_TREE
 from scheduler.sdk.plugin import NodeByNode
@@ -32,6 +32,17 @@ def test_all_kinds_are_watched_by_default():
     assert {each.kind for each in kinds_for(newest)} == set(KINDS)
     assert {each.kind for each in kinds_for(default_settings())} == set(KINDS) - {"DeviceTaintRule"}
     assert set(StorageKind) <= set(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("version", "served"), [(Version(1, 36), "resource.k8s.io/v1beta2"), (NEWEST, "resource.k8s.io/v1")]
+)
+def test_device_taint_rules_are_watched_in_the_version_that_the_server_has(version, served):
+    semantics = semantics_of(version, {Gate.DRA_DEVICE_TAINT_RULES: True})
+    (row,) = (each for each in kinds_for(default_settings(semantics)) if each.kind == "DeviceTaintRule")
+    assert row.api_version == served
+    assert row.is_optional
+    assert row.may_be_forbidden
 
 
 @pytest.mark.parametrize(

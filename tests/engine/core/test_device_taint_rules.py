@@ -20,15 +20,15 @@ from tests.support.driving import attempt_of
 RULE = DeviceKind.TAINT_RULE
 
 
-def rule(name: str, effect: str = "NoSchedule", **selector: str | None) -> Json:
-    """Return a rule for the devices that all given fields select."""
+def rule(name: str, effect: str = "NoSchedule", *, selects: bool = True, **selector: str | None) -> Json:
+    """Return a rule for the devices that all given fields select; for none without `selects`."""
     given_fields = {field: value for field, value in selector.items() if value is not None}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceTaintRule",
         "metadata": {"name": name, "uid": name},
         "spec": {
-            "deviceSelector": given_fields,
+            **({"deviceSelector": given_fields} if selects else {}),
             "taint": {"key": f"taint-{name}", "effect": effect},
         },
     }
@@ -38,9 +38,7 @@ def test_a_rule_without_a_selector_selects_no_device() -> None:
     cluster = ClaimCluster(1, ("a",))
     cluster.store(resource_claim("c"))
     cluster.watch()
-    unselective = rule("r")
-    del unselective["spec"]["deviceSelector"]
-    cluster.show(unselective)
+    cluster.show(rule("r", selects=False))
     cluster.using("c")
     assert cluster.write(cluster.reserve()) == []
 
@@ -61,7 +59,7 @@ def test_a_pod_gets_no_device_that_a_rule_taints_until_the_rule_is_gone(
     cluster = ClaimCluster(1, ("a",))
     cluster.store(resource_claim("c"))
     cluster.watch()
-    cluster.show(rule("r", effect, **selector))
+    cluster.show(rule("r", effect, driver=selector.get("driver"), device=selector.get("device")))
     cluster.using("c")
     if is_refused:
         assert "cannot allocate all claims" in attempt_of(cluster.cycle()).message

@@ -14,7 +14,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parents[3]
 #: The last commit before the first entry of the changelog's unreleased section; no tag names it.
-_COMMIT_OF_0_1_0 = "f9bdef52746e8f01bac4e223a5090baeea837f12"
+COMMIT_OF_0_1_0 = "f9bdef52746e8f01bac4e223a5090baeea837f12"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def release_0_1_0() -> Release:
     python = folder / "venv" / "bin" / "python"
     if not (folder / "installed").exists():
         archive = subprocess.run(
-            ["git", "archive", _COMMIT_OF_0_1_0], cwd=_ROOT, check=True, capture_output=True
+            ["git", "archive", COMMIT_OF_0_1_0], cwd=_ROOT, check=True, capture_output=True
         ).stdout
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             tar.extractall(folder / "source", filter="data")

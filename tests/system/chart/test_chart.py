@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from scheduler.cli import enforce, run, webhook
 from scheduler.daemon.assembly.profiles import exempt_namespaces
 from scheduler.daemon.settings.loading import parse_settings
 from scheduler.daemon.settings.out_of_tree_files import load_plugins
+from tests.proof.chaos.release import COMMIT_OF_0_1_0
 from tests.support.build import Json
 from tests.support.manifest_files import BASE, MANIFESTS, ROOT, container, documents, named, one, resources
 
@@ -27,6 +30,7 @@ CHART = MANIFESTS / "chart"
 REBALANCE = MANIFESTS / "enforcer" / "rebalance.yaml"
 DELETION_COSTS = MANIFESTS / "enforcer" / "deletion-costs.yaml"
 ENFORCER, WEBHOOK = "affinity-scheduler-enforcer", "affinity-scheduler-webhook"
+SCRAPER = "affinity-scheduler-scraper"
 CONFIGURATIONS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 EVERYTHING: Json = {
     "enforcer": {"enabled": True},
@@ -125,18 +129,18 @@ def assert_configured(objects: list[Json], folder: Path) -> None:
 def test_the_scheduler_is_that_of_the_manifests(chart):
     """Both have to change together."""
     ours = rendered(chart, {"webhook": {"enabled": False}})
-    viewer = ("ClusterRole", "affinity-scheduler-viewer")
-    assert_alike(ours, resources(BASE), ("ConfigMap", "affinity-scheduler-configuration"), viewer)
+    assert_alike(ours, resources(BASE), ("ConfigMap", "affinity-scheduler-configuration"))
     assert_configured(ours, BASE)
 
 
-def test_the_viewers_role_is_that_of_the_manifests_and_bound_to_nobody(chart):
-    objects = rendered(chart, EVERYTHING)
-    name = "affinity-scheduler-viewer"
-    theirs = named(resources(MANIFESTS / "explain"), "ClusterRole")[name]
-    assert alike(named(objects, "ClusterRole")[name]) == alike(theirs)
-    bindings = named(objects, "ClusterRoleBinding").values()
-    assert name not in {each["roleRef"]["name"] for each in bindings}
+def test_the_chart_has_no_role_for_users():
+    """Or it could not be installed after the folders that have them, which name them for every installation."""
+    folders = [each for name in ("explain", "shadow") for each in resources(MANIFESTS / name)]
+    theirs = names([*folders, *documents(MANIFESTS / "monitoring" / "metrics-reader.yaml")])
+    with helm.Chart.load(CHART) as chart:
+        ours = names(rendered(chart, EVERYTHING))
+    assert len(theirs) == 4
+    assert theirs.isdisjoint(ours)
 
 
 def test_the_enforcer_is_that_of_the_manifests(chart):
@@ -357,8 +361,55 @@ def test_one_service_monitor_selects_the_services_of_all_components(chart):
         assert labels[asked["key"]] in asked["values"]
         assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
     assert endpoint["scheme"] == "https"
-    (reader,) = (each for name, each in named(objects, "ClusterRole").items() if name.endswith("-reader"))
+    assert endpoint["authorization"]["credentials"] == {"name": SCRAPER, "key": "token"}
+    annotations = named(objects, "Secret")[SCRAPER]["metadata"]["annotations"]
+    assert annotations == {"kubernetes.io/service-account.name": SCRAPER}
+    binding = named(objects, "ClusterRoleBinding")[SCRAPER]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": SCRAPER, "namespace": "kube-system"}]
+    reader = named(objects, "ClusterRole")[binding["roleRef"]["name"]]
     assert reader["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+
+
+def test_values_of_the_first_release_are_accepted_as_they_are(tmp_path):
+    """As with `helm upgrade --reuse-values`, which takes the old defaults in the place of the new ones."""
+    at = f"{COMMIT_OF_0_1_0}:manifests/chart/values.yaml"
+    old = subprocess.run(["git", "show", at], cwd=ROOT, capture_output=True, text=True)
+    if old.returncode:
+        pytest.skip(f"the history does not reach to 0.1.0: {old.stderr}")
+    copied = shutil.copytree(CHART, tmp_path / "chart")
+    (copied / "values.yaml").write_text(old.stdout)
+    with helm.Chart.load(CHART) as chart, helm.Chart.load(copied) as reused:
+        moving: Json = {"enforcer": {"enabled": True, "rebalance": {"enabled": True}}}
+        for values in ({}, EVERYTHING, moving, {"webhook": {"certManager": {"enabled": True}}}):
+            for namespace in ("kube-system", "scheduling"):
+                expected = names(rendered(chart, values, namespace=namespace))
+                assert names(rendered(reused, values, namespace=namespace)) == expected
+
+
+@pytest.mark.parametrize(
+    ("namespace", "values", "name"),
+    [
+        pytest.param("kube-system", {}, "system-cluster-critical", id="kube-system"),
+        pytest.param("scheduling", {}, None, id="a namespace of its own"),
+        pytest.param("scheduling", {"priorityClassName": "mine"}, "mine", id="a class of one's own"),
+        pytest.param("kube-system", {"priorityClassName": ""}, None, id="none"),
+    ],
+)
+def test_only_in_kube_system_are_its_pods_critical_to_the_cluster(chart, namespace, values, name):
+    """Elsewhere a cluster may refuse such pods."""
+    components = dict.fromkeys(("scheduler", "webhook"), values)
+    components["enforcer"] = {"enabled": True, **values}
+    for each in named(rendered(chart, components, namespace=namespace), "Deployment").values():
+        assert each["spec"]["template"]["spec"].get("priorityClassName") == name
+
+
+def test_no_user_is_fixed_unless_the_values_name_one(chart):
+    """A platform that gives each namespace users of its own refuses others."""
+    common = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    for given in ({}, {"runAsUser": 65532}):
+        objects = rendered(chart, {**EVERYTHING, "podSecurityContext": given})
+        for each in named(objects, "Deployment").values():
+            assert each["spec"]["template"]["spec"]["securityContext"] == common | given
 
 
 def test_every_probe_uses_the_https_port(chart):

@@ -32,7 +32,7 @@ _SPECS = {
                 path=_TEXT,
                 interval=_TEXT,
                 scheme=_TEXT,
-                bearerTokenFile=_TEXT,
+                authorization=_object(credentials=_object(name=_TEXT, key=_TEXT)),
                 tlsConfig=_object(insecureSkipVerify={"type": "boolean"}),
             )
         ),

@@ -34,6 +34,7 @@ CONTAINER = container(DEPLOYMENT)
 #: The kinds in the manifests, and the versions that Kubernetes 1.36 and the Prometheus operator serve.
 KINDS = {
     "ServiceAccount": "v1",
+    "Secret": "v1",
     "Namespace": "v1",
     "Service": "v1",
     "ClusterRole": "rbac.authorization.k8s.io/v1",

@@ -13,17 +13,20 @@ import signal
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.support.manifest_files import BASE, ROOT, container, one, resources
+from tests.support.accounts import account_kubeconfig, new_account
+from tests.support.cluster import Cluster, kubeconfig_text
+from tests.support.image import DOCKERFILE, HOME, IMAGE_ROOT, in_container
+from tests.support.manifest_files import BASE, MANIFESTS, ROOT, container, one, resources
 from tests.support.ports import free_port
-from tests.system.manifests.dockerfile import Dockerfile
+from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
 
-DOCKERFILE = Dockerfile(ROOT / "Dockerfile")
-HOME = "/opt/affinity-scheduler"
 #: Prints every file that a program opens for writing, creates, renames or removes.
 _SPY = """
 import json, os, sys
@@ -44,10 +47,12 @@ def test_the_default_target_is_the_product():
 
 @pytest.mark.parametrize(("stage", "command"), [("product", "run"), ("demo", "demo")])
 def test_an_image_runs_its_command_as_the_user_of_the_manifests(stage, command):
-    assert DOCKERFILE.last(stage, "ENTRYPOINT").words == ["affinity-scheduler"]
+    assert DOCKERFILE.last(stage, "ENTRYPOINT").words[-1] == "affinity-scheduler"
     assert DOCKERFILE.last(stage, "CMD").words == [command]
     context = one(resources(BASE), "Deployment")["spec"]["template"]["spec"]["securityContext"]
-    assert DOCKERFILE.last(stage, "USER").text == f"{context['runAsUser']}:{context['runAsGroup']}"
+    # A number, by which a kubelet sees that it is not root. A platform may give the pod another one.
+    assert DOCKERFILE.last(stage, "USER").text == "65532:65532"
+    assert context == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     assert "PYTHONDONTWRITEBYTECODE=1" in DOCKERFILE.last(stage, "ENV").words
 
 
@@ -55,7 +60,7 @@ def test_an_image_runs_its_command_as_the_user_of_the_manifests(stage, command):
 def test_an_image_gives_memory_back(stage):
     """Python's allocations go to the library that the image installs and loads."""
     installs = [each.text for each in DOCKERFILE.lineage(stage) if each.keyword == "RUN"]
-    assert any("apt-get install" in text and "libjemalloc2" in text for text in installs)
+    assert any("apt-get install" in text and '"libjemalloc2=${JEMALLOC}"' in text for text in installs)
     assert {"PYTHONMALLOC=malloc", "LD_PRELOAD=libjemalloc.so.2"} <= {*DOCKERFILE.last(stage, "ENV").words}
 
 
@@ -69,10 +74,18 @@ def test_an_image_has_the_version_of_the_package(stage):
 def test_images_copy_only_the_environment_from_earlier_stages():
     for image in ("product", "demo"):
         copied = [each.words for each in DOCKERFILE.lineage(image) if each.keyword == "COPY"]
-        assert copied == [[f"--from={image}-build", HOME, HOME]]
+        assert copied == [[f"--from={image}-build", str(HOME), str(HOME)]]
     bases = {stage.base for stage in DOCKERFILE.stages.values()} - set(DOCKERFILE.stages)
     assert bases == {"${BASE}"}, "interpreter and environment must be of one image"
     assert {each.text for each in DOCKERFILE.globals} >= {"BASE=python:${PYTHON}-slim"}
+
+
+def test_a_proxys_certificate_authority_stays_out_of_the_image():
+    """It is for the downloads of the build alone."""
+    assert "CERTIFICATE_AUTHORITY" in {each.text for each in DOCKERFILE.lineage("product-build")}
+    assert not [
+        each for each in DOCKERFILE.lineage("product") if "AUTHORITY" in each.text or "CERT" in each.text
+    ]
 
 
 def test_the_port_is_the_one_of_the_manifests():
@@ -100,7 +113,9 @@ def test_the_build_context_has_little_more_than_is_copied():
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run the Dockerfile's commands with this interpreter to build the product image's environment."""
+    """Return the product image's environment: the image's own, or the Dockerfile's commands with this interpreter."""
+    if IMAGE_ROOT:
+        return Path(IMAGE_ROOT, *HOME.parts[1:])
     folder = tmp_path_factory.mktemp("image")
     source, home = folder / "src", folder / "environment"
     source.mkdir()
@@ -120,7 +135,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 _copy(ROOT / name, source / target / ("" if (ROOT / name).is_dir() else Path(name).name))
         elif each.keyword == "RUN":
             # The image must not contain a package cache, but the test uses the machine's.
-            command = each.text.replace(HOME, str(home)).replace("--no-cache-dir ", "")
+            command = each.text.replace(str(HOME), str(home)).replace("--no-cache-dir ", "")
             subprocess.run(
                 ["sh", "-ec", command], check=True, cwd=source, env=environment, capture_output=True
             )
@@ -142,8 +157,9 @@ class TestProduct:
         for unwanted in ("*sandbox*", "*demo*", "*/test_*"):
             assert fnmatch.filter(files, unwanted) == []
         assert "cli/run.py" in files
-        assert not (scheduler.parent / "tests").exists()
         assert not (scheduler.parent / "pip").exists()
+        assert [*scheduler.parent.rglob("tests")] == []
+        assert [*scheduler.parent.glob("*.md"), *scheduler.parent.glob("*.toml")] == []
 
     def test_it_has_the_license(self, scheduler):
         (license_file,) = scheduler.parent.glob("affinity_scheduler-*.dist-info/licenses/LICENSE")
@@ -158,21 +174,20 @@ class TestProduct:
             if path.stem not in ("__init__", "__main__", "pytest_plugin")
         )
         program = f"import importlib; [importlib.import_module(m) for m in {modules}]"
-        done = subprocess.run(
-            [built / "bin" / "python", "-c", program], capture_output=True, text=True, cwd=tmp_path
-        )
+        command = in_container(tmp_path, "-c", program, home=built, entry=("python",))
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
 
     def test_every_module_has_its_bytecode(self, scheduler):
         modules = list(scheduler.parent.rglob("*.py"))
         assert len(modules) > 500
-        tag = sys.implementation.cache_tag
+        tag = f"c{scheduler.parents[1].name.replace('3.', '-3')}"
         missing = [m for m in modules if not (m.parent / "__pycache__" / f"{m.stem}.{tag}.pyc").exists()]
         assert missing == []
 
     def test_the_commands_of_the_manifests_work(self, built, tmp_path):
         assert "--bind-address" in _run(built, tmp_path, "run", "--help").stdout
-        checked = _run(built, tmp_path, "check-config", str(BASE / "configuration.yaml"))
+        checked = _run(built, tmp_path, "check-config", str(_mounted(BASE, tmp_path)))
         assert (checked.returncode, checked.stderr) == (0, "")
         refused = _run(built, tmp_path, "run", "--kubeconfig", "absent")
         assert refused.returncode == 2
@@ -192,7 +207,7 @@ class TestProduct:
         """As in the pod: from the image's files, without a writable file system."""
         async with embedded(tmp_path, nodes=1) as cluster:
             await cluster.api.enter_namespace()
-            config = str(BASE / "configuration.yaml")
+            config = str(_mounted(BASE, tmp_path))
             command = [
                 "run",
                 "--config",
@@ -203,10 +218,9 @@ class TestProduct:
                 str(free_port()),
             ]
             process = await asyncio.create_subprocess_exec(
-                *(built / "bin" / "python", "-c", _SPY, json.dumps(command)),
+                *in_container(tmp_path, "-c", _SPY, json.dumps(command), home=built, entry=("python",)),
                 stderr=asyncio.subprocess.PIPE,
                 cwd=tmp_path,
-                env={"PYTHONDONTWRITEBYTECODE": "1"},
             )
             try:
                 await cluster.add_pod("fits")
@@ -223,10 +237,88 @@ class TestProduct:
     def test_the_spy_sees_what_is_written(self, built, tmp_path):
         """Otherwise the test above would prove nothing."""
         spy = _SPY.replace("from scheduler.cli.main import main", "main = lambda _: open('x', 'w').close()")
-        done = subprocess.run(
-            [built / "bin" / "python", "-c", spy, "[]"], capture_output=True, text=True, cwd=tmp_path
-        )
+        command = in_container(tmp_path, "-c", spy, "[]", home=built, entry=("python",))
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
         assert "WROTE" in done.stderr
+
+
+@pytest.fixture
+def namespaces(built: Path, tmp_path: Path) -> None:
+    """Skip the test where no namespace of processes may be made."""
+    command = in_container(tmp_path, entry=("true",), home=built, first=True)
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no namespace of processes may be made here: {done.stderr}")
+
+
+def _daemon(folder: Path, account: str) -> Callable[[Cluster, Path], list[str]]:
+    """Return a function that returns the arguments of the folder's container, with files and ports of the test."""
+
+    def arguments(cluster: Cluster, tmp_path: Path) -> list[str]:
+        assert cluster.devcluster is not None
+        own = account == "scheduler"
+        kubeconfig = cluster.kubeconfig if own else account_kubeconfig(cluster.devcluster, account, tmp_path)
+        given = container(one(resources(folder), "Deployment"))["args"]
+        mounted = [f"--config={_mounted(folder, tmp_path)}"] if account != "webhook" else []
+        listening = [f"--webhook-port={free_port()}"] if account == "webhook" else []
+        return [*given, *mounted, *listening, f"--kubeconfig={kubeconfig}", f"--port={free_port()}"]
+
+    return arguments
+
+
+def _mounted(folder: Path, tmp_path: Path) -> Path:
+    """Return the folder's configuration where a container sees it."""
+    return Path(shutil.copy(folder / "configuration.yaml", tmp_path / "configuration.yaml"))
+
+
+def _shadow(cluster: Cluster, tmp_path: Path) -> list[str]:
+    assert cluster.devcluster is not None
+    token = new_account(cluster.devcluster, "shadow", MANIFESTS / "shadow" / "role.yaml")
+    kubeconfig = tmp_path / "shadow.kubeconfig"
+    kubeconfig.write_text(kubeconfig_text(cluster.devcluster.url, token=token))
+    return ["shadow", f"--kubeconfig={kubeconfig}"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.asyncio
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.parametrize(
+    ("arguments", "end_s"),
+    [
+        pytest.param(_daemon(BASE, "scheduler"), 2.0, id="run"),
+        pytest.param(_daemon(MANIFESTS / "enforcer", "enforcer"), 2.0, id="enforce"),
+        # It serves for 5 s more, until proxies know that it goes.
+        pytest.param(_daemon(MANIFESTS / "webhook", "webhook"), 7.0, id="webhook"),
+        pytest.param(_shadow, 2.0, id="shadow"),
+    ],
+)
+async def test_a_containers_first_process_ends_at_sigterm(built, tmp_path, arguments, end_s):
+    """The kernel drops what such a process has no handler for. Its user is one that a platform gives."""
+    async with embedded(tmp_path, nodes=1) as cluster:
+        command = in_container(tmp_path, *arguments(cluster, tmp_path), home=built, first=True)
+        for delay_s in (0.05, 0.2, 0.5, 1.0, 2.0):
+            process = await asyncio.create_subprocess_exec(*command, cwd="/", stdout=subprocess.DEVNULL)
+            pid = await until(partial(_child, process.pid), what="the program")
+            try:
+                await asyncio.sleep(delay_s)  # the moment is what is tried
+                os.kill(pid, signal.SIGTERM)
+                assert await asyncio.wait_for(process.wait(), end_s) in (0, 128 + signal.SIGTERM), delay_s
+            finally:
+                if process.returncode is None:
+                    os.kill(pid, signal.SIGKILL)
+                    await process.wait()
+            leases = (await cluster.api.get("/apis/coordination.k8s.io/v1/leases")).ok["items"]
+            assert not [each for each in leases if each["spec"]["holderIdentity"]], delay_s
+
+
+async def _child(pid: int) -> int:
+    """Return the only child of the process once it has come to the entry point, 0 before."""
+    for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        command = Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")
+        if command[0] not in (b"unshare", b"sh", b"chroot") and b"--ignore-environment" not in command:
+            return int(each)
+    return 0
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -238,12 +330,5 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _run(built: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    return subprocess.run(
-        [built / "bin" / "affinity-scheduler", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environment,
-        timeout=60,
-    )
+    command = in_container(folder, *arguments, home=built)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60)

@@ -94,7 +94,7 @@ async def test_the_monitoring_is_valid_with_the_prometheus_operator(kubectl):
     # A definition is Established before discovery lists its kind.
     await until(served, lambda found: found == len(definitions()), what="the operator's kinds")
     applied = kubectl("apply", "--dry-run=server", "--validate=strict", "-k", MANIFESTS / "monitoring")
-    assert len(applied.splitlines()) == 4
+    assert len(applied.splitlines()) == 7
     kubectl("delete", "--wait=false", "-f", "-", given=crds)
 
 

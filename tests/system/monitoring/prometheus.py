@@ -8,7 +8,7 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -134,7 +134,7 @@ def _scraped(target: Target, folder: Path) -> dict[str, Any]:
     if not target.token:
         return made
     (endpoint,) = documents(MANIFESTS / "monitoring" / "service-monitor.yaml")[0]["spec"]["endpoints"]
-    token = folder / PurePath(endpoint["bearerTokenFile"]).name
+    token = folder / endpoint["authorization"]["credentials"]["key"]
     token.write_text(target.token)
     return made | {
         "scheme": endpoint["scheme"],
