@@ -15,11 +15,11 @@ together at runtime), more is charged than upstream charges. The room is pure an
 """
 
 from scheduler.engine.cel.device import AttributeValue, DeviceFields, EvaluationError, Version
-from scheduler.engine.cel.plans import COST_LIMIT
+from scheduler.engine.cel.plans import MAX_STEPS
 from scheduler.engine.cel.selector import CompileError, Selector, compile_selector
 
 __all__ = [
-    "COST_LIMIT",
+    "MAX_STEPS",
     "AttributeValue",
     "CompileError",
     "DeviceFields",

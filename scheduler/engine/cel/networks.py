@@ -5,14 +5,13 @@ Source: apiserver/pkg/cel/library/{ip,cidr}.go (kubernetes 1.36), Go's net/netip
 """
 
 import ipaddress
-import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.engine.cel.functions import double_traversal, function, traversal
-from scheduler.engine.cel.values import CelError, Value, go_quote, register_size, register_type, size_of
+from scheduler.engine.cel.functions import SLOW, function
+from scheduler.engine.cel.values import CelError, Value, go_quote, register_type
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -42,8 +41,6 @@ class CIDR:
 
 register_type(IP, "net.IP")
 register_type(CIDR, "net.CIDR")
-register_size(IP, lambda value: value.address.max_prefixlen // 8)
-register_size(CIDR, lambda value: math.ceil(value.bits / 8))
 
 
 class _AddressError(Exception):
@@ -251,35 +248,24 @@ def _is_link_local_multicast(ip: IP) -> bool:
     return int(ip.address) >> shift == expected
 
 
-def _contains_ip_cost(args: Sequence[Value]) -> int:
-    reading = math.ceil(size_of(args[1]) * 0.1) if args[1].__class__ is str else 0
-    return math.ceil(size_of(args[0]) * 2 * 0.1) + reading
-
-
-def _contains_cidr_cost(args: Sequence[Value]) -> int:
-    return _contains_ip_cost(args) + math.ceil(size_of(args[0]) * 0.1) + 1
-
-
 OVERLOADS: Final = [
-    *function("ip", "(string) -> ip", _ip, cost=traversal),
+    *function("ip", "(string) -> ip", _ip, steps=SLOW, per_item=6),
     *function("ip", "cidr.() -> ip", lambda network: IP(network.address)),
-    *function("isIP", "(string) -> bool", _parses(_ip), cost=traversal),
+    *function("isIP", "(string) -> bool", _parses(_ip), steps=SLOW, per_item=6),
     *function("ip.isCanonical", "(string) -> bool", lambda text: _text(_ip(text).address) == text,
-        cost=double_traversal),
+        steps=SLOW, per_item=6),
     *function("family", "ip.() -> int", lambda ip: ip.address.version),
     *function("isUnspecified", "ip.() -> bool", lambda ip: ip.address.is_unspecified),
     *function("isLoopback", "ip.() -> bool", lambda ip: ip.address.is_loopback),
     *function("isLinkLocalMulticast", "ip.() -> bool", _is_link_local_multicast),
     *function("isLinkLocalUnicast", "ip.() -> bool", lambda ip: ip.address.is_link_local),
     *function("isGlobalUnicast", "ip.() -> bool", _is_global_unicast),
-    *function("string", "(ip) -> string", lambda ip: _text(ip.address)),
-    *function("cidr", "(string) -> cidr", _cidr, cost=traversal),
-    *function("isCIDR", "(string) -> bool", _parses(_cidr), cost=traversal),
-    *function("containsIP", "cidr.(string) -> bool; cidr.(ip) -> bool", _contains_ip,
-        cost=_contains_ip_cost),
-    *function("containsCIDR", "cidr.(string) -> bool; cidr.(cidr) -> bool", _contains_cidr,
-        cost=_contains_cidr_cost),
+    *function("string", "(ip) -> string", lambda ip: _text(ip.address), steps=12),
+    *function("cidr", "(string) -> cidr", _cidr, steps=SLOW, per_item=6),
+    *function("isCIDR", "(string) -> bool", _parses(_cidr), steps=SLOW, per_item=6),
+    *function("containsIP", "cidr.(string) -> bool; cidr.(ip) -> bool", _contains_ip, steps=SLOW),
+    *function("containsCIDR", "cidr.(string) -> bool; cidr.(cidr) -> bool", _contains_cidr, steps=SLOW),
     *function("prefixLength", "cidr.() -> int", lambda network: network.bits),
-    *function("masked", "cidr.() -> cidr", _masked),
-    *function("string", "(cidr) -> string", lambda network: f"{_text(network.address)}/{network.bits}"),
+    *function("masked", "cidr.() -> cidr", _masked, steps=SLOW),
+    *function("string", "(cidr) -> string", lambda network: f"{_text(network.address)}/{network.bits}", steps=12),
 ]  # fmt: skip

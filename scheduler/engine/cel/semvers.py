@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from scheduler.engine.cel.functions import function, traversal
+from scheduler.engine.cel.functions import SLOW, function
 from scheduler.engine.cel.values import UINT_MAX, CelError, go_quote, register_type
 
 _DIGITS: Final = re.compile(r"[0-9]+")
@@ -132,11 +132,13 @@ def _is_semver(text: str, normalizes: bool = False) -> bool:  # noqa: FBT001, FB
 
 
 OVERLOADS: Final = [
-    *function("semver", "(string) -> semver; (string, bool) -> semver", _semver, cost=traversal),
-    *function("isSemver", "(string) -> bool; (string, bool) -> bool", _is_semver, cost=traversal),
-    *function("isGreaterThan", "semver.(semver) -> bool", lambda left, right: left.compare(right) > 0),
-    *function("isLessThan", "semver.(semver) -> bool", lambda left, right: left.compare(right) < 0),
-    *function("compareTo", "semver.(semver) -> int", Semver.compare),
+    *function("semver", "(string) -> semver; (string, bool) -> semver", _semver, steps=SLOW, per_item=3),
+    *function("isSemver", "(string) -> bool; (string, bool) -> bool", _is_semver, steps=SLOW, per_item=3),
+    *function(
+        "isGreaterThan", "semver.(semver) -> bool", lambda left, right: left.compare(right) > 0, steps=10
+    ),
+    *function("isLessThan", "semver.(semver) -> bool", lambda left, right: left.compare(right) < 0, steps=10),
+    *function("compareTo", "semver.(semver) -> int", Semver.compare, steps=10),
     *function("major", "semver.() -> int", lambda version: version.major),
     *function("minor", "semver.() -> int", lambda version: version.minor),
     *function("patch", "semver.() -> int", lambda version: version.patch),
