@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import quote, unquote, unquote_plus
 
 from scheduler.engine.cel.functions import SLOW, function
-from scheduler.engine.cel.networks import is_ipv6
+from scheduler.engine.cel.networks import parse_address
 from scheduler.engine.cel.values import CelError, Meter, Value, go_quote, register_type
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -60,9 +60,12 @@ def _host(scheme: str, host: str) -> str:
             raise UrlError("missing ']' in host")
         _check_port(host[closing + 1 :])
         _check_escapes(host)
-        fault = is_ipv6(unquote(host[1:closing]))
-        if fault:
-            raise UrlError(fault)
+        try:
+            address, _ = parse_address(unquote(host[1:closing]))
+        except CelError as error:
+            raise UrlError(f"invalid host: {error}") from None
+        if address.version == 4:
+            raise UrlError("invalid IP-literal")
     elif ":" in host:
         colon = host.find(":") if scheme in ("http", "https") else host.rfind(":")
         _check_port(host[colon:])
