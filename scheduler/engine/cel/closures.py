@@ -229,7 +229,7 @@ def first_value(left: Plan, right: Plan, *, unwraps: bool) -> Plan:
             return value.value if unwraps else value
         return right_run(frame)
 
-    return Plan(run, "", (left, right))
+    return Plan(run, "" if unwraps else "optional_type", (left, right))
 
 
 # Operators

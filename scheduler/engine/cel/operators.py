@@ -5,7 +5,9 @@ Integers have 64 bits and overflow into errors. Source: cel-go common/types/{int
 """
 
 import math
-from typing import Final
+import operator
+from collections.abc import Callable
+from typing import Any, Final
 
 from scheduler.engine.cel.functions import function
 from scheduler.engine.cel.values import (
@@ -65,51 +67,50 @@ def checked_timestamp(ns: int, offset_s: int = 0) -> Timestamp:
 def add(meter: Meter, left: Value, right: Value) -> Value:
     """Return `left + right`."""
     class_, other = left.__class__, right.__class__
-    if class_ not in _ADDED:
-        raise CelError("no such overload: _+_")
+    if class_ is int and other is int:
+        return checked_int(left + right)
     if class_ is Duration and other is Timestamp:
-        return checked_timestamp(left.ns + right.ns, right.offset_s)
+        left, right, class_, other = right, left, other, class_
     if class_ is Timestamp and other is Duration:
         return checked_timestamp(left.ns + right.ns, left.offset_s)
-    if class_ is not other or class_ is Timestamp:
-        raise CelError("no such overload")
-    if class_ is int:
-        return checked_int(left + right)
-    if class_ is Uint:
-        return checked_uint(int(left) + int(right))
-    if class_ is Duration:
-        return checked_duration(left.ns + right.ns)
-    if class_ is not float:
+    if class_ is other and class_ in _SIZED:
         meter.charge(int((len(left) + len(right)) * COPY))
-    return left + right
+        return left + right
+    if class_ in _SIZED or class_ is Timestamp:
+        raise CelError("no such overload")
+    return _calculated("_+_", operator.add, left, right)
 
 
 def subtract(left: Value, right: Value) -> Value:
     """Return `left - right`."""
-    class_, other = left.__class__, right.__class__
-    if class_ not in _SUBTRACTED:
-        raise CelError("no such overload: _-_")
-    if class_ is Timestamp and other is Duration:
+    if left.__class__ is Timestamp and right.__class__ is Duration:
         return checked_timestamp(left.ns - right.ns, left.offset_s)
-    if class_ is not other:
-        raise CelError("no such overload")
-    if class_ is int:
-        return checked_int(left - right)
-    if class_ is Uint:
-        return checked_uint(int(left) - int(right))
-    if class_ is float:
-        return left - right
-    if class_ is Timestamp:
+    if left.__class__ is Timestamp and right.__class__ is Timestamp:
         return Duration(checked_int(left.ns - right.ns))
-    return checked_duration(left.ns - right.ns)
+    if left.__class__ is Timestamp:
+        raise CelError("no such overload")
+    return _calculated("_-_", operator.sub, left, right)
 
 
 def multiply(left: Value, right: Value) -> Value:
     """Return `left * right`."""
-    class_ = _same_number("_*_", left, right)
+    if left.__class__ is Duration:
+        raise CelError("no such overload: _*_")
+    return _calculated("_*_", operator.mul, left, right)
+
+
+def _calculated(name: str, calculate: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
+    """Return what comes of two numbers or durations."""
+    class_ = left.__class__
+    if class_ is not Duration:
+        _same_number(name, left, right)
+    elif right.__class__ is not Duration:
+        raise CelError("no such overload")
+    if class_ is Duration:
+        return checked_duration(calculate(left.ns, right.ns))
     if class_ is int:
-        return checked_int(left * right)
-    return checked_uint(int(left) * int(right)) if class_ is Uint else left * right
+        return checked_int(calculate(left, right))
+    return checked_uint(calculate(int(left), int(right))) if class_ is Uint else calculate(left, right)
 
 
 def divide(left: Value, right: Value) -> Value:
@@ -118,12 +119,9 @@ def divide(left: Value, right: Value) -> Value:
     if class_ is float:
         if right:
             return left / right
-        is_nan = not left or left != left
-        return (
-            math.nan
-            if is_nan
-            else math.copysign(math.inf, math.copysign(1.0, left) * math.copysign(1.0, right))
-        )
+        if not left or left != left:
+            return math.nan
+        return math.copysign(math.inf, math.copysign(1.0, left) * math.copysign(1.0, right))
     if not right:
         raise CelError("division by zero")
     quotient = abs(int(left)) // abs(int(right))
@@ -145,10 +143,10 @@ def modulo(left: Value, right: Value) -> Value:
     return Uint(remainder) if class_ is Uint else -remainder if left < 0 else remainder
 
 
-def _same_number(operator: str, left: Value, right: Value) -> type:
+def _same_number(name: str, left: Value, right: Value) -> type:
     class_ = left.__class__
     if class_ is not int and class_ is not Uint and class_ is not float:
-        raise CelError(f"no such overload: {operator}")
+        raise CelError(f"no such overload: {name}")
     if class_ is not right.__class__:
         raise CelError("no such overload")
     return class_  # type: ignore[no-any-return]
@@ -173,7 +171,7 @@ def logical_not(value: Value) -> bool:
     raise CelError("no such overload")
 
 
-def compare(meter: Meter, operator: str, left: Value, right: Value) -> int:
+def compare(meter: Meter, sign: str, left: Value, right: Value) -> int:
     """Return -1, 0 or 1 for less, equal or greater; raise CelError if the values have no order."""
     class_, other = left.__class__, right.__class__
     if class_ in _NUMBERS:
@@ -183,7 +181,7 @@ def compare(meter: Meter, operator: str, left: Value, right: Value) -> int:
             raise CelError("NaN values cannot be ordered")
         return compare_numbers(left, right)
     if class_ not in _ORDERED:
-        raise CelError(f"no such overload: {operator}")
+        raise CelError(f"no such overload: {sign}")
     if class_ is not other:
         raise CelError("no such overload")
     if class_ is str or class_ is bytes:
@@ -204,7 +202,7 @@ def contains(meter: Meter, element: Value, container: Value) -> bool:
 
 def size(value: Value) -> int:
     """Return the number of characters, bytes, elements or entries."""
-    if value.__class__ in _SIZED or isinstance(value, (list, dict)):
+    if value.__class__ in _SIZED or isinstance(value, dict):
         return len(value)
     raise CelError("no such overload: size")
 
@@ -218,9 +216,7 @@ def insert(map_: dict[Value, Value], key: Value, value: Value) -> None:
 
 _NUMBERS: Final = frozenset({int, Uint, float})
 _ORDERED: Final = frozenset({bool, str, bytes, Timestamp, Duration})
-_ADDED: Final = frozenset({int, Uint, float, str, bytes, list, Duration, Timestamp})
-_SUBTRACTED: Final = frozenset({int, Uint, float, Duration, Timestamp})
-_SIZED: Final = frozenset({str, bytes})
+_SIZED: Final = frozenset({str, bytes, list})
 
 
 OVERLOADS: Final = function(

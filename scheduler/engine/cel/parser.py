@@ -26,7 +26,7 @@ from scheduler.engine.cel.plans import (
     is_known,
 )
 from scheduler.engine.cel.regexes import PATTERN_FUNCTIONS, RegexError, compiled
-from scheduler.engine.cel.values import CelError, TypeValue, type_name
+from scheduler.engine.cel.values import CelError, TypeValue
 
 #: Upstream allows 250 nested expressions. Each takes ten calls of Python's here.
 _MAX_NESTING: Final = 50
@@ -169,7 +169,6 @@ class _Parser:
             return plan
         plan.is_constant, plan.value, plan.weight = True, value, 0
         plan.run = lambda _frame: value
-        plan.kind = plan.kind or type_name(value)
         return plan
 
     def _member(self) -> Plan:

@@ -10,8 +10,9 @@ from typing import Final
 
 from scheduler.engine.cel.values import Value
 
-#: The most that one evaluation may spend. No expression gets there that an API server accepts, which estimates a cost
-#: of at most 1,000,000 (resource/v1, CELSelectorExpressionMaxCost): a step is charged for what costs 1 there or more.
+#: The most that one evaluation may spend. An API server lets through what costs 1,000,000 at most by its estimate
+#: (resource/v1, CELSelectorExpressionMaxCost). Fields, comparisons and loops take 1 to 1.5 steps for a unit of it;
+#: parsing, which costs as little there, takes up to 12.
 MAX_STEPS: Final = 1_000_000
 #: Nodes may nest this deep; upstream allows about 250. Each takes a few calls of Python's to evaluate.
 MAX_DEPTH: Final = 150

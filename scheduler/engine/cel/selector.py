@@ -74,6 +74,7 @@ def compile_selector(expression: str) -> Selector | CompileError:
         plan, n_slots = parse(expression)
     except ExpressionError as error:
         return CompileError(str(error))
-    if plan.kind not in ("", "any", "bool"):
-        return CompileError(f"must evaluate to bool, not {plan.kind.partition('(')[0]}")
+    if plan.kind not in ("", "any", "bool") or (plan.is_constant and plan.value.__class__ is not bool):
+        kind = plan.kind.partition("(")[0] or type_name(plan.value)
+        return CompileError(f"must evaluate to bool, not {kind}")
     return Selector(expression, plan.run, plan.weight, n_slots)

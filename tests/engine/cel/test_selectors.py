@@ -44,6 +44,12 @@ def test_an_attribute_without_a_value_fails_every_selector(value, reason):
     assert selector("true").matches(device) == EvaluationError(f"attribute z/bad: {reason}")
 
 
+def test_a_function_of_lists_fails_on_what_is_none():
+    device = DeviceFields("d", attributes={"index": 1})
+    answer = selector('device.attributes["d"].index.distinct().size() == 1').matches(device)
+    assert answer == EvaluationError("no such overload: distinct(int)")
+
+
 def test_selectors_of_one_expression_are_equal():
     assert selector("device.driver == 'x'") == selector("device.driver == 'x'")
     assert selector("device.driver == 'x'") != selector("device.driver == 'y'")
