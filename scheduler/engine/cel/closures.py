@@ -333,16 +333,20 @@ def list_of(elements: list[Plan], optional: frozenset[int]) -> Plan:
         for position, element in enumerate(runs):
             value = element(frame)
             if position in optional:
-                if value.__class__ is not Optional:
-                    shown = display(value)
-                    raise CelError(f"cannot initialize optional list element from non-optional value {shown}")
+                value = _optional(value, "list element from non-optional value ")
                 if not value.has_value:
                     continue
                 value = value.value
             values.append(value)
         return values
 
-    return Plan(run, "list", elements, 3 + len(elements))
+    return Plan(run, "list", elements, len(elements))
+
+
+def _optional(value: Value, where: str) -> Optional:
+    if value.__class__ is not Optional:
+        raise CelError(f"cannot initialize optional {where}{display(value)}")
+    return value
 
 
 def map_of(entries: Sequence[tuple[Plan, Plan, bool]]) -> Plan:
@@ -354,9 +358,7 @@ def map_of(entries: Sequence[tuple[Plan, Plan, bool]]) -> Plan:
         for key_run, value_run, is_optional in runs:
             key, value = key_run(frame), value_run(frame)
             if is_optional:
-                if value.__class__ is not Optional:
-                    shown = f"'{display(key)}' from non-optional value {display(value)}"
-                    raise CelError(f"cannot initialize optional entry {shown}")
+                value = _optional(value, f"entry '{display(key)}' from non-optional value ")
                 if not value.has_value:
                     result.pop(map_key(key), None)
                     continue

@@ -22,7 +22,6 @@ _NAMES: Final = {
 _DISPATCH: Final = 12
 #: Steps of a call that parses a text or calculates with more than a few numbers.
 SLOW: Final = 70
-_SIZED: Final = frozenset({str, bytes, list})
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +181,7 @@ def _call_of(overload: Overload) -> _Call:
         return lambda _frame, *values: call(*values)
 
     def charging(frame: Frame, first: Value, *rest: Value) -> Value:
-        if first.__class__ in _SIZED:
+        if isinstance(first, (str, bytes, list)):
             frame.charge(int(len(first) * per_item))
         return call(frame, first, *rest) if overload.takes_meter else call(first, *rest)
 

@@ -6,6 +6,7 @@ by kubernetes 1.36).
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from scheduler.engine.cel import closures, loops
@@ -42,6 +43,8 @@ _RESERVED: Final = frozenset({
     "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
     "namespace", "return", "var", "void", "while",
 })  # fmt: skip
+#: Variables, and how each is read.
+_Names = list[tuple[str, Callable[[], Plan]]]
 
 
 def parse(text: str) -> tuple[Plan, int]:
@@ -69,7 +72,7 @@ class _Parser:
         self._tokens = tokens
         self._index = 0
         self._nesting = 0
-        self._scopes: list[tuple[str, Callable[[], Plan]]] = []
+        self._scopes: _Names = []
         #: Whether what is parsed are arguments of format(), which may be of several types.
         self._is_in_format = False
         self._constants, self._patterns = Frame(None, 0, _CONSTANT_STEPS), Frame(None, 0, MAX_STEPS)
@@ -377,21 +380,19 @@ class _Parser:
         self.n_slots += 1
         return self.n_slots - 1
 
-    def _with(self, names: Sequence[tuple[str, Callable[[], Plan]]], parse: Callable[[], Plan]) -> Plan:
-        """Parse with variables around."""
+    def _body(self, names: _Names) -> Plan:
+        """Parse an expression with variables around."""
         self._scopes += names
-        plan = parse()
+        plan = self.expression()
         del self._scopes[-len(names) :]
         return plan
 
-    def _loop_variables(
-        self, over: Plan, *, has_two: bool
-    ) -> tuple[tuple[int, int], list[tuple[str, Callable[[], Plan]]]]:
+    def _loop_variables(self, over: Plan, *, has_two: bool) -> tuple[tuple[int, int], _Names]:
         """Return the slots and the names of a loop."""
         if is_known(over.kind) and over.kind.partition("(")[0] not in ("list", "map"):
             raise ExpressionError(f"a loop goes over a list or a map, and not over {over.kind}")
         slots = [self._slot() for _ in range(1 + has_two)]
-        names = [(self._variable(), _reading(slot)) for slot in slots]
+        names: _Names = [(self._variable(), partial(closures.variable, slot)) for slot in slots]
         if has_two and names[0][0] == names[1][0]:
             raise ExpressionError(f"two variables have the name {names[0][0]}")
         return (slots[0], slots[1] if has_two else -1), names
@@ -401,7 +402,7 @@ class _Parser:
     ) -> Plan:
         """Parse the rest of all, exists or exists_one, with two variables if `is_pair` or if there are two."""
         slots, names = self._loop_variables(over, has_two=is_pair or self._kinds(0, "NAME", ",", "NAME", ","))
-        test = self._with(names, self.expression)
+        test = self._body(names)
         expect_bool(test)
         return make(over, slots, test)
 
@@ -410,23 +411,23 @@ class _Parser:
     ) -> Plan:
         """Parse the rest of map, transformList, transformMap or transformMapEntry: `[test,] value`."""
         slots, names = self._loop_variables(over, has_two=has_two)
-        test, value = None, self._with(names, self.expression)
+        test, value = None, self._body(names)
         if self._accept(","):
-            test, value = value, self._with(names, self.expression)
+            test, value = value, self._body(names)
             expect_bool(test)
         return loops.each(over, slots, test, value, make, kind)
 
     def filtered(self, over: Plan) -> Plan:
         """Parse the rest of filter."""
         slots, names = self._loop_variables(over, has_two=False)
-        test = self._with(names, self.expression)
+        test = self._body(names)
         expect_bool(test)
         return loops.each(over, slots, test, names[0][1]())
 
     def sorted_by(self, over: Plan) -> Plan:
         """Parse the rest of sortBy."""
         slots, names = self._loop_variables(over, has_two=False)
-        keys = self._with(names, self.expression)
+        keys = self._body(names)
         slot = self._slot()
         return loops.sorted_by(over, slot, loops.each(closures.variable(slot), slots, None, keys))
 
@@ -434,20 +435,16 @@ class _Parser:
         """Parse the rest of optMap if it wraps, else of optFlatMap."""
         _expect_optional(over)
         name, slot = self._variable(), self._slot()
-        body = self._with([(name, _reading(slot))], self.expression)
+        body = self._body([(name, partial(closures.variable, slot))])
         return loops.optional_map(over, slot, body, wraps=wraps)
 
     def _bind(self) -> Plan:
         name, slot = self._variable(), self._slot()
         init = self.expression()
         self.expect(",")
-        result = self._with([(name, lambda: closures.lazy_variable(slot, init))], self.expression)
+        result = self._body([(name, lambda: closures.lazy_variable(slot, init))])
         self.expect(")")
         return closures.bind(slot, init, result)
-
-
-def _reading(slot: int) -> Callable[[], Plan]:
-    return lambda: closures.variable(slot)
 
 
 def _expect_optional(plan: Plan) -> None:
@@ -455,14 +452,8 @@ def _expect_optional(plan: Plan) -> None:
         raise ExpressionError(f"expected an optional value and found {plan.kind}")
 
 
-def _all(over: Plan, slots: tuple[int, int], test: Plan) -> Plan:
-    return loops.quantifier(over, slots, test, is_exists=False)
-
-
-def _exists(over: Plan, slots: tuple[int, int], test: Plan) -> Plan:
-    return loops.quantifier(over, slots, test, is_exists=True)
-
-
+_all: Final = partial(loops.quantifier, is_exists=False)
+_exists: Final = partial(loops.quantifier, is_exists=True)
 _MACROS: Final[dict[str, Callable[[_Parser, Plan], Plan]]] = {
     "all": lambda parser, over: parser.quantified(over, _all, is_pair=False),
     "exists": lambda parser, over: parser.quantified(over, _exists, is_pair=False),
