@@ -47,9 +47,9 @@ _RESERVED: Final = frozenset({
 _Names = list[tuple[str, Callable[[], Plan]]]
 
 
-def parse(text: str) -> tuple[Plan, int]:
+def parse(text: str) -> tuple[Plan, int, int]:
     """
-    Return how an expression is evaluated, and the number of slots that its frames need.
+    Return how an expression is evaluated, the number of slots that its frames need, and the bytes of its constants.
 
     Raises:
         ExpressionError: the text is no expression.
@@ -62,7 +62,7 @@ def parse(text: str) -> tuple[Plan, int]:
         parser.expect(EOF)
     except ExpressionError as error:
         raise ExpressionError(f"{error}, before character {parser.position + 1}") from None
-    return plan, parser.n_slots
+    return plan, parser.n_slots, parser.nbytes
 
 
 class _Parser:
@@ -77,6 +77,12 @@ class _Parser:
         self._is_in_format = False
         self._constants, self._patterns = Frame(None, 0, _CONSTANT_STEPS), Frame(None, 0, MAX_STEPS)
         self.n_slots = 0
+
+    @property
+    def nbytes(self) -> int:
+        """About the bytes of constants, 40 for a step at most, and of patterns, one for a step."""
+        n_spent = _CONSTANT_STEPS - max(self._constants.left, 0)
+        return 40 * n_spent + MAX_STEPS - self._patterns.left
 
     @property
     def position(self) -> int:

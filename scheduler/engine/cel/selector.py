@@ -30,6 +30,8 @@ class Selector:
     _run: Run = field(repr=False, compare=False)
     _weight: int = field(repr=False, compare=False)
     _n_slots: int = field(repr=False, compare=False)
+    #: About the memory that it takes.
+    nbytes: int = field(repr=False, compare=False)
 
     def matches(self, device: DeviceFields) -> bool | EvaluationError:
         """Return whether the device is selected. Bounded by the steps of a selector."""
@@ -71,10 +73,10 @@ def _not_a_bool(value: Value) -> str:
 def compile_selector(expression: str) -> Selector | CompileError:
     """Return the expression compiled for the variable `device`, or why it does not compile."""
     try:
-        plan, n_slots = parse(expression)
+        plan, n_slots, nbytes = parse(expression)
     except ExpressionError as error:
         return CompileError(str(error))
     if plan.kind not in ("", "any", "bool") or (plan.is_constant and plan.value.__class__ is not bool):
         kind = plan.kind.partition("(")[0] or type_name(plan.value)
         return CompileError(f"must evaluate to bool, not {kind}")
-    return Selector(expression, plan.run, plan.weight, n_slots)
+    return Selector(expression, plan.run, plan.weight, n_slots, 2000 + nbytes)

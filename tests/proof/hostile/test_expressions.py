@@ -46,3 +46,12 @@ def test_steps_are_spent_before_memory_is_taken(what: str) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < _MOST_BYTES
+
+
+def test_what_an_expression_keeps_is_counted() -> None:
+    """Or a thousand patterns of a MiB would be kept."""
+    plain, large = compile_selector("true"), compile_selector('device.driver.matches("x{0,1000}y")')
+    assert isinstance(plain, Selector)
+    assert isinstance(large, Selector)
+    assert plain.nbytes < 4000
+    assert large.nbytes > 50_000

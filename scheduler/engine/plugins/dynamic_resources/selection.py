@@ -38,7 +38,8 @@ class ExpressionResults:
     @property
     def nbytes(self) -> int:
         """Bytes of the expression, and 64 of each result."""
-        return 2000 + 64 * sum(map(len, self.by_driver.values()))
+        own = self.selector.nbytes if isinstance(self.selector, Selector) else 2000
+        return own + 64 * sum(map(len, self.by_driver.values()))
 
     def same_as(self, fresh: ExpressionResults) -> bool:
         """Return whether the next few results are what an evaluation gives now; for the audit."""
