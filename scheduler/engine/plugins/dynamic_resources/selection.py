@@ -20,7 +20,7 @@ ENDED_AT_LIMIT: Final = "search for devices ended at its limit"
 MAX_COST: Final = MAX_STEPS * 3 // 8
 #: To see a device as expressions do, in the same units. It takes 13 µs, but a first decision over 5,000 nodes, with a
 #: selector of the class and one of the claim, is not to be cut short.
-_COST_OF_DEVICE: Final = 20
+_COST_OF_DEVICE: Final = 30
 #: Cost of an evaluation, with that of its device, up to which a search goes on at once.
 _CHEAP: Final = 192
 #: The most results that are kept of one expression: 2,000 slices with the most devices.
