@@ -102,9 +102,10 @@ def lookup(operand: Plan, key: Plan, *, is_optional: bool) -> Plan:
     """Return how `operand[key]` is evaluated, or `operand.key`, whose key is a constant."""
     head, _, inner = operand.kind.partition("(")
     kind = "optional_type" if is_optional else inner[:-1] if head == "map" else ""
+    name = key.value if key.value.__class__ is str else ""
     if head == DEVICE and not is_optional:
-        kind = _DEVICE_FIELDS.get(key.value, "")
-    if (head == DEVICE and key.value not in _DEVICE_FIELDS) or (is_known(head) and head not in _INDEXED):
+        kind = _DEVICE_FIELDS.get(name, "")
+    if (head == DEVICE and name not in _DEVICE_FIELDS) or (is_known(head) and head not in _INDEXED):
         raise ExpressionError(f"{head} has no {display(key.value)}")
     plan = Plan(
         _lookup_run(operand, key, is_optional=is_optional),
@@ -112,8 +113,8 @@ def lookup(operand: Plan, key: Plan, *, is_optional: bool) -> Plan:
         (operand, key),
         16 if is_optional else 1 if key.is_constant else 8,
     )
-    if operand.path is not None and key.value.__class__ is str and not is_optional:
-        plan.path = (*operand.path, key.value)
+    if operand.path is not None and name and not is_optional:
+        plan.path = (*operand.path, name)
         if len(plan.path) == 3 and plan.path[0] in ("attributes", "capacity"):
             plan.run, plan.weight = _field_of_device(*plan.path), 2
     return plan

@@ -338,7 +338,7 @@ class _Parser:
             raise ExpressionError(f"the function {name} is not known")
         if name in PATTERN_FUNCTIONS and len(args) > 1 and args[1].is_constant:
             args[1] = self._pattern(args[1])
-        if name == "format" and args[0].is_constant and args[0].kind == "string" and len(args) == 2:
+        if name == "format" and len(args) == 2 and args[0].is_constant and args[0].kind == "string":
             check_format(args[0].value, args[1].elements)
         plan = call_plan(name, FUNCTIONS[name], args, is_member=is_member)
         return self._folded(plan, is_strict=name in CONSTANT_FUNCTIONS)

@@ -110,5 +110,5 @@ def is_known(kind: str) -> bool:
 
 
 #: Steps of an error that is absorbed.
-FAILURE: Final = 12
+FAILURE: Final = 30
 UNSET: Final = object()

@@ -65,6 +65,7 @@ def test_a_result_that_is_no_bool_is_an_error_of_the_compiler():
         ("", "expected an expression and found end of text, before character 1"),
         ("true && nosuch(1)", "the function nosuch is not known, before character 18"),
         ("device.driver = 'x'", "'=' is not expected, at character 15"),
+        ("device[[1]] == 1", "device has no list, before character 11"),
         ("device.nosuch == 1", "device has no nosuch, before character 15"),
         ("device.driver == 1", "string and int are different types, before character 19"),
         (
@@ -72,6 +73,7 @@ def test_a_result_that_is_no_bool_is_an_error_of_the_compiler():
             "a list or map has values of one type, and not int and string, before character 9",
         ),
         ("'a' + 'b' || true", "expected a bool and found string, before character 18"),
+        ("format()", "format() is no function, before character 9"),
         ("1.size() > 0", "size(int) is no function, before character 10"),
         (" " * 10240 + "true", "it is longer than 10240 bytes"),
     ],

@@ -53,6 +53,7 @@ ENDLESS = {
     "loops in loops": "".join(f"{_TEN}.all(x{depth}, " for depth in range(10)) + "true" + ")" * 10,
     "adds in loops": "".join(f"{_TEN}.all(x{depth}, " for depth in range(6)) + "x0 + x1 + x2 > 0" + ")" * 6,
     "fails in loops": "lists.range(9000).exists(x, lists.range(20).exists(y, y / 0 == 1))",
+    "finds no field in loops": "lists.range(1000).all(x, lists.range(1000).all(y, dyn(x)['a'] + y >= 0))",
     "a list of a million": "lists.range(1000000).size() > 0",
     "a list for each of many": "lists.range(90000).map(x, [x, x, x, x]).size() > 0",
     "compares each with each": "lists.range(20000).distinct().size() > 0",
