@@ -21,7 +21,7 @@ _NAMES: Final = {
 #: Steps to see which overload takes the arguments.
 _DISPATCH: Final = 12
 #: Steps of a call that parses a text or calculates with more than a few numbers.
-SLOW: Final = 70
+SLOW: Final = 80
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ INT_MAX: Final = 2**63 - 1
 UINT_MAX: Final = 2**64 - 1
 
 #: Steps to compare two elements, to copy a character or an element, and to compare a character.
-COMPARISON: Final = 7
-COPY: Final = 0.1
+COMPARISON: Final = 8
+COPY: Final = 0.12
 COMPARED: Final = 0.02
 
 
