@@ -7,7 +7,6 @@ Source: cel-go common/types/{timestamp,duration}.go, common/stdlib/standard.go; 
 
 import re
 from collections.abc import Callable
-from datetime import date
 from typing import Final
 
 from scheduler.engine.cel.functions import SLOW, Overload, function
@@ -21,9 +20,7 @@ _TIMESTAMP: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?"
     r"(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
-_EPOCH: Final = date(1970, 1, 1).toordinal()
-#: Days of 400 years.
-_CYCLE: Final = 146097
+_DAYS_BEFORE_MONTH: Final = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365)
 #: Longer texts are no duration; it bounds the conversion of their digits.
 _MAX_TEXT: Final = 512
 
@@ -70,12 +67,15 @@ def parse_timestamp(text: str) -> Timestamp | None:
         if hours > 24 or minutes > 60:
             return None
         offset_s = (hours * 3600 + minutes * 60) * (-1 if shape[8] == "-" else 1)
-    try:
-        days = date(year or 400, month, day).toordinal() - _EPOCH - (not year) * _CYCLE
-    except ValueError:
+    if (
+        not 1 <= month <= 12
+        or not 1 <= day <= _month_days(year, month)
+        or hour > 23
+        or minute > 59
+        or second > 59
+    ):
         return None
-    if hour > 23 or minute > 59 or second > 59:
-        return None
+    days = _days_to_year(year) + _DAYS_BEFORE_MONTH[month - 1] + (month > 2 and _is_leap(year)) + day - 1
     seconds = days * 86400 + hour * 3600 + minute * 60 + second - offset_s
     return Timestamp(seconds * 10**9 + int((shape[7] or "")[:9].ljust(9, "0")), offset_s)
 
@@ -92,13 +92,34 @@ def format_timestamp(timestamp: Timestamp) -> str:
     return f"{year:04d}-{month:02d}-{day:02d}T{clock}{'.' if fraction else ''}{fraction}{zone}"
 
 
+def _is_leap(year: int) -> bool:
+    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+
+
+def _month_days(year: int, month: int) -> int:
+    return _DAYS_BEFORE_MONTH[month] - _DAYS_BEFORE_MONTH[month - 1] + (month == 2 and _is_leap(year))
+
+
+def _days_to_year(year: int) -> int:
+    """Return the days from 1970-01-01 to the first day of the year."""
+    before = year - 1
+    return before * 365 + before // 4 - before // 100 + before // 400 - 719162
+
+
 def _date(seconds: int) -> tuple[int, int, int, int]:
     """Return year, month, day of the month and day of the year (from 0) of a time in seconds."""
-    ordinal = seconds // 86400 + _EPOCH
-    # In another zone a time may be in the year 0 or 10000, which are those of 400 years later or before.
-    shift = (ordinal < 1) - (ordinal > date.max.toordinal())
-    day = date.fromordinal(ordinal + shift * _CYCLE)
-    return day.year - shift * 400, day.month, day.day, day.timetuple().tm_yday - 1
+    days = seconds // 86400
+    year = 1970 + days * 400 // 146097
+    while days < _days_to_year(year):
+        year -= 1
+    while days >= _days_to_year(year + 1):
+        year += 1
+    day_of_year = days - _days_to_year(year)
+    month, day = 1, day_of_year
+    while day >= _month_days(year, month):
+        day -= _month_days(year, month)
+        month += 1
+    return year, month, day + 1, day_of_year
 
 
 def _offset_s(zone: str) -> int:
