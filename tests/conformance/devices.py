@@ -44,6 +44,7 @@ from tests.conformance.product import LiveCluster, as_json, refused, scores
 from tests.conformance.traces import Bind, Delete, DeviceLife, Json, Schedule, Unreserve
 from tests.support.claim_server import ClaimServer
 from tests.support.daemon import plugin_config
+from tests.support.messages import without_compile_errors
 
 #: The clock of the recordings: 2030-01-01.
 _NOW_S = 1893456000.0
@@ -481,6 +482,7 @@ _UNTOUCHED_BY_DEVICES = ("preenqueue", "skipped", "prefilter", "held", "audit")
 
 def entry_mismatches(expected: Json, got: Json) -> list[Mismatch]:
     """Return the differences between an entry and the recorded one."""
+    expected, got = without_compile_errors(expected), without_compile_errors(got)
     found = decision_mismatches({**expected, "error": expected.get("error") or None}, got)
     return found + [
         Mismatch(field, "-", "-", expected.get(field), got.get(field))

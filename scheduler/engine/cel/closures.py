@@ -1,61 +1,63 @@
 """
-Closures of names, fields, indexes and logic.
+Closures of names, fields, indexes, operators and logic.
 
-Each counts what its evaluation costs upstream. A lookup costs 1, and 1 more for what is no name, field or index itself.
-Source: cel-go interpreter/{interpretable,attributes,runtimecost}.go.
+Source: cel-go interpreter/{planner,interpretable,attributes}.go (as vendored by kubernetes 1.36).
 """
 
-import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from scheduler.engine.cel.operators import contains, index
+from scheduler.engine.cel.operators import add, compare, contains, divide, index, modulo, multiply, subtract
 from scheduler.engine.cel.optionals import optional_of
-from scheduler.engine.cel.plans import COST_LIMIT, UNSET, Frame, Plan, Run, constant
+from scheduler.engine.cel.plans import FAILURE, UNSET, ExpressionError, Frame, Plan, Run, constant, is_known
 from scheduler.engine.cel.values import (
+    EMPTY_MAP,
     MISSING,
     NONE,
     CelError,
-    CostLimitError,
     DomainMap,
     Optional,
     Uint,
     Value,
     display,
     equal,
-    is_opaque,
     map_key,
-    weight,
 )
 
+#: Kinds of the device and of what is in it; the values in a map are of the kind in its parentheses.
+DEVICE: Final = "device"
+_DEVICE_FIELDS: Final = {
+    "driver": "string",
+    "allowMultipleAllocations": "bool",
+    "attributes": "map(map(any))",
+    "capacity": "map(map(kubernetes.Quantity))",
+}
 
-def device(frame: Frame) -> Value:
-    """Return the value of the variable `device`."""
-    frame.cost += 1
-    return frame.device
+
+def device() -> Plan:
+    """Return how the variable `device` is evaluated."""
+    plan = Plan(lambda frame: frame.device, DEVICE)
+    plan.path = ()
+    return plan
 
 
-def variable(slot: int) -> Run:
-    """Return the closure of a variable of a loop, whose value may be an error."""
+def variable(slot: int) -> Plan:
+    """Return how a variable of a loop is evaluated."""
+    return Plan(lambda frame: frame.slots[slot])
+
+
+def lazy_variable(slot: int, init: Plan) -> Plan:
+    """Return how a name that cel.bind gives is evaluated: its value is calculated when it is asked for first."""
+    if init.kind == "type":
+        raise ExpressionError("a name stands for a value, and not for a type")
+    init_run = init.run
 
     def run(frame: Frame) -> Value:
-        frame.cost += 1
-        value = frame.slots[slot]
-        if value.__class__ is CelError:
-            raise CelError(*value.args)
-        return value
-
-    return run
-
-
-def lazy_variable(slot: int, init: Run) -> Run:
-    """Return the closure of a name that cel.bind gives: its value is evaluated when it is asked for first."""
-
-    def run(frame: Frame) -> Value:
-        frame.cost += 1
         value = frame.slots[slot]
         if value is UNSET:
             try:
-                value = init(frame)
+                value = init_run(frame)
             except CelError as error:
                 value = error
             frame.slots[slot] = value
@@ -63,23 +65,23 @@ def lazy_variable(slot: int, init: Run) -> Run:
             raise CelError(*value.args)
         return value
 
-    return run
+    plan = Plan(run, init.kind)
+    plan.path = init.path
+    return plan
 
 
-def bind(slot: int, result: Run) -> Run:
-    """Return the closure of cel.bind."""
+def bind(slot: int, init: Plan, result: Plan) -> Plan:
+    """Return how cel.bind is evaluated."""
+    result_run = result.run
 
     def run(frame: Frame) -> Value:
         frame.slots[slot] = UNSET
-        return result(frame)
+        return result_run(frame)
 
-    return run
+    return Plan(run, result.kind, (init, result))
 
 
-def _missing(container: Value, key: Value) -> CelError:
-    if container.__class__ is list:
-        return CelError(f"index out of bounds: {display(key)}")
-    return CelError(f"no such key: {display(key)}")
+# Fields and indexes
 
 
 def _get(container: Value, key: Value, *, is_optional: bool) -> Value:
@@ -91,73 +93,95 @@ def _get(container: Value, key: Value, *, is_optional: bool) -> Value:
     if is_optional:
         return NONE if value is MISSING else optional_of(value)
     if value is MISSING:
-        raise _missing(container, key)
+        what = "index out of bounds" if container.__class__ is list else "no such key"
+        raise CelError(f"{what}: {display(key)}")
     return value
 
 
-def lookup_constant(operand: Run, key: Value, extra: int, *, is_optional: bool) -> Run:
-    """Return the closure of `operand.key` or `operand[constant]`."""
-    if is_optional or key.__class__ is not str:
+def lookup(operand: Plan, key: Plan, *, is_optional: bool) -> Plan:
+    """Return how `operand[key]` is evaluated, or `operand.key`, whose key is a constant."""
+    head, _, inner = operand.kind.partition("(")
+    kind = "optional_type" if is_optional else inner[:-1] if head == "map" else ""
+    name = key.value if key.value.__class__ is str else ""
+    if head == DEVICE and not is_optional:
+        kind = _DEVICE_FIELDS.get(name, "")
+    if (head == DEVICE and name not in _DEVICE_FIELDS) or (is_known(head) and head not in _INDEXED):
+        raise ExpressionError(f"{head} has no {display(key.value)}")
+    plan = Plan(
+        _lookup_run(operand, key, is_optional=is_optional),
+        kind,
+        (operand, key),
+        16 if is_optional else 1 if key.is_constant else 8,
+    )
+    if operand.path is not None and name and not is_optional:
+        plan.path = (*operand.path, name)
+        if len(plan.path) == 3 and plan.path[0] in ("attributes", "capacity"):
+            plan.run, plan.weight = _field_of_device(*plan.path), 2
+    return plan
 
-        def run_any(frame: Frame) -> Value:
-            container = operand(frame)
-            frame.cost += extra
-            value = _get(container, key, is_optional=is_optional)
-            frame.cost += value is not NONE
-            return value
 
-        return run_any
-    cost = extra + 1
+_INDEXED: Final = frozenset({DEVICE, "map", "list", "optional_type"})
+
+
+def _lookup_run(operand: Plan, key: Plan, *, is_optional: bool) -> Run:
+    operand_run, key_run, constant_key = operand.run, key.run, key.value
+    if not key.is_constant:
+        return lambda frame: _get(operand_run(frame), key_run(frame), is_optional=is_optional)
+    if is_optional or constant_key.__class__ is not str:
+        return lambda frame: _get(operand_run(frame), constant_key, is_optional=is_optional)
 
     def run(frame: Frame) -> Value:
-        container = operand(frame)
-        frame.cost += cost
+        container = operand_run(frame)
         if container.__class__ is dict:
-            value = container.get(key, MISSING)
-            if value is MISSING:
-                raise CelError(f"no such key: {key}")
-            return value
-        value = _get(container, key, is_optional=False)
-        if value is NONE:
-            frame.cost -= 1  # keys after a missing value are not looked up
+            value = container.get(constant_key, MISSING)
+            if value is not MISSING:
+                return value
+        return _get(container, constant_key, is_optional=False)
+
+    return run
+
+
+def _field_of_device(field: str, domain: str, name: str) -> Run:
+    """Return the closure of what nearly every selector reads: device.attributes["domain"].name, or of capacity."""
+
+    def run(frame: Frame) -> Value:
+        value = frame.device[field].get(domain, EMPTY_MAP).get(name, MISSING)
+        if value is MISSING:
+            raise CelError(f"no such key: {name}")
         return value
 
     return run
 
 
-def lookup_key(operand: Run, key: Run, extra: int, key_cost: int, *, is_optional: bool) -> Run:
-    """Return the closure of `operand[key]`."""
-
-    def run(frame: Frame) -> Value:
-        container = operand(frame)
-        frame.cost += extra + key_cost
-        return _get(container, key(frame), is_optional=is_optional)
-
-    return run
-
-
-def presence(operand: Run, field: str, cost: int) -> Run:
-    """Return the closure of `has(operand.field)`."""
+def presence(operand: Plan, field: str) -> Plan:
+    """Return how `has(operand.field)` is evaluated."""
+    operand_run = operand.run
 
     def run(frame: Frame) -> bool:
-        container = operand(frame)
-        frame.cost += cost
+        container = operand_run(frame)
         if container.__class__ is Optional:
             container = container.value if container.has_value else None
         return isinstance(container, dict) and (field in container or container.__class__ is DomainMap)
 
-    return run
+    return Plan(run, "bool", (operand,))
 
 
-def logical(terms: Sequence[Run], *, decisive: bool) -> Run:
+# Logic
+
+
+def logical(terms: Sequence[Plan], *, decisive: bool) -> Plan:
     """Return `a || b …` if True is decisive, else `a && b …`; a term that decides absorbs the errors of others."""
+    for term in terms:
+        expect_bool(term)
+    runs = [term.run for term in terms]
 
     def run(frame: Frame) -> bool:
         failure: CelError | None = None
-        for term in terms:
+        for term in runs:
             try:
                 value = term(frame)
             except CelError as error:
+                frame.charge(FAILURE)
                 failure = failure or error
                 continue
             if value is decisive:
@@ -168,106 +192,180 @@ def logical(terms: Sequence[Run], *, decisive: bool) -> Run:
             raise failure
         return not decisive
 
-    return run
+    return Plan(run, "bool", list(terms), len(terms) // 2)
+
+
+def expect_bool(plan: Plan) -> None:
+    """Raise ExpressionError if no value is a bool."""
+    if is_known(plan.kind) and plan.kind != "bool":
+        raise ExpressionError(f"expected a bool and found {plan.kind}")
 
 
 def conditional(test: Plan, if_true: Plan, if_false: Plan) -> Plan:
     """Return how `test ? a : b` is evaluated."""
+    expect_bool(test)
+    _expect_same(if_true.kind, if_false.kind)
     test_run, true_run, false_run = test.run, if_true.run, if_false.run
-    true_cost, false_cost = if_true.base_cost, if_false.base_cost
 
     def run(frame: Frame) -> Value:
         value = test_run(frame)
         if value is True:
-            frame.cost -= true_cost
             return true_run(frame)
         if value is False:
-            frame.cost -= false_cost
             return false_run(frame)
         raise CelError("no such overload")
 
-    return Plan(run, is_attribute=True)
+    return Plan(run, if_true.kind if if_true.kind == if_false.kind else "", (test, if_true, if_false))
 
 
-def _comparison_cost(left: Value, right: Value) -> int:
-    class_ = left.__class__
-    if class_ is int or class_ is bool or is_opaque(class_):
-        return 1
-    return math.ceil(min(weight(left), weight(right)) * 0.1)
-
-
-def equals(left: Run, right: Run) -> Run:
-    """Return the closure of `left == right`."""
-
-    def run(frame: Frame) -> bool:
-        mine, theirs = left(frame), right(frame)
-        frame.cost += _comparison_cost(mine, theirs)
-        if frame.cost > COST_LIMIT:
-            raise CostLimitError
-        return equal(mine, theirs)
-
-    return run
-
-
-def not_equals(left: Run, right: Run) -> Run:
-    """Return the closure of `left != right`, which is true where `==` fails."""
-
-    def run(frame: Frame) -> bool:
-        mine, theirs = left(frame), right(frame)
-        frame.cost += _comparison_cost(mine, theirs)
-        if frame.cost > COST_LIMIT:
-            raise CostLimitError
-        try:
-            return not equal(mine, theirs)
-        except CelError:
-            return True
-
-    return run
-
-
-def first_value(left: Run, right: Run, *, unwraps: bool) -> Run:
-    """Return the closure of `left.orValue(right)` if it unwraps, else of `left.or(right)`."""
+def first_value(left: Plan, right: Plan, *, unwraps: bool) -> Plan:
+    """Return how `left.orValue(right)` is evaluated if it unwraps, else `left.or(right)`."""
+    left_run, right_run = left.run, right.run
 
     def run(frame: Frame) -> Value:
-        value = left(frame)
+        value = left_run(frame)
         if value.__class__ is not Optional:
             return value
         if value.has_value:
             return value.value if unwraps else value
-        return right(frame)
+        return right_run(frame)
 
-    return run
+    return Plan(run, "" if unwraps else "optional_type", (left, right))
 
 
-def not_strictly_false(value: Run) -> Run:
-    """Return the closure that is false only if the value is."""
+# Operators
+
+
+def binary(sign: str, left: Plan, right: Plan) -> Plan:
+    """Return how `left sign right` is evaluated."""
+    parts, steps = (left, right), 1 if right.is_constant else 2
+    if sign in ("==", "!="):
+        kinds = [part.kind.partition("(")[0] for part in parts]
+        if "null_type" not in kinds or not _PLAIN.isdisjoint(kinds):
+            _expect_same(*kinds)
+        return Plan(_equality(left, right, is_equal=sign == "=="), "bool", parts, steps)
+    if sign == "in":
+        if right.elements:
+            _expect_same(left.kind, right.elements[0].kind)
+        return Plan(_membership(left, right), "bool", parts, steps)
+    if sign in _ORDERS:
+        return Plan(_order(sign, left.run, right.run), "bool", parts, steps)
+    call, left_run, right_run = _ARITHMETIC[sign], left.run, right.run
+    kind = left.kind if left.kind == right.kind and left.kind in _PLAIN else ""
+    return Plan(lambda frame: call(frame, left_run(frame), right_run(frame)), kind, parts, _CALCULATION)
+
+
+def _expect_same(kind: str, other: str) -> None:
+    if is_known(kind) and is_known(other) and kind != other:
+        raise ExpressionError(f"{kind} and {other} are different types")
+
+
+#: Types of which no null is, and whose sum is one of them.
+_PLAIN: Final = frozenset({"bool", "int", "uint", "double", "string", "bytes", "list", "map"})
+#: Steps of an operator that calculates.
+_CALCULATION: Final = 4
+_ORDERS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_ARITHMETIC: Final[dict[str, Callable[[Frame, Value, Value], Value]]] = {
+    "+": add,
+    "-": lambda _, left, right: subtract(left, right),
+    "*": lambda _, left, right: multiply(left, right),
+    "/": lambda _, left, right: divide(left, right),
+    "%": lambda _, left, right: modulo(left, right),
+}
+_SCALARS: Final = frozenset({bool, int, str})
+
+
+def _equality(left: Plan, right: Plan, *, is_equal: bool) -> Run:
+    left_run, right_run, value = left.run, right.run, right.value
+    class_ = value.__class__ if right.is_constant and value.__class__ in _SCALARS else None
 
     def run(frame: Frame) -> bool:
-        frame.cost += 1
+        mine = left_run(frame)
+        if mine.__class__ is class_:
+            return (mine == value) is is_equal
+        theirs = right_run(frame)
         try:
-            return value(frame) is not False
+            return equal(mine, theirs, frame) is is_equal
         except CelError:
-            return True
+            if is_equal:
+                raise
+            return True  # `!=` is true where `==` fails
 
     return run
 
 
-def membership(element: Run, elements: list[Value]) -> Plan:
-    """Return `element in [constants]`, which costs nothing but its element."""
-    if not elements:
-        return constant(value=False)
-    if any(other.__class__ not in (bool, int, Uint, float, str) for other in elements):
-
-        def run_any(frame: Frame) -> bool:
-            value = element(frame)
-            frame.cost += weight(elements)
-            return contains(value, elements)
-
-        return Plan(run_any)
-    keys = frozenset(map(map_key, elements))
+def _order(sign: str, left: Run, right: Run) -> Run:
+    test, name = _ORDERS[sign], f"_{sign}_"
 
     def run(frame: Frame) -> bool:
-        value = element(frame)
-        return (value if value.__class__ is str else map_key(value)) in keys
+        mine, theirs = left(frame), right(frame)
+        if mine.__class__ is int and theirs.__class__ is int:
+            return bool(test(mine, theirs))
+        return bool(test(compare(frame, name, mine, theirs), 0))
 
-    return Plan(run)
+    return run
+
+
+def _membership(element: Plan, container: Plan) -> Run:
+    element_run, container_run = element.run, container.run
+    elements = container.value if container.value.__class__ is list else [None]
+    if all(other.__class__ in _HASHED for other in elements):
+        keys = frozenset(map(map_key, elements))
+        return lambda frame: map_key(element_run(frame)) in keys
+    return lambda frame: contains(frame, element_run(frame), container_run(frame))
+
+
+_HASHED: Final = frozenset({bool, int, Uint, float, str})
+
+
+def list_of(elements: list[Plan], optional: frozenset[int]) -> Plan:
+    """Return how a list is evaluated; an element whose index is in `optional` is left out where it has no value."""
+    runs = [element.run for element in elements]
+    if not optional:
+        if all(element.is_constant for element in elements):
+            plan = constant([element.value for element in elements], "list")
+        else:
+            plan = Plan(lambda frame: [run(frame) for run in runs], "list", elements, 3 + len(elements))
+        plan.elements = elements
+        return plan
+
+    def run(frame: Frame) -> Value:
+        values = []
+        for position, element in enumerate(runs):
+            value = element(frame)
+            if position in optional:
+                value = _optional(value, "list element from non-optional value ")
+                if not value.has_value:
+                    continue
+                value = value.value
+            values.append(value)
+        return values
+
+    return Plan(run, "list", elements, len(elements))
+
+
+def _optional(value: Value, where: str) -> Optional:
+    if value.__class__ is not Optional:
+        raise CelError(f"cannot initialize optional {where}{display(value)}")
+    return value
+
+
+def map_of(entries: Sequence[tuple[Plan, Plan, bool]]) -> Plan:
+    """Return how a map of keys and values is evaluated; an optional entry is left out where it has no value."""
+    runs = [(key.run, value.run, is_optional) for key, value, is_optional in entries]
+
+    def run(frame: Frame) -> Value:
+        result: dict[Value, Value] = {}
+        for key_run, value_run, is_optional in runs:
+            key, value = key_run(frame), value_run(frame)
+            if is_optional:
+                value = _optional(value, f"entry '{display(key)}' from non-optional value ")
+                if not value.has_value:
+                    result.pop(map_key(key), None)
+                    continue
+                value = value.value
+            result[map_key(key)] = value
+        return result
+
+    parts = [part for key, value, _ in entries for part in (key, value)]
+    return Plan(run, "map", parts, 2 * len(entries) + 1)

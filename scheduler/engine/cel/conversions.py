@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from scheduler.engine.cel.functions import Overload, function, traversal
+from scheduler.engine.cel.functions import SLOW, Overload, function
 from scheduler.engine.cel.operators import checked_int, checked_timestamp, checked_uint
 from scheduler.engine.cel.times import format_duration, format_timestamp, parse_duration, parse_timestamp
 from scheduler.engine.cel.values import (
@@ -145,27 +145,27 @@ def string_of(value: Value) -> str:
     return str(_CONVERSIONS["string"][short](value))
 
 
-#: Conversions of a constant are calculated when an expression is compiled, and fail there.
+#: Conversions of a constant that fail make an expression none.
 CONSTANT_FUNCTIONS: Final = frozenset({*_CONVERSIONS, "dyn", "type"})
 
 
-def _overloads() -> list[Overload]:
-    declared = []
-    for result, by_argument in _CONVERSIONS.items():
-        for argument, convert in by_argument.items():
-            reads = {argument, result} == {"string", "bytes"}
-            declared += function(
-                result,
-                f"({argument}) -> {result}",
-                convert,
-                cost=traversal if reads else 1,
-                costs_by_name=False,
-            )
-    return declared
+def _overloads() -> list[tuple[str, Overload]]:
+    return [
+        overload
+        for result, by_argument in _CONVERSIONS.items()
+        for argument, convert in by_argument.items()
+        for overload in function(
+            result,
+            f"({argument}) -> {result}",
+            convert,
+            steps=SLOW if result in ("duration", "timestamp") else 12,
+            per_item=1,
+        )
+    ]
 
 
 OVERLOADS: Final = [
     *_overloads(),
-    *function("dyn", "(A) -> dyn", _identity, is_guarded=False),
-    *function("type", "(A) -> type(A)", lambda value: TypeValue(type_name(value)), is_guarded=False),
+    *function("dyn", "(A) -> dyn", _identity),
+    *function("type", "(A) -> type", lambda value: TypeValue(type_name(value))),
 ]

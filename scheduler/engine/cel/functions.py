@@ -1,48 +1,74 @@
 """
-How functions are declared: an overload has a signature for the checker, an implementation and a cost.
+How functions are declared and called.
 
 A signature is written "string.(int, int) -> string" (a member, the receiver before the dot) or "(int) -> string".
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import lru_cache
+from typing import Final
 
-from scheduler.engine.cel.types import Type, parse_type, split_types
-from scheduler.engine.cel.values import Value, size_of
+from scheduler.engine.cel.plans import ExpressionError, Frame, Plan, Run, is_known
+from scheduler.engine.cel.values import Value, key_value, no_such_overload, type_name
 
-#: A cost, or what calculates it from the arguments.
-Cost = int | Callable[[Sequence[Value]], int]
+_NAMES: Final = {
+    "duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp", "null": "null_type",
+    "optional": "optional_type", "ip": "net.IP", "cidr": "net.CIDR", "url": "kubernetes.URL",
+    "named_format": "kubernetes.NamedFormat", "quantity": "kubernetes.Quantity", "semver": "kubernetes.Semver",
+}  # fmt: skip
+#: Steps to see which overload takes the arguments.
+_DISPATCH: Final = 12
+#: Steps of a call that parses a text or calculates with more than a few numbers.
+SLOW: Final = 80
 
 
-class Meter(Protocol):
-    """What an evaluation has cost so far. It ends once the cost is above the limit."""
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type of a signature. `name` is empty where any value will do; `params` are those of list and map."""
 
-    cost: int
+    name: str
+    params: "tuple[Type, ...]" = ()
 
-    def charge(self, cost: int) -> None:
-        """Add a cost; raise CostLimitError if it is too much."""
+    def has(self, value: Value) -> bool:
+        """Return whether a value is of the type, as far as upstream looks: the first element of a list or map."""
+        if not self.name:
+            return True
+        if type_name(value) != self.name:
+            return False
+        if self.name == "list" and value:
+            return self.params[0].has(value[0])
+        if self.name == "map" and value:
+            key, inner = next(iter(value.items()))
+            return self.params[0].has(key_value(key)) and self.params[1].has(inner)
+        return True
 
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One signature of a function. `args` begin with the receiver of a member."""
+    """
+    One signature of a function. `args` begin with the receiver of a member.
 
-    function: str
+    Attributes:
+        kind: that of the result.
+        steps: of a call, beside those of its arguments and of what it reads.
+        per_item: steps for a character or an element of the first argument.
+        takes_meter: whether `call` takes the frame first.
+        is_guarded: whether a call checks its arguments' types first; if not, `call` does.
+    """
+
     is_member: bool
     args: tuple[Type, ...]
-    result: Type
+    kind: str
     call: Callable[..., Value]
-    cost: Cost
-    #: The cost of the result, charged after the call.
-    result_cost: Callable[[Value], int] | None
-    #: Whether a call checks its arguments' types first; if not, `call` does.
+    steps: int
+    per_item: float
+    takes_meter: bool
     is_guarded: bool
-    #: Whether `call` takes a `Meter` first, since its arguments do not tell how long it takes.
-    is_metered: bool
-    #: Whether the cost holds for calls, too, whose overload is known only at runtime.
-    costs_by_name: bool
+
+
+Functions = dict[str, list[Overload]]
 
 
 def function(
@@ -50,43 +76,129 @@ def function(
     signatures: str,
     call: Callable[..., Value],
     *,
-    cost: Cost = 1,
-    result_cost: Callable[[Value], int] | None = None,
+    steps: int = 5,
+    per_item: float = 0,
+    takes_meter: bool = False,
     is_guarded: bool = True,
-    is_metered: bool = False,
-    costs_by_name: bool = True,
-) -> list[Overload]:
-    """Return the overloads of a function that share an implementation; `signatures` has one a line or ";"."""
+) -> list[tuple[str, Overload]]:
+    """Return the overloads of a function that share an implementation; `signatures` are separated by ";"."""
     overloads = []
     for signature in signatures.split(";"):
         left, _, result = signature.strip().partition(" -> ")
         receiver, is_member, arguments = left.rpartition(".(") if ".(" in left else ("", "", left[1:])
-        args = [receiver] if is_member else []
-        args += split_types(arguments[:-1])
-        overloads.append(
-            Overload(
-                name, bool(is_member), tuple(map(parse_type, args)), parse_type(result), call, cost, result_cost,
-                is_guarded, is_metered, costs_by_name,
-            )
-        )  # fmt: skip
+        types = tuple(map(_parse_type, [*([receiver] if is_member else []), *_split(arguments[:-1])]))
+        kind = "dyn" if result == "dyn" else _parse_type(result).name
+        overload = Overload(bool(is_member), types, kind, call, steps, per_item, takes_meter, is_guarded)
+        overloads.append((name, overload))
     return overloads
 
 
-def traversal(args: Sequence[Value]) -> int:
-    """Return the cost of reading the first argument once."""
-    return math.ceil(size_of(args[0]) * 0.1)
+@lru_cache(maxsize=256)
+def _parse_type(text: str) -> Type:
+    """Return the type written in a signature, such as "map(string, list(A))"; a capital stands for any."""
+    name, _, rest = text.partition("(")
+    if name == "dyn" or name.isupper():
+        return Type("")
+    return Type(_NAMES.get(name, name), tuple(map(_parse_type, _split(rest[:-1]))))
 
 
-def double_traversal(args: Sequence[Value]) -> int:
-    """Return the cost of reading the first argument and writing as much."""
-    return math.ceil(size_of(args[0]) * 2 * 0.1)
+def _split(text: str) -> list[str]:
+    """Return the parts of a list of types, split at commas outside parentheses."""
+    parts, depth, start = [], 0, 0
+    for index, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if character == "," and not depth:
+            parts.append(text[start:index].strip())
+            start = index + 1
+    last = text[start:].strip()
+    return [*parts, last] if last else parts
 
 
-def regex_cost(args: Sequence[Value]) -> int:
-    """Return the cost of matching the first argument with the second."""
-    return math.ceil((1.0 + size_of(args[0])) * 0.1) * math.ceil(size_of(args[1]) * 0.25)
+def by_name(libraries: Iterable[Sequence[tuple[str, Overload]]]) -> Functions:
+    """Return the overloads of libraries by the function's name."""
+    functions: Functions = {}
+    for library in libraries:
+        for name, overload in library:
+            functions.setdefault(name, []).append(overload)
+    return functions
 
 
-def smaller_size(args: Sequence[Value]) -> int:
-    """Return the cost of comparing two arguments."""
-    return math.ceil(min(size_of(args[0]), size_of(args[1])) * 0.1)
+def call_plan(name: str, overloads: Sequence[Overload], args: list[Plan], *, is_member: bool) -> Plan:
+    """
+    Return how a call is evaluated: by the overload that takes what the arguments are then.
+
+    Raises:
+        ExpressionError: none takes what is known of them.
+    """
+    kinds = [arg.kind.partition("(")[0] for arg in args]
+    fitting = [
+        overload for overload in overloads if overload.is_member == is_member and _fits(overload, kinds)
+    ]
+    if not fitting:
+        raise ExpressionError(f"{name}({', '.join(kind or 'unknown' for kind in kinds)}) is no function")
+    first = fitting[0]
+    is_certain = len(fitting) == 1 and all(
+        not type_.name or (type_.name == kind and not type_.params)
+        for type_, kind in zip(first.args, kinds, strict=True)
+    )
+    kind = first.kind if all(overload.kind == first.kind for overload in fitting) else ""
+    is_guarded = first.is_guarded and not is_certain
+    call = _dispatch(name, fitting) if is_guarded else _call_of(first)
+    steps = max(overload.steps for overload in fitting)
+    if is_guarded:
+        # Those that take the same first argument are tried one after the other.
+        steps += _DISPATCH * max(Counter(overload.args[0].name for overload in fitting).values())
+    return Plan(_applied(call, [arg.run for arg in args]), kind, args, steps)
+
+
+def _fits(overload: Overload, kinds: Sequence[str]) -> bool:
+    return len(overload.args) == len(kinds) and all(
+        not type_.name or type_.name == kind or not is_known(kind)
+        for type_, kind in zip(overload.args, kinds, strict=True)
+    )
+
+
+#: Takes the frame of an evaluation and the arguments.
+_Call = Callable[..., Value]
+
+
+def _applied(call: _Call, runs: Sequence[Run]) -> Run:
+    if len(runs) == 1:
+        (only,) = runs
+        return lambda frame: call(frame, only(frame))
+    if len(runs) == 2:
+        left, right = runs
+        return lambda frame: call(frame, left(frame), right(frame))
+    return lambda frame: call(frame, *[arg(frame) for arg in runs])
+
+
+def _call_of(overload: Overload) -> _Call:
+    """Return a call of an overload that charges for what it reads."""
+    call, per_item = overload.call, overload.per_item
+    if overload.takes_meter and not per_item:
+        return call
+    if not per_item:
+        return lambda _frame, *values: call(*values)
+
+    def charging(frame: Frame, first: Value, *rest: Value) -> Value:
+        if isinstance(first, (str, bytes, list)):
+            frame.charge(int(len(first) * per_item))
+        return call(frame, first, *rest) if overload.takes_meter else call(first, *rest)
+
+    return charging
+
+
+def _dispatch(name: str, overloads: Sequence[Overload]) -> _Call:
+    """Return a call of the overload that takes the arguments."""
+    by_first: dict[str, list[tuple[Sequence[Type], _Call]]] = {}
+    for overload in overloads:
+        first = overload.args[0].name if overload.args else ""
+        by_first.setdefault(first, []).append((overload.args, _call_of(overload)))
+
+    def dispatching(frame: Frame, *values: Value) -> Value:
+        for types, call in by_first.get(type_name(values[0]), ()):
+            if all(type_.has(value) for type_, value in zip(types, values, strict=True)):
+                return call(frame, *values)
+        raise no_such_overload(name, *values)
+
+    return dispatching

@@ -5,19 +5,15 @@ Source: cel-go parser/gen/CEL.g4, parser/unescape.go.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
-from scheduler.engine.cel.syntax_tree import Source
+from scheduler.engine.cel.plans import ExpressionError
 from scheduler.engine.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint, Value
 
-EOF: Final = "<EOF>"
-#: Kinds of tokens in the order in which messages list them; keywords and signs are their own kind.
-KINDS: Final = (
-    EOF, "==", "!=", "in", "<", "<=", ">=", ">", "&&", "||", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?",
-    ":", "+", "*", "/", "%", "true", "false", "null", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES",
-    "IDENTIFIER", "ESC_IDENTIFIER",
-)  # fmt: skip
+#: Kind, text and position of the first character. Keywords and signs are their own kind.
+Token = tuple[str, str, int]
+
+EOF: Final = "end of text"
 _ESCAPE: Final = r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7][0-7]|[xX][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})"
 _QUOTED: Final = "|".join(
     (
@@ -32,22 +28,14 @@ _TOKEN: Final = re.compile(
             r"(?P<BLANK>[\t \r\n\f]+|//[^\n]*)",
             rf"(?P<BYTES>[bB](?:{_QUOTED}))",
             rf"(?P<STRING>{_QUOTED})",
-            r"(?P<NUM_FLOAT>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)",
-            r"(?P<NUM_UINT>(?:0x[0-9A-Fa-f]+|[0-9]+)[uU])",
-            r"(?P<NUM_INT>0x[0-9A-Fa-f]+|[0-9]+)",
-            r"(?P<IDENTIFIER>[A-Za-z_][A-Za-z0-9_]*)",
-            r"(?P<ESC_IDENTIFIER>`[A-Za-z0-9_.\-/ ]+`)",
+            r"(?P<FLOAT>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)",
+            r"(?P<UINT>(?:0x[0-9A-Fa-f]+|[0-9]+)[uU])",
+            r"(?P<INT>0x[0-9A-Fa-f]+|[0-9]+)",
+            r"(?P<NAME>[A-Za-z_][A-Za-z0-9_]*)",
             r"(?P<SIGN>==|!=|<=|>=|&&|\|\||[<>\[\]{}().,\-!?:+*/%])",
         )
     ),
     re.S,
-)
-#: How far the token recogniser reads into a text that is no token.
-_PARTIAL: Final = re.compile(
-    rf'"(?:{_ESCAPE}|[^\\"\n\r])*|' rf"'(?:{_ESCAPE}|[^\\'\n\r])*|" r"`[A-Za-z0-9_.\-/ ]*|[=&|]", re.S
-)
-_PARTIAL_ESCAPE: Final = re.compile(
-    r"\\(?:[xX][0-9A-Fa-f]?|u[0-9A-Fa-f]{0,3}|U[0-9A-Fa-f]{0,7}|[0-3][0-7]?)?"
 )
 _KEYWORDS: Final = frozenset({"in", "true", "false", "null"})
 _SIMPLE_ESCAPES: Final = {
@@ -57,95 +45,66 @@ _SIMPLE_ESCAPES: Final = {
 _ESCAPED: Final = re.compile(r"\\(?:([0-3][0-7]{2})|[xX]([0-9A-Fa-f]{2})|u(.{4})|U(.{8})|(.))", re.S)
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token. `position` is that of its first character."""
+def tokens_of(text: str) -> list[Token]:
+    """
+    Return the tokens of a text, an EOF last.
 
-    kind: str
-    text: str
-    position: int
-
-
-def tokens_of(source: Source) -> list[Token]:
-    """Return the tokens of a text, an EOF last; what is no token is reported and skipped."""
-    text, tokens, position = source.text, [], 0
-    while position < len(text):
-        shape = _TOKEN.match(text, position)
-        if shape is None:
-            end = min(_failed_at(text, position) + 1, len(text))
-            source.error(position, f"Syntax error: token recognition error at: '{shown(text[position:end])}'")
-            position = end
-            continue
-        kind = str(shape.lastgroup)
+    Raises:
+        ExpressionError: a part of it is no token.
+    """
+    tokens: list[Token] = []
+    end = 0
+    for shape in _TOKEN.finditer(text):
+        start, kind = shape.start(), shape.lastgroup
+        if start != end:
+            break
+        end = shape.end()
         if kind != "BLANK":
-            is_sign = kind == "SIGN" or (kind == "IDENTIFIER" and shape[0] in _KEYWORDS)
-            tokens.append(Token(shape[0] if is_sign else kind, shape[0], position))
-        position = shape.end()
-    tokens.append(Token(EOF, EOF, len(text)))
+            token = shape[0]
+            is_sign = kind == "SIGN" or (kind == "NAME" and token in _KEYWORDS)
+            tokens.append((token if is_sign else str(kind), token, start))
+    if end != len(text):
+        raise ExpressionError(f"{text[end]!r} is not expected, at character {end + 1}")
+    tokens.append((EOF, EOF, len(text)))
     return tokens
 
 
-def _failed_at(text: str, position: int) -> int:
-    """Return the position of the character at which the token that starts at `position` fails."""
-    partial = _PARTIAL.match(text, position)
-    end = partial.end() if partial else position
-    if partial and text[position] in "\"'" and end < len(text) and text[end] == "\\":
-        escape = _PARTIAL_ESCAPE.match(text, end)
-        end = escape.end() if escape else end
-    return end
+def number(kind: str, text: str) -> Value:
+    """
+    Return the value of a number, which may have a sign before it.
+
+    Raises:
+        ExpressionError: it has more than 64 bits.
+    """
+    if kind == "FLOAT":
+        value: Value = float(text)
+        is_valid = value not in (float("inf"), float("-inf"))
+    else:
+        digits = text.rstrip("uU")
+        value = int(digits, 16 if "x" in digits else 10) if len(digits.lstrip("-0x")) <= 20 else UINT_MAX + 1
+        is_valid = value <= UINT_MAX if kind == "UINT" else INT_MIN <= value <= INT_MAX
+    if not is_valid:
+        raise ExpressionError(f"the number {text} has more than 64 bits")
+    return Uint(value) if kind == "UINT" else value
 
 
-def shown(text: str) -> str:
-    """Return the text as messages of the parser show it."""
-    return text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
-
-
-def literal_value(sign: str, token: Token) -> tuple[Value, str]:
-    """Return the value of a literal, or what is wrong with it."""
-    text = token.text
-    match token.kind:
-        case "true" | "false":
-            return token.kind == "true", ""
-        case "null":
-            return None, ""
-        case "NUM_INT" | "NUM_UINT":
-            digits = text.rstrip("uU") if token.kind == "NUM_UINT" else text
-            is_hex = digits.startswith("0x")
-            is_long = len(digits.lstrip("0x")) > 20
-            number = 0 if is_long else int(sign + (digits[2:] if is_hex else digits), 16 if is_hex else 10)
-            if token.kind == "NUM_UINT":
-                return Uint(number), "invalid uint literal" if is_long or number > UINT_MAX else ""
-            return number, "invalid int literal" if is_long or not INT_MIN <= number <= INT_MAX else ""
-        case "NUM_FLOAT":
-            double = float(sign + text)
-            return double, "invalid double literal" if double in (float("inf"), float("-inf")) else ""
-    try:
-        return (_string_value(text) if token.kind == "STRING" else _bytes_value(text)), ""
-    except _LiteralError as error:
-        return "", str(error)
-
-
-class _LiteralError(ValueError):
-    """A string or bytes literal that does not stand for a value. The message is upstream's."""
-
-
-def _string_value(token: str) -> str:
+def string(token: str) -> str:
     """
     Return the value of a string literal.
 
     Raises:
-        _LiteralError: an escape stands for no code point.
+        ExpressionError: an escape stands for no code point.
     """
     body, is_raw = _body(token)
-    return body if is_raw else _ESCAPED.sub(_unescape, body)
+    return body if is_raw or "\\" not in body else _ESCAPED.sub(_unescape, body)
 
 
-def _bytes_value(token: str) -> bytes:
+def bytes_of(token: str) -> bytes:
     """
     Return the value of a bytes literal.
 
     Raises:
-        _LiteralError: an escape stands for a code point instead of a byte.
+        ExpressionError: an escape stands for a code point instead of a byte.
     """
     body, is_raw = _body(token[1:])
     if is_raw:
@@ -160,7 +119,7 @@ def _bytes_value(token: str) -> bytes:
         elif simple:
             parts.append(_SIMPLE_ESCAPES[simple].encode())
         else:
-            raise _LiteralError("unable to unescape string")
+            raise ExpressionError("bytes have no code points")
     return b"".join([*parts, body[position:].encode(errors="surrogatepass")])
 
 
@@ -178,5 +137,5 @@ def _unescape(escape: re.Match[str]) -> str:
         return _SIMPLE_ESCAPES[simple]
     code = int(octal, 8) if octal else int(hexadecimal or short or long, 16)
     if code > 0x10FFFF or 0xD800 <= code < 0xE000:
-        raise _LiteralError("invalid unicode code point")
+        raise ExpressionError(f"{escape[0]} is no code point")
     return chr(code)

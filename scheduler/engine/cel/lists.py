@@ -4,97 +4,65 @@ Functions of lists and sets of values.
 Source: cel-go ext/{lists,sets}.go, apiserver/pkg/cel/library/lists.go (kubernetes 1.36).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
-from scheduler.engine.cel.functions import Cost, Overload, function
-from scheduler.engine.cel.operators import MAX_LIST, add, compare, contains
+from scheduler.engine.cel.functions import Overload, function
+from scheduler.engine.cel.operators import add, compare, contains
 from scheduler.engine.cel.values import (
+    COMPARISON,
+    COPY,
     CelError,
-    CostLimitError,
     Duration,
+    Meter,
     Uint,
     Value,
     equal_or_unknown,
-    key_value,
-    size_of,
-    weight,
 )
 
-_COMPARABLE: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
-_NEW_LIST: Final = 10
+_TYPES: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 
 
-def _reading(args: Sequence[Value]) -> int:
-    """Return the cost of reading the first argument and all in it, at most what is too much."""
-    cost, stack = 0, [args[0]]
-    while stack and cost <= MAX_LIST:
-        value = stack.pop()
-        if isinstance(value, str):
-            cost += int(len(value.encode(errors="replace")) * 0.1)
-        elif isinstance(value, bytes):
-            cost += int(len(value) * 0.1)
-        elif isinstance(value, list):
-            stack += value
-        elif isinstance(value, dict):
-            stack += [part for key, inner in value.items() for part in (key_value(key), inner)]
-        else:
-            cost += 1
-        if len(stack) > MAX_LIST:
-            raise CostLimitError
-    return cost
-
-
-def _output_size(result: Value) -> int:
-    return 1 + _NEW_LIST + size_of(result)
-
-
-def _flatten_cost(args: Sequence[Value]) -> int:
-    return 1 + _NEW_LIST + int(size_of(args[0]) * float(args[1] if len(args) == 2 else 1))
-
-
-def self_compare_cost(args: Sequence[Value]) -> int:
-    """Return the cost of comparing all elements of the last argument with each other."""
-    elements = args[-1]
-    has_texts = bool(elements) and elements[0].__class__ in (str, bytes)
-    return 1 + _NEW_LIST + int(weight(elements) ** 2 * (2.1 if has_texts else 2.0))
-
-
-def _compare(left: Value, right: Value) -> int | None:
+def _compare(meter: Meter, left: Value, right: Value) -> int | None:
+    meter.charge(COMPARISON)
     try:
-        return compare("", left, right)
+        return compare(meter, "", left, right)
     except CelError:
         return None
 
 
-def _is_sorted(elements: list[Value]) -> bool:
-    return all(_compare(left, right) != 1 for left, right in pairwise(elements))
+def _is_sorted(meter: Meter, elements: list[Value]) -> bool:
+    return all(_compare(meter, left, right) != 1 for left, right in pairwise(elements))
 
 
-def _sum_from(zero: Value, elements: list[Value]) -> Value:
+def _sum_from(meter: Meter, zero: Value, elements: list[Value]) -> Value:
+    meter.charge(COMPARISON * len(elements))
     total = zero
     for element in elements:
-        total = add(total, element)
+        total = add(meter, total, element)
     return total
 
 
-def _extreme(name: str, sign: int, elements: list[Value]) -> Value:
+def _extreme(meter: Meter, name: str, sign: int, elements: list[Value]) -> Value:
     if not elements:
         raise CelError(f"{name} called on empty list")
     result = elements[0]
     for element in elements[1:]:
-        if _compare(result, element) == sign:
+        if _compare(meter, result, element) == sign:
             result = element
     return result
 
 
-def _index_of(elements: list[Value], item: Value) -> int:
-    return next((index for index, element in enumerate(elements) if equal_or_unknown(element, item)), -1)
+def _index_of(meter: Meter, elements: list[Value], item: Value) -> int:
+    meter.charge(COMPARISON * len(elements))
+    return next(
+        (index for index, element in enumerate(elements) if equal_or_unknown(element, item, meter)), -1
+    )
 
 
-def _last_index_of(elements: list[Value], item: Value) -> int:
-    position = _index_of(elements[::-1], item)
+def _last_index_of(meter: Meter, elements: list[Value], item: Value) -> int:
+    position = _index_of(meter, elements[::-1], item)
     return len(elements) - 1 - position if position >= 0 else -1
 
 
@@ -108,94 +76,91 @@ def _slice(elements: list[Value], start: int, end: int) -> list[Value]:
     return elements[start:end]
 
 
-def _flatten(elements: Value, depth: Value = 1) -> list[Value]:
+def _flatten(meter: Meter, elements: Value, depth: Value = 1) -> list[Value]:
     if depth < 0:
         raise CelError("level must be non-negative")
     result = elements
     while depth and any(element.__class__ is list for element in result):
+        meter.charge(sum(1 + len(element) for element in result if element.__class__ is list) + len(result))
         flat: list[Value] = []
         for element in result:
             flat.extend(element if element.__class__ is list else [element])
-            if len(flat) > MAX_LIST:
-                raise CostLimitError
         result, depth = flat, depth - 1
     return list(result)
 
 
-def _distinct(elements: list[Value]) -> list[Value]:
+def _distinct(meter: Meter, elements: list[Value]) -> list[Value]:
     unique: list[Value] = []
     for element in elements:
-        if not any(equal_or_unknown(element, other) for other in unique):
+        if not contains(meter, element, unique):
             unique.append(element)
     return unique
 
 
-def _range(count: int) -> list[Value]:
-    if count > MAX_LIST:
-        raise CostLimitError
+def _range(meter: Meter, count: int) -> list[Value]:
+    meter.charge(max(count, 0))
     return list(range(count))
 
 
-def _sort(elements: Value) -> list[Value]:
+def _sort(meter: Meter, elements: Value) -> list[Value]:
     if elements.__class__ is not list:
         raise CelError("no such overload: sort")
-    return _sort_by_keys(elements, elements)
+    return sort_by_keys(meter, elements, elements)
 
 
-def _sort_by_keys(elements: Value, keys: list[Value]) -> list[Value]:
+def sort_by_keys(meter: Meter, elements: Value, keys: list[Value]) -> list[Value]:
+    """Return the elements in the order of their keys."""
     if elements.__class__ is not list:
         raise CelError("no such overload: @sortByAssociatedKeys")
     if not keys:
         return []
-    if _compare(keys[0], keys[0]) is None:
+    if _compare(meter, keys[0], keys[0]) is None:
         raise CelError("list elements must be comparable")
     if any(key.__class__ is not keys[0].__class__ for key in keys):
         raise CelError("list elements must have the same type")
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    return [elements[index] for index in order]
+    meter.charge(2 * COMPARISON * len(keys))
+    return [elements[index] for index in sorted(range(len(keys)), key=keys.__getitem__)]
 
 
-def _set_contains(elements: list[Value], sublist: list[Value]) -> bool:
-    return all(contains(element, elements) for element in sublist)
+def _set_contains(meter: Meter, elements: list[Value], sublist: list[Value]) -> bool:
+    return all(contains(meter, element, elements) for element in sublist)
 
 
-def _set_cost(factor: int) -> Cost:
-    return lambda args: 1 + weight(args[0]) * weight(args[1]) * factor
+def _is_equivalent(meter: Meter, left: list[Value], right: list[Value]) -> bool:
+    return _set_contains(meter, left, right) and _set_contains(meter, right, left)
 
 
-def _by_type(
-    name: str, result: str, call: Callable[..., Value], types: Sequence[str] = _COMPARABLE
-) -> list[Overload]:
-    signatures = ";".join(f"list({type_}).() -> {result or type_}" for type_ in types)
-    return function(name, signatures, call, cost=_reading)
+def _intersects(meter: Meter, left: list[Value], right: list[Value]) -> bool:
+    return any(contains(meter, element, right) for element in left)
 
 
-_SORTED: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
+def _by_type(name: str, result: str, call: Callable[..., Value]) -> list[tuple[str, Overload]]:
+    signatures = ";".join(f"list({type_}).() -> {result or type_}" for type_ in _TYPES)
+    return function(name, signatures, call, takes_meter=True)
+
+
+def _sum(type_: str, zero: Value) -> list[tuple[str, Overload]]:
+    def call(meter: Meter, elements: list[Value]) -> Value:
+        return _sum_from(meter, zero, elements)
+
+    return function("sum", f"list({type_}).() -> {type_}", call, takes_meter=True)
+
 
 OVERLOADS: Final = [
     *_by_type("isSorted", "bool", _is_sorted),
-    *_by_type("sum", "", lambda elements: _sum_from(0, elements), ("int",)),
-    *_by_type("sum", "", lambda elements: _sum_from(Uint(0), elements), ("uint",)),
-    *_by_type("sum", "", lambda elements: _sum_from(0.0, elements), ("double",)),
-    *_by_type("sum", "", lambda elements: _sum_from(Duration(0), elements), ("duration",)),
-    *_by_type("max", "", lambda elements: _extreme("max", -1, elements)),
-    *_by_type("min", "", lambda elements: _extreme("min", 1, elements)),
-    *function("indexOf", "list(A).(A) -> int", _index_of, cost=_reading),
-    *function("lastIndexOf", "list(A).(A) -> int", _last_index_of, cost=_reading),
-    *function("slice", "list(T).(int, int) -> list(T)", _slice, cost=0, result_cost=_output_size, costs_by_name=False),
-    *function("flatten", "list(list(T)).() -> list(T); list(dyn).(int) -> list(dyn)", _flatten,
-        cost=_flatten_cost, costs_by_name=False),
-    *function("distinct", "list(T).() -> list(T)", _distinct, cost=self_compare_cost, costs_by_name=False),
-    *function("reverse", "list(T).() -> list(T)", lambda elements: elements[::-1], cost=0, result_cost=_output_size,
-        costs_by_name=False),
-    *function("lists.range", "(int) -> list(int)", _range, cost=0, result_cost=_output_size, costs_by_name=False),
-    *function("sort", ";".join(f"list({type_}).() -> list({type_})" for type_ in _SORTED), _sort,
-        cost=self_compare_cost, is_guarded=False, costs_by_name=False),
-    *function("@sortByAssociatedKeys", ";".join(f"list(T).(list({type_})) -> list(T)" for type_ in _SORTED),
-        _sort_by_keys, cost=self_compare_cost, is_guarded=False, costs_by_name=False),
-    *function("sets.contains", "(list(T), list(T)) -> bool", _set_contains, cost=_set_cost(1)),
-    *function("sets.equivalent", "(list(T), list(T)) -> bool",
-        lambda left, right: _set_contains(left, right) and _set_contains(right, left), cost=_set_cost(2)),
-    *function("sets.intersects", "(list(T), list(T)) -> bool",
-        lambda left, right: any(contains(element, right) for element in left), cost=_set_cost(1)),
+    *_sum("int", 0), *_sum("uint", Uint(0)), *_sum("double", 0.0), *_sum("duration", Duration(0)),
+    *_by_type("max", "", lambda meter, elements: _extreme(meter, "max", -1, elements)),
+    *_by_type("min", "", lambda meter, elements: _extreme(meter, "min", 1, elements)),
+    *function("indexOf", "list(A).(A) -> int", _index_of, takes_meter=True),
+    *function("lastIndexOf", "list(A).(A) -> int", _last_index_of, takes_meter=True),
+    *function("slice", "list(T).(int, int) -> list(T)", _slice, per_item=COPY),
+    *function("flatten", "list(list(T)).() -> list(T); list(dyn).(int) -> list(dyn)", _flatten, takes_meter=True),
+    *function("distinct", "list(T).() -> list(T)", _distinct, takes_meter=True),
+    *function("reverse", "list(T).() -> list(T)", lambda elements: elements[::-1], per_item=COPY),
+    *function("lists.range", "(int) -> list(int)", _range, takes_meter=True),
+    *function("sort", ";".join(f"list({type_}).() -> list({type_})" for type_ in _TYPES), _sort,
+        takes_meter=True, is_guarded=False),
+    *function("sets.contains", "(list(T), list(T)) -> bool", _set_contains, takes_meter=True),
+    *function("sets.equivalent", "(list(T), list(T)) -> bool", _is_equivalent, takes_meter=True),
+    *function("sets.intersects", "(list(T), list(T)) -> bool", _intersects, takes_meter=True),
 ]  # fmt: skip

@@ -6,16 +6,15 @@ Source: apiserver/pkg/cel/library/format.go (kubernetes 1.36).
 
 import base64
 import binascii
-import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.engine.cel.functions import function
+from scheduler.engine.cel.functions import SLOW, function
 from scheduler.engine.cel.times import parse_timestamp
 from scheduler.engine.cel.urls import UrlError, parse_url
-from scheduler.engine.cel.values import NONE, Optional, Value, go_quote, register_type, size_of
+from scheduler.engine.cel.values import NONE, Meter, Optional, Value, go_quote, register_type
 from scheduler.engine.syntax.names import (
     dns_label_faults,
     label_key_faults,
@@ -35,11 +34,10 @@ _CLOCK: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][
 
 @dataclass(frozen=True, slots=True)
 class NamedFormat:
-    """A format. `faults` returns what is wrong with a text; `regex_size` is its share of a call's cost."""
+    """A format. `faults` returns what is wrong with a text."""
 
     name: str
     faults: Callable[[str], list[str]]
-    regex_size: int
 
 
 register_type(NamedFormat, "kubernetes.NamedFormat")
@@ -91,19 +89,19 @@ def _unless(is_valid: Callable[[str], object], fault: str) -> Callable[[str], li
 
 
 FORMATS: Final = {
-    "dns1123Label": NamedFormat("DNS1123Label", dns_label_faults, 30),
-    "dns1123Subdomain": NamedFormat("DNS1123Subdomain", subdomain_faults, 60),
-    "dns1035Label": NamedFormat("DNS1035Label", _dns_1035_faults, 30),
-    "qualifiedName": NamedFormat("QualifiedName", label_key_faults, 60),
-    "dns1123LabelPrefix": NamedFormat("DNS1123LabelPrefix", _of_prefix(dns_label_faults), 30),
-    "dns1123SubdomainPrefix": NamedFormat("DNS1123SubdomainPrefix", _of_prefix(subdomain_faults), 60),
-    "dns1035LabelPrefix": NamedFormat("DNS1035LabelPrefix", _of_prefix(_dns_1035_faults), 30),
-    "labelValue": NamedFormat("LabelValue", label_value_faults, 40),
-    "uri": NamedFormat("URI", _uri_faults, 1103),
-    "uuid": NamedFormat("uuid", _unless(_UUID.fullmatch, "does not match the UUID format"), 70),
-    "byte": NamedFormat("byte", _byte_faults, 84),
-    "date": NamedFormat("date", _unless(_is_date, "invalid date"), 71),
-    "datetime": NamedFormat("datetime", _unless(_is_datetime, "invalid datetime"), 71),
+    "dns1123Label": NamedFormat("DNS1123Label", dns_label_faults),
+    "dns1123Subdomain": NamedFormat("DNS1123Subdomain", subdomain_faults),
+    "dns1035Label": NamedFormat("DNS1035Label", _dns_1035_faults),
+    "qualifiedName": NamedFormat("QualifiedName", label_key_faults),
+    "dns1123LabelPrefix": NamedFormat("DNS1123LabelPrefix", _of_prefix(dns_label_faults)),
+    "dns1123SubdomainPrefix": NamedFormat("DNS1123SubdomainPrefix", _of_prefix(subdomain_faults)),
+    "dns1035LabelPrefix": NamedFormat("DNS1035LabelPrefix", _of_prefix(_dns_1035_faults)),
+    "labelValue": NamedFormat("LabelValue", label_value_faults),
+    "uri": NamedFormat("URI", _uri_faults),
+    "uuid": NamedFormat("uuid", _unless(_UUID.fullmatch, "does not match the UUID format")),
+    "byte": NamedFormat("byte", _byte_faults),
+    "date": NamedFormat("date", _unless(_is_date, "invalid date")),
+    "datetime": NamedFormat("datetime", _unless(_is_datetime, "invalid datetime")),
 }
 
 
@@ -111,13 +109,10 @@ def _named(name: str) -> Optional:
     return Optional(has_value=True, value=FORMATS[name]) if name in FORMATS else NONE
 
 
-def _validate(format_: NamedFormat, text: str) -> Optional:
+def _validate(meter: Meter, format_: NamedFormat, text: str) -> Optional:
+    meter.charge(2 * len(text))
     faults: Value = format_.faults(text)
     return Optional(has_value=True, value=faults) if faults else NONE
-
-
-def _validate_cost(args: Sequence[Value]) -> int:
-    return math.ceil((1.0 + size_of(args[1])) * 0.1) * math.ceil(int(args[0].regex_size) * 0.25)
 
 
 def _getter(format_: NamedFormat) -> Callable[[], NamedFormat]:
@@ -126,7 +121,9 @@ def _getter(format_: NamedFormat) -> Callable[[], NamedFormat]:
 
 OVERLOADS: Final = [
     *function("format.named", "(string) -> optional(named_format)", _named),
-    *function("validate", "named_format.(string) -> optional(list(string))", _validate, cost=_validate_cost),
+    *function(
+        "validate", "named_format.(string) -> optional(list(string))", _validate, steps=SLOW, takes_meter=True
+    ),
     *(
         overload
         for name, format_ in FORMATS.items()

@@ -1,22 +1,24 @@
 """
 IP addresses and networks, as in cidr("10.0.0.0/8").containsIP("10.1.2.3").
 
+A text is parsed as Go does it, since its messages are shown; what is asked of an address Python's ipaddress knows.
 Source: apiserver/pkg/cel/library/{ip,cidr}.go (kubernetes 1.36), Go's net/netip.
 """
 
-import ipaddress
-import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Final
 
-from scheduler.engine.cel.functions import double_traversal, function, traversal
-from scheduler.engine.cel.values import CelError, Value, go_quote, register_size, register_type, size_of
+from scheduler.engine.cel.functions import SLOW, function
+from scheduler.engine.cel.values import CelError, Value, go_quote, register_type
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Address = IPv4Address | IPv6Address
 
 _GROUP: Final = re.compile(r"[0-9a-fA-F]*")
+_BITS: Final = re.compile("[0-9]|[1-9][0-9]{1,17}")
+_CIDR_FAULT: Final = "network address parse error during conversion from string: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +35,18 @@ class CIDR:
     address: Address
     bits: int
 
-    @property
-    def masked(self) -> int:
-        """Return the network's bits as a number."""
-        shift = self.address.max_prefixlen - self.bits
-        return int(self.address) >> shift << shift
+    def has(self, address: Address) -> bool:
+        """Return whether an address is in the network."""
+        return address in ip_network((self.address, self.bits), strict=False)
 
 
 register_type(IP, "net.IP")
 register_type(CIDR, "net.CIDR")
-register_size(IP, lambda value: value.address.max_prefixlen // 8)
-register_size(CIDR, lambda value: math.ceil(value.bits / 8))
 
 
-class _AddressError(Exception):
-    """No address; the message is that of netip.ParseAddr."""
-
-    def __init__(self, text: str, message: str, at: str = "") -> None:
-        super().__init__(f"ParseAddr({go_quote(text)}): {message}" + (f" (at {go_quote(at)})" if at else ""))
+def _fault(text: str, message: str, at: str = "") -> CelError:
+    """Return the error of netip.ParseAddr."""
+    return CelError(f"ParseAddr({go_quote(text)}): {message}" + (f" (at {go_quote(at)})" if at else ""))
 
 
 def _parse_ipv4(text: str, whole: str) -> bytes:
@@ -59,21 +55,21 @@ def _parse_ipv4(text: str, whole: str) -> bytes:
     for index, character in enumerate(text):
         if character in "0123456789":
             if digits == "0":
-                raise _AddressError(whole, "IPv4 field has octet with leading zero")
+                raise _fault(whole, "IPv4 field has octet with leading zero")
             digits += character
             if int(digits) > 255:
-                raise _AddressError(whole, "IPv4 field has value >255")
+                raise _fault(whole, "IPv4 field has value >255")
         elif character == ".":
             if index in (0, len(text) - 1) or text[index - 1] == ".":
-                raise _AddressError(whole, "IPv4 field must have at least one digit", text[index:])
+                raise _fault(whole, "IPv4 field must have at least one digit", text[index:])
             if len(fields) == 3:
-                raise _AddressError(whole, "IPv4 address too long")
+                raise _fault(whole, "IPv4 address too long")
             fields.append(int(digits))
             digits = ""
         else:
-            raise _AddressError(whole, "unexpected character", text[index:])
+            raise _fault(whole, "unexpected character", text[index:])
     if len(fields) < 3:
-        raise _AddressError(whole, "IPv4 address too short")
+        raise _fault(whole, "IPv4 address too short")
     return bytes([*fields, int(digits or 0)])
 
 
@@ -81,7 +77,7 @@ def _parse_ipv6(text: str) -> tuple[bytes, str]:
     """Return the 16 bytes and the zone of an address."""
     rest, percent, zone = text.partition("%")
     if percent and not zone:
-        raise _AddressError(text, "zone must be a non-empty string")
+        raise _fault(text, "zone must be a non-empty string")
     parsed, ellipsis = b"", -1
     if rest.startswith("::"):
         ellipsis, rest = 0, rest[2:]
@@ -90,16 +86,16 @@ def _parse_ipv6(text: str) -> tuple[bytes, str]:
     while len(parsed) < 16:
         group = _GROUP.match(rest)[0]  # type: ignore[index]
         if len(group) > 4:
-            raise _AddressError(text, "each group must have 4 or less digits", rest)
+            raise _fault(text, "each group must have 4 or less digits", rest)
         if not group:
-            raise _AddressError(text, "each colon-separated field must have at least one digit", rest)
+            raise _fault(text, "each colon-separated field must have at least one digit", rest)
         if rest[len(group) : len(group) + 1] == ".":
             if ellipsis < 0 and len(parsed) != 12:
-                raise _AddressError(
+                raise _fault(
                     text, "embedded IPv4 address must replace the final 2 fields of the address", rest
                 )
             if len(parsed) > 12:
-                raise _AddressError(
+                raise _fault(
                     text, "too many hex fields to fit an embedded IPv4 at the end of the address", rest
                 )
             parsed, rest = parsed + _parse_ipv4(rest, text), ""
@@ -108,56 +104,51 @@ def _parse_ipv6(text: str) -> tuple[bytes, str]:
         if not rest:
             break
         if rest[0] != ":":
-            raise _AddressError(text, "unexpected character, want colon", rest)
+            raise _fault(text, "unexpected character, want colon", rest)
         if len(rest) == 1:
-            raise _AddressError(text, "colon must be followed by more characters", rest)
+            raise _fault(text, "colon must be followed by more characters", rest)
         rest = rest[1:]
         if rest[0] == ":":
             if ellipsis >= 0:
-                raise _AddressError(text, "multiple :: in address", rest)
+                raise _fault(text, "multiple :: in address", rest)
             ellipsis, rest = len(parsed), rest[1:]
             if not rest:
                 break
     if rest:
-        raise _AddressError(text, "trailing garbage after address", rest)
+        raise _fault(text, "trailing garbage after address", rest)
     if len(parsed) < 16 and ellipsis < 0:
-        raise _AddressError(text, "address string too short")
+        raise _fault(text, "address string too short")
     if len(parsed) == 16 and ellipsis >= 0:
-        raise _AddressError(text, "the :: must expand to at least one field of zeros")
+        raise _fault(text, "the :: must expand to at least one field of zeros")
     return parsed[: max(ellipsis, 0)] + bytes(16 - len(parsed)) + parsed[max(ellipsis, 0) :], zone
 
 
-def _parse_address(text: str) -> tuple[Address, str]:
-    """Return the address and its zone."""
+def parse_address(text: str) -> tuple[Address, str]:
+    """
+    Return the address and its zone.
+
+    Raises:
+        CelError: the text is none; the message is that of netip.ParseAddr.
+    """
     first = next((character for character in text if character in ".:%"), "")
     if first == ".":
-        return ipaddress.IPv4Address(_parse_ipv4(text, text)), ""
+        return IPv4Address(_parse_ipv4(text, text)), ""
     if first == ":":
         parsed, zone = _parse_ipv6(text)
-        return ipaddress.IPv6Address(parsed), zone
-    raise _AddressError(text, "missing IPv6 address" if first else "unable to parse IP")
-
-
-def is_ipv6(text: str) -> str | None:
-    """Return None if the text is an IPv6 address, else why not."""
-    try:
-        address, _ = _parse_address(text)
-    except _AddressError as error:
-        return f"invalid host: {error}"
-    return "invalid IP-literal" if address.version == 4 else None
+        return IPv6Address(parsed), zone
+    raise _fault(text, "missing IPv6 address" if first else "unable to parse IP")
 
 
 def _is_mapped(address: Address) -> bool:
-    return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
+    return isinstance(address, IPv6Address) and address.ipv4_mapped is not None
 
 
 def _ip(text: str) -> IP:
     try:
-        address, zone = _parse_address(text)
-    except _AddressError as error:
-        raise CelError(
-            f"IP Address {go_quote(text)} parse error during conversion from string: {error}"
-        ) from None
+        address, zone = parse_address(text)
+    except CelError as error:
+        message = f"IP Address {go_quote(text)} parse error during conversion from string: {error}"
+        raise CelError(message) from None
     if zone:
         raise CelError(f"IP address {go_quote(text)} with zone value is not allowed")
     if _is_mapped(address):
@@ -165,37 +156,26 @@ def _ip(text: str) -> IP:
     return IP(address)
 
 
-def _prefix(text: str) -> CIDR:
-    address_text, slash, bits = text.rpartition("/")
-    if not slash:
-        raise _PrefixError(text, "no '/'")
-    try:
-        address, zone = _parse_address(address_text)
-    except _AddressError as error:
-        raise _PrefixError(text, str(error)) from None
-    if zone:
-        raise _PrefixError(text, "IPv6 zones cannot be present in a prefix")
-    if not re.fullmatch("[0-9]|[1-9][0-9]{1,17}", bits):
-        raise _PrefixError(text, f"bad bits after slash: {go_quote(bits)}")
-    if int(bits) > address.max_prefixlen:
-        raise _PrefixError(text, "prefix length out of range")
-    return CIDR(address, int(bits))
-
-
-class _PrefixError(Exception):
-    def __init__(self, text: str, message: str) -> None:
-        super().__init__(f"netip.ParsePrefix({go_quote(text)}): {message}")
-
-
 def _cidr(text: str) -> CIDR:
-    prefix = "network address parse error during conversion from string: "
+    shown, slash, bits = text.rpartition("/")
     try:
-        network = _prefix(text)
-    except _PrefixError as error:
-        raise CelError(f"{prefix}{prefix}{error}") from None
-    if _is_mapped(network.address):
-        raise CelError(f"{prefix}IPv4-mapped IPv6 address {go_quote(text)} is not allowed")
-    return network
+        if not slash:
+            raise CelError("no '/'")  # noqa: TRY301 - as the errors of the address
+        address, zone = parse_address(shown)
+    except CelError as error:
+        fault = str(error)
+    else:
+        if zone:
+            fault = "IPv6 zones cannot be present in a prefix"
+        elif not _BITS.fullmatch(bits):
+            fault = f"bad bits after slash: {go_quote(bits)}"
+        elif int(bits) > address.max_prefixlen:
+            fault = "prefix length out of range"
+        elif _is_mapped(address):
+            raise CelError(f"{_CIDR_FAULT}IPv4-mapped IPv6 address {go_quote(text)} is not allowed")
+        else:
+            return CIDR(address, int(bits))
+    raise CelError(f"{_CIDR_FAULT}{_CIDR_FAULT}netip.ParsePrefix({go_quote(text)}): {fault}")
 
 
 def _parses(parse: Callable[[str], Value]) -> Callable[[str], bool]:
@@ -209,41 +189,29 @@ def _parses(parse: Callable[[str], Value]) -> Callable[[str], bool]:
     return call
 
 
-def _text(address: Address) -> str:
-    return str(address)
+_is_ip: Final = _parses(_ip)
 
 
 def _contains_ip(network: CIDR, ip: IP | str) -> bool:
-    if isinstance(ip, str) and not _parses(_ip)(ip):
-        raise CelError(
-            "no such overload"
-        )  # upstream takes the failed conversion for an argument of a wrong type
-    address = (ip if isinstance(ip, IP) else _ip(ip)).address
-    return _is_inside(CIDR(address, address.max_prefixlen), network)
+    if isinstance(ip, str) and not _is_ip(ip):
+        # Upstream takes the failed conversion for an argument of a wrong type.
+        raise CelError("no such overload")
+    return network.has((ip if isinstance(ip, IP) else _ip(ip)).address)
 
 
 def _contains_cidr(network: CIDR, other: CIDR | str) -> bool:
     other = other if isinstance(other, CIDR) else _cidr(other)
-    return network.bits <= other.bits and _is_inside(other, network)
-
-
-def _is_inside(inner: CIDR, outer: CIDR) -> bool:
-    if inner.address.version != outer.address.version:
-        return False
-    return CIDR(inner.address, outer.bits).masked == outer.masked
+    return network.bits <= other.bits and network.has(other.address)
 
 
 def _masked(network: CIDR) -> CIDR:
-    return CIDR(type(network.address)(network.masked), network.bits)
+    return CIDR(ip_network((network.address, network.bits), strict=False).network_address, network.bits)
 
 
 def _is_global_unicast(ip: IP) -> bool:
     address = ip.address
-    if address.version == 4 and int(address) == 2**32 - 1:
-        return False
-    return not (
-        address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
-    )
+    is_local = address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
+    return not is_local and address != IPv4Address(2**32 - 1)
 
 
 def _is_link_local_multicast(ip: IP) -> bool:
@@ -251,35 +219,24 @@ def _is_link_local_multicast(ip: IP) -> bool:
     return int(ip.address) >> shift == expected
 
 
-def _contains_ip_cost(args: Sequence[Value]) -> int:
-    reading = math.ceil(size_of(args[1]) * 0.1) if args[1].__class__ is str else 0
-    return math.ceil(size_of(args[0]) * 2 * 0.1) + reading
-
-
-def _contains_cidr_cost(args: Sequence[Value]) -> int:
-    return _contains_ip_cost(args) + math.ceil(size_of(args[0]) * 0.1) + 1
-
-
 OVERLOADS: Final = [
-    *function("ip", "(string) -> ip", _ip, cost=traversal),
+    *function("ip", "(string) -> ip", _ip, steps=SLOW, per_item=6),
     *function("ip", "cidr.() -> ip", lambda network: IP(network.address)),
-    *function("isIP", "(string) -> bool", _parses(_ip), cost=traversal),
-    *function("ip.isCanonical", "(string) -> bool", lambda text: _text(_ip(text).address) == text,
-        cost=double_traversal),
+    *function("isIP", "(string) -> bool", _is_ip, steps=SLOW, per_item=6),
+    *function("ip.isCanonical", "(string) -> bool", lambda text: str(_ip(text).address) == text,
+        steps=SLOW, per_item=6),
     *function("family", "ip.() -> int", lambda ip: ip.address.version),
     *function("isUnspecified", "ip.() -> bool", lambda ip: ip.address.is_unspecified),
     *function("isLoopback", "ip.() -> bool", lambda ip: ip.address.is_loopback),
     *function("isLinkLocalMulticast", "ip.() -> bool", _is_link_local_multicast),
     *function("isLinkLocalUnicast", "ip.() -> bool", lambda ip: ip.address.is_link_local),
     *function("isGlobalUnicast", "ip.() -> bool", _is_global_unicast),
-    *function("string", "(ip) -> string", lambda ip: _text(ip.address)),
-    *function("cidr", "(string) -> cidr", _cidr, cost=traversal),
-    *function("isCIDR", "(string) -> bool", _parses(_cidr), cost=traversal),
-    *function("containsIP", "cidr.(string) -> bool; cidr.(ip) -> bool", _contains_ip,
-        cost=_contains_ip_cost),
-    *function("containsCIDR", "cidr.(string) -> bool; cidr.(cidr) -> bool", _contains_cidr,
-        cost=_contains_cidr_cost),
+    *function("string", "(ip) -> string", lambda ip: str(ip.address), steps=12),
+    *function("cidr", "(string) -> cidr", _cidr, steps=SLOW, per_item=6),
+    *function("isCIDR", "(string) -> bool", _parses(_cidr), steps=SLOW, per_item=6),
+    *function("containsIP", "cidr.(string) -> bool; cidr.(ip) -> bool", _contains_ip, steps=3 * SLOW),
+    *function("containsCIDR", "cidr.(string) -> bool; cidr.(cidr) -> bool", _contains_cidr, steps=3 * SLOW),
     *function("prefixLength", "cidr.() -> int", lambda network: network.bits),
-    *function("masked", "cidr.() -> cidr", _masked),
-    *function("string", "(cidr) -> string", lambda network: f"{_text(network.address)}/{network.bits}"),
+    *function("masked", "cidr.() -> cidr", _masked, steps=SLOW),
+    *function("string", "(cidr) -> string", lambda network: f"{network.address}/{network.bits}", steps=12),
 ]  # fmt: skip

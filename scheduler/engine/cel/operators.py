@@ -5,20 +5,22 @@ Integers have 64 bits and overflow into errors. Source: cel-go common/types/{int
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Final
+import operator
+from collections.abc import Callable
+from typing import Any, Final
 
-from scheduler.engine.cel.functions import Cost, Overload, function, smaller_size
+from scheduler.engine.cel.functions import function
 from scheduler.engine.cel.values import (
+    COMPARED,
+    COMPARISON,
+    COPY,
     INT_MAX,
     INT_MIN,
     MISSING,
     UINT_MAX,
-    Accumulator,
     CelError,
-    CostLimitError,
     Duration,
-    MapAccumulator,
+    Meter,
     Timestamp,
     Uint,
     Value,
@@ -27,15 +29,11 @@ from scheduler.engine.cel.values import (
     equal_or_unknown,
     lookup,
     map_key,
-    size_of,
     type_name,
-    weight,
 )
 
 TIMESTAMP_MIN_S: Final = -62135596800
 TIMESTAMP_MAX_S: Final = 253402300799
-#: A longer list is refused as too expensive. Upstream joins lists without copying, so that it has no such limit.
-MAX_LIST: Final = 1_000_000
 
 
 def checked_int(value: int) -> int:
@@ -66,59 +64,53 @@ def checked_timestamp(ns: int, offset_s: int = 0) -> Timestamp:
     raise CelError("timestamp overflow")
 
 
-def add(left: Value, right: Value) -> Value:
+def add(meter: Meter, left: Value, right: Value) -> Value:
     """Return `left + right`."""
     class_, other = left.__class__, right.__class__
-    if class_ not in _ADDED:
-        raise CelError("no such overload: _+_")
+    if class_ is int and other is int:
+        return checked_int(left + right)
     if class_ is Duration and other is Timestamp:
-        return checked_timestamp(left.ns + right.ns, right.offset_s)
+        left, right, class_, other = right, left, other, class_
     if class_ is Timestamp and other is Duration:
         return checked_timestamp(left.ns + right.ns, left.offset_s)
-    if class_ is Accumulator and other is list:
-        left.extend(right)
-        if len(left) > MAX_LIST:
-            raise CostLimitError
-        return left
-    if class_ is not other or class_ is Timestamp:
+    if class_ is other and class_ in _SIZED:
+        meter.charge(int((len(left) + len(right)) * COPY))
+        return left + right
+    if class_ in _SIZED or class_ is Timestamp:
         raise CelError("no such overload")
-    if class_ is int:
-        return checked_int(left + right)
-    if class_ is Uint:
-        return checked_uint(int(left) + int(right))
-    if class_ is Duration:
-        return checked_duration(left.ns + right.ns)
-    if class_ is list and len(left) + len(right) > MAX_LIST:
-        raise CostLimitError
-    return left + right
+    return _calculated("_+_", operator.add, left, right)
 
 
 def subtract(left: Value, right: Value) -> Value:
     """Return `left - right`."""
-    class_, other = left.__class__, right.__class__
-    if class_ not in _SUBTRACTED:
-        raise CelError("no such overload: _-_")
-    if class_ is Timestamp and other is Duration:
+    if left.__class__ is Timestamp and right.__class__ is Duration:
         return checked_timestamp(left.ns - right.ns, left.offset_s)
-    if class_ is not other:
-        raise CelError("no such overload")
-    if class_ is int:
-        return checked_int(left - right)
-    if class_ is Uint:
-        return checked_uint(int(left) - int(right))
-    if class_ is float:
-        return left - right
-    if class_ is Timestamp:
+    if left.__class__ is Timestamp and right.__class__ is Timestamp:
         return Duration(checked_int(left.ns - right.ns))
-    return checked_duration(left.ns - right.ns)
+    if left.__class__ is Timestamp:
+        raise CelError("no such overload")
+    return _calculated("_-_", operator.sub, left, right)
 
 
 def multiply(left: Value, right: Value) -> Value:
     """Return `left * right`."""
-    class_ = _same_number("_*_", left, right)
+    if left.__class__ is Duration:
+        raise CelError("no such overload: _*_")
+    return _calculated("_*_", operator.mul, left, right)
+
+
+def _calculated(name: str, calculate: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
+    """Return what comes of two numbers or durations."""
+    class_ = left.__class__
+    if class_ is not Duration:
+        _same_number(name, left, right)
+    elif right.__class__ is not Duration:
+        raise CelError("no such overload")
+    if class_ is Duration:
+        return checked_duration(calculate(left.ns, right.ns))
     if class_ is int:
-        return checked_int(left * right)
-    return checked_uint(int(left) * int(right)) if class_ is Uint else left * right
+        return checked_int(calculate(left, right))
+    return checked_uint(calculate(int(left), int(right))) if class_ is Uint else calculate(left, right)
 
 
 def divide(left: Value, right: Value) -> Value:
@@ -127,12 +119,9 @@ def divide(left: Value, right: Value) -> Value:
     if class_ is float:
         if right:
             return left / right
-        is_nan = not left or left != left
-        return (
-            math.nan
-            if is_nan
-            else math.copysign(math.inf, math.copysign(1.0, left) * math.copysign(1.0, right))
-        )
+        if not left or left != left:
+            return math.nan
+        return math.copysign(math.inf, math.copysign(1.0, left) * math.copysign(1.0, right))
     if not right:
         raise CelError("division by zero")
     quotient = abs(int(left)) // abs(int(right))
@@ -154,10 +143,10 @@ def modulo(left: Value, right: Value) -> Value:
     return Uint(remainder) if class_ is Uint else -remainder if left < 0 else remainder
 
 
-def _same_number(operator: str, left: Value, right: Value) -> type:
+def _same_number(name: str, left: Value, right: Value) -> type:
     class_ = left.__class__
     if class_ is not int and class_ is not Uint and class_ is not float:
-        raise CelError(f"no such overload: {operator}")
+        raise CelError(f"no such overload: {name}")
     if class_ is not right.__class__:
         raise CelError("no such overload")
     return class_  # type: ignore[no-any-return]
@@ -182,7 +171,7 @@ def logical_not(value: Value) -> bool:
     raise CelError("no such overload")
 
 
-def compare(operator: str, left: Value, right: Value) -> int:
+def compare(meter: Meter, sign: str, left: Value, right: Value) -> int:
     """Return -1, 0 or 1 for less, equal or greater; raise CelError if the values have no order."""
     class_, other = left.__class__, right.__class__
     if class_ in _NUMBERS:
@@ -192,17 +181,20 @@ def compare(operator: str, left: Value, right: Value) -> int:
             raise CelError("NaN values cannot be ordered")
         return compare_numbers(left, right)
     if class_ not in _ORDERED:
-        raise CelError(f"no such overload: {operator}")
+        raise CelError(f"no such overload: {sign}")
     if class_ is not other:
         raise CelError("no such overload")
+    if class_ is str or class_ is bytes:
+        meter.charge(int(len(left) * COMPARED))
     return int(left > right) - int(left < right)
 
 
-def contains(element: Value, container: Value) -> bool:
+def contains(meter: Meter, element: Value, container: Value) -> bool:
     """Return `element in container`: an element of a list, a key of a map."""
     class_ = container.__class__
     if class_ is list:
-        return any(equal_or_unknown(element, other) for other in container)
+        meter.charge(COMPARISON * len(container))
+        return any(equal_or_unknown(element, other, meter) for other in container)
     if isinstance(container, dict):
         return (element if element.__class__ is str else map_key(element)) in container
     raise CelError("no such overload")
@@ -210,84 +202,30 @@ def contains(element: Value, container: Value) -> bool:
 
 def size(value: Value) -> int:
     """Return the number of characters, bytes, elements or entries."""
-    if value.__class__ in _SIZED or isinstance(value, (list, dict)):
+    if value.__class__ in _SIZED or isinstance(value, dict):
         return len(value)
     raise CelError("no such overload: size")
 
 
-def insert(map_: Value, *entry: Value) -> Value:
-    """Return the map with one more entry, or with the entries of another map; a key may not be there twice."""
-    entries = [(entry[0], entry[1])] if len(entry) == 2 else [(key, value) for key, value in entry[0].items()]
-    result = map_ if map_.__class__ is MapAccumulator else dict(map_)
-    for key, value in entries:
-        key = map_key(key) if len(entry) == 2 else key
-        if key in result:
-            raise CelError(f"insert failed: key {entry[0] if len(entry) == 2 else key} already exists")
-        result[key] = value
-    return result
+def insert(map_: dict[Value, Value], key: Value, value: Value) -> None:
+    """Add an entry to the map that a loop builds; a key may not be there twice."""
+    if map_key(key) in map_:
+        raise CelError(f"insert failed: key {key} already exists")
+    map_[map_key(key)] = value
 
 
 _NUMBERS: Final = frozenset({int, Uint, float})
 _ORDERED: Final = frozenset({bool, str, bytes, Timestamp, Duration})
-_ADDED: Final = frozenset({int, Uint, float, str, bytes, list, Duration, Timestamp, Accumulator})
-_SUBTRACTED: Final = frozenset({int, Uint, float, Duration, Timestamp})
-_SIZED: Final = frozenset({str, bytes})
+_SIZED: Final = frozenset({str, bytes, list})
 
 
-def _joined_size(args: Sequence[Value]) -> int:
-    return math.ceil((size_of(args[0]) + size_of(args[1])) * 0.1)
-
-
-def _operator(
-    name: str, types: str, result: str, call: Callable[..., Value], cost: Cost = 1
-) -> list[Overload]:
-    signatures = ";".join(f"({pair}) -> {result or pair.split(', ')[0]}" for pair in types.split("; "))
-    return function(name, signatures, call, cost=cost, is_guarded=False, costs_by_name=False)
-
-
-_NUMERIC: Final = "double, double; int, int; uint, uint"
-_COMPARED: Final = (
-    "int, int; int, double; int, uint; uint, uint; uint, double; uint, int; "
-    "double, double; double, int; double, uint"
+OVERLOADS: Final = function(
+    "size",
+    "(bytes) -> int; bytes.() -> int; (list(A)) -> int; list(A).() -> int; (map(A, B)) -> int; map(A, B).() -> int;"
+    "(string) -> int; string.() -> int",
+    size,
+    is_guarded=False,
 )
-
-
-def _order(name: str, test: Callable[[int], bool]) -> list[Overload]:
-    def call(left: Value, right: Value) -> bool:
-        return test(compare(name, left, right))
-
-    return [
-        *_operator(name, f"bool, bool; {_COMPARED}", "bool", call),
-        *_operator(name, "string, string; bytes, bytes", "bool", call, smaller_size),
-        *_operator(name, "timestamp, timestamp; duration, duration", "bool", call),
-    ]
-
-
-OVERLOADS: Final = [
-    *_operator("_+_", "bytes, bytes", "", add, _joined_size),
-    *_operator("_+_", "double, double; duration, duration", "", add),
-    *_operator("_+_", "duration, timestamp; timestamp, duration", "timestamp", add),
-    *_operator("_+_", "int, int; list(A), list(A)", "", add),
-    *_operator("_+_", "string, string", "", add, _joined_size),
-    *_operator("_+_", "uint, uint", "", add),
-    *_operator("_-_", "double, double; duration, duration; int, int; timestamp, duration", "", subtract),
-    *_operator("_-_", "timestamp, timestamp", "duration", subtract),
-    *_operator("_-_", "uint, uint", "", subtract),
-    *_operator("_*_", _NUMERIC, "", multiply),
-    *_operator("_/_", _NUMERIC, "", divide),
-    *_operator("_%_", "int, int; uint, uint", "", modulo),
-    *_operator("-_", "double; int", "", negate),
-    *_operator("!_", "bool", "", logical_not),
-    *_order("_<_", lambda sign: sign < 0),
-    *_order("_<=_", lambda sign: sign <= 0),
-    *_order("_>_", lambda sign: sign > 0),
-    *_order("_>=_", lambda sign: sign >= 0),
-    *_operator("@in", "A, list(A)", "bool", contains, lambda args: weight(args[1])),
-    *_operator("@in", "A, map(A, B)", "bool", contains),
-    *function("size", "(bytes) -> int; bytes.() -> int; (list(A)) -> int; list(A).() -> int; (map(A, B)) -> int;"
-        "map(A, B).() -> int; (string) -> int; string.() -> int", size, is_guarded=False),
-    *function("cel.@mapInsert", "(map(K, V), K, V) -> map(K, V); (map(K, V), map(K, V)) -> map(K, V)", insert),
-]  # fmt: skip
 
 
 def index(container: Value, key: Value) -> Value:

@@ -44,6 +44,6 @@ OVERLOADS: Final = [
     *function("hasValue", "optional(V).() -> bool", lambda optional: optional.has_value),
     *function("last", "list(V).() -> optional(V)", lambda list_: optional_of(list_[-1]) if list_ else NONE),
     *function("first", "list(V).() -> optional(V)", lambda list_: optional_of(list_[0]) if list_ else NONE),
-    *function("optional.unwrap", "(list(optional(V))) -> list(V)", _unwrap),
-    *function("unwrapOpt", "list(optional(V)).() -> list(V)", _unwrap),
+    *function("optional.unwrap", "(list(optional(V))) -> list(V)", _unwrap, per_item=2),
+    *function("unwrapOpt", "list(optional(V)).() -> list(V)", _unwrap, per_item=2),
 ]

@@ -1,409 +1,480 @@
 """
-The parser: from a text to nodes.
+The parser: from a text to how it is evaluated, in one pass.
 
-Source: cel-go parser/{parser,helper}.go, gen/CEL.g4 (as vendored by kubernetes 1.36).
+Source: cel-go parser/gen/CEL.g4, parser/macro.go, ext/{comprehensions,bindings,lists}.go, cel/library.go (as vendored
+by kubernetes 1.36).
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
-from scheduler.engine.cel.lexer import EOF, Token, literal_value
-from scheduler.engine.cel.macros import expand
-from scheduler.engine.cel.recovery import NO_KINDS, GiveUpError, RecoveringTokens, RuleError
-from scheduler.engine.cel.syntax_tree import (
-    MAX_DEPTH,
-    NO_POSITION,
-    UNKNOWN_POSITION,
-    Call,
-    Entry,
-    Ident,
-    ListNode,
-    Literal,
-    MapNode,
-    Message,
-    Node,
-    Select,
-    Source,
-    is_too_deep,
+from scheduler.engine.cel import closures, loops
+from scheduler.engine.cel.closures import DEVICE, expect_bool, lookup
+from scheduler.engine.cel.conversions import CONSTANT_FUNCTIONS
+from scheduler.engine.cel.environment import FUNCTIONS, TYPES
+from scheduler.engine.cel.formatting import check_format
+from scheduler.engine.cel.functions import call_plan
+from scheduler.engine.cel.lexer import EOF, Token, bytes_of, number, string, tokens_of
+from scheduler.engine.cel.operators import logical_not, negate
+from scheduler.engine.cel.plans import (
+    MAX_STEPS,
+    BudgetError,
+    ExpressionError,
+    Frame,
+    Plan,
+    constant,
+    is_known,
 )
+from scheduler.engine.cel.regexes import PATTERN_FUNCTIONS, RegexError, compiled
+from scheduler.engine.cel.values import CelError, TypeValue
 
-#: Upstream allows 250 operators in a row and 250 nested expressions. Each of these takes ten calls of Python's here.
-_MAX_CHAIN: Final = 250
+#: Upstream allows 250 nested expressions. Each takes ten calls of Python's here.
 _MAX_NESTING: Final = 50
-_MAX_CHARACTERS: Final = 100_000
-
-_LITERALS: Final = frozenset({"true", "false", "null", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES"})
-_PRIMARY: Final = _LITERALS | {"[", "{", "(", ".", "-", "IDENTIFIER"}
-_UNARY: Final = _PRIMARY | {"!"}
-_RELATIONS: Final = frozenset({"<", "<=", ">=", ">", "==", "!=", "in"})
-_SUMS: Final = frozenset({"+", "-"})
-_PRODUCTS: Final = frozenset({"*", "/", "%"})
-_NUMBERS: Final = frozenset({"NUM_INT", "NUM_FLOAT"})
-_FIELD_NAMES: Final = frozenset({"IDENTIFIER", "ESC_IDENTIFIER"})
+#: The longest text that an API server takes, in bytes (resource/v1, CELSelectorExpressionMaxLength).
+_MAX_BYTES: Final = 10 * 1024
+#: What all constants may spend when an expression is compiled; what needs more is evaluated for every device.
+_CONSTANT_STEPS: Final = 10_000
+_LEVELS: Final = {
+    "==": 1, "!=": 1, "<": 1, "<=": 1, ">": 1, ">=": 1, "in": 1, "+": 2, "-": 2, "*": 3, "/": 3, "%": 3,
+}  # fmt: skip
+_NUMBERS: Final = {"INT": "int", "UINT": "uint", "FLOAT": "double"}
 _RESERVED: Final = frozenset({
-    "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
-    "package", "namespace", "null", "return", "true", "var", "void", "while",
+    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
+    "namespace", "return", "var", "void", "while",
 })  # fmt: skip
+#: Variables, and how each is read.
+_Names = list[tuple[str, Callable[[], Plan]]]
 
 
-def parse(source: Source) -> Node | None:
-    """Return the expression of a text, or None; errors are reported to `source`."""
-    if len(source.text) > _MAX_CHARACTERS:
-        size = len(source.text)
-        source.error(
-            NO_POSITION, f"expression code point size exceeds limit: size: {size}, limit {_MAX_CHARACTERS}"
-        )
-        return None
+def parse(text: str) -> tuple[Plan, int, int]:
+    """
+    Return how an expression is evaluated, the number of slots that its frames need, and the bytes of its constants.
+
+    Raises:
+        ExpressionError: the text is no expression.
+    """
+    if len(text.encode(errors="replace")) > _MAX_BYTES:
+        raise ExpressionError(f"it is longer than {_MAX_BYTES} bytes")
+    parser = _Parser(tokens_of(text))
     try:
-        node = _Parser(source).parse()
-    except GiveUpError:
-        return None
-    if source.has_errors:
-        return None
-    if is_too_deep(node):
-        source.error(NO_POSITION, f"expression recursion limit exceeded: {MAX_DEPTH}")
-        return None
-    return node
+        plan = parser.expression()
+        parser.expect(EOF)
+    except ExpressionError as error:
+        raise ExpressionError(f"{error}, before character {parser.position + 1}") from None
+    return plan, parser.n_slots, parser.nbytes
 
 
-class _Parser(RecoveringTokens):
-    """One run over a text: a method per rule of the grammar, or for a few of them."""
+class _Parser:
+    """One run over the tokens of a text. `_scopes` are the variables around, the innermost last."""
 
-    def __init__(self, source: Source) -> None:
-        super().__init__(source)
+    def __init__(self, tokens: list[Token]) -> None:
+        self._tokens = tokens
+        self._index = 0
         self._nesting = 0
-        self._depths = {"calc": 0, "relation": 0, "member": 0}
+        self._scopes: _Names = []
+        #: Whether what is parsed are arguments of format(), which may be of several types.
+        self._is_in_format = False
+        self._constants, self._patterns = Frame(None, 0, _CONSTANT_STEPS), Frame(None, 0, MAX_STEPS)
+        self.n_slots = 0
 
-    def parse(self) -> Node:
-        node = self._expr(frozenset({EOF}), may_end=False)
-        try:
-            self._match(EOF, NO_KINDS)
-        except RuleError as error:
-            self._recover("start", error)
-        return node
+    @property
+    def nbytes(self) -> int:
+        """About the bytes of constants, 40 for a step at most, and of patterns, one for a step."""
+        n_spent = _CONSTANT_STEPS - max(self._constants.left, 0)
+        return 40 * n_spent + MAX_STEPS - self._patterns.left
 
-    def _deepen(self, rule: str) -> None:
-        self._depths[rule] += 1
-        if self._depths[rule] > _MAX_CHAIN:
-            self._source.error(NO_POSITION, f"expression recursion limit exceeded: {_MAX_CHAIN}")
-            raise GiveUpError
+    @property
+    def position(self) -> int:
+        """The position of the token that comes next."""
+        return self._tokens[self._index][2]
 
-    def _expr(self, follow: frozenset[str], *, may_end: bool) -> Node:
+    @property
+    def _kind(self) -> str:
+        return self._tokens[self._index][0]
+
+    def _kinds(self, ahead: int, *kinds: str) -> bool:
+        """Return whether tokens of these kinds follow, `ahead` behind the next."""
+        start = self._index + ahead
+        return tuple(token[0] for token in self._tokens[start : start + len(kinds)]) == kinds
+
+    def _take(self) -> str:
+        self._index += 1
+        return self._tokens[self._index - 1][1]
+
+    def _accept(self, kind: str) -> bool:
+        if self._tokens[self._index][0] != kind:
+            return False
+        self._index += 1
+        return True
+
+    def expect(self, kind: str) -> str:
+        """Take a token, which must be of a kind; return its text."""
+        if self._kind != kind:
+            raise ExpressionError(f"expected {kind} and found {self._tokens[self._index][1]}")
+        return self._take()
+
+    # Expressions
+
+    def expression(self) -> Plan:
+        """Parse an expression."""
         self._nesting += 1
         if self._nesting > _MAX_NESTING:
-            self._source.error(NO_POSITION, f"expression recursion limit exceeded: {_MAX_NESTING}")
-            raise GiveUpError
-        self._follow.append((follow, may_end))
-        try:
-            node = self._logical(frozenset({"?"}), may_end=True)
-            if self._kind() == "?":
-                operator = self._take()
-                if_true = self._logical(frozenset({":"}), may_end=False)
-                self._match(":", _UNARY)
-                if_false = self._expr(NO_KINDS, may_end=True)
-                node = Call(operator.position, "_?_:_", None, (node, if_true, if_false))
-        except RuleError as error:
-            node = self._recover("expr", error)
-        self._follow.pop()
+            raise ExpressionError(f"it nests deeper than {_MAX_NESTING} expressions")
+        plan = self._disjunction()
+        if self._accept("?"):
+            if_true = self._disjunction()
+            self.expect(":")
+            plan = closures.conditional(plan, if_true, self.expression())
         self._nesting -= 1
-        return node
+        return plan
 
-    def _logical(self, follow: frozenset[str], *, may_end: bool) -> Node:
-        """Parse terms joined by `||` and `&&`, balanced into a tree."""
-        self._follow.append((follow, may_end))
-        or_terms: list[Node] = []
-        or_operators: list[Token] = []
-        while True:
-            self._follow.append((frozenset({"||"}), True))
-            and_terms: list[Node] = [self._binary("relation", frozenset({"&&"}))]
-            and_operators: list[Token] = []
-            while self._kind() == "&&":
-                and_operators.append(self._take())
-                and_terms.append(self._binary("relation", frozenset({"&&"})))
-            self._follow.pop()
-            or_terms.append(_balanced("_&&_", and_terms, and_operators))
-            if self._kind() != "||":
-                break
-            or_operators.append(self._take())
-        self._follow.pop()
-        return _balanced("_||_", or_terms, or_operators)
+    def _disjunction(self) -> Plan:
+        terms = [self._conjunction()]
+        while self._accept("||"):
+            terms.append(self._conjunction())
+        return terms[0] if len(terms) == 1 else closures.logical(terms, decisive=True)
 
-    def _binary(self, rule: str, follow: frozenset[str], precedence: int = 0) -> Node:
+    def _conjunction(self) -> Plan:
+        terms = [self._binary(1)]
+        while self._accept("&&"):
+            terms.append(self._binary(1))
+        return terms[0] if len(terms) == 1 else closures.logical(terms, decisive=False)
+
+    def _binary(self, least: int) -> Plan:
         """Parse operands joined by relations, sums or products, which bind in this order; all to the left."""
-        self._follow.append((follow, True))
-        self._deepen(rule)
-        n_deepened = 1
-        levels = (_RELATIONS,) if rule == "relation" else (_SUMS, _PRODUCTS)
-        operators = frozenset().union(*levels)
-        node = self._binary("calc", operators) if rule == "relation" else self._unary(operators)
-        while self._kind() in operators:
-            level = next(index for index, kinds in enumerate(levels) if self._kind() in kinds)
-            if level < precedence:
-                break
-            operator = self._take()
-            self._deepen(rule)
-            n_deepened += 1
-            right = self._binary(rule, operators, level + 1)
-            name = "@in" if operator.kind == "in" else f"_{operator.kind}_"
-            node = Call(operator.position, name, None, (node, right))
-        self._depths[rule] -= n_deepened
-        self._follow.pop()
-        return node
+        plan = self._unary()
+        while (level := _LEVELS.get(self._kind, 0)) >= least:
+            sign = self._take()
+            plan = self._folded(closures.binary(sign, plan, self._binary(level + 1)))
+        return plan
 
-    def _unary(self, follow: frozenset[str]) -> Node:
-        self._follow.append((follow, True))
+    def _unary(self) -> Plan:
+        sign, n_signs = self._kind, 0
+        if sign == "!" or (sign == "-" and self._tokens[self._index + 1][0] not in ("INT", "FLOAT")):
+            while self._accept(sign):
+                n_signs += 1
+        plan = self._member()
+        if n_signs % 2 == 0:
+            return plan
+        call, run = logical_not if sign == "!" else negate, plan.run
+        if sign == "!":
+            expect_bool(plan)
+        return self._folded(
+            Plan(lambda frame: call(run(frame)), "bool" if sign == "!" else plan.kind, (plan,))
+        )
+
+    def _folded(self, plan: Plan, *, is_strict: bool = False) -> Plan:
+        """Return a plan of constants as a constant, unless it fails or takes long; if `is_strict`, it must not fail."""
+        if not plan.parts or not all(part.is_constant for part in plan.parts):
+            return plan
         try:
-            self._sync(_UNARY)
-            kind, signs = self._kind(), []
-            if kind == "!" or (kind == "-" and self._kind(1) not in _NUMBERS):
-                while self._kind() == kind:
-                    if kind == "-" and self._kind(1) not in _PRIMARY:
-                        raise self._no_viable(2)
-                    signs.append(self._take())
-                    self._sync_loop(_UNARY if kind == "!" else _PRIMARY)
-            elif kind not in _PRIMARY:
-                raise self._no_viable(1)
-            node = self._member()
-            if len(signs) % 2:
-                node = Call(signs[0].position, f"{kind}_", None, (node,))
-        except RuleError as error:
-            node = self._recover("unary", error)
-        self._follow.pop()
-        return node
+            value = plan.run(self._constants)
+        except CelError as error:
+            if is_strict:
+                raise ExpressionError(str(error)) from None
+            return plan
+        except BudgetError:
+            return plan
+        plan.is_constant, plan.value, plan.weight = True, value, 0
+        plan.run = lambda _frame: value
+        return plan
 
-    def _member(self) -> Node:
-        self._follow.append((NO_KINDS, True))
-        self._deepen("member")
-        n_deepened = 1
-        node = self._primary()
-        try:
-            while self._kind() in (".", "["):
-                self._deepen("member")
-                n_deepened += 1
-                node = self._bracket(node) if self._kind() == "[" else self._selection(node)
-        except RuleError as error:
-            error.partial = error.partial or node
-            node = self._recover("member", error)
-        self._depths["member"] -= n_deepened
-        self._follow.pop()
-        return node
+    def _member(self) -> Plan:
+        plan = self._primary()
+        while True:
+            if self._accept("["):
+                is_optional = self._accept("?")
+                plan = lookup(plan, self.expression(), is_optional=is_optional)
+                self.expect("]")
+            elif self._accept("."):
+                is_optional = self._accept("?")
+                name = self.expect("NAME")
+                if self._kind == "(" and not is_optional:
+                    plan = self._member_call(name, plan)
+                else:
+                    operand = plan
+                    plan = lookup(operand, constant(name, "string"), is_optional=is_optional)
+                    plan.selected = None if is_optional else (operand, name)
+            else:
+                return plan
 
-    def _bracket(self, operand: Node) -> Node:
-        operator = self._take()
-        call = Call(operator.position, "_[_]", None, (operand,))
-        try:
-            self._sync(_UNARY | {"?"})
-            if self._kind() == "?":
-                self._take()
-                call.function = "_[?_]"
-            call.args = (operand, self._expr(frozenset({"]"}), may_end=False))
-            self._match("]", frozenset({".", "["}), may_end=True)
-        except RuleError as error:
-            error.partial = call
-            raise
-        return call
-
-    def _selection(self, operand: Node) -> Node:
-        if self._kind(1) not in _FIELD_NAMES | {"?"}:
-            raise self._reserved(self._no_viable(2))
-        operator = self._take()
-        if self._kind() == "IDENTIFIER" and self._kind(1) == "(":
-            name, opening = self._take(), self._take()
-            return self._call(name.text, operand, opening)
-        is_optional = self._kind() == "?" and bool(self._take())
-        name = self._field_name()
-        if is_optional:
-            field = Literal(name.position, name.text)
-            return Call(operator.position, "_?._", None, (operand, field))
-        return Select(operator.position, operand, name.text)
-
-    def _reserved(self, error: RuleError) -> RuleError:
-        is_adjacent = error.token.position == self._token.position + 1
-        if is_adjacent and error.token.kind in ("true", "false", "null"):
-            return RuleError(f"mismatched input '{error.token.kind}' expecting IDENTIFIER", error.token)
-        return error
-
-    def _field_name(self) -> Token:
-        token = self._token
-        self._follow.append((frozenset({".", "["}), True))
-        try:
-            self._sync(_FIELD_NAMES)
-        except RuleError as error:
-            self._recover("escapeIdent", error)
-            self._source.error(token.position, "unsupported ident kind")
-            return token
-        finally:
-            self._follow.pop()
-        token = self._take()
-        if token.kind == "ESC_IDENTIFIER":
-            self._source.error(token.position, "unsupported syntax: '`'")
-        return token
-
-    def _primary(self) -> Node:
-        self._follow.append((frozenset({".", "["}), True))
-        try:
-            self._sync(_PRIMARY)
-            node = self._primary_of(self._kind())
-        except RuleError as error:
-            error.partial = error.partial or Literal(UNKNOWN_POSITION, "<<error>>")
-            node = self._recover("primary", error)
-        self._follow.pop()
-        return node
-
-    def _primary_of(self, kind: str) -> Node:
-        if kind in _LITERALS:
-            return self._literal("", self._take())
-        if kind == "-":
-            if self._kind(1) not in _NUMBERS:
-                raise self._no_viable(2)
-            return self._literal("-", self._take(), self._take())
-        if kind == "(":
-            self._take()
-            node = self._expr(frozenset({")"}), may_end=False)
-            self._match(")", frozenset({".", "["}), may_end=True)
-            return node
+    def _primary(self) -> Plan:
+        kind = self._kind
+        if kind == "NAME" or kind == ".":
+            return self._name()
+        if kind == "-" or kind in _NUMBERS:
+            sign = "-" if self._accept("-") else ""
+            kind = self._kind
+            if kind not in _NUMBERS:
+                raise ExpressionError(f"expected a number and found {self._tokens[self._index][1]}")
+            return constant(number(kind, sign + self._take()), _NUMBERS[kind])
         if kind == "[":
             return self._list()
         if kind == "{":
             return self._map()
-        if kind == "." and self._kind(1) != "IDENTIFIER":
-            raise self._reserved(self._no_viable(2))
-        if kind not in _PRIMARY:
-            raise self._no_viable(1)
-        return self._name()
+        text = self._take()
+        if kind == "STRING":
+            return constant(string(text), "string")
+        if kind == "BYTES":
+            return constant(bytes_of(text), "bytes")
+        if kind in ("true", "false"):
+            return constant(kind == "true", "bool")
+        if kind == "null":
+            return constant(None, "null_type")
+        if kind == "(":
+            plan = self.expression()
+            self.expect(")")
+            return plan
+        self._index -= 1
+        raise ExpressionError(f"expected an expression and found {text}")
 
-    def _name(self) -> Node:
-        start = self._token
-        dot = self._take().text if start.kind == "." else ""
-        ahead = 1
-        while self._kind(ahead) == "." and self._kind(ahead + 1) == "IDENTIFIER":
-            ahead += 2
-        if self._kind(ahead) == "{":
-            names = [self._take().text for _ in range(ahead)]
-            return self._message(dot + "".join(names))
-        name = self._take()
-        if name.text in _RESERVED:
-            self._source.error(start.position, f"reserved identifier: {name.text}")
-        if self._kind() == "(":
-            return self._call(dot + name.text, None, self._take())
-        return Ident(name.position, dot + name.text)
-
-    def _message(self, name: str) -> Node:
-        opening = self._take()
-        message = Message(opening.position, name)
-        follow = frozenset({",", "}"})
-        try:
-            self._sync(_FIELD_NAMES | follow | {"?"})
-            while self._kind() not in follow:
-                if self._kind() == "?":
-                    self._take()
-                self._field_name()
-                self._match(":", _UNARY)
-                self._expr(follow, may_end=True)
-                if self._kind() != "," or self._kind(1) == "}":
-                    break
-                self._take()
-            self._close("}", follow)
-        except RuleError as error:
-            error.partial = message
-            raise
-        return message
-
-    def _call(self, name: str, target: Node | None, opening: Token) -> Node:
-        args: list[Node] = []
-        call = Call(opening.position, name, target, args)
-        try:
-            self._sync(_UNARY | {")"})
-            if self._kind() != ")":
-                self._follow.append((frozenset({")"}), False))
-                args.append(self._expr(frozenset({","}), may_end=True))
-                while self._kind() == ",":
-                    self._take()
-                    args.append(self._expr(frozenset({","}), may_end=True))
-                self._follow.pop()
-            self._match(")", frozenset({".", "["}), may_end=True)
-        except RuleError as error:
-            error.partial = expand(call, self._source)
-            raise
-        return expand(call, self._source)
-
-    def _close(self, kind: str, follow: frozenset[str]) -> None:
-        """Match an optional comma and the closing bracket."""
-        self._sync(follow)
-        if self._kind() == ",":
-            self._take()
-        self._match(kind, frozenset({".", "["}), may_end=True)
-
-    def _list(self) -> Node:
-        opening = self._take()
-        follow = frozenset({"]", ","})
-        elements: list[Node] = []
-        optional: set[int] = set()
-        try:
-            self._sync(_UNARY | follow | {"?"})
-            if self._kind() not in follow:
-                self._elements(elements, optional)
-            self._close("]", follow)
-        except RuleError as error:
-            error.partial = ListNode(opening.position, elements)
-            raise
-        return ListNode(opening.position, elements, frozenset(optional))
-
-    def _elements(self, elements: list[Node], optional: set[int]) -> None:
-        self._follow.append((frozenset({"]", ","}), False))
-        while True:
-            if self._optional():
-                optional.add(len(elements))
-            elements.append(self._expr(frozenset({","}), may_end=True))
-            if self._kind() != "," or self._kind(1) not in _UNARY | {"?"}:
+    def _elements(self, closing: str, parse_one: Callable[[], None]) -> None:
+        """Parse what stands between commas up to a bracket, before which a comma may stand."""
+        while self._kind != closing and (self._kind != "," or not self._kinds(1, closing)):
+            parse_one()
+            if not self._accept(","):
                 break
-            self._take()
-        self._follow.pop()
+        self.expect(closing)
 
-    def _optional(self) -> bool:
-        return self._kind() == "?" and bool(self._take())
+    def _list(self) -> Plan:
+        self.expect("[")
+        elements: list[Plan] = []
+        optional: set[int] = set()
 
-    def _map(self) -> Node:
-        opening = self._take()
-        follow = frozenset({"}", ","})
-        entries: list[Entry] = []
-        try:
-            self._sync(_UNARY | follow | {"?"})
-            if self._kind() not in follow:
-                self._follow.append((follow, False))
-                try:
-                    self._entries(entries)
-                except RuleError as error:
-                    self._recover("mapInitializerList", error)
-                self._follow.pop()
-            self._close("}", follow)
-        except RuleError as error:
-            error.partial = MapNode(opening.position, entries)
-            raise
-        return MapNode(opening.position, entries)
+        def parse_one() -> None:
+            if self._accept("?"):
+                optional.add(len(elements))
+            elements.append(self.expression())
+            if len(elements) - 1 in optional:
+                _expect_optional(elements[-1])
 
-    def _entries(self, entries: list[Entry]) -> None:
+        self._elements("]", parse_one)
+        if not optional:
+            self._expect_same_kinds(elements)
+        return closures.list_of(elements, frozenset(optional))
+
+    def _map(self) -> Plan:
+        self.expect("{")
+        entries: list[tuple[Plan, Plan, bool]] = []
+
+        def parse_one() -> None:
+            is_optional = self._accept("?")
+            key = self.expression()
+            self.expect(":")
+            value = self.expression()
+            if is_optional:
+                _expect_optional(value)
+            entries.append((key, value, is_optional))
+
+        self._elements("}", parse_one)
+        self._expect_same_kinds([key for key, _, _ in entries])
+        self._expect_same_kinds([value for _, value, is_optional in entries if not is_optional])
+        return self._folded(closures.map_of(entries), is_strict=True)
+
+    def _expect_same_kinds(self, plans: Sequence[Plan]) -> None:
+        kinds = {plan.kind.partition("(")[0] for plan in plans} - {""}
+        if len(kinds) > 1 and not self._is_in_format:
+            raise ExpressionError(
+                f"a list or map has values of one type, and not {' and '.join(sorted(kinds))}"
+            )
+
+    # Names and calls
+
+    def _name(self) -> Plan:
+        is_absolute = self._accept(".")
+        name = self.expect("NAME")
+        if name in _RESERVED:
+            raise ExpressionError(f"{name} is a reserved word")
+        if self._kind == "(":
+            return self._call(name)
+        if self._kinds(0, ".", "NAME", "("):
+            function = f"{name}.{self._tokens[self._index + 1][1]}"
+            if function == "cel.bind":
+                self._index += 3
+                return self._bind()
+            if function in FUNCTIONS:
+                self._index += 2
+                return self._call(function)
+        for variable, make in reversed(self._scopes):
+            if variable == name and not is_absolute:
+                return make()
+        if name == DEVICE:
+            return closures.device()
+        return self._type(name)
+
+    def _type(self, name: str) -> Plan:
+        ahead = 0
         while True:
-            is_optional = self._optional()
-            key = self._expr(frozenset({":"}), may_end=False)
-            self._match(":", _UNARY)
-            entries.append(Entry(key, self._expr(frozenset({","}), may_end=True), is_optional))
-            if self._kind() != "," or self._kind(1) not in _UNARY | {"?"}:
-                return
-            self._take()
+            if name in TYPES:
+                self._index += ahead
+                return constant(TypeValue(name), "type")
+            if not self._kinds(ahead, ".", "NAME"):
+                raise ExpressionError(f"{name} is not known")
+            name = f"{name}.{self._tokens[self._index + ahead + 1][1]}"
+            ahead += 2
 
-    def _literal(self, sign: str, start: Token, number: Token | None = None) -> Node:
-        token = number or start
-        value, fault = literal_value(sign, token)
-        if fault:
-            self._source.error(start.position, fault)
-        return Literal(start.position, value)
+    def _arguments(self) -> list[Plan]:
+        self.expect("(")
+        args: list[Plan] = []
+        if self._accept(")"):
+            return args
+        args.append(self.expression())
+        while self._accept(","):
+            args.append(self.expression())
+        self.expect(")")
+        return args
+
+    def _call(self, name: str) -> Plan:
+        args = self._arguments()
+        if name == "has" and len(args) == 1:
+            if args[0].selected is None:
+                raise ExpressionError("has() takes a field, as in has(a.b)")
+            return closures.presence(*args[0].selected)
+        return self._function(name, args, is_member=False)
+
+    def _function(self, name: str, args: list[Plan], *, is_member: bool) -> Plan:
+        if name not in FUNCTIONS:
+            raise ExpressionError(f"the function {name} is not known")
+        if name in PATTERN_FUNCTIONS and len(args) > 1 and args[1].is_constant:
+            args[1] = self._pattern(args[1])
+        if name == "format" and len(args) == 2 and args[0].is_constant and args[0].kind == "string":
+            check_format(args[0].value, args[1].elements)
+        plan = call_plan(name, FUNCTIONS[name], args, is_member=is_member)
+        return self._folded(plan, is_strict=name in CONSTANT_FUNCTIONS)
+
+    def _pattern(self, pattern: Plan) -> Plan:
+        """Return a constant pattern compiled."""
+        if pattern.kind != "string":
+            return pattern
+        try:
+            return constant(compiled(self._patterns, pattern.value), "string")
+        except RegexError as error:
+            if pattern.parts:  # upstream compiles literals alone
+                return pattern
+            raise ExpressionError(str(error)) from None
+        except BudgetError:
+            raise ExpressionError(
+                "regular expressions that take so long to compile are not supported"
+            ) from None
+
+    def _member_call(self, name: str, target: Plan) -> Plan:
+        macro = _MACROS.get(name)
+        if macro is not None:
+            self.expect("(")
+            plan = macro(self, target)
+            self.expect(")")
+            return plan
+        before, self._is_in_format = self._is_in_format, self._is_in_format or name == "format"
+        args = [target, *self._arguments()]
+        self._is_in_format = before
+        if name in ("or", "orValue") and len(args) == 2:
+            _expect_optional(target)
+            return closures.first_value(*args, unwraps=name == "orValue")
+        return self._function(name, args, is_member=True)
+
+    # Macros
+
+    def _variable(self) -> str:
+        name = self.expect("NAME")
+        if name in _RESERVED or name == "__result__":
+            raise ExpressionError(f"{name} is no name of a variable")
+        self.expect(",")
+        return name
+
+    def _slot(self) -> int:
+        self.n_slots += 1
+        return self.n_slots - 1
+
+    def _body(self, names: _Names) -> Plan:
+        """Parse an expression with variables around."""
+        self._scopes += names
+        plan = self.expression()
+        del self._scopes[-len(names) :]
+        return plan
+
+    def _loop_variables(self, over: Plan, *, has_two: bool) -> tuple[tuple[int, int], _Names]:
+        """Return the slots and the names of a loop."""
+        if is_known(over.kind) and over.kind.partition("(")[0] not in ("list", "map"):
+            raise ExpressionError(f"a loop goes over a list or a map, and not over {over.kind}")
+        slots = [self._slot() for _ in range(1 + has_two)]
+        names: _Names = [(self._variable(), partial(closures.variable, slot)) for slot in slots]
+        if has_two and names[0][0] == names[1][0]:
+            raise ExpressionError(f"two variables have the name {names[0][0]}")
+        return (slots[0], slots[1] if has_two else -1), names
+
+    def quantified(
+        self, over: Plan, make: Callable[[Plan, tuple[int, int], Plan], Plan], *, is_pair: bool
+    ) -> Plan:
+        """Parse the rest of all, exists or exists_one, with two variables if `is_pair` or if there are two."""
+        slots, names = self._loop_variables(over, has_two=is_pair or self._kinds(0, "NAME", ",", "NAME", ","))
+        test = self._body(names)
+        expect_bool(test)
+        return make(over, slots, test)
+
+    def collected(
+        self, over: Plan, *, has_two: bool, make: "loops.Make | None" = None, kind: str = "list"
+    ) -> Plan:
+        """Parse the rest of map, transformList, transformMap or transformMapEntry: `[test,] value`."""
+        slots, names = self._loop_variables(over, has_two=has_two)
+        test, value = None, self._body(names)
+        if self._accept(","):
+            test, value = value, self._body(names)
+            expect_bool(test)
+        return loops.each(over, slots, test, value, make, kind)
+
+    def filtered(self, over: Plan) -> Plan:
+        """Parse the rest of filter."""
+        slots, names = self._loop_variables(over, has_two=False)
+        test = self._body(names)
+        expect_bool(test)
+        return loops.each(over, slots, test, names[0][1]())
+
+    def sorted_by(self, over: Plan) -> Plan:
+        """Parse the rest of sortBy."""
+        slots, names = self._loop_variables(over, has_two=False)
+        keys = self._body(names)
+        slot = self._slot()
+        return loops.sorted_by(over, slot, loops.each(closures.variable(slot), slots, None, keys))
+
+    def optional_map(self, over: Plan, *, wraps: bool) -> Plan:
+        """Parse the rest of optMap if it wraps, else of optFlatMap."""
+        _expect_optional(over)
+        name, slot = self._variable(), self._slot()
+        body = self._body([(name, partial(closures.variable, slot))])
+        return loops.optional_map(over, slot, body, wraps=wraps)
+
+    def _bind(self) -> Plan:
+        name, slot = self._variable(), self._slot()
+        init = self.expression()
+        self.expect(",")
+        result = self._body([(name, lambda: closures.lazy_variable(slot, init))])
+        self.expect(")")
+        return closures.bind(slot, init, result)
 
 
-def _balanced(function: str, terms: list[Node], operators: list[Token]) -> Node:
-    """Return the terms joined by a logical operator as a tree of little depth."""
-    if not operators:
-        return terms[0]
-    middle = len(operators) // 2
-    left = _balanced(function, terms[: middle + 1], operators[:middle])
-    right = _balanced(function, terms[middle + 1 :], operators[middle + 1 :])
-    return Call(operators[middle].position, function, None, (left, right))
+def _expect_optional(plan: Plan) -> None:
+    if is_known(plan.kind) and plan.kind != "optional_type":
+        raise ExpressionError(f"expected an optional value and found {plan.kind}")
+
+
+_all: Final = partial(loops.quantifier, is_exists=False)
+_exists: Final = partial(loops.quantifier, is_exists=True)
+_MACROS: Final[dict[str, Callable[[_Parser, Plan], Plan]]] = {
+    "all": lambda parser, over: parser.quantified(over, _all, is_pair=False),
+    "exists": lambda parser, over: parser.quantified(over, _exists, is_pair=False),
+    "exists_one": lambda parser, over: parser.quantified(over, loops.exactly_one, is_pair=False),
+    "existsOne": lambda parser, over: parser.quantified(over, loops.exactly_one, is_pair=True),
+    "map": lambda parser, over: parser.collected(over, has_two=False),
+    "filter": _Parser.filtered,
+    "transformList": lambda parser, over: parser.collected(over, has_two=True),
+    "transformMap": lambda parser, over: parser.collected(
+        over, has_two=True, make=loops.make_map, kind="map"
+    ),
+    "transformMapEntry": lambda parser, over: parser.collected(
+        over, has_two=True, make=loops.make_map_of_entries, kind="map"
+    ),
+    "sortBy": _Parser.sorted_by,
+    "optMap": lambda parser, over: parser.optional_map(over, wraps=True),
+    "optFlatMap": lambda parser, over: parser.optional_map(over, wraps=False),
+}

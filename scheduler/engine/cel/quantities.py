@@ -6,7 +6,7 @@ Source: apiserver/pkg/cel/library/quantity.go (kubernetes 1.36).
 
 from typing import Final
 
-from scheduler.engine.cel.functions import function, traversal
+from scheduler.engine.cel.functions import SLOW, function
 from scheduler.engine.cel.values import INT_MAX, INT_MIN, CelError, DerivedQuantity
 from scheduler.engine.syntax.quantity import Quantity, QuantityError, parse_quantity
 
@@ -70,8 +70,8 @@ def _subtract(left: Quantity, right: Quantity | int) -> Quantity:
 
 
 OVERLOADS: Final = [
-    *function("quantity", "(string) -> quantity", _quantity, cost=traversal),
-    *function("isQuantity", "(string) -> bool", _is_quantity, cost=traversal),
+    *function("quantity", "(string) -> quantity", _quantity, steps=SLOW, per_item=1),
+    *function("isQuantity", "(string) -> bool", _is_quantity, steps=SLOW, per_item=1),
     *function("sign", "(quantity) -> int", lambda quantity: (quantity.nano > 0) - (quantity.nano < 0)),
     *function("isGreaterThan", "quantity.(quantity) -> bool", lambda left, right: left.nano > right.nano),
     *function("isLessThan", "quantity.(quantity) -> bool", lambda left, right: left.nano < right.nano),
@@ -79,6 +79,6 @@ OVERLOADS: Final = [
     *function("asApproximateFloat", "quantity.() -> double", _as_float),
     *function("asInteger", "quantity.() -> int", _as_integer),
     *function("isInteger", "quantity.() -> bool", lambda quantity: _whole(quantity) is not None),
-    *function("add", "quantity.(quantity) -> quantity; quantity.(int) -> quantity", _add),
-    *function("sub", "quantity.(quantity) -> quantity; quantity.(int) -> quantity", _subtract),
+    *function("add", "quantity.(quantity) -> quantity; quantity.(int) -> quantity", _add, steps=SLOW),
+    *function("sub", "quantity.(quantity) -> quantity; quantity.(int) -> quantity", _subtract, steps=SLOW),
 ]

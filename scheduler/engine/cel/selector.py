@@ -7,21 +7,17 @@ Source: dynamic-resource-allocation/cel/compile.go (kubernetes 1.36).
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.engine.cel.checker import check
 from scheduler.engine.cel.device import DeviceFields, EvaluationError
-from scheduler.engine.cel.evaluation import compile_node
 from scheduler.engine.cel.parser import parse
-from scheduler.engine.cel.plans import COST_LIMIT, Frame, InstantiationError, Run
-from scheduler.engine.cel.syntax_tree import Source
-from scheduler.engine.cel.types import ANY, BOOL
-from scheduler.engine.cel.values import CelError, CostLimitError, Value, type_name
+from scheduler.engine.cel.plans import MAX_STEPS, BudgetError, ExpressionError, Frame, Run
+from scheduler.engine.cel.values import CelError, Value, type_name
 
-_TOO_COSTLY: Final = "operation cancelled: actual cost limit exceeded"
+_TOO_COSTLY: Final = EvaluationError("operation cancelled: actual cost limit exceeded")
 
 
 @dataclass(frozen=True, slots=True)
 class CompileError:
-    """Why an expression is no selector, in upstream's words (without the prefix "CEL compile error: ")."""
+    """Why an expression is no selector, in one line."""
 
     text: str
 
@@ -32,33 +28,36 @@ class Selector:
 
     expression: str
     _run: Run = field(repr=False, compare=False)
+    _weight: int = field(repr=False, compare=False)
     _n_slots: int = field(repr=False, compare=False)
+    #: About the memory that it takes.
+    nbytes: int = field(repr=False, compare=False)
 
     def matches(self, device: DeviceFields) -> bool | EvaluationError:
-        """Return whether the device is selected. Bounded by the cost limit of a selector."""
+        """Return whether the device is selected. Bounded by the steps of a selector."""
         return self.evaluate(device)[0]
 
-    def evaluate(self, device: DeviceFields, limit: int = COST_LIMIT) -> tuple[bool | EvaluationError, int]:
+    def evaluate(self, device: DeviceFields, limit: int = MAX_STEPS) -> tuple[bool | EvaluationError, int]:
         """
-        Return whether the device is selected, and what the evaluation cost, 0.15 µs a unit at most.
+        Return whether the device is selected, and the steps that were spent, of 50 ns at most.
 
-        It ends as too costly once it has cost more than `limit`, which is `COST_LIMIT` at most.
+        It ends as too costly once it needs more than `limit`, and has then spent one more.
         """
         variable = device.variable
         if isinstance(variable, EvaluationError):
             return variable, 0
-        frame = Frame(variable, self._n_slots)
-        frame.cost = spared = COST_LIMIT - limit
+        frame = Frame(variable, self._n_slots, limit - self._weight)
+        if frame.left < 0:
+            return _TOO_COSTLY, limit + 1
+        result: bool | EvaluationError
         try:
-            result = self._run(frame)
+            value = self._run(frame)
+            result = value if value.__class__ is bool else EvaluationError(_not_a_bool(value))
         except CelError as error:
-            return EvaluationError(str(error)), frame.cost - spared
-        except CostLimitError:
-            return EvaluationError(_TOO_COSTLY), frame.cost - spared
-        cost = frame.cost - spared
-        if cost > limit:
-            return EvaluationError(_TOO_COSTLY), cost
-        return (result if isinstance(result, bool) else EvaluationError(_not_a_bool(result))), cost
+            result = EvaluationError(str(error))
+        except (BudgetError, RecursionError):  # lists may nest deeper than the text, by names for them
+            return _TOO_COSTLY, limit + 1
+        return result, limit - frame.left
 
 
 def _not_a_bool(value: Value) -> str:
@@ -73,15 +72,11 @@ def _not_a_bool(value: Value) -> str:
 
 def compile_selector(expression: str) -> Selector | CompileError:
     """Return the expression compiled for the variable `device`, or why it does not compile."""
-    source = Source(expression)
-    root = parse(source)
-    type_ = check(root, source) if root is not None else BOOL
-    if source.has_errors or root is None:
-        return CompileError(f"compilation failed: {source.report()}")
-    if type_ not in (BOOL, ANY):
-        return CompileError(f"must evaluate to bool or the unknown type, not {type_}")
     try:
-        run, n_slots = compile_node(root)
-    except InstantiationError as error:
-        return CompileError(f"program instantiation failed: {error}")
-    return Selector(expression, run, n_slots)
+        plan, n_slots, nbytes = parse(expression)
+    except ExpressionError as error:
+        return CompileError(str(error))
+    if plan.kind not in ("", "any", "bool") or (plan.is_constant and plan.value.__class__ is not bool):
+        kind = plan.kind.partition("(")[0] or type_name(plan.value)
+        return CompileError(f"must evaluate to bool, not {kind}")
+    return Selector(expression, plan.run, plan.weight, n_slots, 2000 + nbytes)

@@ -9,45 +9,23 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from scheduler.engine.cel.functions import function, traversal
+from scheduler.engine.cel.functions import SLOW, function
 from scheduler.engine.cel.values import UINT_MAX, CelError, go_quote, register_type
 
 _DIGITS: Final = re.compile(r"[0-9]+")
 _ALPHANUMERIC: Final = re.compile(r"[0-9A-Za-z-]+")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, order=True)
 class Semver:
     """A version. Its order is that of semver.org: the build is not looked at."""
 
     major: int
     minor: int
     patch: int
-    #: Identifiers of a prerelease; numbers are int.
-    prerelease: tuple[int | str, ...] = ()
-
-    def compare(self, other: "Semver") -> int:
-        """Return -1, 0 or 1 if it is less than, equal to or greater than the other one."""
-        mine, theirs = (self.major, self.minor, self.patch), (other.major, other.minor, other.patch)
-        if mine != theirs:
-            return 1 if mine > theirs else -1
-        if not self.prerelease or not other.prerelease:
-            return bool(other.prerelease) - bool(self.prerelease)
-        left, right = map(_sort_key, (self, other))
-        return (left > right) - (left < right)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Semver) and self.compare(other) == 0
-
-    def __hash__(self) -> int:
-        return hash((self.major, self.minor, self.patch, self.prerelease))
-
-
-def _sort_key(version: Semver) -> list[tuple[bool, int, str]]:
-    return [
-        (False, identifier, "") if isinstance(identifier, int) else (True, 0, identifier)
-        for identifier in version.prerelease
-    ]
+    is_release: bool = True
+    #: Identifiers of a prerelease: whether it is a text, and the number or the text.
+    prerelease: tuple[tuple[bool, int, str], ...] = ()
 
 
 register_type(Semver, "kubernetes.Semver")
@@ -69,16 +47,16 @@ def _uint(text: str) -> int:
     return int(text)
 
 
-def _identifier(text: str) -> int | str:
+def _identifier(text: str) -> tuple[bool, int, str]:
     if not text:
         raise CelError("Prerelease is empty")
     if _DIGITS.fullmatch(text):
         if len(text) > 1 and text.startswith("0"):
             raise CelError(f"Numeric PreRelease version must not contain leading zeroes {go_quote(text)}")
-        return _uint(text)
+        return False, _uint(text), ""
     if not _ALPHANUMERIC.fullmatch(text):
         raise CelError(f"Invalid character(s) found in prerelease {go_quote(text)}")
-    return text
+    return True, 0, text
 
 
 @lru_cache(maxsize=1024)
@@ -104,7 +82,7 @@ def parse_semver(text: str) -> Semver:
             raise CelError("Build meta data is empty")
         if not _ALPHANUMERIC.fullmatch(part):
             raise CelError(f"Invalid character(s) found in build meta data {go_quote(part)}")
-    return Semver(major, minor, patch, identifiers)
+    return Semver(major, minor, patch, not dash, identifiers)
 
 
 def _normalize(text: str) -> str:
@@ -132,11 +110,13 @@ def _is_semver(text: str, normalizes: bool = False) -> bool:  # noqa: FBT001, FB
 
 
 OVERLOADS: Final = [
-    *function("semver", "(string) -> semver; (string, bool) -> semver", _semver, cost=traversal),
-    *function("isSemver", "(string) -> bool; (string, bool) -> bool", _is_semver, cost=traversal),
-    *function("isGreaterThan", "semver.(semver) -> bool", lambda left, right: left.compare(right) > 0),
-    *function("isLessThan", "semver.(semver) -> bool", lambda left, right: left.compare(right) < 0),
-    *function("compareTo", "semver.(semver) -> int", Semver.compare),
+    *function("semver", "(string) -> semver; (string, bool) -> semver", _semver, steps=SLOW, per_item=3),
+    *function("isSemver", "(string) -> bool; (string, bool) -> bool", _is_semver, steps=SLOW, per_item=3),
+    *function("isGreaterThan", "semver.(semver) -> bool", lambda left, right: left > right, steps=10),
+    *function("isLessThan", "semver.(semver) -> bool", lambda left, right: left < right, steps=10),
+    *function(
+        "compareTo", "semver.(semver) -> int", lambda left, right: (left > right) - (left < right), steps=10
+    ),
     *function("major", "semver.() -> int", lambda version: version.major),
     *function("minor", "semver.() -> int", lambda version: version.minor),
     *function("patch", "semver.() -> int", lambda version: version.patch),

@@ -4,29 +4,17 @@ Functions of strings. Indexes count code points.
 Source: cel-go ext/strings.go (version 2 of the library), common/stdlib/standard.go; Go's package strings.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
-from scheduler.engine.cel.functions import double_traversal, function, traversal
-from scheduler.engine.cel.values import CelError, Value, check_size, display
+from scheduler.engine.cel.functions import function
+from scheduler.engine.cel.values import COPY, GO_ESCAPES, CelError, Meter, Value, display
 
 #: What Go's strings.TrimSpace takes; str.strip() would also take U+001C..U+001F.
 _BLANKS: Final = (
     "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 )
-_QUOTED: Final = str.maketrans(
-    {
-        "\a": "\\a",
-        "\b": "\\b",
-        "\f": "\\f",
-        "\n": "\\n",
-        "\r": "\\r",
-        "\t": "\\t",
-        "\v": "\\v",
-        "\\": "\\\\",
-        '"': '\\"',
-    }
-)
+_QUOTED: Final = str.maketrans(GO_ESCAPES)
 _LOWER: Final = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 _UPPER: Final = {ord(letter): letter.upper() for letter in "abcdefghijklmnopqrstuvwxyz"}
 
@@ -59,15 +47,16 @@ def _last_index_of(text: str, part: str, end: int | None = None) -> int:
     return text.rfind(part, 0, end + len(part)) if end < len(text) else -1
 
 
-def _replace(text: str, old: str, new: str, count: int = -1) -> str:
+def _replace(meter: Meter, text: str, old: str, new: str, count: int = -1) -> str:
     n_replaced = text.count(old) if count < 0 else min(text.count(old), count)
-    check_size(len(text) + n_replaced * (len(new) - len(old)))
+    meter.charge(n_replaced + int((len(text) + n_replaced * len(new)) * COPY))
     return text.replace(old, new, count)
 
 
-def _split(text: str, separator: str, count: int = -1) -> list[Value]:
+def _split(meter: Meter, text: str, separator: str, count: int = -1) -> list[Value]:
     if count == 0:
         return []
+    meter.charge(2 * text.count(separator))
     if not separator:
         head = list(text) if count < 0 else list(text[: count - 1])
         tail = "" if count < 0 else text[count - 1 :]
@@ -85,11 +74,12 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
     return text[start:end]
 
 
-def _join(parts: list[Value], separator: str = "") -> str:
+def _join(meter: Meter, parts: list[Value], separator: str = "") -> str:
+    meter.charge(len(parts) + int(len(parts) * len(separator) * COPY))
     for part in parts:
         if part.__class__ is not str:
             raise CelError(f"join: invalid input: {display(part)}")
-    check_size(sum(map(len, parts)) + len(parts) * len(separator))
+    meter.charge(int(sum(map(len, parts)) * COPY))
     return separator.join(parts)
 
 
@@ -106,29 +96,26 @@ def _of_strings(test: Callable[[str, str], bool]) -> Callable[[Value, Value], bo
     return call
 
 
-def _contains_cost(args: Sequence[Value]) -> int:
-    return traversal(args[:1]) * traversal(args[1:])
-
-
 OVERLOADS: Final = [
     *function("contains", "string.(string) -> bool", _of_strings(lambda text, part: part in text),
-        cost=_contains_cost, is_guarded=False),
-    *function("startsWith", "string.(string) -> bool", _of_strings(str.startswith), cost=traversal, is_guarded=False),
-    *function("endsWith", "string.(string) -> bool", _of_strings(str.endswith), cost=traversal, is_guarded=False),
+        per_item=COPY, is_guarded=False),
+    *function("startsWith", "string.(string) -> bool", _of_strings(str.startswith), is_guarded=False,
+        per_item=COPY),
+    *function("endsWith", "string.(string) -> bool", _of_strings(str.endswith), is_guarded=False,
+        per_item=COPY),
     *function("charAt", "string.(int) -> string", _char_at),
-    *function("indexOf", "string.(string) -> int; string.(string, int) -> int", _index_of,
-        cost=lambda args: len(args[0].encode(errors="replace")) // 10),
+    *function("indexOf", "string.(string) -> int; string.(string, int) -> int", _index_of, per_item=COPY),
     *function("lastIndexOf", "string.(string) -> int; string.(string, int) -> int", _last_index_of,
-        cost=lambda args: len(args[0].encode(errors="replace")) // 10),
-    *function("lowerAscii", "string.() -> string", lambda text: text.translate(_LOWER), cost=traversal),
-    *function("upperAscii", "string.() -> string", lambda text: text.translate(_UPPER), cost=traversal),
+        per_item=COPY),
+    *function("lowerAscii", "string.() -> string", lambda text: text.translate(_LOWER), per_item=1),
+    *function("upperAscii", "string.() -> string", lambda text: text.translate(_UPPER), per_item=1),
     *function("replace", "string.(string, string) -> string; string.(string, string, int) -> string", _replace,
-        cost=double_traversal),
+        takes_meter=True, steps=12),
     *function("split", "string.(string) -> list(string); string.(string, int) -> list(string)", _split,
-        cost=double_traversal),
-    *function("substring", "string.(int) -> string; string.(int, int) -> string", _substring, cost=traversal),
-    *function("trim", "string.() -> string", lambda text: text.strip(_BLANKS), cost=traversal),
-    *function("join", "list(string).() -> string; list(string).(string) -> string", _join,
-        cost=0, result_cost=lambda result: double_traversal((result,))),
-    *function("strings.quote", "(string) -> string", _quote, cost=traversal, costs_by_name=False),
+        takes_meter=True, steps=12, per_item=COPY),
+    *function("substring", "string.(int) -> string; string.(int, int) -> string", _substring,
+        per_item=COPY),
+    *function("trim", "string.() -> string", lambda text: text.strip(_BLANKS), per_item=COPY),
+    *function("join", "list(string).() -> string; list(string).(string) -> string", _join, takes_meter=True),
+    *function("strings.quote", "(string) -> string", _quote, per_item=1),
 ]  # fmt: skip

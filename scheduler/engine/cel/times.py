@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from scheduler.engine.cel.functions import Overload, function
+from scheduler.engine.cel.functions import SLOW, Overload, function
 from scheduler.engine.cel.values import INT_MAX, CelError, Duration, Timestamp
 
 _UNIT_NS: Final = {
@@ -137,11 +137,11 @@ def _offset_s(zone: str) -> int:
 
 def _field(
     name: str, of_time: Callable[[int, int], int], of_duration: Callable[[int], int] | None
-) -> list[Overload]:
+) -> list[tuple[str, Overload]]:
     def call(timestamp: Timestamp, zone: str = "UTC") -> int:
         return of_time(timestamp.ns // 10**9 + _offset_s(zone), timestamp.ns % 10**9)
 
-    overloads = function(name, "timestamp.() -> int; timestamp.(string) -> int", call)
+    overloads = function(name, "timestamp.() -> int; timestamp.(string) -> int", call, steps=SLOW)
     if of_duration is not None:
         overloads += function(name, "duration.() -> int", lambda duration: of_duration(duration.ns))
     return overloads

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote, unquote_plus
 
-from scheduler.engine.cel.functions import function, traversal
-from scheduler.engine.cel.networks import is_ipv6
-from scheduler.engine.cel.values import CelError, Value, go_quote, register_type
+from scheduler.engine.cel.functions import SLOW, function
+from scheduler.engine.cel.networks import parse_address
+from scheduler.engine.cel.values import CelError, Meter, Value, go_quote, register_type
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -60,9 +60,12 @@ def _host(scheme: str, host: str) -> str:
             raise UrlError("missing ']' in host")
         _check_port(host[closing + 1 :])
         _check_escapes(host)
-        fault = is_ipv6(unquote(host[1:closing]))
-        if fault:
-            raise UrlError(fault)
+        try:
+            address, _ = parse_address(unquote(host[1:closing]))
+        except CelError as error:
+            raise UrlError(f"invalid host: {error}") from None
+        if address.version == 4:
+            raise UrlError("invalid IP-literal")
     elif ":" in host:
         colon = host.find(":") if scheme in ("http", "https") else host.rfind(":")
         _check_port(host[colon:])
@@ -158,7 +161,8 @@ def _escaped_path(url: URL) -> str:
     return quote(unquote(url.raw_path, errors="surrogateescape"), safe=_PATH_SAFE, errors="surrogateescape")
 
 
-def _query(url: URL) -> dict[Value, Value]:
+def _query(meter: Meter, url: URL) -> dict[Value, Value]:
+    meter.charge(6 * len(url.query))
     result: dict[Value, Value] = {}
     for part in url.query.split("&"):
         if not part or ";" in part or _BAD_ESCAPE.search(part):
@@ -169,12 +173,12 @@ def _query(url: URL) -> dict[Value, Value]:
 
 
 OVERLOADS: Final = [
-    *function("url", "(string) -> url", _url, cost=traversal),
-    *function("isURL", "(string) -> bool", _is_url),
+    *function("url", "(string) -> url", _url, steps=SLOW, per_item=1),
+    *function("isURL", "(string) -> bool", _is_url, steps=SLOW, per_item=1),
     *function("getScheme", "url.() -> string", lambda url: url.scheme),
     *function("getHost", "url.() -> string", lambda url: url.host),
     *function("getHostname", "url.() -> string", _hostname),
     *function("getPort", "url.() -> string", _port),
-    *function("getEscapedPath", "url.() -> string", _escaped_path),
-    *function("getQuery", "url.() -> map(string, list(string))", _query),
+    *function("getEscapedPath", "url.() -> string", _escaped_path, steps=SLOW),
+    *function("getQuery", "url.() -> map(string, list(string))", _query, steps=SLOW, takes_meter=True),
 ]

@@ -10,26 +10,32 @@ Source: cel-go common/types (as vendored by kubernetes 1.36).
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from scheduler.engine.syntax.quantity import Quantity
 
 #: Any of the classes above.
 Value = Any
 
-#: Reading a longer text, or comparing more elements, costs more than a selector may.
-MAX_TEXT: Final = 10_000_000
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
 UINT_MAX: Final = 2**64 - 1
+
+#: Steps to compare two elements, to copy a character or an element, and to compare a character.
+COMPARISON: Final = 8
+COPY: Final = 0.12
+COMPARED: Final = 0.02
 
 
 class CelError(Exception):
     """An evaluation that has no value. The message is upstream's. `||` and `&&` may absorb it."""
 
 
-class CostLimitError(Exception):
-    """The evaluation became too expensive. Nothing absorbs it."""
+class Meter(Protocol):
+    """What an evaluation may still spend."""
+
+    def charge(self, steps: int) -> None:
+        """Spend so many steps; an evaluation that has none left ends."""
 
 
 class Uint(int):
@@ -84,14 +90,6 @@ class DerivedQuantity(Quantity):
     __slots__ = ()
 
 
-class Accumulator(list[Value]):
-    """The list that a loop builds; it alone is changed in place."""
-
-
-class MapAccumulator(dict[Value, Value]):
-    """The map that a loop builds; it alone is changed in place."""
-
-
 class BoolKey:
     """A bool as a key of a map, which is another key than 0 or 1."""
 
@@ -109,8 +107,7 @@ _NO_KEY: Final = BoolKey(value=False)
 #: Names of types by class; the libraries add theirs (`register_type`).
 _TYPE_NAMES: Final[dict[type, str]] = {
     bool: "bool", int: "int", Uint: "uint", float: "double", str: "string", bytes: "bytes",
-    type(None): "null_type", list: "list", Accumulator: "list", dict: "map", DomainMap: "map",
-    MapAccumulator: "map", TypeValue: "type",
+    type(None): "null_type", list: "list", dict: "map", DomainMap: "map", TypeValue: "type",
     Duration: "google.protobuf.Duration", Timestamp: "google.protobuf.Timestamp", Optional: "optional_type",
     Quantity: "kubernetes.Quantity", DerivedQuantity: "kubernetes.Quantity",
 }  # fmt: skip
@@ -123,11 +120,6 @@ def register_type(class_: type, name: str) -> None:
     """Give a library's class its name in CEL. Its values refuse `==` with values of other classes."""
     _TYPE_NAMES[class_] = name
     _STRICT.add(class_)
-
-
-def is_opaque(class_: type) -> bool:
-    """Return whether comparing values of a class costs the least."""
-    return class_ in _STRICT
 
 
 def go_type(value: Value) -> str:
@@ -194,7 +186,7 @@ def key_value(key: Value) -> Value:
     return key.value if key.__class__ is BoolKey else key
 
 
-def equal(left: Value, right: Value) -> bool:
+def equal(left: Value, right: Value, meter: Meter) -> bool:
     """
     Return whether two values are equal; numbers are compared across their types.
 
@@ -203,15 +195,22 @@ def equal(left: Value, right: Value) -> bool:
     """
     class_, other = left.__class__, right.__class__
     if class_ is other:
-        if class_ is list:
-            return _equal_lists(left, right)
-        if class_ is dict or class_ is DomainMap:
-            return _equal_maps(left, right)
-        if class_ is Optional and left.has_value and right.has_value:
-            return equal(left.value, right.value)
-        if class_ is DerivedQuantity:
-            raise CelError("no such overload")
+        if class_ is int or class_ is bool:
+            return bool(left == right)
+        if class_ is str:
+            meter.charge(int(len(left) * COMPARED))
+        elif class_ is list:
+            return _equal_lists(left, right, meter)
+        elif class_ is dict or class_ is DomainMap:
+            return _equal_maps(left, right, meter)
+        else:
+            meter.charge(4 * COMPARISON if class_ in _STRICT else COMPARISON)
+            if class_ is Optional and left.has_value and right.has_value:
+                return equal(left.value, right.value, meter)
+            if class_ is DerivedQuantity:
+                raise CelError("no such overload")
         return bool(left == right)
+    meter.charge(COMPARISON)
     if left is None or right is None:
         return False
     if class_ in _NUMBERS and other in _NUMBERS:
@@ -221,31 +220,40 @@ def equal(left: Value, right: Value) -> bool:
             return bool(left.nano == right.nano)
         raise CelError("no such overload")
     if (class_ is DomainMap or class_ is dict) and (other is DomainMap or other is dict):
-        return _equal_maps(left, right)
+        return _equal_maps(left, right, meter)
     return False
 
 
-def equal_or_unknown(left: Value, right: Value) -> bool | None:
+def equal_or_unknown(left: Value, right: Value, meter: Meter) -> bool | None:
     """Return whether two values are equal, or None where that is an error."""
     try:
-        return equal(left, right)
+        return equal(left, right, meter)
     except CelError:
+        meter.charge(2 * COMPARISON)
         return None
 
 
-def _equal_lists(left: list[Value], right: list[Value]) -> bool:
+def _equal_lists(left: list[Value], right: list[Value], meter: Meter) -> bool:
     # Elements that cannot be compared count as equal (common/types/list.go, baseList.Equal).
-    return len(left) == len(right) and all(
-        equal_or_unknown(mine, theirs) is not False for mine, theirs in zip(left, right, strict=True)
-    )
-
-
-def _equal_maps(left: dict[Value, Value], right: dict[Value, Value]) -> bool:
     if len(left) != len(right):
         return False
+    meter.charge(COMPARISON * (1 + len(left)))
+    for mine, theirs in zip(left, right, strict=True):
+        if mine.__class__ is int and theirs.__class__ is int:
+            if mine != theirs:
+                return False
+        elif equal_or_unknown(mine, theirs, meter) is False:
+            return False
+    return True
+
+
+def _equal_maps(left: dict[Value, Value], right: dict[Value, Value], meter: Meter) -> bool:
+    if len(left) != len(right):
+        return False
+    meter.charge(2 * COMPARISON * (1 + len(left)))
     for key, value in left.items():
         other = lookup(right, key_value(key))
-        if other is MISSING or equal_or_unknown(value, other) is False:
+        if other is MISSING or equal_or_unknown(value, other, meter) is False:
             return False
     return True
 
@@ -275,69 +283,20 @@ def lookup(map_: dict[Value, Value], key: Value) -> Value:
     return value
 
 
-def size_of(value: Value) -> int:
-    """Return the size that costs are calculated with: 1 for what has none."""
-    class_ = value.__class__
-    if class_ in _SIZED:
-        return len(value)
-    if class_ is Optional and value.has_value:
-        return size_of(value.value)
-    cost_size = _COST_SIZES.get(class_)
-    return cost_size(value) if cost_size else 1
-
-
-_SIZED: Final = frozenset({str, bytes, list, dict, DomainMap})
-#: Sizes of the libraries' classes that have one.
-_COST_SIZES: Final[dict[type, Any]] = {}
-
-
-def register_size(class_: type, size: Any) -> None:  # noqa: ANN401
-    """Give a library's class a size for costs: a function of the value."""
-    _COST_SIZES[class_] = size
-
-
-def weight(value: Value) -> int:
-    """
-    Return the number of elements of a list or map with all lists and maps in it, or `size_of` what has none.
-
-    It is what upstream charges wherever no lists are in lists. There upstream charges the outer list alone, and a few
-    lists of lists take it hours.
-    """
-    if not isinstance(value, (list, dict)):
-        return size_of(value)
-    total, stack = 0, [value]
-    while stack:
-        inner = stack.pop()
-        total += len(inner)
-        stack += [
-            part
-            for part in (inner if isinstance(inner, list) else inner.values())
-            if isinstance(part, (list, dict))
-        ]
-        check_size(total + len(stack))
-    return total
-
-
-def check_size(n_characters: int) -> None:
-    """Raise CostLimitError if a text is so long that no selector could read it."""
-    if n_characters > MAX_TEXT:
-        raise CostLimitError
-
-
 def go_quote(text: str) -> str:
     """Return the text in double quotes as Go's %q writes it."""
     return '"' + "".join(map(_quoted_character, text)) + '"'
 
 
 def _quoted_character(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
+    if character in GO_ESCAPES:
+        return GO_ESCAPES[character]
     if character.isprintable() and (character == " " or not character.isspace()):
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-_ESCAPES: Final = {
+GO_ESCAPES: Final = {
     "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"',
 }  # fmt: skip

@@ -183,7 +183,7 @@ async def test_what_a_namespace_uses_is_held_against_it(namespace_share: float, 
 
 async def test_a_turn_that_orders_nothing_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the namespace of a pod with a long search would use nothing."""
-    monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 100)
+    monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 300)
     cluster, used_s = ClaimCluster(nodes=()), list[float]()
     for number in range(12):
         cluster.node(f"n{number}")

@@ -82,7 +82,7 @@ def test_selectors_of_many_devices_take_several_turns_of_one_attempt(
     cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is reported between two turns, which come at once."""
-    monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 3000)
+    monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 9000)
     cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].index == {_N_NODES * N_DEVICES - 1}'))
     cluster.watch()
     pod = cluster.using("c")
@@ -102,7 +102,7 @@ def test_selectors_of_many_devices_take_several_turns_of_one_attempt(
 def test_selectors_that_take_too_many_turns_are_an_error_and_go_on_after_a_backoff(
     cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 300)
+    monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 900)
     cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].index < 0'))
     cluster.watch()
     pod = cluster.using("c")
@@ -125,7 +125,7 @@ def test_a_costly_selector_takes_no_turn_before_others_of_its_kind_had_theirs(cl
 
 def test_a_group_takes_all_turns_in_its_cycle(cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its members would wait for a backoff between two turns, and hold nothing meanwhile."""
-    monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 3000)
+    monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 9000)
     for number in range(2):
         last = f'device.attributes["{DRIVER}"].index >= {(_N_NODES - 1) * N_DEVICES}'
         cluster.store(selecting_claim(f"c{number}", last))
@@ -139,7 +139,7 @@ def test_a_rule_is_relaxed_for_a_pod_whose_search_takes_several_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whether the pod fits without the rule takes a search too, which may be unfinished: it ends no process."""
-    monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 3000)
+    monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 9000)
     cluster = ClaimCluster(nodes=())
     for number in range(_N_NODES):
         cluster.node(f"n{number:03}", labels={ZONE: "z"})
