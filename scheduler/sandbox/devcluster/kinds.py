@@ -128,7 +128,6 @@ SECRET: Final = built_in("Secret")
 SERVICE_ACCOUNT: Final = built_in("ServiceAccount", "", "sa", "token")
 CORE_EVENT: Final = built_in("Event", "", "ev")
 EVENT: Final = built_in("Event", "events.k8s.io", "ev")
-RESOURCE_QUOTA: Final = built_in("ResourceQuota", "", "quota", "status")
 REPLICATION_CONTROLLER: Final = built_in("ReplicationController", "", "rc", "all status scale")
 DEPLOYMENT: Final = built_in("Deployment", "apps", "deploy", "all status scale")
 REPLICA_SET: Final = built_in("ReplicaSet", "apps", "rs", "all status scale")
@@ -167,7 +166,7 @@ CUSTOM_RESOURCE_DEFINITION: Final = built_in(
 
 #: Every kind that is built in, in the order in which discovery lists groups.
 KINDS: Final = (
-    BINDING, CONFIG_MAP, CORE_EVENT, NAMESPACE, NODE, POD, REPLICATION_CONTROLLER, RESOURCE_QUOTA, SECRET,
+    BINDING, CONFIG_MAP, CORE_EVENT, NAMESPACE, NODE, POD, REPLICATION_CONTROLLER, SECRET,
     SERVICE_ACCOUNT, SERVICE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS,
     DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, CRON_JOB, EVENT, POD_DISRUPTION_BUDGET,
     CLUSTER_ROLE_BINDING, CLUSTER_ROLE, ROLE_BINDING, ROLE, LEASE, PRIORITY_CLASS, STORAGE_CLASS, CSI_DRIVER,
@@ -176,6 +175,7 @@ KINDS: Final = (
     # Stored and nothing more, since charts bring them.
     built_in("Endpoints", "", "ep"),
     built_in("LimitRange", "", "limits"),
+    built_in("ResourceQuota", "", "quota", "status"),
     built_in("PodTemplate"),
     built_in("ControllerRevision", "apps"),
     built_in("HorizontalPodAutoscaler", "autoscaling", "hpa", "all status", "v2"),

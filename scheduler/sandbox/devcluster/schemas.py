@@ -160,16 +160,12 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "IngressBackend": "4:service:IngressServiceBackend?",
     "IngressServiceBackend": "1:name:s 2:port:ServiceBackendPort",
     "ServiceBackendPort": "1:name:s 2:number:i",
-    # Nodes, namespaces and quotas
+    # Nodes and namespaces
     "NodeSpec": "unschedulable:b taints:*Taint",
     "NodeStatus": "conditions:*Condition phase:s allocatable:@q capacity:@q",
     "Taint": "key:s value:s effect:s",
     "NamespaceSpec": "1:finalizers:*s",
     "LocalObjectReference": "1:name:s",
-    "ResourceQuotaSpec": "1:hard:@q 2:scopes:*s 3:scopeSelector:ScopeSelector?",
-    "QuotaStatus": "hard:@q used:@q",
-    "ScopeSelector": "1:matchExpressions:*ScopeRequirement",
-    "ScopeRequirement": "1:scopeName:s 2:operator:s 3:values:*s",
     # Custom resources
     "DefinitionSpec": "group:s scope:s names:DefinitionNames versions:*DefinitionVersion conversion:j",
     "DefinitionNames": "kind:s plural:s singular:s listKind:s shortNames:*s categories:*s",
@@ -216,7 +212,6 @@ _KINDS: Final = {
     "ServiceAccount": "3:imagePullSecrets:*LocalObjectReference 4:automountServiceAccountToken:b?",
     "Event": "involvedObject:ObjectReference related:ObjectReference series:Series source:Source reason:s message:s "
     "type:s action:s count:i eventTime:s firstTimestamp:s lastTimestamp:s reportingComponent:s reportingInstance:s",
-    "ResourceQuota": "2:spec:ResourceQuotaSpec status:QuotaStatus",
     "MutatingWebhookConfiguration": "webhooks:*Webhook",
     "ValidatingWebhookConfiguration": "webhooks:*Webhook",
     "Role": "2:rules:*PolicyRule",

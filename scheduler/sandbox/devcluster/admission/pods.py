@@ -12,8 +12,7 @@ from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.engine.syntax.names import subdomain_faults
 from scheduler.sandbox.devcluster.admission.affinity import merged_affinity, merged_constraints
-from scheduler.sandbox.devcluster.admission.amounts import quantity
-from scheduler.sandbox.devcluster.admission.checks import well_formed
+from scheduler.sandbox.devcluster.admission.checks import quantity, well_formed
 from scheduler.sandbox.devcluster.admission.defaults import add_default_tolerations, default_pod_spec
 from scheduler.sandbox.devcluster.admission.pod_validation import spec_errors, update_errors
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.sandbox.devcluster.admission.amounts import QUANTITY_RULE, quantity
+from scheduler.sandbox.devcluster.admission.checks import QUANTITY_RULE, quantity
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.schemas import BODIES, CUSTOM, PLAIN, STRUCTURES, Field
 from scheduler.sandbox.devcluster.status import bad_request

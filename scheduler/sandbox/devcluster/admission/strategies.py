@@ -24,7 +24,6 @@ from scheduler.sandbox.devcluster.admission.device_kinds import (
 from scheduler.sandbox.devcluster.admission.event_rules import EVENTS, EVENTS_V1
 from scheduler.sandbox.devcluster.admission.jobs import CRON_JOBS, JOBS
 from scheduler.sandbox.devcluster.admission.pods import PODS
-from scheduler.sandbox.devcluster.admission.quota_rules import QUOTAS
 from scheduler.sandbox.devcluster.admission.role_rules import ROLE_BINDINGS, ROLES
 from scheduler.sandbox.devcluster.admission.storage_kinds import (
     CSI_DRIVERS,
@@ -184,7 +183,6 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         prepare_create=_prepare_service,
         prepare_update=_keep_cluster_ip,
     ),
-    "resourcequotas": QUOTAS,
     "serviceaccounts": Strategy(returns_deleted=True),
     "replicationcontrollers": Strategy(
         has_generation=True,

@@ -12,8 +12,7 @@ from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.affinity_rules import selector_errors
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.engine.syntax.names import subdomain_faults
-from scheduler.sandbox.devcluster.admission.amounts import quantity
-from scheduler.sandbox.devcluster.admission.checks import one_of, stated, unchanged, well_formed
+from scheduler.sandbox.devcluster.admission.checks import one_of, quantity, stated, unchanged, well_formed
 from scheduler.sandbox.devcluster.admission.defaults import default_claim_spec
 from scheduler.sandbox.devcluster.admission.pod_parts import node_selector_errors
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View

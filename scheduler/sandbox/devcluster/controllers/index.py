@@ -21,7 +21,6 @@ from scheduler.sandbox.devcluster.kinds import (
     POD,
     POD_DISRUPTION_BUDGET,
     REPLICA_SET,
-    RESOURCE_QUOTA,
     STATEFUL_SET,
     JsonObject,
     Kind,
@@ -40,7 +39,6 @@ COMPONENTS: Final = {
     REPLICA_SET: "replicaset-controller",
     STATEFUL_SET: "statefulset-controller",
     POD_DISRUPTION_BUDGET: "controllermanager",
-    RESOURCE_QUOTA: "resourcequota-controller",
     PERSISTENT_VOLUME_CLAIM: "persistentvolume-controller",
     PERSISTENT_VOLUME: "persistentvolume-controller",
     DAEMON_SET: "daemonset-controller",
@@ -128,8 +126,6 @@ class OwnerIndex:
             self._notify_adopters(kind, obj, previous.obj if previous else None)
         if kind is POD:
             self._notify_budgets([obj] if previous is None else [obj, previous.obj])
-            if change.type != "MODIFIED" or previous is None or _ending(obj) != _ending(previous.obj):
-                self._notify_quotas(obj)
 
     def _notify_budgets(self, pods: list[JsonObject]) -> None:
         namespace = pods[0]["metadata"].get("namespace", "")
@@ -144,10 +140,6 @@ class OwnerIndex:
         for in_namespace in self._owners[DAEMON_SET].values():
             for daemon_set in list(in_namespace.values()):
                 self._on_dirty(DAEMON_SET, daemon_set, with_orphans=False)
-
-    def _notify_quotas(self, pod: JsonObject) -> None:
-        for quota in self._owners[RESOURCE_QUOTA].get(pod["metadata"].get("namespace", ""), {}).values():
-            self._on_dirty(RESOURCE_QUOTA, quota, with_orphans=False)
 
     def _remove_dependent(self, kind: Kind, obj: JsonObject) -> None:
         objects = self._dependents[kind].get(_owner_key(obj))
@@ -170,11 +162,6 @@ class OwnerIndex:
 def _place(node: JsonObject) -> tuple[object, object]:
     """Return what of a node decides which daemons it takes."""
     return node["metadata"].get("labels"), (node.get("spec") or {}).get("taints")
-
-
-def _ending(pod: JsonObject) -> tuple[object, object]:
-    """Return the parts of a pod's end that matter to quotas."""
-    return pod["metadata"].get("deletionTimestamp"), (pod.get("status") or {}).get("phase")
 
 
 def _orphan_key(obj: JsonObject) -> str:

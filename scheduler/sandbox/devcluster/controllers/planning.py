@@ -15,7 +15,6 @@ from scheduler.sandbox.devcluster.controllers import (
     device_claims,
     disruption,
     jobs,
-    quotas,
     replicasets,
     statefulsets,
     volumes,
@@ -38,7 +37,6 @@ from scheduler.sandbox.devcluster.kinds import (
     REPLICA_SET,
     RESOURCE_CLAIM,
     RESOURCE_CLAIM_TEMPLATE,
-    RESOURCE_QUOTA,
     STATEFUL_SET,
     STORAGE_CLASS,
     JsonObject,
@@ -75,7 +73,6 @@ class Planner:
             REPLICA_SET: self._replica_set,
             STATEFUL_SET: self._stateful_set,
             POD_DISRUPTION_BUDGET: self._budget,
-            RESOURCE_QUOTA: self._quota,
             PERSISTENT_VOLUME_CLAIM: self._claim,
             PERSISTENT_VOLUME: self._volume,
             DAEMON_SET: self._daemon_set,
@@ -128,9 +125,6 @@ class Planner:
         in_namespace, _ = self._store.list(POD, task.namespace)
         matching = [pod for pod in in_namespace if owner_selects(task.obj, pod)]
         return disruption.plan(task.obj, matching, self._owners.scaler, task.now_s)
-
-    def _quota(self, task: _Task) -> Sequence[Action]:
-        return quotas.plan(task.obj, self._store.list(POD, task.namespace)[0], task.now_s)
 
     def _claim(self, task: _Task) -> Sequence[Action]:
         claim = task.obj

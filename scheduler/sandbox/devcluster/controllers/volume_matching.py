@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.sandbox.devcluster.admission.amounts import quantity
+from scheduler.sandbox.devcluster.admission.checks import quantity
 from scheduler.sandbox.devcluster.admission.volumes import class_name
 from scheduler.sandbox.devcluster.controllers.ownership import uid
 from scheduler.sandbox.devcluster.kinds import JsonObject

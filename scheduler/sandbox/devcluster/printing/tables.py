@@ -156,15 +156,6 @@ def _event_object(event: Object, _: float) -> Cell:
     return "/".join(part for part in (str(target.get("kind", "")).lower(), target.get("name")) if part)
 
 
-def _quota_amounts(*, limits: bool) -> MakeCell:
-    def make(quota: Object, _: float) -> Cell:
-        used, hard = at(quota, "status.used", {}), at(quota, "status.hard", {})
-        names = (name for name in sorted(hard) if name.startswith("limits.") is limits)
-        return ", ".join(f"{name}: {used.get(name, 0)}/{hard[name]}" for name in names)
-
-    return make
-
-
 # -- columns -------------------------------------------------------------------------------------------------
 
 _COUNTS: Final = (
@@ -267,12 +258,6 @@ _COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("Global-Default", field("globalDefault", default=False), "boolean"),
         AGE,
         Column("PreemptionPolicy", field("preemptionPolicy")),
-    ),
-    "ResourceQuota": (
-        NAME,
-        Column("Request", _quota_amounts(limits=False)),
-        Column("Limit", _quota_amounts(limits=True)),
-        AGE,
     ),
     "Secret": (NAME, Column("Type", field("type")), Column("Data", size("data"), "integer"), AGE),
     "MutatingWebhookConfiguration": _WEBHOOKS,

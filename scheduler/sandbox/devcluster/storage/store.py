@@ -9,17 +9,15 @@ Source: apiserver pkg/registry/generic/registry/store.go (kubernetes 1.36).
 
 import secrets
 import time
-from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.admission.metadata import metadata_errors, metadata_update_errors
-from scheduler.sandbox.devcluster.admission.quotas import charge, has_deadline
 from scheduler.sandbox.devcluster.admission.shapes import check_shape
 from scheduler.sandbox.devcluster.admission.strategies import strategy_of
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
-from scheduler.sandbox.devcluster.kinds import NAMESPACE, POD, RESOURCE_QUOTA, JsonObject, Kind, ServedKinds
+from scheduler.sandbox.devcluster.kinds import NAMESPACE, JsonObject, Kind, ServedKinds
 from scheduler.sandbox.devcluster.storage.definitions import serve_definitions
 from scheduler.sandbox.devcluster.storage.deletion import Deleter, Deletion
 from scheduler.sandbox.devcluster.storage.event_versions import as_core
@@ -140,18 +138,15 @@ class Store:
         return new
 
     def commit(self, kind: Kind, new: JsonObject, *, dry_run: bool = False) -> JsonObject:
-        """Store a `prepared` object. Raises: StatusError 403 (quota, namespace), 404 (namespace), 409."""
+        """Store a `prepared` object. Raises: StatusError 403, 404 (namespace), 409."""
         metadata = new["metadata"]
         namespace = metadata.get("namespace", "")
         if kind.namespaced:
             self.check_namespace(kind, namespace, metadata["name"])
-        quotas = self._charge(kind, new, None)
         if self.history.find(kind, namespace, metadata["name"]) is not None:
             raise status.already_exists(kind, metadata["name"])
         if dry_run:
             return Revision(new, 0).as_kind(kind)
-        for quota in quotas:
-            self.history.put(RESOURCE_QUOTA, quota)
         return self.history.put(kind, new).as_kind(kind)
 
     def inject(self, kind: Kind, obj: JsonObject) -> JsonObject:
@@ -290,15 +285,6 @@ class Store:
             metadata["generation"] = 1
         return metadata
 
-    def _charge(self, kind: Kind, new: JsonObject, old: JsonObject | None) -> Sequence[JsonObject]:
-        """Return the quotas that the write of a pod changes, as it leaves them. Raises: StatusError 403."""
-        if kind is not POD:
-            return []
-        if old is not None and has_deadline(new["spec"]) == has_deadline(old["spec"]):
-            return []
-        quotas, _ = self.list(RESOURCE_QUOTA, new["metadata"]["namespace"])
-        return charge(quotas, new, self.now_s(), old)
-
     def _replace(
         self, kind: Kind, revision: Revision, new: JsonObject, *, subresource: str | None, dry_run: bool
     ) -> JsonObject:
@@ -324,11 +310,8 @@ class Store:
             errors += [*strategy.validate(new), *strategy.validate_update(new, old)]
         if errors:
             raise status.invalid(kind, old["metadata"]["name"], errors)
-        quotas = self._charge(kind, new, old)
         if dry_run or new == old:
             return Revision(new, revision.resource_version).as_kind(kind)
-        for quota in quotas:
-            self.history.put(RESOURCE_QUOTA, quota)
         if self._deleter.is_finished(new):
             # Watches see the object go as it was stored, finalizers included.
             self._deleter.remove(kind, old)

@@ -83,8 +83,14 @@ BLANK_META = message(f1="web", f2="", f3="", f4="", f5="", f6="", f7=0, f8=b"")
             id="a pointer to zero is zero, not absent",
         ),
         pytest.param(
-            body("ResourceQuota", message(f2=message(f1=entry("cpu", message(f1="1500m"))))),
-            {"kind": "ResourceQuota", "apiVersion": "v1", "spec": {"hard": {"cpu": "1500m"}}},
+            body(
+                "HorizontalPodAutoscaler",
+                message(f2=message(f4=message(f4=message(f2=message(f2=message(f1="1500m")))))),
+            ),
+            {
+                **of_kind("HorizontalPodAutoscaler"),
+                "spec": {"metrics": [{"resource": {"target": {"value": "1500m"}}}]},
+            },
             id="quantities",
         ),
         pytest.param(
