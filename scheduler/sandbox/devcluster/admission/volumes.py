@@ -12,8 +12,9 @@ from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.affinity_rules import selector_errors
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.engine.syntax.names import subdomain_faults
-from scheduler.sandbox.devcluster.admission.checks import one_of, quantity, stated, unchanged, well_formed
+from scheduler.sandbox.devcluster.admission.checks import one_of, quantity, well_formed
 from scheduler.sandbox.devcluster.admission.defaults import default_claim_spec
+from scheduler.sandbox.devcluster.admission.field_rules import FieldRules, ruled
 from scheduler.sandbox.devcluster.admission.pod_parts import node_selector_errors
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
 from scheduler.sandbox.devcluster.kinds import PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS, JsonObject
@@ -27,7 +28,6 @@ CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 
 _ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES: Final = ("Block", "Filesystem")
-_RECLAIM_POLICIES: Final = ("Delete", "Recycle", "Retain")
 #: Fields of a volume's spec that are no source of data.
 _NOT_SOURCE: Final = frozenset({
     "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
@@ -90,38 +90,27 @@ def _requested(claim: JsonObject) -> object:
     return ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")
 
 
-def claim_spec_errors(spec: JsonObject, path: str) -> Iterator[FieldError]:
-    """Yield the rules that the spec of a claim, or of a claim's template, breaks."""
+def _claim_errors(claim: JsonObject) -> Iterator[FieldError]:
+    spec = claim["spec"]
     modes = spec.get("accessModes") or []
     if not modes:
-        yield field_errors.required(f"{path}.accessModes", "at least 1 access mode is required")
+        yield field_errors.required("spec.accessModes", "at least 1 access mode is required")
     if spec.get("selector") is not None:
-        yield from selector_errors(spec["selector"], f"{path}.selector")
-    yield from _access_mode_errors(modes, f"{path}.accessModes")
-    requested = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    found = quantity(requested)
-    if found is None:
-        yield field_errors.required(f"{path}.resources[storage]")
-    elif found.nano <= 0:
-        yield field_errors.invalid(f"{path}.resources[storage]", requested, "must be greater than zero")
-    yield from _class_and_mode_errors(spec, path)
-
-
-def _access_mode_errors(modes: list[str], path: str) -> Iterator[FieldError]:
+        yield from selector_errors(spec["selector"], "spec.selector")
     for mode in modes:
-        yield from one_of(mode, path, _ACCESS_MODES)
+        yield from one_of(mode, "spec.accessModes", _ACCESS_MODES)
     if "ReadWriteOncePod" in modes and set(modes) <= set(_ACCESS_MODES) and len(modes) > 1:
-        yield field_errors.forbidden(path, "may not use ReadWriteOncePod with other access modes")
-
-
-def _class_and_mode_errors(spec: JsonObject, path: str) -> Iterator[FieldError]:
+        yield field_errors.forbidden(
+            "spec.accessModes", "may not use ReadWriteOncePod with other access modes"
+        )
+    found = quantity(_requested(claim))
+    if found is None:
+        yield field_errors.required("spec.resources[storage]")
+    elif found.nano <= 0:
+        yield field_errors.invalid("spec.resources[storage]", _requested(claim), "must be greater than zero")
     if spec.get("storageClassName"):
-        yield from well_formed(spec["storageClassName"], f"{path}.storageClassName", subdomain_faults)
-    yield from one_of(spec.get("volumeMode"), f"{path}.volumeMode", _VOLUME_MODES)
-
-
-def _claim_errors(claim: JsonObject) -> Iterator[FieldError]:
-    yield from claim_spec_errors(claim["spec"], "spec")
+        yield from well_formed(spec["storageClassName"], "spec.storageClassName", subdomain_faults)
+    yield from one_of(spec.get("volumeMode"), "spec.volumeMode", _VOLUME_MODES)
 
 
 def _claim_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
@@ -158,14 +147,6 @@ def source_of(volume: JsonObject) -> JsonObject:
     return {key: value for key, value in (volume.get("spec") or {}).items() if key not in _NOT_SOURCE}
 
 
-def _default_volume(volume: JsonObject) -> None:
-    spec = volume.setdefault("spec", {})
-    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
-    spec.setdefault("volumeMode", "Filesystem")
-    if isinstance(spec.get("hostPath"), dict):
-        spec["hostPath"].setdefault("type", "")
-
-
 def _prepare_volume(volume: JsonObject, view: View) -> None:
     volume["status"] = {"phase": "Pending", "lastPhaseTransitionTime": view.now}
     _add_finalizer(volume, VOLUME_PROTECTION)
@@ -178,51 +159,17 @@ def _prepare_volume_update(new: JsonObject, old: JsonObject, view: View) -> None
 
 
 def _volume_errors(volume: JsonObject) -> Iterator[FieldError]:
-    spec = volume["spec"]
-    modes, capacity = spec.get("accessModes") or [], spec.get("capacity") or {}
-    yield from stated(spec, "spec.", "accessModes")
-    yield from _access_mode_errors(modes, "spec.accessModes")
-    yield from stated(spec, "spec.", "capacity")
-    if list(capacity) != ["storage"]:
-        yield field_errors.not_supported("spec.capacity", capacity or None, ("storage",))
-    for name, amount in capacity.items():
-        found = quantity(amount)
-        if found is not None and found.nano <= 0:
-            yield field_errors.invalid(f"spec.capacity[{name}]", amount, "must be greater than zero")
-    policy = spec["persistentVolumeReclaimPolicy"]
-    yield from one_of(policy, "spec.persistentVolumeReclaimPolicy", _RECLAIM_POLICIES)
-    if spec.get("nodeAffinity") is not None:
-        required = spec["nodeAffinity"].get("required")
-        if required is None:
-            detail = "must specify required node constraints"
-            yield field_errors.required("spec.nodeAffinity.required", detail)
-        else:
-            yield from node_selector_errors(required, "spec.nodeAffinity.required")
-    yield from _source_errors(source_of(volume))
-    yield from _class_and_mode_errors(spec, "spec")
-
-
-def _source_errors(source: JsonObject) -> Iterator[FieldError]:
-    if not source:
-        yield field_errors.required("spec", "must specify a volume type")
-    for name in list(source)[1:]:
-        yield field_errors.forbidden(f"spec.{name}", "may not specify more than 1 volume type")
-    if isinstance(csi := source.get("csi"), dict):
-        yield from stated(csi, "spec.csi.", "driver", "volumeHandle")
-        if csi.get("driver"):
-            yield from well_formed(
-                csi["driver"], "spec.csi.driver", lambda text: subdomain_faults(text.lower())
-            )
-    for name in ("hostPath", "local"):
-        if isinstance(source.get(name), dict):
-            yield from stated(source[name], f"spec.{name}.", "path")
+    if len(source_of(volume)) != 1:
+        yield field_errors.required("spec", "must specify one volume type")
+    affinity = volume["spec"].get("nodeAffinity")
+    if affinity is not None:
+        yield from node_selector_errors(affinity.get("required") or {}, "spec.nodeAffinity.required")
 
 
 def _volume_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
     if source_of(new) != source_of(old):
         detail = "spec.persistentvolumesource is immutable after creation"
         yield field_errors.forbidden("spec.persistentvolumesource", detail)
-    yield from unchanged(new["spec"], old["spec"], "", "volumeMode")
     affinity = old["spec"].get("nodeAffinity")
     if affinity is not None and new["spec"].get("nodeAffinity") != affinity:
         detail = "field is immutable, except for updating from beta label to GA"
@@ -239,10 +186,18 @@ CLAIMS: Final = Strategy(
     validate=_claim_errors,
     validate_update=_claim_update_errors,
 )
-VOLUMES: Final = Strategy(
+VOLUMES: Final = ruled(
+    FieldRules(
+        required="spec.accessModes spec.capacity.storage",
+        choices={
+            "spec.accessModes[]": _ACCESS_MODES,
+            "spec.persistentVolumeReclaimPolicy": ("Delete", "Recycle", "Retain"),
+            "spec.volumeMode": _VOLUME_MODES,
+        },
+        defaults={"spec.persistentVolumeReclaimPolicy": "Retain", "spec.volumeMode": "Filesystem"},
+    ),
     has_status=True,
     returns_deleted=True,
-    set_defaults=_default_volume,
     prepare_create=_prepare_volume,
     prepare_update=_prepare_volume_update,
     validate=_volume_errors,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from scheduler.sandbox.devcluster.admission.device_kinds import DELETE_PROTECTION
+from scheduler.sandbox.devcluster.admission.device_claims import DELETE_PROTECTION
 from scheduler.sandbox.devcluster.controllers.actions import (
     Action,
     Create,

@@ -19,7 +19,7 @@ from scheduler.sandbox.devcluster.controllers.recorder import Recorder
 from scheduler.sandbox.devcluster.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, JsonObject, Kind
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.store import Store
-from scheduler.sandbox.devcluster.webhooks.dispatch import WebhookAdmission
+from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 
 
 class Executor:

@@ -33,7 +33,7 @@ from scheduler.sandbox.devcluster.controllers.pods import is_terminating
 from scheduler.sandbox.devcluster.kinds import POD, RESOURCE_CLAIM, JsonObject, Kind
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.store import Store
-from scheduler.sandbox.devcluster.webhooks.dispatch import WebhookAdmission
+from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 
 _LOG: Final = logging.getLogger(__name__)
 #: Longest time to hold the event loop.

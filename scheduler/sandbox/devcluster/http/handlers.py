@@ -36,7 +36,7 @@ from scheduler.sandbox.devcluster.storage.lists import list_page, parse_options
 from scheduler.sandbox.devcluster.storage.patches import PatchType, patched
 from scheduler.sandbox.devcluster.storage.scale import SCALE, scale_of, set_scale
 from scheduler.sandbox.devcluster.storage.store import Store
-from scheduler.sandbox.devcluster.webhooks.dispatch import WebhookAdmission, warning_headers
+from scheduler.sandbox.devcluster.webhooks import WebhookAdmission, warning_headers
 
 _PATCH_TYPES: Final = {one.value: one for one in PatchType}
 _APPLY: Final = PatchType.APPLY.value
