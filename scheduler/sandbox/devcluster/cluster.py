@@ -12,7 +12,7 @@ import yaml
 from aiohttp import web
 
 from scheduler.sandbox.devcluster.bootstrap import add_storage, populate
-from scheduler.sandbox.devcluster.controllers.kubelet_loop import KubeletSettings
+from scheduler.sandbox.devcluster.controllers.kubelet import KubeletSettings
 from scheduler.sandbox.devcluster.controllers.loop import log_failure, run_controllers
 from scheduler.sandbox.devcluster.gpu_driver import add_gpus
 from scheduler.sandbox.devcluster.http.faults import Faults

@@ -14,7 +14,7 @@ from functools import partial
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.model.volumes import StorageKind, StorageObject
 from scheduler.sandbox.devcluster.bootstrap import DEFAULT_CLASS
-from scheduler.sandbox.devcluster.controllers.provisioning import PROVISION_AFTER_S, PROVISION_FAILURE
+from scheduler.sandbox.devcluster.controllers.volumes import PROVISION_AFTER_S, PROVISION_FAILURE
 from scheduler.sandbox.devcluster.kinds import (
     NODE,
     PERSISTENT_VOLUME,

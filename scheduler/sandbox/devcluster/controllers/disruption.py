@@ -11,9 +11,8 @@ from typing import Final
 
 from scheduler.sandbox.devcluster.conditions import with_condition
 from scheduler.sandbox.devcluster.controllers.actions import Action, Revisit, status_written
-from scheduler.sandbox.devcluster.controllers.ownership import uid
+from scheduler.sandbox.devcluster.controllers.ownership import generation, replicas, scaled, uid
 from scheduler.sandbox.devcluster.controllers.pods import is_terminating, ready_since_s
-from scheduler.sandbox.devcluster.controllers.rollout import replicas, scaled
 from scheduler.sandbox.devcluster.kinds import POD_DISRUPTION_BUDGET, JsonObject
 from scheduler.sandbox.devcluster.timestamps import epoch_s, rfc3339
 
@@ -41,9 +40,8 @@ def plan(budget: JsonObject, pods: Sequence[JsonObject], scaler_of: ScalerOf, no
         for pod in pods
     )
     allowed = max(healthy - desired, 0) if expected > 0 else 0
-    generation = budget["metadata"].get("generation", 0)
     status: JsonObject = {
-        "observedGeneration": generation,
+        "observedGeneration": generation(budget),
         "disruptionsAllowed": allowed,
         "currentHealthy": healthy,
         "desiredHealthy": desired,
@@ -94,7 +92,7 @@ def _conditions(budget: JsonObject, *, is_allowed: bool, now_s: float) -> list[J
         "reason": "SufficientPods" if is_allowed else "InsufficientPods",
         "message": "",
         "lastTransitionTime": rfc3339(now_s),
-        "observedGeneration": budget["metadata"].get("generation", 0),
+        "observedGeneration": generation(budget),
     }
     old = list((budget.get("status") or {}).get("conditions") or ())
     return with_condition(old, added, refresh=True)

@@ -11,8 +11,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from scheduler.sandbox.devcluster.conditions import condition_of, without_condition
-from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Delete, status_written
-from scheduler.sandbox.devcluster.controllers.ownership import claim_dependents
+from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Delete, positive, status_written
+from scheduler.sandbox.devcluster.controllers.ownership import (
+    claim_dependents,
+    generation,
+    min_ready_s,
+    pod_from_template,
+    replicas,
+)
 from scheduler.sandbox.devcluster.controllers.pods import (
     available_in_s,
     deletion_order,
@@ -20,9 +26,6 @@ from scheduler.sandbox.devcluster.controllers.pods import (
     is_terminating,
     revisit_when_available,
 )
-from scheduler.sandbox.devcluster.controllers.revisions import min_ready_s
-from scheduler.sandbox.devcluster.controllers.rollout import replicas
-from scheduler.sandbox.devcluster.controllers.templates import pod_from_template
 from scheduler.sandbox.devcluster.kinds import POD, REPLICA_SET, JsonObject
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 
@@ -51,55 +54,44 @@ def plan(
     claim = claim_dependents(replica_set, POD, pods)
     active = [pod for pod in claim.owned if is_active(pod)]
     actions = claim.actions
-    if not replica_set["metadata"].get("deletionTimestamp"):
-        actions += _management(replica_set, active, related, now_s)
-    n_terminating = sum(is_terminating(pod) for pod in claim.owned)
-    status = _status(replica_set, active, now_s=now_s, n_terminating=n_terminating, failure=failure)
+    missing = replicas(replica_set) - len(active)
+    if replica_set["metadata"].get("deletionTimestamp"):
+        missing = 0
+    if missing > 0:
+        pod = pod_from_template(replica_set)
+        actions += [Create(POD, pod, owner=replica_set)] * min(missing, BURST)
+    elif missing < 0:
+        ranked = deletion_order(active, (one for one in related if is_active(one)), now_s)
+        actions += [Delete(POD, one, owner=replica_set) for one in ranked[: min(-missing, BURST)]]
+    status = _status(replica_set, active, now_s)
+    status["terminatingReplicas"] = sum(is_terminating(pod) for pod in claim.owned)
+    if conditions := _conditions(replica_set, failure, len(active), now_s):
+        status["conditions"] = conditions
     actions += status_written(REPLICA_SET, replica_set, status)
     return [*actions, *revisit_when_available(active, min_ready_s(replica_set), now_s)]
 
 
-def _management(
-    replica_set: JsonObject, active: Sequence[JsonObject], related: Iterable[JsonObject], now_s: float
-) -> list[Action]:
-    missing = replicas(replica_set) - len(active)
-    if missing > 0:
-        pod = pod_from_template(replica_set)
-        return [Create(POD, pod, owner=replica_set)] * min(missing, BURST)
-    if missing < 0:
-        ranked = deletion_order(active, (pod for pod in related if is_active(pod)), now_s)
-        return [Delete(POD, pod, owner=replica_set) for pod in ranked[: min(-missing, BURST)]]
-    return []
-
-
-def _status(
-    replica_set: JsonObject,
-    active: Sequence[JsonObject],
-    *,
-    now_s: float,
-    n_terminating: int,
-    failure: str | None,
-) -> JsonObject:
+def _status(replica_set: JsonObject, active: Sequence[JsonObject], now_s: float) -> JsonObject:
     waits = [available_in_s(pod, min_ready_s(replica_set), now_s) for pod in active]
     wanted = (replica_set["spec"]["template"].get("metadata") or {}).get("labels") or {}
-    labelled = sum(wanted.items() <= (pod["metadata"].get("labels") or {}).items() for pod in active)
-    status: JsonObject = {
-        # Upstream prints replicas even at 0, the other counts only above it.
-        "replicas": len(active),
-        "terminatingReplicas": n_terminating,
-        "observedGeneration": replica_set["metadata"].get("generation", 0),
-    }
     counts = {
-        "fullyLabeledReplicas": labelled,
+        "fullyLabeledReplicas": sum(
+            wanted.items() <= (pod["metadata"].get("labels") or {}).items() for pod in active
+        ),
         "readyReplicas": sum(wait is not None for wait in waits),
         "availableReplicas": sum(wait == 0 for wait in waits),
     }
-    status |= {name: count for name, count in counts.items() if count}
+    return {"replicas": len(active), "observedGeneration": generation(replica_set), **positive(counts)}
+
+
+def _conditions(
+    replica_set: JsonObject, failure: str | None, n_active: int, now_s: float
+) -> list[JsonObject]:
     conditions = list((replica_set.get("status") or {}).get("conditions") or ())
     if failure is None:
-        conditions = without_condition(conditions, "ReplicaFailure")
-    elif condition_of(conditions, "ReplicaFailure") is None:
-        reason = "FailedCreate" if len(active) < replicas(replica_set) else "FailedDelete"
+        return without_condition(conditions, "ReplicaFailure")
+    if condition_of(conditions, "ReplicaFailure") is None:
+        reason = "FailedCreate" if n_active < replicas(replica_set) else "FailedDelete"
         added = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": failure}
         conditions.append({**added, "lastTransitionTime": rfc3339(now_s)})
-    return {**status, "conditions": conditions} if conditions else status
+    return conditions
