@@ -15,7 +15,7 @@ from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.admission.shapes import check_request
 from scheduler.sandbox.devcluster.http import protobuf
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
-from scheduler.sandbox.devcluster.printing.tables import IncludeObject, table
+from scheduler.sandbox.devcluster.printing import IncludeObject, table
 
 Form = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
 

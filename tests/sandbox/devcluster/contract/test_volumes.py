@@ -371,23 +371,10 @@ async def test_claim_templates_never_change_and_retention_may(api: Api):
             f"{_STORAGE}/storageclasses",
             "Name,Provisioner,ReclaimPolicy,VolumeBindingMode,AllowVolumeExpansion,Age",
         ),
-        (
-            f"{_STORAGE}/csidrivers",
-            "Name,AttachRequired,PodInfoOnMount,StorageCapacity,TokenRequests,RequiresRepublish,Modes,Age",
-        ),
         (f"{_STORAGE}/csinodes", "Name,Drivers,Age"),
         (f"{_STORAGE}/csistoragecapacities", "Name,Created At"),
-        (f"{_STORAGE}/volumeattachments", "Name,Attacher,PV,Node,Attached,Age"),
         ("/apis/apps/v1/daemonsets", "Name,Desired,Current,Ready,Up-to-date,Available,Node Selector,Age,Containers,"
          "Images,Selector"),
-        ("/apis/batch/v1/jobs", "Name,Status,Completions,Duration,Age,Containers,Images,Selector"),
-        (
-            "/apis/batch/v1/cronjobs",
-            "Name,Schedule,Timezone,Suspend,Active,Last Schedule,Age,Containers,Images,Selector",
-        ),
-        ("/apis/networking.k8s.io/v1/networkpolicies", "Name,Pod-Selector,Age"),
-        ("/apis/networking.k8s.io/v1/ingresses", "Name,Class,Hosts,Address,Ports,Age"),
-        ("/apis/autoscaling/v2/horizontalpodautoscalers", "Name,Reference,Targets,MinPods,MaxPods,Replicas,Age"),
         ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "Name,Created At"),
     ],
 )  # fmt: skip
