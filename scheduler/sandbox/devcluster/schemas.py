@@ -1,8 +1,8 @@
 """
 The fields of objects and of their parts, as far as the embedded cluster looks into them: one table with three readers.
 
-`admission.shapes` checks the JSON types of bodies, `http.protobuf` decodes bodies that are no JSON, and `http.openapi`
-describes kinds for `kubectl explain`.
+`admission.shapes` checks the JSON types of bodies and finds misspelled fields, `http.protobuf` decodes bodies that are
+no JSON, and `http.openapi` describes kinds for `kubectl explain`.
 
 Source: types.go and generated.proto of the API groups (kubernetes 1.36).
 """
@@ -28,9 +28,9 @@ class Field(NamedTuple):
 #: is present, even at its zero value. A structure without a field name is embedded: its fields are those around it.
 _STRUCTURES: Final[Mapping[str, str]] = {
     # Parts
-    "ObjectMeta": "1:name:s 2:generateName:s 3:namespace:s 5:uid:s 6:resourceVersion:s 7:generation:i "
+    "ObjectMeta": "1:name:s 2:generateName:s 3:namespace:s 4:selfLink:s 5:uid:s 6:resourceVersion:s 7:generation:i "
     "8:creationTimestamp:t 9:deletionTimestamp:t 10:deletionGracePeriodSeconds:i? 11:labels:@s 12:annotations:@s "
-    "13:ownerReferences:*OwnerReference 14:finalizers:*s",
+    "13:ownerReferences:*OwnerReference 14:finalizers:*s managedFields:*j",
     "OwnerReference": "1:kind:s 3:name:s 4:uid:s 5:apiVersion:s 6:controller:b? 7:blockOwnerDeletion:b?",
     "ObjectReference": "1:kind:s 2:namespace:s 3:name:s 4:uid:s 5:apiVersion:s 6:resourceVersion:s 7:fieldPath:s",
     "Requirement": "1:key:s 2:operator:s 3:values:*s",
@@ -43,13 +43,18 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "6:dnsPolicy:s 7:nodeSelector:@s 8:serviceAccountName:s 10:nodeName:s 11:hostNetwork:b 12:hostPID:b 13:hostIPC:b "
     "16:hostname:s 17:subdomain:s affinity:Affinity 19:schedulerName:s 20:initContainers:*Container "
     "22:tolerations:*Toleration 24:priorityClassName:s priority:i topologySpreadConstraints:*Spread "
-    "schedulingGates:*Gate volumes:*Volume overhead:@q resources:Resources resourceClaims:*PodClaim",
+    "schedulingGates:*Gate volumes:*Volume overhead:@q resources:Resources resourceClaims:*PodClaim "
+    "ephemeralContainers:*j serviceAccount:s automountServiceAccountToken:b shareProcessNamespace:b "
+    "securityContext:j imagePullSecrets:*j hostAliases:*j dnsConfig:j readinessGates:*j runtimeClassName:s "
+    "enableServiceLinks:b preemptionPolicy:s setHostnameAsFQDN:b os:j hostUsers:b hostnameOverride:s workloadRef:j "
+    "schedulingGroup:j",
     "Container": "1:name:s 2:image:s 3:command:*s 4:args:*s 5:workingDir:s 6:ports:*ContainerPort 7:env:*EnvVar "
     "8:resources:Resources 13:terminationMessagePath:s 14:imagePullPolicy:s 16:stdin:b 17:stdinOnce:b 18:tty:b "
-    "20:terminationMessagePolicy:s 24:restartPolicy:s?",
+    "20:terminationMessagePolicy:s 24:restartPolicy:s? envFrom:*j resizePolicy:*j restartPolicyRules:*j "
+    "volumeMounts:*j volumeDevices:*j livenessProbe:j readinessProbe:j startupProbe:j lifecycle:j securityContext:j",
     "ContainerPort": "1:name:s 2:hostPort:i 3:containerPort:i 4:protocol:s 5:hostIP:s",
-    "EnvVar": "1:name:s 2:value:s",
-    "Resources": "1:limits:@q 2:requests:@q",
+    "EnvVar": "1:name:s 2:value:s valueFrom:j",
+    "Resources": "1:limits:@q 2:requests:@q claims:*j",
     "Affinity": "nodeAffinity:NodeAffinity podAffinity:PodAffinity podAntiAffinity:PodAffinity",
     "PodAffinity": "requiredDuringSchedulingIgnoredDuringExecution:*Term "
     "preferredDuringSchedulingIgnoredDuringExecution:*WeightedTerm",
@@ -65,13 +70,22 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "PreferredNode": "weight:i preference:NodeTerm",
     "Toleration": "1:key:s 2:operator:s 3:value:s 4:effect:s 5:tolerationSeconds:i?",
     "Gate": "name:s",
-    "Volume": "name:s configMap:j secret:j projected:j persistentVolumeClaim:ClaimSource ephemeral:EphemeralSource",
+    "Volume": "name:s persistentVolumeClaim:ClaimSource ephemeral:EphemeralSource "
+    + " ".join(
+        f"{source}:j"
+        for source in (
+            "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "configMap", "csi", "downwardAPI",
+            "emptyDir", "fc", "flexVolume", "flocker", "gcePersistentDisk", "gitRepo", "glusterfs", "hostPath", "image",
+            "iscsi", "nfs", "photonPersistentDisk", "portworxVolume", "projected", "quobyte", "rbd", "scaleIO",
+            "secret", "storageos", "vsphereVolume",
+        )
+    ),
     "ClaimSource": "claimName:s readOnly:b",
     "EphemeralSource": "volumeClaimTemplate:ClaimTemplate",
-    "ClaimTemplate": "metadata:ObjectMeta spec:ClaimSpec",
+    "ClaimTemplate": "metadata:ObjectMeta spec:ClaimSpec status:j",
     # Volumes
     "ClaimSpec": "accessModes:*s resources:Resources volumeName:s storageClassName:s volumeMode:s "
-    "selector:LabelSelector volumeAttributesClassName:s",
+    "selector:LabelSelector volumeAttributesClassName:s dataSource:j dataSourceRef:j",
     "ClaimStatus": "phase:s accessModes:*s capacity:@q conditions:*Condition",
     "VolumeSpec": "accessModes:*s capacity:@q claimRef:ObjectReference storageClassName:s volumeMode:s "
     "persistentVolumeReclaimPolicy:s nodeAffinity:VolumeAffinity mountOptions:*s volumeAttributesClassName:s csi:j",
@@ -125,18 +139,22 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "9:progressDeadlineSeconds:i?",
     "DeploymentStrategy": "1:type:s 2:rollingUpdate:RollingUpdateDeployment?",
     "RollingUpdateDeployment": "1:maxUnavailable:o? 2:maxSurge:o?",
-    "WorkloadSpec": "selector:LabelSelector replicas:i template:PodTemplateSpec updateStrategy:UpdateStrategy "
-    "volumeClaimTemplates:*ClaimTemplate serviceName:s minReadySeconds:i "
-    "persistentVolumeClaimRetentionPolicy:RetentionPolicy",
+    "ReplicaSetSpec": "selector:LabelSelector replicas:i template:PodTemplateSpec minReadySeconds:i",
+    "StatefulSetSpec": "selector:LabelSelector replicas:i template:PodTemplateSpec updateStrategy:UpdateStrategy "
+    "volumeClaimTemplates:*ClaimTemplate serviceName:s minReadySeconds:i podManagementPolicy:s revisionHistoryLimit:i "
+    "persistentVolumeClaimRetentionPolicy:RetentionPolicy ordinals:j",
+    "DaemonSetSpec": "selector:LabelSelector template:PodTemplateSpec updateStrategy:UpdateStrategy minReadySeconds:i "
+    "revisionHistoryLimit:i",
     "UpdateStrategy": "type:s rollingUpdate:j",
     "RetentionPolicy": "whenDeleted:s whenScaled:s",
     "JobSpec": "1:parallelism:i? 2:completions:i? 3:activeDeadlineSeconds:i? 4:selector:LabelSelector? "
     "5:manualSelector:b? 6:template:PodTemplateSpec 7:backoffLimit:i? 8:ttlSecondsAfterFinished:i? "
-    "9:completionMode:s? 10:suspend:b?",
+    "9:completionMode:s? 10:suspend:b? podFailurePolicy:j successPolicy:j backoffLimitPerIndex:i maxFailedIndexes:i "
+    "podReplacementPolicy:s managedBy:s",
     "JobTemplateSpec": "1:metadata:ObjectMeta 2:spec:JobSpec",
     "CronJobSpec": "1:schedule:s 2:startingDeadlineSeconds:i? 3:concurrencyPolicy:s 4:suspend:b? "
     "5:jobTemplate:JobTemplateSpec 6:successfulJobsHistoryLimit:i? 7:failedJobsHistoryLimit:i? 8:timeZone:s?",
-    "ReplicationControllerSpec": "selector:@s replicas:i template:PodTemplateSpec",
+    "ReplicationControllerSpec": "selector:@s replicas:i template:PodTemplateSpec minReadySeconds:i",
     "PodDisruptionBudgetSpec": "1:minAvailable:o? 2:selector:LabelSelector? 3:maxUnavailable:o? "
     "4:unhealthyPodEvictionPolicy:s?",
     "BudgetStatus": "conditions:*Condition disruptionsAllowed:i currentHealthy:i desiredHealthy:i expectedPods:i "
@@ -198,7 +216,6 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "ResourceAttributes": "1:namespace:s 2:verb:s 3:group:s 4:version:s 5:resource:s 6:subresource:s 7:name:s",
     "NonResourceAttributes": "1:path:s 2:verb:s",
 }  # fmt: skip
-_WORKLOAD: Final = "spec:WorkloadSpec status:j"
 _ROLE_BINDING: Final = "2:subjects:*Subject 3:roleRef:RoleRef"
 _ACCESS_REVIEW: Final = "2:spec:AccessReviewSpec"
 #: Kind -> its fields beside apiVersion, kind and metadata.
@@ -220,9 +237,9 @@ _KINDS: Final = {
     "ClusterRoleBinding": _ROLE_BINDING,
     "ReplicationController": "spec:ReplicationControllerSpec status:j",
     "Deployment": "2:spec:DeploymentSpec status:j",
-    "ReplicaSet": _WORKLOAD,
-    "StatefulSet": _WORKLOAD,
-    "DaemonSet": _WORKLOAD,
+    "ReplicaSet": "spec:ReplicaSetSpec status:j",
+    "StatefulSet": "spec:StatefulSetSpec status:j",
+    "DaemonSet": "spec:DaemonSetSpec status:j",
     "Job": "2:spec:JobSpec status:j",
     "CronJob": "2:spec:CronJobSpec status:j",
     "HorizontalPodAutoscaler": "2:spec:HorizontalPodAutoscalerSpec status:j",
@@ -285,6 +302,13 @@ STRUCTURES: Final[Mapping[str, tuple[Field, ...]]] = {
     **{name: _fields(text) for name, text in _STRUCTURES.items()},
     **{kind: _fields(f"{_METADATA} {text}") for kind, text in (_KINDS | _BODIES).items()},
 }
+#: Kinds whose fields are all in the table, down to those of type j.
+WHOLE: Final = frozenset(
+    {
+        "Pod", "PodTemplate", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob",
+        "ReplicationController",
+    }
+)  # fmt: skip
 #: Kinds of bodies that are no stored objects.
 BODIES: Final = frozenset({*_BODIES, "DeleteOptions"})
 #: The fields of a kind that is not in the table.

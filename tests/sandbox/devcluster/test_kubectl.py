@@ -38,6 +38,7 @@ WEB = """
 MANIFESTS = {
     "web": WEB,
     "web-2": WEB.replace("web:1", "web:2"),
+    "misspelled": WEB.replace("containers:", "affinity: {podAntiafinity: {}}\n          containers:"),
     "sidecar": f'{WEB.rstrip()}\n          - {{name: side, image: "side:1"}}\n',
     "daemons": WEB.replace("Deployment", "DaemonSet").replace("replicas: 3", ""),
     "others": """
@@ -179,6 +180,10 @@ SESSIONS = {
         configmap/c serverside-applied
         $ apply --server-side --field-manager=me -f others
         configmap/c serverside-applied
+        ! apply --validate=strict -f misspelled
+        ...strict decoding error: unknown field "spec.template.spec.affinity.podAntiafinity"...
+        $ apply --validate=warn -f misspelled
+        Warning: unknown field "spec.template.spec.affinity.podAntiafinity"
     """,
     "objects that kubectl makes up": """
         $ create namespace team

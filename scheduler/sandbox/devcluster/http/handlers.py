@@ -5,7 +5,7 @@ Source: apiserver pkg/endpoints/handlers (kubernetes 1.36).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
@@ -13,7 +13,7 @@ from aiohttp import web
 from scheduler.engine.syntax import field_errors
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.access.authentication import Authenticator
-from scheduler.sandbox.devcluster.admission.shapes import check_request
+from scheduler.sandbox.devcluster.admission.shapes import check_request, unknown_fields
 from scheduler.sandbox.devcluster.admission.strategies import strategy_of
 from scheduler.sandbox.devcluster.http.negotiation import (
     JSON,
@@ -52,6 +52,8 @@ class Call:
     content_type: str
     form: AnswerForm
     verb: str
+    #: What the answer warns of.
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def dry_run(self) -> bool:
@@ -78,7 +80,26 @@ class Call:
         metadata = obj.get("metadata")
         if metadata is not None and not isinstance(metadata, dict):
             raise status.bad_request(f"{kind.kind}.metadata must be an object")
+        if refusal := self.strict_error(kind, obj):
+            version = kind.api_version.rpartition("/")[2]
+            raise status.bad_request(
+                f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}: {refusal}'
+            )
         return obj
+
+    def strict_error(self, kind: Kind, body: JsonObject) -> str:
+        """
+        Return why strict decoding refuses the body, empty if it does not; `fieldValidation=Warn` adds warnings.
+
+        Difference: without the parameter nothing is warned of.
+        """
+        validation = self.query.get("fieldValidation")
+        unknown = unknown_fields(kind, body) if validation in ("Strict", "Warn") else []
+        texts = [f'unknown field "{path}"' for path in unknown]
+        if validation == "Strict" and texts:
+            return f"strict decoding error: {', '.join(texts)}"
+        self.warnings.extend(texts)
+        return ""
 
 
 def read_call(
@@ -110,7 +131,9 @@ class Handlers:
             "delete": self._delete,
             "deletecollection": self._delete_collection,
         }[call.verb]
-        return handler(call)
+        response = handler(call)
+        response.headers.extend(warning_headers(call.warnings))
+        return response
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -182,13 +205,12 @@ class Handlers:
         """Create the pod as webhooks change it, or refuse it; their warnings go with either answer."""
         pod, namespace = call.object(POD, self._store.kinds), call.target.scope
         _check_namespace(pod, call.target)
-        warnings: list[str] = []
         try:
-            created = await self._admission.create(namespace, pod, warnings, dry_run=call.dry_run)
+            created = await self._admission.create(namespace, pod, call.warnings, dry_run=call.dry_run)
             response = self._shaped(call, created, code=201)
         except status.StatusError as forbidden_error:
             response = status_response(forbidden_error)
-        response.headers.extend(warning_headers(warnings))
+        response.headers.extend(warning_headers(call.warnings))
         return response
 
     def _bind(self, call: Call) -> web.Response:
@@ -228,6 +250,9 @@ class Handlers:
             raise status.bad_request("error decoding patch: unexpected end of JSON input")
         if target.subresource == "scale":
             return self._patch_scale(call, patch, patch_type)
+        if isinstance(patch, dict) and (refusal := call.strict_error(target.kind, patch)):
+            error = field_errors.invalid("patch", patch, refusal)
+            raise status.invalid(Kind("", "", "", "", ""), "", [error])
         existed = self._store.find(target.kind, target.scope, target.name or "") is not None
         stored = self._store.patch(
             target.kind,
