@@ -25,7 +25,7 @@ class Field(NamedTuple):
 #: Structure -> its fields as "name:type", or "number:name:type" if kubectl sends them in protobuf. Types: s string,
 #: i integer, b boolean, y bytes, t time, q quantity, o integer or string, j any object, or a structure's name; `*`
 #: before repeats it, `@` makes it a map from strings, and `?` behind marks a field that Go keeps as a pointer: present
-#: is present, even at its zero value. A structure without a field name is embedded: its fields are those around it.
+#: is present, even at its zero value.
 _STRUCTURES: Final[Mapping[str, str]] = {
     # Parts
     "ObjectMeta": "1:name:s 2:generateName:s 3:namespace:s 4:selfLink:s 5:uid:s 6:resourceVersion:s 7:generation:i "
@@ -159,25 +159,10 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "4:unhealthyPodEvictionPolicy:s?",
     "BudgetStatus": "conditions:*Condition disruptionsAllowed:i currentHealthy:i desiredHealthy:i expectedPods:i "
     "observedGeneration:i disruptedPods:@s",
-    "HorizontalPodAutoscalerSpec": "1:scaleTargetRef:ScaleTarget 2:minReplicas:i? 3:maxReplicas:i "
-    "4:metrics:*MetricSpec",
-    "ScaleTarget": "1:kind:s 2:name:s 3:apiVersion:s",
-    "MetricSpec": "1:type:s 4:resource:ResourceMetricSource?",
-    "ResourceMetricSource": "1:name:s 2:target:MetricTarget",
-    "MetricTarget": "1:type:s 2:value:q? 3:averageValue:q? 4:averageUtilization:i?",
     # Services
     "ServiceSpec": "1:ports:*ServicePort 2:selector:@s 3:clusterIP:s 4:type:s 5:externalIPs:*s 7:sessionAffinity:s "
     "8:loadBalancerIP:s 10:externalName:s 11:externalTrafficPolicy:s 13:publishNotReadyAddresses:b 18:clusterIPs:*s",
     "ServicePort": "1:name:s 2:protocol:s 3:port:i 4:targetPort:o 5:nodePort:i 6:appProtocol:s?",
-    "IngressSpec": "1:defaultBackend:IngressBackend? 2:tls:*IngressTLS 3:rules:*IngressRule 4:ingressClassName:s?",
-    "IngressTLS": "1:hosts:*s 2:secretName:s",
-    "IngressRule": "1:host:s 2::IngressRuleValue",
-    "IngressRuleValue": "1:http:HTTPIngressRuleValue?",
-    "HTTPIngressRuleValue": "1:paths:*HTTPIngressPath",
-    "HTTPIngressPath": "1:path:s 2:backend:IngressBackend 3:pathType:s?",
-    "IngressBackend": "4:service:IngressServiceBackend?",
-    "IngressServiceBackend": "1:name:s 2:port:ServiceBackendPort",
-    "ServiceBackendPort": "1:name:s 2:number:i",
     # Nodes and namespaces
     "NodeSpec": "unschedulable:b taints:*Taint",
     "NodeStatus": "conditions:*Condition phase:s allocatable:@q capacity:@q",
@@ -212,7 +197,6 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "TokenReviewSpec": "token:s audiences:*s",
     "AccessReviewSpec": "1:resourceAttributes:ResourceAttributes? 2:nonResourceAttributes:NonResourceAttributes? "
     "user:s groups:*s uid:s",
-    "RulesReviewSpec": "1:namespace:s",
     "ResourceAttributes": "1:namespace:s 2:verb:s 3:group:s 4:version:s 5:resource:s 6:subresource:s 7:name:s",
     "NonResourceAttributes": "1:path:s 2:verb:s",
 }  # fmt: skip
@@ -220,7 +204,7 @@ _ROLE_BINDING: Final = "2:subjects:*Subject 3:roleRef:RoleRef"
 _ACCESS_REVIEW: Final = "2:spec:AccessReviewSpec"
 #: Kind -> its fields beside apiVersion, kind and metadata.
 _KINDS: Final = {
-    "Pod": "spec:PodSpec status:Status",
+    "Pod": "2:spec:PodSpec status:Status",
     "Node": "spec:NodeSpec status:NodeStatus",
     "Namespace": "2:spec:NamespaceSpec status:Status",
     "Service": "2:spec:ServiceSpec status:j",
@@ -242,8 +226,6 @@ _KINDS: Final = {
     "DaemonSet": "spec:DaemonSetSpec status:j",
     "Job": "2:spec:JobSpec status:j",
     "CronJob": "2:spec:CronJobSpec status:j",
-    "HorizontalPodAutoscaler": "2:spec:HorizontalPodAutoscalerSpec status:j",
-    "Ingress": "2:spec:IngressSpec status:j",
     "PersistentVolume": "spec:VolumeSpec status:Status",
     "PersistentVolumeClaim": "spec:ClaimSpec status:ClaimStatus",
     "StorageClass": "provisioner:s parameters:@s reclaimPolicy:s volumeBindingMode:s allowVolumeExpansion:b "
@@ -276,7 +258,6 @@ _BODIES: Final = {
     "SelfSubjectReview": "",
     "SelfSubjectAccessReview": _ACCESS_REVIEW,
     "SubjectAccessReview": _ACCESS_REVIEW,
-    "SelfSubjectRulesReview": "2:spec:RulesReviewSpec",
 }
 _METADATA: Final = "1:metadata:ObjectMeta"
 

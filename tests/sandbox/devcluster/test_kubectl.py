@@ -202,7 +202,6 @@ SESSIONS = {
         $ create rolebinding reads --role=reader --serviceaccount=default:bot
         $ create clusterrole scraper --verb=get --non-resource-url=/metrics
         $ create clusterrolebinding scrapes --clusterrole=scraper --user=me --group=us
-        $ create ingress way --rule=a.test/b*=s:http,tls=key --default-backend=n:80
         $ run one --image=one:1
         $ expose deployment other --port=80 --name=front
         $ rollout status deployment/other
@@ -220,8 +219,6 @@ SESSIONS = {
         [{"nonResourceURLs":["/metrics"],"verbs":["get"]}]
         $ get clusterrolebinding scrapes -o jsonpath={.subjects[*].name}
         me us
-        $ get ingress way -o jsonpath={.spec.rules[0].http.paths[0].backend}
-        {"service":{"name":"s","port":{"name":"http"}}}
         $ create token bot --duration=1h
         $ create deployment dry --image=i --dry-run=server -o name
         deployment.apps/dry
@@ -396,8 +393,6 @@ SESSIONS = {
     "questions": """
         $ auth can-i create pods
         yes
-        $ auth can-i --list
-        *.* ...
         $ auth whoami
         Username devcluster-admin
         $ explain deployment

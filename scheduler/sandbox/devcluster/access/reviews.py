@@ -14,7 +14,7 @@ from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.access.authentication import AUDIENCE, Authenticator, User
-from scheduler.sandbox.devcluster.access.rbac import Attributes, authorize, rules_for
+from scheduler.sandbox.devcluster.access.rbac import Attributes, authorize
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind, built_in
 from scheduler.sandbox.devcluster.storage.store import Store
 
@@ -27,18 +27,11 @@ REVIEWS: Final = tuple(
         ("SelfSubjectReview", _AUTHENTICATION),
         ("TokenReview", _AUTHENTICATION),
         ("SelfSubjectAccessReview", _AUTHORIZATION),
-        ("SelfSubjectRulesReview", _AUTHORIZATION),
         ("SubjectAccessReview", _AUTHORIZATION),
     )
 )
-_ALL: Final = ["*"]
 #: Upstream names no kind when it refuses an invalid review.
 _NAMELESS: Final = Kind(_AUTHORIZATION, "v1", "", "", "")
-_EVERYTHING: Final[JsonObject] = {
-    "resourceRules": [{"verbs": _ALL, "apiGroups": _ALL, "resources": _ALL}],
-    "nonResourceRules": [{"verbs": _ALL, "nonResourceURLs": _ALL}],
-    "incomplete": False,
-}
 
 
 def review_at(path: str) -> Kind | None:
@@ -56,8 +49,6 @@ def answer_review(
             answer: JsonObject = {"userInfo": caller.to_object()}
         case "TokenReview":
             answer = _token_status(spec, authenticator)
-        case "SelfSubjectRulesReview":
-            answer = _rules(store, caller, spec.get("namespace") or "")
         case "SelfSubjectAccessReview":
             answer = _access_status(store, caller, spec)
         case _:
@@ -102,14 +93,3 @@ def _attributes(wanted: JsonObject | None, path: JsonObject) -> Attributes:
         return Attributes(path.get("verb") or "", path=path.get("path") or "")
     names = ("group", "resource", "subresource", "namespace", "name")
     return Attributes(wanted.get("verb") or "", **{name: wanted.get(name) or "" for name in names})
-
-
-def _rules(store: Store, user: User, namespace: str) -> JsonObject:
-    if authorize(store, user, Attributes("*", path="*")).allowed:
-        return _EVERYTHING
-    rules = [rule for _, rule in rules_for(store, user, namespace)]
-    return {
-        "resourceRules": [rule for rule in rules if not rule.get("nonResourceURLs")],
-        "nonResourceRules": [rule for rule in rules if rule.get("nonResourceURLs")],
-        "incomplete": False,
-    }

@@ -93,8 +93,7 @@ def _struct(name: str, fields: Iterable[Field]) -> Any:  # noqa: ANN401 - a clas
             of_type = list[of_type]
         elif field.is_map:
             of_type = dict[str, of_type]
-        if field.name:
-            defined.append((field.name, of_type | None, None))
+        defined.append((field.name, of_type | None, None))
     return msgspec.defstruct(name, [("apiVersion", str | None, None), ("kind", str | None, None), *defined])
 
 

@@ -2,7 +2,7 @@
 The rules of volumes and claims: defaults, protection, and what never changes.
 
 Source: pkg/apis/core/validation/validation.go (ValidatePersistentVolume*), pkg/apis/core/v1/defaults.go, and the
-admission plugins StorageObjectInUseProtection, DefaultStorageClass and PersistentVolumeClaimResize (kubernetes 1.36).
+admission plugins StorageObjectInUseProtection and DefaultStorageClass (kubernetes 1.36).
 """
 
 from collections.abc import Iterator
@@ -17,8 +17,7 @@ from scheduler.sandbox.devcluster.admission.defaults import default_claim_spec
 from scheduler.sandbox.devcluster.admission.field_rules import FieldRules, ruled
 from scheduler.sandbox.devcluster.admission.pod_parts import node_selector_errors
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
-from scheduler.sandbox.devcluster.kinds import PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS, JsonObject
-from scheduler.sandbox.devcluster.status import forbidden
+from scheduler.sandbox.devcluster.kinds import STORAGE_CLASS, JsonObject
 
 CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
 VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
@@ -71,21 +70,6 @@ def _add_finalizer(obj: JsonObject, name: str) -> None:
         obj["metadata"]["finalizers"] = [*finalizers, name]
 
 
-def _prepare_claim_update(new: JsonObject, old: JsonObject, view: View) -> None:
-    """Refuse to enlarge a bound claim whose class does not allow it. Raises: StatusError 403."""
-    sizes = [quantity(_requested(one)) for one in (new, old)]
-    if sizes[0] is None or sizes[1] is None or sizes[0].nano <= sizes[1].nano:
-        return
-    if (old.get("status") or {}).get("phase") == "Bound":
-        found = view.find(STORAGE_CLASS, "", class_name(old))
-        if not (found or {}).get("allowVolumeExpansion"):
-            why = (
-                "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must "
-                "support resize"
-            )
-            raise forbidden(PERSISTENT_VOLUME_CLAIM, old["metadata"]["name"], why)
-
-
 def _requested(claim: JsonObject) -> object:
     return ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")
 
@@ -114,7 +98,7 @@ def _claim_errors(claim: JsonObject) -> Iterator[FieldError]:
 
 
 def _claim_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
-    """Yield an error unless the change binds the claim, names its class, or enlarges it once it is bound."""
+    """Yield an error unless the change binds the claim, names its class, or asks a bound one to become larger."""
     wanted, stored = dict(new["spec"]), dict(old["spec"])
     if not stored.get("volumeName"):
         stored["volumeName"] = wanted.get("volumeName")
@@ -129,10 +113,6 @@ def _claim_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldErro
             "claims"
         )
         yield field_errors.forbidden("spec", detail)
-    sizes = [quantity(_requested(one)) for one in (new, old)]
-    if sizes[0] is not None and sizes[1] is not None and sizes[0].nano < sizes[1].nano:
-        detail = "field can not be less than previous value"
-        yield field_errors.forbidden("spec.resources.requests.storage", detail)
 
 
 def _present(spec: JsonObject) -> JsonObject:
@@ -182,7 +162,6 @@ CLAIMS: Final = Strategy(
     set_defaults=_default_claim,
     initial_status={"phase": "Pending"},
     prepare_create=_prepare_claim,
-    prepare_update=_prepare_claim_update,
     validate=_claim_errors,
     validate_update=_claim_update_errors,
 )

@@ -86,9 +86,8 @@ async def run_controllers(
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why an object's last plan was refused, and until when nothing new is created for it."""
+    """For how long, and until when, nothing new is created for an object whose last plan was refused."""
 
-    message: str
     pause_s: float
     until_s: float
 
@@ -161,9 +160,8 @@ class ControllerLoop:
             self._not_before_s.pop(place, None)
             self._failures.pop(place, None)
             return
-        failure = self._failures.get(place)
         try:
-            actions = self._planner.plan(place[0], obj, failure.message if failure else None)
+            actions = self._planner.plan(place[0], obj)
         except (AttributeError, KeyError, TypeError, ValueError) as malformed:
             _LOG.warning("%s %s/%s is malformed: %r", place[0].kind, *place[1:], malformed)
             return
@@ -228,12 +226,12 @@ class ControllerLoop:
         now_s, failure = self._now_s(), self._failures.get(place)
         if refused is not None:
             pause_s = min(failure.pause_s * 2, _LONGEST_PAUSE_S) if failure else _FIRST_PAUSE_S
-            self._failures[place] = _Failure(refused.message, pause_s, now_s + pause_s)
-            revisit_s = 0.0
+            self._failures[place] = _Failure(pause_s, now_s + pause_s)
+            revisit_s = pause_s
         elif failure is not None and is_held:
             revisit_s = min(failure.until_s - now_s, _LONGEST_PAUSE_S if revisit_s is None else revisit_s)
-        elif self._failures.pop(place, None) is not None:
-            revisit_s = 0.0
+        else:
+            self._failures.pop(place, None)
         if revisit_s is not None:
             self._schedule(place, revisit_s)
 

@@ -132,6 +132,7 @@ class Planner:
         self._provisioning: dict[str, tuple[str, float]] = {}
         self._plans: Final[dict[Kind, Callable[[JsonObject], Sequence[Action]]]] = {
             DEPLOYMENT: self._deployment,
+            REPLICA_SET: self._replica_set,
             STATEFUL_SET: self._stateful_set,
             DAEMON_SET: self._daemon_set,
             JOB: lambda job: jobs.plan(job, self._dependents(POD, job), store.now_s()),
@@ -146,9 +147,9 @@ class Planner:
         #: Stop following the store.
         self.close: Final = store.history.follow(_FOLLOWED, self._follow)
 
-    def plan(self, kind: Kind, obj: JsonObject, failure: str | None) -> Sequence[Action]:
-        """Return the next step of an object; `failure` says why its pods could not be created the last time."""
-        return self._replica_set(obj, failure) if kind is REPLICA_SET else self._plans[kind](obj)
+    def plan(self, kind: Kind, obj: JsonObject) -> Sequence[Action]:
+        """Return the next step of an object."""
+        return self._plans[kind](obj)
 
     # -- what a change concerns ------------------------------------------------------------------------------
 
@@ -229,13 +230,13 @@ class Planner:
         pods = [] if deployments.is_rolling(deployment) else [pod for one in sets for pod in self._owned(one)]
         return deployments.plan(deployment, sets, pods, self._store.now_s())
 
-    def _replica_set(self, replica_set: JsonObject, failure: str | None) -> Sequence[Action]:
+    def _replica_set(self, replica_set: JsonObject) -> Sequence[Action]:
         owner = controller_uid(replica_set)
         siblings = [replica_set] if owner is None else self._index.get(REPLICA_SET, "owner", owner)
         # Lazily, because only deletions read them.
         related = (pod for one in siblings for pod in self._owned(one))
         pods = self._dependents(POD, replica_set)
-        return replicasets.plan(replica_set, pods, related, self._store.now_s(), failure=failure)
+        return replicasets.plan(replica_set, pods, related, self._store.now_s())
 
     def _stateful_set(self, stateful_set: JsonObject) -> Sequence[Action]:
         find_claim = self._finder(PERSISTENT_VOLUME_CLAIM, stateful_set)

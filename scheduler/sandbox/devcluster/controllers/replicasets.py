@@ -1,8 +1,8 @@
 """
 The ReplicaSet controller: as many active pods as wanted, made from the template, and the status.
 
-Source: pkg/controller/replicaset/replica_set.go, replica_set_utils.go (kubernetes 1.36). Difference: no
-expectations, since the store shows every write at once.
+Source: pkg/controller/replicaset/replica_set.go, replica_set_utils.go (kubernetes 1.36). Differences: no
+expectations, since the store shows every write at once, and no condition ReplicaFailure: an event says it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from scheduler.sandbox.devcluster.conditions import condition_of, without_condition
 from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Delete, positive, status_written
 from scheduler.sandbox.devcluster.controllers.ownership import (
     claim_dependents,
@@ -27,7 +26,6 @@ from scheduler.sandbox.devcluster.controllers.pods import (
     revisit_when_available,
 )
 from scheduler.sandbox.devcluster.kinds import POD, REPLICA_SET, JsonObject
-from scheduler.sandbox.devcluster.timestamps import rfc3339
 
 #: Limit on pods that one plan creates or deletes; the next plan continues.
 BURST: Final = 500
@@ -38,8 +36,6 @@ def plan(
     pods: Iterable[JsonObject],
     related: Iterable[JsonObject],
     now_s: float,
-    *,
-    failure: str | None = None,
 ) -> list[Action]:
     """
     Return the next step towards `replica_set`.
@@ -49,7 +45,6 @@ def plan(
         pods: under its control, and the orphans of its namespace.
         related: pods of all replica sets with the same controller; read when pods are to go.
         now_s: seconds since 1970.
-        failure: why its pods could not be created the last time; None if they could.
     """
     claim = claim_dependents(replica_set, POD, pods)
     active = [pod for pod in claim.owned if is_active(pod)]
@@ -65,8 +60,6 @@ def plan(
         actions += [Delete(POD, one, owner=replica_set) for one in ranked[: min(-missing, BURST)]]
     status = _status(replica_set, active, now_s)
     status["terminatingReplicas"] = sum(is_terminating(pod) for pod in claim.owned)
-    if conditions := _conditions(replica_set, failure, len(active), now_s):
-        status["conditions"] = conditions
     actions += status_written(REPLICA_SET, replica_set, status)
     return [*actions, *revisit_when_available(active, min_ready_s(replica_set), now_s)]
 
@@ -82,16 +75,3 @@ def _status(replica_set: JsonObject, active: Sequence[JsonObject], now_s: float)
         "availableReplicas": sum(wait == 0 for wait in waits),
     }
     return {"replicas": len(active), "observedGeneration": generation(replica_set), **positive(counts)}
-
-
-def _conditions(
-    replica_set: JsonObject, failure: str | None, n_active: int, now_s: float
-) -> list[JsonObject]:
-    conditions = list((replica_set.get("status") or {}).get("conditions") or ())
-    if failure is None:
-        return without_condition(conditions, "ReplicaFailure")
-    if condition_of(conditions, "ReplicaFailure") is None:
-        reason = "FailedCreate" if n_active < replicas(replica_set) else "FailedDelete"
-        added = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": failure}
-        conditions.append({**added, "lastTransitionTime": rfc3339(now_s)})
-    return conditions

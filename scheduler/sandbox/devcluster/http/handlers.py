@@ -145,7 +145,7 @@ class Handlers:
         revision = self._store.revision(target.kind, target.scope, target.name or "")
         if target.subresource == "scale":
             scale = object_in_form(SCALE, scale_of(revision.obj), call.form, self._store.now_s())
-            return _answer(scale, call.form)
+            return _answer(scale)
         if call.form.as_bytes:
             return web.Response(body=revision.document(target.kind), content_type=JSON)
         return self._shaped(call, revision.as_kind(target.kind))
@@ -164,7 +164,7 @@ class Handlers:
             return web.Response(body=head[:-1] + b',"items":[' + items + b"]}\n", content_type=JSON)
         objects = [one.as_kind(kind) for one in revisions]
         shaped = list_in_form(kind, objects, metadata, form=call.form, now_s=self._store.now_s())
-        return _answer(shaped, call.form)
+        return _answer(shaped)
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ class Handlers:
         check_request("TokenRequest", request)
         _check_namespace(request, target)
         answer = self._authenticator.issue(target.scope, target.name or "", request)
-        return _answer(answer, call.form, code=201)
+        return _answer(answer, code=201)
 
     def _creates_pod(self, call: Call) -> bool:
         target = call.target
@@ -279,7 +279,7 @@ class Handlers:
     def _scaled(self, call: Call, scale: JsonObject) -> web.Response:
         kind, name = call.target.kind, call.target.name or ""
         stored = set_scale(self._store, kind, call.target.scope, name, scale=scale, dry_run=call.dry_run)
-        return _answer(stored, call.form)
+        return _answer(stored)
 
     # -- deleting --------------------------------------------------------------------------------------------
 
@@ -323,11 +323,11 @@ class Handlers:
 
     def _shaped(self, call: Call, obj: JsonObject, *, code: int = 200) -> web.Response:
         shaped = object_in_form(call.target.kind, obj, call.form, self._store.now_s())
-        return _answer(shaped, call.form, code=code)
+        return _answer(shaped, code=code)
 
 
-def _answer(body: JsonObject, form: AnswerForm, *, code: int = 200) -> web.Response:
-    return web.Response(body=encoded(body, form.media_type), status=code, content_type=form.media_type)
+def _answer(body: JsonObject, *, code: int = 200) -> web.Response:
+    return web.Response(body=encoded(body), status=code, content_type=JSON)
 
 
 def _success(code: int, details: JsonObject | None = None) -> web.Response:

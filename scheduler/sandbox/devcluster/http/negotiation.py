@@ -32,13 +32,12 @@ class AnswerForm:
 
     form: Form = ""
     version: str = "v1"
-    media_type: str = JSON
     include_object: IncludeObject = "Metadata"
 
     @property
     def as_bytes(self) -> bool:
         """Return True if stored JSON can be sent as it is."""
-        return not self.form and self.media_type == JSON
+        return not self.form
 
 
 @lru_cache(maxsize=64)
@@ -56,23 +55,19 @@ def answer_form(accept: str, include_object: str = "") -> AnswerForm:
         parameter_values = dict(part.partition("=")[::2] for part in parameters)
         if media_type in ("*/*", "application/*"):
             media_type = JSON
-        if media_type not in _BODY_TYPES:
+        if media_type != JSON:
             continue
         if "as" not in parameter_values:
-            return AnswerForm(media_type=media_type)
+            return AnswerForm()
         if parameter_values.get("g") == "meta.k8s.io" and parameter_values.get("v") in _META_VERSIONS:
             form = parameter_values["as"]
             if form in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"):
-                return AnswerForm(
-                    cast("Form", form), parameter_values["v"], media_type, cast("IncludeObject", include)
-                )
-    raise status.not_acceptable(_BODY_TYPES)
+                return AnswerForm(cast("Form", form), parameter_values["v"], cast("IncludeObject", include))
+    raise status.not_acceptable([JSON])
 
 
-def encoded(body: JsonObject, media_type: str = JSON) -> bytes:
-    """Return an object as bytes of a media type."""
-    if media_type == YAML:
-        return yaml.safe_dump(body, sort_keys=False).encode()
+def encoded(body: JsonObject) -> bytes:
+    """Return an object as JSON."""
     return _ENCODER.encode(body)
 
 

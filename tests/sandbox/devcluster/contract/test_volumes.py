@@ -134,19 +134,6 @@ async def test_a_claim_is_bound_once_and_else_fixed(api: Api):
     assert "spec: Forbidden: spec is immutable after creation" in again.refused(422, "Invalid")
 
 
-async def test_only_claims_of_an_expandable_class_grow(api: Api):
-    await created(api, "storageclasses", {"provisioner": "p.test", "allowVolumeExpansion": True})
-    for name, of_class in (("grows", named(api, "one")), ("stays", "none")):
-        await api.post(claims(api), claim_body(name, storageClassName=of_class, volumeName="v"))
-        (await api.patch(f"{claims(api, name)}/status", {"status": {"phase": "Bound"}})).ok  # noqa: B018
-    larger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
-    # A real server's admission sees the class a moment later.
-    grown = await until(partial(api.patch, claims(api, "grows"), larger), lambda answer: answer.code == 200)
-    assert grown.ok["spec"]["resources"] == larger["spec"]["resources"]
-    refused = await api.patch(claims(api, "stays"), larger)
-    assert "only dynamically provisioned pvc can be resized" in refused.refused(403, "Forbidden")
-
-
 async def test_a_deleted_claim_waits_for_its_protection(api: Api):
     await api.post(claims(api), claim_body("c"))
     deleted = (await api.delete(claims(api, "c"))).ok

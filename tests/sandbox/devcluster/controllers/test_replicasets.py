@@ -122,12 +122,3 @@ def test_orphans_that_match_are_adopted_and_strangers_released():
 @pytest.mark.parametrize("orphan", [pod("gone", deleted=True), pod("other", labels={"app": "other"})])
 def test_orphans_that_go_or_do_not_match_stay_orphans(orphan):
     assert of(plan(replica_set(1), [orphan], [], NOW_S), Update) == []
-
-
-def test_a_refusal_shows_in_the_status_until_it_is_over():
-    failed = status_after(plan(replica_set(1), [], [], NOW_S, failure="no room"))
-    assert [(c["type"], c["reason"], c["message"]) for c in failed["conditions"]] == [
-        ("ReplicaFailure", "FailedCreate", "no room")
-    ]
-    again = status_after(plan(replica_set(1, status=failed), [], [], NOW_S))
-    assert "conditions" not in again
