@@ -23,15 +23,13 @@ from scheduler.sandbox.devcluster.http.negotiation import (
     decoded_body,
     decoded_object,
     encoded,
-    list_in_form,
     object_in_form,
+    table_in_form,
 )
 from scheduler.sandbox.devcluster.http.routes import Target
 from scheduler.sandbox.devcluster.kinds import BINDING, POD, JsonObject, Kind, ServedKinds
 from scheduler.sandbox.devcluster.storage.binding import bind
-from scheduler.sandbox.devcluster.storage.deletion import Deletion
 from scheduler.sandbox.devcluster.storage.eviction import evict
-from scheduler.sandbox.devcluster.storage.history import Revision
 from scheduler.sandbox.devcluster.storage.lists import list_page, parse_options
 from scheduler.sandbox.devcluster.storage.patches import PatchType, patched
 from scheduler.sandbox.devcluster.storage.scale import SCALE, scale_of, set_scale
@@ -129,7 +127,6 @@ class Handlers:
             "update": self._update,
             "patch": self._patch,
             "delete": self._delete,
-            "deletecollection": self._delete_collection,
         }[call.verb]
         response = handler(call)
         response.headers.extend(warning_headers(call.warnings))
@@ -146,7 +143,7 @@ class Handlers:
         if target.subresource == "scale":
             scale = object_in_form(SCALE, scale_of(revision.obj), call.form, self._store.now_s())
             return _answer(scale)
-        if call.form.as_bytes:
+        if not call.form.is_table:
             return web.Response(body=revision.document(target.kind), content_type=JSON)
         return self._shaped(call, revision.as_kind(target.kind))
 
@@ -154,23 +151,20 @@ class Handlers:
         target = call.target
         options = parse_options(target.kind, call.query, watch=False)
         page = list_page(self._store, target.kind, target.namespace, options)
-        return self._listed(call, page.revisions, page.metadata)
-
-    def _listed(self, call: Call, revisions: list[Revision], metadata: JsonObject) -> web.Response:
-        kind = call.target.kind
-        if call.form.as_bytes:
+        kind, revisions, metadata = target.kind, page.revisions, page.metadata
+        if not call.form.is_table:
             head = encoded({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
             items = b",".join([one.item(kind) for one in revisions])
             return web.Response(body=head[:-1] + b',"items":[' + items + b"]}\n", content_type=JSON)
         objects = [one.as_kind(kind) for one in revisions]
-        shaped = list_in_form(kind, objects, metadata, form=call.form, now_s=self._store.now_s())
+        shaped = table_in_form(kind, objects, call.form, self._store.now_s(), list_metadata=metadata)
         return _answer(shaped)
 
     # -- writing ---------------------------------------------------------------------------------------------
 
     def _create(self, call: Call) -> web.Response:
         target = call.target
-        if target.subresource == "binding" or target.kind is BINDING:
+        if target.subresource == "binding":
             return self._bind(call)
         if target.subresource == "token":
             return self._issue_token(call)
@@ -217,10 +211,7 @@ class Handlers:
         target = call.target
         binding = call.object(BINDING, self._store.kinds)
         _check_namespace(binding, target)
-        name = target.name or (binding.get("metadata") or {}).get("name", "")
-        if not name:
-            raise status.bad_request("Name parameter required.")
-        bind(self._store, target.scope, name, binding, dry_run=call.dry_run)
+        bind(self._store, target.scope, target.name or "", binding, dry_run=call.dry_run)
         return _success(201)
 
     def _update(self, call: Call) -> web.Response:
@@ -251,8 +242,8 @@ class Handlers:
         if target.subresource == "scale":
             return self._patch_scale(call, patch, patch_type)
         if isinstance(patch, dict) and (refusal := call.strict_error(target.kind, patch)):
-            error = field_errors.invalid("patch", patch, refusal)
-            raise status.invalid(Kind("", "", "", "", ""), "", [error])
+            of_patch = field_errors.invalid("patch", patch, refusal)
+            raise status.invalid(Kind("", "", "", "", ""), "", [of_patch])
         existed = self._store.find(target.kind, target.scope, target.name or "") is not None
         stored = self._store.patch(
             target.kind,
@@ -285,7 +276,18 @@ class Handlers:
 
     def _delete(self, call: Call) -> web.Response:
         target = call.target
-        deletion = self._deleted(target.kind, target.scope, target.name or "", _delete_options(call))
+        options = _delete_options(call)
+        preconditions = options.get("preconditions") or {}
+        deletion = self._store.delete(
+            target.kind,
+            target.scope,
+            target.name or "",
+            uid=preconditions.get("uid"),
+            resource_version=preconditions.get("resourceVersion"),
+            grace_period_s=options.get("gracePeriodSeconds"),
+            propagation=options.get("propagationPolicy"),
+            dry_run=bool(options.get("dryRun")),
+        )
         if not deletion.gone or strategy_of(target.kind).returns_deleted:
             return self._shaped(call, deletion.obj)
         metadata = deletion.obj["metadata"]
@@ -293,33 +295,6 @@ class Handlers:
         if target.kind.group:
             details["group"] = target.kind.group
         return _success(200, details)
-
-    def _delete_collection(self, call: Call) -> web.Response:
-        target = call.target
-        options = _delete_options(call)
-        page = list_page(
-            self._store, target.kind, target.namespace, parse_options(target.kind, call.query, watch=False)
-        )
-        for revision in page.revisions:
-            metadata = revision.obj["metadata"]
-            namespace = metadata.get("namespace", "")
-            # An earlier deletion may have removed it, by owner references.
-            if self._store.find(target.kind, namespace, metadata["name"]) is not None:
-                self._deleted(target.kind, namespace, metadata["name"], options)
-        return self._listed(call, page.revisions, {"resourceVersion": str(self._store.resource_version)})
-
-    def _deleted(self, kind: Kind, namespace: str, name: str, options: JsonObject) -> Deletion:
-        preconditions = options.get("preconditions") or {}
-        return self._store.delete(
-            kind,
-            namespace,
-            name,
-            uid=preconditions.get("uid"),
-            resource_version=preconditions.get("resourceVersion"),
-            grace_period_s=options.get("gracePeriodSeconds"),
-            propagation=options.get("propagationPolicy"),
-            dry_run=bool(options.get("dryRun")),
-        )
 
     def _shaped(self, call: Call, obj: JsonObject, *, code: int = 200) -> web.Response:
         shaped = object_in_form(call.target.kind, obj, call.form, self._store.now_s())
@@ -383,8 +358,6 @@ def _delete_options(call: Call) -> JsonObject:
         options["gracePeriodSeconds"] = int(grace)
     if "propagationPolicy" in call.query:
         options.setdefault("propagationPolicy", call.query["propagationPolicy"])
-    if options.get("orphanDependents") is True:
-        options.setdefault("propagationPolicy", "Orphan")
     policy = options.get("propagationPolicy")
     if policy not in (None, "", "Background", "Foreground", "Orphan"):
         supported = ("Foreground", "Background", "Orphan", "nil")

@@ -165,14 +165,6 @@ async def test_a_table_has_columns_and_rows(api: Api):
     assert body["metadata"]["resourceVersion"]
 
 
-async def test_metadata_alone_can_be_listed(api: Api):
-    await api.create_pod("p")
-    body = (await api.request("GET", api.pods(), accept=_PARTIAL)).ok
-    assert (body["kind"], body["apiVersion"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1")
-    assert [one["metadata"]["name"] for one in body["items"]] == ["p"]
-    assert "spec" not in body["items"][0]
-
-
 async def test_an_unknown_form_is_not_acceptable(api: Api):
     assert (await api.request("GET", api.pods(), accept="text/html")).code == 406
 

@@ -178,14 +178,6 @@ async def test_finalizers_keep_an_object_until_they_are_gone(api: Api):
     (await api.get(path)).refused(404, "NotFound")
 
 
-async def test_a_collection_is_deleted_as_its_selector_says(api: Api):
-    await api.create_map("one", labels={"app": "a"})
-    await api.create_map("two", labels={"app": "b"})
-    (await api.delete(api.in_namespace("configmaps"), labelSelector="app=a")).ok  # noqa: B018
-    left = (await api.get(api.in_namespace("configmaps"))).ok["items"]
-    assert [one["metadata"]["name"] for one in left] == ["two"]
-
-
 def _workload(**spec: object) -> dict[str, object]:
     template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     own = {"selector": {"matchLabels": {"app": "a"}}, "template": template, **spec}

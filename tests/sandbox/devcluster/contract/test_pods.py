@@ -272,12 +272,6 @@ async def test_a_binding_copies_the_nodes_topology(api: Api):
     (await api.delete(f"/api/v1/nodes/{node}")).ok  # noqa: B018
 
 
-async def test_the_old_bindings_resource_does_the_same(api: Api):
-    await api.create_pod("p")
-    (await api.post(api.in_namespace("bindings"), _binding("p"))).ok  # noqa: B018
-    assert (await api.get(api.pods("p"))).ok["spec"]["nodeName"] == "n1"
-
-
 @pytest.mark.parametrize(
     ("pod", "binding", "code", "reason", "message"),
     [
