@@ -288,27 +288,6 @@ async def test_everybody_may_ask_for_health(api: Api):
     assert status["allowed"] is True
 
 
-_PATH = {"nonResourceAttributes": {"path": "/metrics", "verb": "get"}}
-_RESOURCE = {"resourceAttributes": {"verb": "get", "resource": "pods"}}
-
-
-@pytest.mark.parametrize(
-    ("spec", "fault"),
-    [
-        (_PATH, 'spec.user: Invalid value: "": at least one of user or group must be specified'),
-        ({"user": "x"},
-         "spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes "
-         "must be specified"),
-        ({"user": "x", **_PATH, **_RESOURCE},
-         'spec.nonResourceAttributes: Invalid value: {"Path":"/metrics","Verb":"get"}: cannot be specified in '
-         "combination with resourceAttributes"),
-    ],
-)  # fmt: skip
-async def test_an_access_review_needs_a_user_and_one_request(api: Api, spec: dict[str, object], fault: str):
-    answer = await api.post(_ACCESS_REVIEWS, {"spec": spec})
-    assert answer.refused(422, "Invalid") == f'.authorization.k8s.io "" is invalid: {fault}'
-
-
 async def test_one_may_ask_about_oneself(api: Api):
     token = await _account(api)
     body = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}}

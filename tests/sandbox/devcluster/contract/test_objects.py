@@ -319,7 +319,8 @@ async def test_a_field_that_is_none_is_refused_where_the_client_is_strict(api: A
         f"{_AFFINITY}, {_PORT}"
     )
     (await api.post(path, _workload(), fieldValidation="Strict")).ok  # noqa: B018 - asserts success
-    patch = {"spec": {"template": {"spec": {"affinity": {"podAntiafinity": {}}}}}}
+    affinity: dict[str, object] = {"podAntiafinity": {}}
+    patch = {"spec": {"template": {"spec": {"affinity": affinity}}}}
     refused = await api.patch(f"{path}/web", patch, STRATEGIC, fieldValidation="Strict")
     assert refused.refused(422, "Invalid").endswith(f"strict decoding error: {_AFFINITY}")
 
