@@ -7,9 +7,6 @@ Source: pkg/kubelet/kubelet_pods.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import heapq
 import ipaddress
 import logging
 import time
@@ -25,6 +22,7 @@ from scheduler.sandbox.devcluster.controllers.claims import is_bound
 from scheduler.sandbox.devcluster.controllers.device_claims import extended_claim, is_reserved, pod_claims
 from scheduler.sandbox.devcluster.controllers.ownership import controller_of, key_of, uid
 from scheduler.sandbox.devcluster.controllers.pods import claim_names, is_terminating, node_name, phase
+from scheduler.sandbox.devcluster.controllers.queue import WorkQueue
 from scheduler.sandbox.devcluster.kinds import (
     JOB,
     NODE,
@@ -40,8 +38,6 @@ from scheduler.sandbox.devcluster.storage.store import Store
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 
 _LOG: Final = logging.getLogger(__name__)
-#: Longest time to hold the event loop.
-_SLICE_S: Final = 0.005
 #: Seconds until a pod whose claims are not bound, or not reserved for it, is looked at again.
 _CLAIM_RETRY_S: Final = 0.2
 _POD_NETWORK: Final = ipaddress.ip_network("10.128.0.0/9")
@@ -71,36 +67,17 @@ class KubeletLoop:
         self, store: Store, settings: KubeletSettings, now_s: Callable[[], float] = time.monotonic
     ) -> None:
         self._store, self._settings, self._now_s = store, settings, now_s
-        #: Heap of (due_s, order, namespace, name, uid) of pods to start or remove.
-        self._due: list[tuple[float, int, str, str, str]] = []
-        self._order = count()
+        #: (namespace, name, uid) of pods to start or remove.
+        self._queue: WorkQueue[tuple[str, str, str]] = WorkQueue(now_s)
         self._ips = count(2)
         #: Node -> its pods by (namespace, name).
         self._pods_on: defaultdict[str, dict[tuple[str, str], JsonObject]] = defaultdict(dict)
-        self._woken = asyncio.Event()
         #: Stop following the store.
         self.close: Final = store.history.follow((POD,), self._note)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        while True:
-            self._woken.clear()
-            await self._work()
-            wait_s = max(self._due[0][0] - self._now_s(), 0.0) if self._due else None
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._woken.wait()
-
-    async def _work(self) -> None:
-        began_s = self._now_s()
-        while self._due and self._due[0][0] <= self._now_s():
-            _, _, namespace, name, pod_uid = heapq.heappop(self._due)
-            pod = self._store.find(POD, namespace, name)
-            if pod is not None and uid(pod) == pod_uid:
-                self._sync_pod(pod)
-            if self._now_s() - began_s > _SLICE_S:
-                await asyncio.sleep(0)
-                began_s = self._now_s()
+        await self._queue.run(self._sync)
 
     def _note(self, kind: Kind, change: Change) -> None:
         if kind is NODE and change.previous is None:
@@ -121,13 +98,13 @@ class KubeletLoop:
     def _schedule(self, pod: JsonObject, after_s: float | None = None) -> None:
         if after_s is None:
             after_s = self._settings.stop_after_s if is_terminating(pod) else self._settings.start_after_s
-        entry = (self._now_s() + after_s, next(self._order), *key_of(pod), uid(pod))
-        heapq.heappush(self._due, entry)
-        self._woken.set()
+        self._queue.put((*key_of(pod), uid(pod)), self._now_s() + after_s)
 
-    def _sync_pod(self, pod: JsonObject) -> None:
+    def _sync(self, named: tuple[str, str, str], _: float) -> None:
         """Start or remove the pod, or leave it, as the store says now."""
-        where = "/".join(key_of(pod))
+        pod, where = self._store.find(POD, *named[:2]), "/".join(named[:2])
+        if pod is None or uid(pod) != named[2]:
+            return
         try:
             of_job = (controller_of(pod) or {}).get("kind") == JOB.kind
             if is_terminating(pod):

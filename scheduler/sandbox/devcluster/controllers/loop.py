@@ -14,13 +14,10 @@ House rules:
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import heapq
 import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Final
 from zlib import crc32
 
@@ -38,6 +35,7 @@ from scheduler.sandbox.devcluster.controllers.kubelet import KubeletLoop, Kubele
 from scheduler.sandbox.devcluster.controllers.ownership import key_of, uid
 from scheduler.sandbox.devcluster.controllers.planning import COMPONENTS, Place, Planner
 from scheduler.sandbox.devcluster.controllers.pods import is_terminating
+from scheduler.sandbox.devcluster.controllers.queue import WorkQueue
 from scheduler.sandbox.devcluster.kinds import (
     CORE_EVENT,
     PERSISTENT_VOLUME_CLAIM,
@@ -52,8 +50,6 @@ from scheduler.sandbox.devcluster.timestamps import rfc3339
 from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 
 _LOG: Final = logging.getLogger(__name__)
-#: Longest time to hold the event loop.
-_SLICE_S: Final = 0.005
 #: An object is planned at most once in `_PACE_S`, and at most once in `_PACE_FACTOR` times its last plan's duration.
 _PACE_S: Final = 0.005
 _PACE_FACTOR: Final = 10.0
@@ -106,24 +102,16 @@ class ControllerLoop:
         self._creating: dict[Place, asyncio.Task[None]] = {}
         #: Object that waits to be planned -> when it is due.
         self._due_s: dict[Place, float] = {}
-        #: Heap of (due_s, order, place); entries that differ from `_due_s` are outdated.
-        self._queue: list[tuple[float, int, Place]] = []
-        self._order = count()
+        #: Entries that differ from `_due_s` are outdated.
+        self._queue: WorkQueue[Place] = WorkQueue(now_s)
         #: Object -> the earliest time of its next plan.
         self._not_before_s: dict[Place, float] = {}
         self._failures: dict[Place, _Failure] = {}
-        self._woken = asyncio.Event()
         self._planner = Planner(store, self._schedule, now_s)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        while True:
-            self._woken.clear()
-            await self._work()
-            wait_s = max(self._queue[0][0] - self._now_s(), 0.0) if self._queue else None
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._woken.wait()
+        await self._queue.run(self._process)
 
     def close(self) -> None:
         """Stop following the store and creating pods."""
@@ -131,29 +119,19 @@ class ControllerLoop:
         for task in self._creating.values():
             task.cancel()
 
-    async def _work(self) -> None:
-        """Plan every object that is due, yielding to the event loop in between."""
-        began_s = self._now_s()
-        while self._queue and self._queue[0][0] <= self._now_s():
-            due_s, _, place = heapq.heappop(self._queue)
-            # An owner whose pods are being created is planned again afterwards.
-            if self._due_s.get(place) == due_s and place not in self._creating:
-                del self._due_s[place]
-                self._process(place)
-            if self._now_s() - began_s > _SLICE_S:
-                await asyncio.sleep(0)
-                began_s = self._now_s()
-
     def _schedule(self, place: Place, after_s: float = 0.0) -> None:
         """Plan the object no later than `after_s` from now, as far as its pace allows."""
         due_s = max(self._now_s() + after_s, self._not_before_s.get(place, 0.0))
         if self._due_s.get(place, due_s + 1) > due_s:
             self._due_s[place] = due_s
-            heapq.heappush(self._queue, (due_s, next(self._order), place))
-            self._woken.set()
+            self._queue.put(place, due_s)
 
-    def _process(self, place: Place) -> None:
-        """Plan the object, and execute the plan."""
+    def _process(self, place: Place, due_s: float) -> None:
+        """Plan the object, unless that is due at another time, and execute the plan."""
+        # An owner whose pods are being created is planned again afterwards.
+        if self._due_s.get(place) != due_s or place in self._creating:
+            return
+        del self._due_s[place]
         began_s = self._now_s()
         obj = self._store.find(*place)
         if obj is None:
