@@ -9,21 +9,33 @@ Source: apiserver pkg/registry/generic/registry/store.go (kubernetes 1.36).
 
 import secrets
 import time
+from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
 from scheduler.sandbox.devcluster import status
+from scheduler.sandbox.devcluster.admission.definitions import kinds_of
 from scheduler.sandbox.devcluster.admission.metadata import metadata_errors, metadata_update_errors
 from scheduler.sandbox.devcluster.admission.shapes import check_shape
 from scheduler.sandbox.devcluster.admission.strategies import strategy_of
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
-from scheduler.sandbox.devcluster.kinds import NAMESPACE, JsonObject, Kind, ServedKinds
-from scheduler.sandbox.devcluster.storage.definitions import serve_definitions
+from scheduler.sandbox.devcluster.kinds import (
+    CUSTOM_RESOURCE_DEFINITION,
+    NAMESPACE,
+    JsonObject,
+    Kind,
+    ServedKinds,
+)
 from scheduler.sandbox.devcluster.storage.deletion import Deleter, Deletion
-from scheduler.sandbox.devcluster.storage.event_versions import as_core
-from scheduler.sandbox.devcluster.storage.history import History, Revision, copied, without_nulls
+from scheduler.sandbox.devcluster.storage.history import (
+    Change,
+    History,
+    Revision,
+    as_core,
+    copied,
+    without_nulls,
+)
 from scheduler.sandbox.devcluster.storage.patches import JsonPatch, PatchType, patched
-from scheduler.sandbox.devcluster.storage.preconditions import check_deletion, check_uid
 from scheduler.sandbox.devcluster.storage.request_selectors import matcher
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR, drop_fields, hidden_kinds
@@ -57,7 +69,7 @@ class Store:
         self.minor: Final = minor
         self.history: Final = History(capacity)
         self.kinds: Final = ServedKinds(hidden_kinds(minor))
-        serve_definitions(self.history, self.kinds)
+        self.history.listeners.append(self._follow_definitions)
         self._deleter = Deleter(self.history, self.kinds)
 
     @property
@@ -240,7 +252,7 @@ class Store:
         Raises: StatusError 404, 409.
         """
         old = self.revision(kind, namespace, name).obj
-        check_deletion(kind, old, uid, resource_version)
+        _check_deletion(kind, old, uid, resource_version)
         grace_s = strategy_of(kind).grace_period_s(old, grace_period_s)
         if dry_run:
             return Deletion(old, gone=True)
@@ -262,6 +274,13 @@ class Store:
             cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise status.forbidden(kind, name, why, causes=[cause])
+
+    def _follow_definitions(self, kind: Kind, change: Change) -> None:
+        """Serve the kinds of CustomResourceDefinitions, as long as these are there."""
+        if kind is CUSTOM_RESOURCE_DEFINITION:
+            definition = change.revision.obj
+            defined = () if change.type == "DELETED" else kinds_of(definition)
+            self.kinds.define(definition["metadata"]["name"], defined)
 
     def _new_metadata(self, kind: Kind, namespace: str, new: JsonObject) -> JsonObject:
         """Return the metadata of a new object, with the fields that the server writes."""
@@ -363,3 +382,36 @@ def _keep_all_but_status(new: JsonObject, old: JsonObject, strategy: Strategy) -
 
 def _spec_of(obj: JsonObject) -> JsonObject:
     return {key: value for key, value in obj.items() if key not in _NOT_SPEC}
+
+
+# -- preconditions: the uid and version that a request expects ------------------------------------------------
+
+
+def check_uid(kind: Kind, stored: JsonObject, stated: str | None) -> None:
+    """Raise StatusError 409 if the stated uid is not the stored one."""
+    if stated and stated != stored["uid"]:
+        why = f"Precondition failed: UID in precondition: {stated}, UID in object meta: {stored['uid']}"
+        raise status.conflict(kind, stored["name"], status.storage_error(kind, stored, why))
+
+
+def _check_deletion(kind: Kind, old: JsonObject, uid: str | None, resource_version: str | None) -> None:
+    """Raise StatusError 409 if the stated uid or resourceVersion is not the stored one."""
+    metadata = old["metadata"]
+    if uid and uid != metadata["uid"]:
+        why = (
+            "the UID in the precondition "
+            f"({uid}) does not match the UID in record ({metadata['uid']}). The object might have been deleted "
+            "and then recreated"
+        )
+        raise _unmet(kind, metadata["name"], why)
+    if resource_version and resource_version != metadata["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({resource_version}) does not match the ResourceVersion "
+            f"in record ({metadata['resourceVersion']}). The object might have been modified"
+        )
+        raise _unmet(kind, metadata["name"], why)
+
+
+def _unmet(kind: Kind, name: str, why: str) -> status.StatusError:
+    """Return the refusal of a deletion. Upstream names the kind where other refusals name the resource."""
+    return status.conflict(replace(kind, plural=kind.kind), name, why)
