@@ -19,7 +19,7 @@ JsonObject: TypeAlias = dict[str, Any]
 
 #: Kinds that are in no namespace.
 _OF_THE_CLUSTER: Final = ("Namespace", "Node", "PriorityClass")
-_MERGE: Final = "application/merge-patch+json"
+_APPLY: Final = "application/apply-patch+yaml"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 _TIMEOUT_S: Final = 20.0
 #: A watch gets a bookmark every minute; one that is silent for longer is dead.
@@ -73,13 +73,8 @@ class ApiSession:
 
     async def apply(self, document: JsonObject) -> None:
         """Create the object in `document`, or merge it into an existing one."""
-        path = collection_of(document)
-        try:
-            await self._request("POST", path, document, "application/json")
-        except RequestError as refusal:
-            if refusal.status != 409:
-                raise
-            await self._request("PATCH", f"{path}/{document['metadata']['name']}", document, _MERGE)
+        path = f"{collection_of(document)}/{document['metadata']['name']}?fieldManager=demo&force=true"
+        await self._request("PATCH", path, document, _APPLY)
 
     async def create_all(self, documents: Sequence[JsonObject]) -> None:
         """Create all objects, a few at a time."""

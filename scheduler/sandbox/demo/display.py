@@ -1,7 +1,7 @@
 """
-The screen: commands, the cluster's own words, maps, a progress bar. No colour without a terminal or with NO_COLOR.
+The screen: commands, the cluster's own words, maps. No colour without a terminal or with NO_COLOR.
 
-Control codes are written only by `Display._painted` and `Display.progress`, and only to a terminal.
+Control codes are written only by `Display._painted`, and only to a terminal.
 """
 
 from __future__ import annotations
@@ -9,18 +9,14 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
-_BAR_WIDTH: Final = 30
-_REDRAW_S: Final = 0.05
 _GAP: Final = "  "
 _NARROWEST: Final = 80
 _WIDEST: Final = 110
 _UNBOUNDED: Final = 1_000_000
-_ERASED: Final = "\r\x1b[K"
 #: Colours of the letters of a map, in the order of its legend: blue, green, yellow, magenta.
 _COLOURS: Final = ("34;1", "32;1", "33;1", "35;1")
 _BOLD: Final = "1"
@@ -45,16 +41,11 @@ class Scene:
 class Display:
     """Writes to `out`. Of `environ`, NO_COLOR (https://no-color.org) and TERM are read."""
 
-    def __init__(
-        self, out: TextIO, environ: Mapping[str, str], now_s: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, out: TextIO, environ: Mapping[str, str]) -> None:
         self._out = out
         self._is_terminal = out.isatty() and environ.get("TERM", "") not in ("", "dumb")
         self._is_coloured = self._is_terminal and not environ.get("NO_COLOR")
         self._is_unicode = (out.encoding or "").lower().replace("-", "") == "utf8"
-        self._now_s = now_s
-        self._drawn_at_s: float | None = None
-        self._bar_shown = False
 
     # -- lines -----------------------------------------------------------------------------------------------
 
@@ -96,29 +87,8 @@ class Display:
         self._wrapped(text, f"  {mark} ", "    ", _BAD)
 
     def line(self, text: str = "") -> None:
-        """Print a line in place of the progress bar."""
-        if self._bar_shown:
-            self._out.write(_ERASED)
-            self._bar_shown = False
+        """Print a line."""
         print(text, file=self._out, flush=True)
-
-    # -- progress --------------------------------------------------------------------------------------------
-
-    def progress(self, done: int, total: int, what: str) -> None:
-        """Draw the progress bar at `done` of `total`; nothing without a terminal."""
-        now_s = self._now_s()
-        is_early = self._drawn_at_s is not None and now_s - self._drawn_at_s < _REDRAW_S
-        if not self._is_terminal or (is_early and done < total):
-            return
-        self._drawn_at_s = now_s
-        text = f"  {self.bar(done, total)} {min(done, total)}/{total} {what}"[: self._width() - 1]
-        self._out.write(f"{_ERASED}{text}")
-        self._out.flush()
-        self._bar_shown = True
-
-    def bar(self, done: int, total: int) -> str:
-        """Return a bar of fixed width, filled by `done` / `total`."""
-        return progress_bar(done, total, is_unicode=self._is_unicode)
 
     # -- maps ------------------------------------------------------------------------------------------------
 
@@ -171,14 +141,6 @@ class Display:
     def _width(self) -> int:
         """Return the terminal's columns; without a terminal no line is wrapped, so that text can be searched."""
         return min(shutil.get_terminal_size().columns, _WIDEST) if self._is_terminal else _UNBOUNDED
-
-
-def progress_bar(done: int, total: int, *, is_unicode: bool) -> str:
-    """Return a bar of fixed width, filled by `done` / `total`; full if there is nothing to do."""
-    share = min(max(done / total, 0.0), 1.0) if total > 0 else 1.0
-    filled = int(share * _BAR_WIDTH)
-    full, empty = ("█", "░") if is_unicode else ("#", ".")
-    return full * filled + empty * (_BAR_WIDTH - filled)
 
 
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

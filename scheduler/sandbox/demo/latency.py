@@ -18,24 +18,18 @@ class Sample:
 
     #: Upper bound in seconds -> decisions that took no longer, ascending; the last bound is infinite.
     at_most: dict[float, float]
-    sum_s: float
     #: Pods bound.
     scheduled: float
 
     def __sub__(self, earlier: Sample) -> Sample:
         """Return what happened since `earlier`, a sample of the same process."""
         at_most = {bound: n - earlier.at_most.get(bound, 0.0) for bound, n in self.at_most.items()}
-        return Sample(at_most, self.sum_s - earlier.sum_s, self.scheduled - earlier.scheduled)
+        return Sample(at_most, self.scheduled - earlier.scheduled)
 
     @property
     def decisions(self) -> float:
         """Return the number of decisions."""
         return max(self.at_most.values(), default=0.0)
-
-    @property
-    def mean_s(self) -> float:
-        """Return the mean seconds of a decision; 0 without any."""
-        return self.sum_s / self.decisions if self.decisions else 0.0
 
     def quantile_s(self, share: float) -> float:
         """
@@ -57,13 +51,11 @@ class Sample:
 def parse_sample(text: str) -> Sample:
     """Return the sample in an answer of /metrics. Raises: ValueError if it is no exposition text."""
     at_most: dict[float, float] = {}
-    sum_s = scheduled = 0.0
+    scheduled = 0.0
     for family in text_string_to_metric_families(text):
         for name, labels, value, *_ in family.samples:
             if name == f"{_DECISION}_bucket":
                 at_most[float(labels["le"])] = value
-            elif name == f"{_DECISION}_sum":
-                sum_s = value
             elif name == _ATTEMPTS and labels.get("result") == "scheduled":
                 scheduled += value
-    return Sample(dict(sorted(at_most.items())), sum_s, scheduled)
+    return Sample(dict(sorted(at_most.items())), scheduled)

@@ -64,16 +64,14 @@ class PodWatch:
         *,
         failing: Callable[[], str],
         within_s: float = PATIENCE_S,
-        on_look: Callable[[], None] = lambda: None,
     ) -> None:
         """
-        Wait until `is_so`; call `on_look` at every look in between.
+        Wait until `is_so`.
 
         Raises StoryFailed with the text of `failing`, if that takes longer than `within_s`.
         """
         ends_s = time.monotonic() + within_s
         while not is_so():
-            on_look()
             self._changed.clear()
             left_s = ends_s - time.monotonic()
             if left_s <= 0:
@@ -84,7 +82,6 @@ class PodWatch:
                     await asyncio.sleep(_LOOK_S)
             except TimeoutError:
                 continue
-        on_look()
 
     def _of(self, namespaces: Collection[str]) -> list[JsonObject]:
         return [pod for pod in self._pods.values() if pod["metadata"]["namespace"] in namespaces]

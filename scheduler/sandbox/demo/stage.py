@@ -161,7 +161,6 @@ class Stage:
         await self.watch.until(
             lambda: new() == total == len(self.watch.pods(asked)) and not self.watch.leaving(asked),
             failing=lambda: f"{new()} of {total} pods are ready {self._reason()}",
-            on_look=lambda: self.show.progress(new(), total, "pods ready"),
         )
 
     async def wait_rolled_out(self, namespace: str, name: str) -> None:

@@ -12,7 +12,7 @@ import yaml
 from aiohttp import web
 
 from scheduler.sandbox.devcluster.bootstrap import add_storage, populate
-from scheduler.sandbox.devcluster.controllers.kubelet_loop import KubeletSettings
+from scheduler.sandbox.devcluster.controllers.kubelet import KubeletSettings
 from scheduler.sandbox.devcluster.controllers.loop import log_failure, run_controllers
 from scheduler.sandbox.devcluster.gpu_driver import add_gpus
 from scheduler.sandbox.devcluster.http.faults import Faults
@@ -21,7 +21,7 @@ from scheduler.sandbox.devcluster.http.watches import BOOKMARK_INTERVAL_S
 from scheduler.sandbox.devcluster.kinds import JsonObject
 from scheduler.sandbox.devcluster.storage.store import HISTORY_CAPACITY, Store
 from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR
-from scheduler.sandbox.devcluster.webhooks.dispatch import WebhookAdmission
+from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 
 _SHUTDOWN_S: Final = 2.0
 #: Connections that may wait to be accepted.

@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
         gpus_per_fabric=args.gpu_fabric,
         minor=minor,
     )
-    size = f"{counted(args.nodes, 'node')} in {counted(args.zones, 'zone')}"
+    size = f"{counted(args.nodes, 'node')} in {counted(min(args.nodes, args.zones), 'zone')}"
     return asyncio.run(_serve(cluster, size, Path(args.kubeconfig).resolve(), with_page=args.ui))
 
 

@@ -11,8 +11,7 @@ from typing import Any, Final
 #: A JSON object as it goes over the wire. Kubernetes objects are open records, so values stay unnamed here.
 JsonObject = dict[str, Any]
 
-_ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-_NO_COLLECTION_DELETE: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
+_ALL_VERBS: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ _REGISTRATION: Final = "admissionregistration.k8s.io"
 _FLOW_CONTROL: Final = "flowcontrol.apiserver.k8s.io"
 _NETWORKING: Final = "networking.k8s.io"
 
-NAMESPACE: Final = replace(built_in("Namespace", "", "ns", "cluster status"), verbs=_NO_COLLECTION_DELETE)
+NAMESPACE: Final = built_in("Namespace", "", "ns", "cluster status")
 NODE: Final = built_in("Node", "", "no", "cluster status")
 POD: Final = built_in("Pod", "", "po", "all status binding eviction")
 BINDING: Final = replace(built_in("Binding"), verbs=("create",))
@@ -128,7 +127,6 @@ SECRET: Final = built_in("Secret")
 SERVICE_ACCOUNT: Final = built_in("ServiceAccount", "", "sa", "token")
 CORE_EVENT: Final = built_in("Event", "", "ev")
 EVENT: Final = built_in("Event", "events.k8s.io", "ev")
-RESOURCE_QUOTA: Final = built_in("ResourceQuota", "", "quota", "status")
 REPLICATION_CONTROLLER: Final = built_in("ReplicationController", "", "rc", "all status scale")
 DEPLOYMENT: Final = built_in("Deployment", "apps", "deploy", "all status scale")
 REPLICA_SET: Final = built_in("ReplicaSet", "apps", "rs", "all status scale")
@@ -167,7 +165,7 @@ CUSTOM_RESOURCE_DEFINITION: Final = built_in(
 
 #: Every kind that is built in, in the order in which discovery lists groups.
 KINDS: Final = (
-    BINDING, CONFIG_MAP, CORE_EVENT, NAMESPACE, NODE, POD, REPLICATION_CONTROLLER, RESOURCE_QUOTA, SECRET,
+    CONFIG_MAP, CORE_EVENT, NAMESPACE, NODE, POD, REPLICATION_CONTROLLER, SECRET,
     SERVICE_ACCOUNT, SERVICE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS,
     DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, CRON_JOB, EVENT, POD_DISRUPTION_BUDGET,
     CLUSTER_ROLE_BINDING, CLUSTER_ROLE, ROLE_BINDING, ROLE, LEASE, PRIORITY_CLASS, STORAGE_CLASS, CSI_DRIVER,
@@ -176,6 +174,7 @@ KINDS: Final = (
     # Stored and nothing more, since charts bring them.
     built_in("Endpoints", "", "ep"),
     built_in("LimitRange", "", "limits"),
+    built_in("ResourceQuota", "", "quota", "status"),
     built_in("PodTemplate"),
     built_in("ControllerRevision", "apps"),
     built_in("HorizontalPodAutoscaler", "autoscaling", "hpa", "all status", "v2"),
@@ -194,11 +193,6 @@ KINDS: Final = (
 
 _BY_PATH: Final[Mapping[tuple[str, str, str], Kind]] = {(k.group, k.version, k.plural): k for k in KINDS}
 _BY_KIND: Final[Mapping[tuple[str, str], Kind]] = {(k.api_version, k.kind): k for k in KINDS}
-
-
-def kind_at(group: str, version: str, plural: str) -> Kind | None:
-    """Return the kind served at /apis/<group>/<version>/<plural> (group "" = /api), or None if there is none."""
-    return _BY_PATH.get((group, version, plural))
 
 
 def kind_of(api_version: str, kind: str) -> Kind | None:
@@ -231,7 +225,7 @@ class ServedKinds:
         """Return the kind served at /apis/<group>/<version>/<plural>, or None if there is none."""
         custom = self._custom.get(f"{plural}.{group}", ())
         found = (kind for kind in custom if kind.version == version)
-        built_in = None if f"{plural}.{group}" in self._hidden else kind_at(group, version, plural)
+        built_in = None if f"{plural}.{group}" in self._hidden else _BY_PATH.get((group, version, plural))
         return built_in or next(found, None)
 
     def of(self, api_version: str, kind_name: str) -> Kind | None:

@@ -1,8 +1,8 @@
 """
 The fields of objects and of their parts, as far as the embedded cluster looks into them: one table with three readers.
 
-`admission.shapes` checks the JSON types of bodies, `http.protobuf` decodes bodies that are no JSON, and `http.openapi`
-describes kinds for `kubectl explain`.
+`admission.shapes` checks the JSON types of bodies and finds misspelled fields, `http.protobuf` decodes bodies that are
+no JSON, and `http.openapi` describes kinds for `kubectl explain`.
 
 Source: types.go and generated.proto of the API groups (kubernetes 1.36).
 """
@@ -25,12 +25,12 @@ class Field(NamedTuple):
 #: Structure -> its fields as "name:type", or "number:name:type" if kubectl sends them in protobuf. Types: s string,
 #: i integer, b boolean, y bytes, t time, q quantity, o integer or string, j any object, or a structure's name; `*`
 #: before repeats it, `@` makes it a map from strings, and `?` behind marks a field that Go keeps as a pointer: present
-#: is present, even at its zero value. A structure without a field name is embedded: its fields are those around it.
+#: is present, even at its zero value.
 _STRUCTURES: Final[Mapping[str, str]] = {
     # Parts
-    "ObjectMeta": "1:name:s 2:generateName:s 3:namespace:s 5:uid:s 6:resourceVersion:s 7:generation:i "
+    "ObjectMeta": "1:name:s 2:generateName:s 3:namespace:s 4:selfLink:s 5:uid:s 6:resourceVersion:s 7:generation:i "
     "8:creationTimestamp:t 9:deletionTimestamp:t 10:deletionGracePeriodSeconds:i? 11:labels:@s 12:annotations:@s "
-    "13:ownerReferences:*OwnerReference 14:finalizers:*s",
+    "13:ownerReferences:*OwnerReference 14:finalizers:*s managedFields:*j",
     "OwnerReference": "1:kind:s 3:name:s 4:uid:s 5:apiVersion:s 6:controller:b? 7:blockOwnerDeletion:b?",
     "ObjectReference": "1:kind:s 2:namespace:s 3:name:s 4:uid:s 5:apiVersion:s 6:resourceVersion:s 7:fieldPath:s",
     "Requirement": "1:key:s 2:operator:s 3:values:*s",
@@ -43,13 +43,18 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "6:dnsPolicy:s 7:nodeSelector:@s 8:serviceAccountName:s 10:nodeName:s 11:hostNetwork:b 12:hostPID:b 13:hostIPC:b "
     "16:hostname:s 17:subdomain:s affinity:Affinity 19:schedulerName:s 20:initContainers:*Container "
     "22:tolerations:*Toleration 24:priorityClassName:s priority:i topologySpreadConstraints:*Spread "
-    "schedulingGates:*Gate volumes:*Volume overhead:@q resources:Resources resourceClaims:*PodClaim",
+    "schedulingGates:*Gate volumes:*Volume overhead:@q resources:Resources resourceClaims:*PodClaim "
+    "ephemeralContainers:*j serviceAccount:s automountServiceAccountToken:b shareProcessNamespace:b "
+    "securityContext:j imagePullSecrets:*j hostAliases:*j dnsConfig:j readinessGates:*j runtimeClassName:s "
+    "enableServiceLinks:b preemptionPolicy:s setHostnameAsFQDN:b os:j hostUsers:b hostnameOverride:s workloadRef:j "
+    "schedulingGroup:j",
     "Container": "1:name:s 2:image:s 3:command:*s 4:args:*s 5:workingDir:s 6:ports:*ContainerPort 7:env:*EnvVar "
     "8:resources:Resources 13:terminationMessagePath:s 14:imagePullPolicy:s 16:stdin:b 17:stdinOnce:b 18:tty:b "
-    "20:terminationMessagePolicy:s 24:restartPolicy:s?",
+    "20:terminationMessagePolicy:s 24:restartPolicy:s? envFrom:*j resizePolicy:*j restartPolicyRules:*j "
+    "volumeMounts:*j volumeDevices:*j livenessProbe:j readinessProbe:j startupProbe:j lifecycle:j securityContext:j",
     "ContainerPort": "1:name:s 2:hostPort:i 3:containerPort:i 4:protocol:s 5:hostIP:s",
-    "EnvVar": "1:name:s 2:value:s",
-    "Resources": "1:limits:@q 2:requests:@q",
+    "EnvVar": "1:name:s 2:value:s valueFrom:j",
+    "Resources": "1:limits:@q 2:requests:@q claims:*j",
     "Affinity": "nodeAffinity:NodeAffinity podAffinity:PodAffinity podAntiAffinity:PodAffinity",
     "PodAffinity": "requiredDuringSchedulingIgnoredDuringExecution:*Term "
     "preferredDuringSchedulingIgnoredDuringExecution:*WeightedTerm",
@@ -65,13 +70,22 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "PreferredNode": "weight:i preference:NodeTerm",
     "Toleration": "1:key:s 2:operator:s 3:value:s 4:effect:s 5:tolerationSeconds:i?",
     "Gate": "name:s",
-    "Volume": "name:s configMap:j secret:j projected:j persistentVolumeClaim:ClaimSource ephemeral:EphemeralSource",
+    "Volume": "name:s persistentVolumeClaim:ClaimSource ephemeral:EphemeralSource "
+    + " ".join(
+        f"{source}:j"
+        for source in (
+            "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "configMap", "csi", "downwardAPI",
+            "emptyDir", "fc", "flexVolume", "flocker", "gcePersistentDisk", "gitRepo", "glusterfs", "hostPath", "image",
+            "iscsi", "nfs", "photonPersistentDisk", "portworxVolume", "projected", "quobyte", "rbd", "scaleIO",
+            "secret", "storageos", "vsphereVolume",
+        )
+    ),
     "ClaimSource": "claimName:s readOnly:b",
     "EphemeralSource": "volumeClaimTemplate:ClaimTemplate",
-    "ClaimTemplate": "metadata:ObjectMeta spec:ClaimSpec",
+    "ClaimTemplate": "metadata:ObjectMeta spec:ClaimSpec status:j",
     # Volumes
     "ClaimSpec": "accessModes:*s resources:Resources volumeName:s storageClassName:s volumeMode:s "
-    "selector:LabelSelector volumeAttributesClassName:s",
+    "selector:LabelSelector volumeAttributesClassName:s dataSource:j dataSourceRef:j",
     "ClaimStatus": "phase:s accessModes:*s capacity:@q conditions:*Condition",
     "VolumeSpec": "accessModes:*s capacity:@q claimRef:ObjectReference storageClassName:s volumeMode:s "
     "persistentVolumeReclaimPolicy:s nodeAffinity:VolumeAffinity mountOptions:*s volumeAttributesClassName:s csi:j",
@@ -125,51 +139,36 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "9:progressDeadlineSeconds:i?",
     "DeploymentStrategy": "1:type:s 2:rollingUpdate:RollingUpdateDeployment?",
     "RollingUpdateDeployment": "1:maxUnavailable:o? 2:maxSurge:o?",
-    "WorkloadSpec": "selector:LabelSelector replicas:i template:PodTemplateSpec updateStrategy:UpdateStrategy "
-    "volumeClaimTemplates:*ClaimTemplate serviceName:s minReadySeconds:i "
-    "persistentVolumeClaimRetentionPolicy:RetentionPolicy",
+    "ReplicaSetSpec": "selector:LabelSelector replicas:i template:PodTemplateSpec minReadySeconds:i",
+    "StatefulSetSpec": "selector:LabelSelector replicas:i template:PodTemplateSpec updateStrategy:UpdateStrategy "
+    "volumeClaimTemplates:*ClaimTemplate serviceName:s minReadySeconds:i podManagementPolicy:s revisionHistoryLimit:i "
+    "persistentVolumeClaimRetentionPolicy:RetentionPolicy ordinals:j",
+    "DaemonSetSpec": "selector:LabelSelector template:PodTemplateSpec updateStrategy:UpdateStrategy minReadySeconds:i "
+    "revisionHistoryLimit:i",
     "UpdateStrategy": "type:s rollingUpdate:j",
     "RetentionPolicy": "whenDeleted:s whenScaled:s",
     "JobSpec": "1:parallelism:i? 2:completions:i? 3:activeDeadlineSeconds:i? 4:selector:LabelSelector? "
     "5:manualSelector:b? 6:template:PodTemplateSpec 7:backoffLimit:i? 8:ttlSecondsAfterFinished:i? "
-    "9:completionMode:s? 10:suspend:b?",
+    "9:completionMode:s? 10:suspend:b? podFailurePolicy:j successPolicy:j backoffLimitPerIndex:i maxFailedIndexes:i "
+    "podReplacementPolicy:s managedBy:s",
     "JobTemplateSpec": "1:metadata:ObjectMeta 2:spec:JobSpec",
     "CronJobSpec": "1:schedule:s 2:startingDeadlineSeconds:i? 3:concurrencyPolicy:s 4:suspend:b? "
     "5:jobTemplate:JobTemplateSpec 6:successfulJobsHistoryLimit:i? 7:failedJobsHistoryLimit:i? 8:timeZone:s?",
-    "ReplicationControllerSpec": "selector:@s replicas:i template:PodTemplateSpec",
+    "ReplicationControllerSpec": "selector:@s replicas:i template:PodTemplateSpec minReadySeconds:i",
     "PodDisruptionBudgetSpec": "1:minAvailable:o? 2:selector:LabelSelector? 3:maxUnavailable:o? "
     "4:unhealthyPodEvictionPolicy:s?",
     "BudgetStatus": "conditions:*Condition disruptionsAllowed:i currentHealthy:i desiredHealthy:i expectedPods:i "
     "observedGeneration:i disruptedPods:@s",
-    "HorizontalPodAutoscalerSpec": "1:scaleTargetRef:ScaleTarget 2:minReplicas:i? 3:maxReplicas:i "
-    "4:metrics:*MetricSpec",
-    "ScaleTarget": "1:kind:s 2:name:s 3:apiVersion:s",
-    "MetricSpec": "1:type:s 4:resource:ResourceMetricSource?",
-    "ResourceMetricSource": "1:name:s 2:target:MetricTarget",
-    "MetricTarget": "1:type:s 2:value:q? 3:averageValue:q? 4:averageUtilization:i?",
     # Services
     "ServiceSpec": "1:ports:*ServicePort 2:selector:@s 3:clusterIP:s 4:type:s 5:externalIPs:*s 7:sessionAffinity:s "
     "8:loadBalancerIP:s 10:externalName:s 11:externalTrafficPolicy:s 13:publishNotReadyAddresses:b 18:clusterIPs:*s",
     "ServicePort": "1:name:s 2:protocol:s 3:port:i 4:targetPort:o 5:nodePort:i 6:appProtocol:s?",
-    "IngressSpec": "1:defaultBackend:IngressBackend? 2:tls:*IngressTLS 3:rules:*IngressRule 4:ingressClassName:s?",
-    "IngressTLS": "1:hosts:*s 2:secretName:s",
-    "IngressRule": "1:host:s 2::IngressRuleValue",
-    "IngressRuleValue": "1:http:HTTPIngressRuleValue?",
-    "HTTPIngressRuleValue": "1:paths:*HTTPIngressPath",
-    "HTTPIngressPath": "1:path:s 2:backend:IngressBackend 3:pathType:s?",
-    "IngressBackend": "4:service:IngressServiceBackend?",
-    "IngressServiceBackend": "1:name:s 2:port:ServiceBackendPort",
-    "ServiceBackendPort": "1:name:s 2:number:i",
-    # Nodes, namespaces and quotas
+    # Nodes and namespaces
     "NodeSpec": "unschedulable:b taints:*Taint",
     "NodeStatus": "conditions:*Condition phase:s allocatable:@q capacity:@q",
     "Taint": "key:s value:s effect:s",
     "NamespaceSpec": "1:finalizers:*s",
     "LocalObjectReference": "1:name:s",
-    "ResourceQuotaSpec": "1:hard:@q 2:scopes:*s 3:scopeSelector:ScopeSelector?",
-    "QuotaStatus": "hard:@q used:@q",
-    "ScopeSelector": "1:matchExpressions:*ScopeRequirement",
-    "ScopeRequirement": "1:scopeName:s 2:operator:s 3:values:*s",
     # Custom resources
     "DefinitionSpec": "group:s scope:s names:DefinitionNames versions:*DefinitionVersion conversion:j",
     "DefinitionNames": "kind:s plural:s singular:s listKind:s shortNames:*s categories:*s",
@@ -198,16 +197,14 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "TokenReviewSpec": "token:s audiences:*s",
     "AccessReviewSpec": "1:resourceAttributes:ResourceAttributes? 2:nonResourceAttributes:NonResourceAttributes? "
     "user:s groups:*s uid:s",
-    "RulesReviewSpec": "1:namespace:s",
     "ResourceAttributes": "1:namespace:s 2:verb:s 3:group:s 4:version:s 5:resource:s 6:subresource:s 7:name:s",
     "NonResourceAttributes": "1:path:s 2:verb:s",
 }  # fmt: skip
-_WORKLOAD: Final = "spec:WorkloadSpec status:j"
 _ROLE_BINDING: Final = "2:subjects:*Subject 3:roleRef:RoleRef"
 _ACCESS_REVIEW: Final = "2:spec:AccessReviewSpec"
 #: Kind -> its fields beside apiVersion, kind and metadata.
 _KINDS: Final = {
-    "Pod": "spec:PodSpec status:Status",
+    "Pod": "2:spec:PodSpec status:Status",
     "Node": "spec:NodeSpec status:NodeStatus",
     "Namespace": "2:spec:NamespaceSpec status:Status",
     "Service": "2:spec:ServiceSpec status:j",
@@ -216,7 +213,6 @@ _KINDS: Final = {
     "ServiceAccount": "3:imagePullSecrets:*LocalObjectReference 4:automountServiceAccountToken:b?",
     "Event": "involvedObject:ObjectReference related:ObjectReference series:Series source:Source reason:s message:s "
     "type:s action:s count:i eventTime:s firstTimestamp:s lastTimestamp:s reportingComponent:s reportingInstance:s",
-    "ResourceQuota": "2:spec:ResourceQuotaSpec status:QuotaStatus",
     "MutatingWebhookConfiguration": "webhooks:*Webhook",
     "ValidatingWebhookConfiguration": "webhooks:*Webhook",
     "Role": "2:rules:*PolicyRule",
@@ -225,13 +221,11 @@ _KINDS: Final = {
     "ClusterRoleBinding": _ROLE_BINDING,
     "ReplicationController": "spec:ReplicationControllerSpec status:j",
     "Deployment": "2:spec:DeploymentSpec status:j",
-    "ReplicaSet": _WORKLOAD,
-    "StatefulSet": _WORKLOAD,
-    "DaemonSet": _WORKLOAD,
+    "ReplicaSet": "spec:ReplicaSetSpec status:j",
+    "StatefulSet": "spec:StatefulSetSpec status:j",
+    "DaemonSet": "spec:DaemonSetSpec status:j",
     "Job": "2:spec:JobSpec status:j",
     "CronJob": "2:spec:CronJobSpec status:j",
-    "HorizontalPodAutoscaler": "2:spec:HorizontalPodAutoscalerSpec status:j",
-    "Ingress": "2:spec:IngressSpec status:j",
     "PersistentVolume": "spec:VolumeSpec status:Status",
     "PersistentVolumeClaim": "spec:ClaimSpec status:ClaimStatus",
     "StorageClass": "provisioner:s parameters:@s reclaimPolicy:s volumeBindingMode:s allowVolumeExpansion:b "
@@ -264,7 +258,6 @@ _BODIES: Final = {
     "SelfSubjectReview": "",
     "SelfSubjectAccessReview": _ACCESS_REVIEW,
     "SubjectAccessReview": _ACCESS_REVIEW,
-    "SelfSubjectRulesReview": "2:spec:RulesReviewSpec",
 }
 _METADATA: Final = "1:metadata:ObjectMeta"
 
@@ -290,6 +283,13 @@ STRUCTURES: Final[Mapping[str, tuple[Field, ...]]] = {
     **{name: _fields(text) for name, text in _STRUCTURES.items()},
     **{kind: _fields(f"{_METADATA} {text}") for kind, text in (_KINDS | _BODIES).items()},
 }
+#: Kinds whose fields are all in the table, down to those of type j.
+WHOLE: Final = frozenset(
+    {
+        "Pod", "PodTemplate", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob",
+        "ReplicationController",
+    }
+)  # fmt: skip
 #: Kinds of bodies that are no stored objects.
 BODIES: Final = frozenset({*_BODIES, "DeleteOptions"})
 #: The fields of a kind that is not in the table.

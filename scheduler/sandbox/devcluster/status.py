@@ -31,7 +31,6 @@ class StatusError(Exception):
         message: str,
         *,
         details: JsonObject | None = None,
-        metadata: JsonObject | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
@@ -39,7 +38,6 @@ class StatusError(Exception):
         self.reason = reason
         self.message = message
         self.details = details
-        self.metadata = metadata or {}
         self.headers = dict(headers or {})
 
     def to_object(self) -> JsonObject:
@@ -47,7 +45,7 @@ class StatusError(Exception):
         status: JsonObject = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": self.metadata,
+            "metadata": {},
             "status": "Failure",
             "message": self.message,
         }
@@ -127,10 +125,9 @@ def unauthorized() -> StatusError:
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
-def expired(message: str, *, continue_token: str = "") -> StatusError:
+def expired(message: str) -> StatusError:
     """Return a 410: the resource version or continue token is older than the history."""
-    metadata = {"continue": continue_token} if continue_token else None
-    return StatusError(410, "Expired", message, metadata=metadata)
+    return StatusError(410, "Expired", message)
 
 
 def too_large_resource_version(asked: int, current: int) -> StatusError:

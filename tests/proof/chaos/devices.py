@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import random
 
-from scheduler.sandbox.devcluster.admission.device_kinds import DELETE_PROTECTION
+from scheduler.sandbox.devcluster.admission.device_claims import DELETE_PROTECTION
 from scheduler.sandbox.devcluster.http.faults import Action, Fault
 from scheduler.sandbox.devcluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_SLICE, JsonObject
 from scheduler.sandbox.devcluster.status import StatusError

@@ -15,7 +15,7 @@ from scheduler.engine.core.machine import Machine
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.volumes import SELECTED_NODE, StorageKind, StorageObject
 from scheduler.sandbox.devcluster.bootstrap import DEFAULT_CLASS
-from scheduler.sandbox.devcluster.controllers.provisioning import PROVISION_AFTER_S, PROVISION_FAILURE
+from scheduler.sandbox.devcluster.controllers.volumes import PROVISION_AFTER_S, PROVISION_FAILURE
 from scheduler.sandbox.devcluster.kinds import (
     NODE,
     PERSISTENT_VOLUME,

@@ -79,7 +79,7 @@ async def test_a_story_plays_to_its_end_and_breaks_no_rule(number: int, tmp_path
 
 
 def screen_of(n_columns: int, folder: Path) -> str:
-    """Return what the whole demo shows on a terminal of so many columns, without colours and passing progress."""
+    """Return what the whole demo shows on a terminal of so many columns, without colours."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, n_columns, 0, 0))
     environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
@@ -94,7 +94,7 @@ def screen_of(n_columns: int, folder: Path) -> str:
         os.close(ours)
     assert process.returncode == 0, shown
     text = shown.decode().replace("\r\n", "\n")
-    return re.sub(r"\x1b\[[0-9;]*m", "", re.sub(r"[^\n]*\r\x1b\[K", "", text))
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from scheduler.sandbox.demo.display import Display, Scene, columns, progress_bar
+from scheduler.sandbox.demo.display import Display, Scene, columns
 
 SCENES = [
     Scene("stuck", {"zone-a": "[B] [ ]", "zone-b": "[B]"}, "GG"),
@@ -23,24 +23,6 @@ class Screen(io.StringIO):
 
     def isatty(self) -> bool:
         return True
-
-
-@pytest.mark.parametrize(
-    ("done", "total", "bar"),
-    [
-        pytest.param(0, 10, "." * 30, id="nothing"),
-        pytest.param(5, 10, "#" * 15 + "." * 15, id="half"),
-        pytest.param(10, 10, "#" * 30, id="all"),
-        pytest.param(12, 10, "#" * 30, id="more than all"),
-        pytest.param(0, 0, "#" * 30, id="nothing to do"),
-    ],
-)
-def test_the_bar_is_as_full_as_the_work_is_done(done: int, total: int, bar: str) -> None:
-    assert progress_bar(done, total, is_unicode=False) == bar
-
-
-def test_the_bar_has_the_same_width_in_unicode() -> None:
-    assert progress_bar(1, 3, is_unicode=True) == "█" * 10 + "░" * 20
 
 
 @pytest.mark.parametrize(
@@ -84,7 +66,6 @@ def shown(out: io.StringIO, environ: dict[str, str]) -> str:
     show = Display(out, environ)
     show.title("Title", "About it.")
     show.command("kubectl get pods")
-    show.progress(1, 2, "pods")
     show.step("a step")
     show.quote(["a reason " * 20])
     show.good("well")
@@ -95,21 +76,20 @@ def shown(out: io.StringIO, environ: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("out", "environ", "has_bar", "has_colour"),
+    ("out", "environ", "has_colour"),
     [
-        pytest.param(Screen(), TERMINAL, True, True, id="a terminal"),
-        pytest.param(Screen(), {**TERMINAL, "NO_COLOR": "1"}, True, False, id="a terminal without colours"),
-        pytest.param(Screen(), {"TERM": "dumb"}, False, False, id="a terminal that can do nothing"),
-        pytest.param(io.StringIO(), TERMINAL, False, False, id="a file or pipe"),
+        pytest.param(Screen(), TERMINAL, True, id="a terminal"),
+        pytest.param(Screen(), {**TERMINAL, "NO_COLOR": "1"}, False, id="a terminal without colours"),
+        pytest.param(Screen(), {"TERM": "dumb"}, False, id="a terminal that can do nothing"),
+        pytest.param(io.StringIO(), TERMINAL, False, id="a file or pipe"),
     ],
 )
 def test_control_codes_go_to_terminals_alone(
-    out: io.StringIO, environ: dict[str, str], has_bar: bool, has_colour: bool
+    out: io.StringIO, environ: dict[str, str], has_colour: bool
 ) -> None:
     text = shown(out, environ)
-    assert ("\r" in text, "\x1b[K" in text, "1/2 pods" in text) == (has_bar,) * 3
-    assert ("m" in text and "\x1b[32m" in text) == has_colour
-    if not has_bar:
+    assert ("\x1b[32m" in text) == has_colour
+    if not has_colour:
         assert all(character.isprintable() or character == "\n" for character in text)
 
 
@@ -150,13 +130,3 @@ def test_a_reason_stands_on_one_line_where_there_is_no_terminal() -> None:
     out = io.StringIO()
     Display(out, {}).quote(["word " * 100])
     assert len(out.getvalue().splitlines()) == 1
-
-
-def test_the_bar_is_drawn_no_more_often_than_the_eye_sees() -> None:
-    now_s = [0.0]
-    out = Screen()
-    show = Display(out, TERMINAL, lambda: now_s[0])
-    for done in range(100):
-        now_s[0] += 0.001
-        show.progress(done, 100, "pods")
-    assert 1 <= out.getvalue().count("\r") <= 3

@@ -70,7 +70,7 @@ async def refused(folder, *args):
 async def test_it_says_how_to_use_and_how_to_end_it(tmp_path):
     async with running(tmp_path) as lines:
         path = shlex.quote(str(tmp_path / "devcluster.kubeconfig"))
-        assert lines[0].startswith("1 node in 3 zones at http://127.0.0.1:")
+        assert lines[0].startswith("1 node in 1 zone at http://127.0.0.1:")
         assert "Ctrl-C ends and deletes it" in lines[0]
         assert lines[1].startswith("Not here: ")
         assert "(no taint, and the pods of a deleted node stay), and the default" in lines

@@ -35,7 +35,6 @@ async def _play(stage: Stage) -> None:
         await stage.watch.until(
             lambda: left() == 0,
             failing=lambda: f"{left()} of {_FRONTS} front ends are where they were",
-            on_look=lambda: stage.show.progress(_FRONTS - left(), _FRONTS, "front ends evicted"),
         )
         await stage.wait_ready(1 + _FRONTS)
     await stage.scene("restored", _letter)

@@ -17,8 +17,6 @@ _TOTAL: Final = _EACH * len(_SERVICES)
 _NODES: Final = 500
 _ZONES: Final = ("zone-a", "zone-b", "zone-c", "zone-d", "zone-e")
 _WITHIN_S: Final = 120.0
-#: Upper bounds of what is shown of the histogram; each is a bound of the scheduler's.
-_SHOWN_MS: Final = (1, 4, 16)
 
 
 async def _play(stage: Stage) -> None:
@@ -41,7 +39,6 @@ async def _play(stage: Stage) -> None:
     took_s = await _placed(stage) - began_s
     decisions = await _decisions(stage, before)
     await _draw(stage)
-    _chart(stage, decisions)
     p50_ms, p99_ms = (decisions.quantile_s(share) * 1e3 for share in (0.5, 0.99))
     show.good(
         f"one decision over {_NODES} nodes: p50 {p50_ms:.2f} ms, p99 {p99_ms:.2f} ms; "
@@ -59,7 +56,6 @@ async def _placed(stage: Stage) -> float:
         lambda: placed() == _TOTAL,
         within_s=_WITHIN_S,
         failing=lambda: f"{placed()} of {_TOTAL} pods have a node",
-        on_look=lambda: stage.show.progress(placed(), _TOTAL, "pods placed"),
     )
     return time.monotonic()
 
@@ -98,21 +94,6 @@ async def _draw(stage: Stage) -> None:
         for zone, n_nodes in sorted(Counter(zones.values()).items())
     ]
     stage.show.figures(("ZONE", "NODES", "PODS", *_SERVICES), rows)
-
-
-def _chart(stage: Stage, decisions: Sample) -> None:
-    """Draw how many decisions took how long."""
-    done = 0.0
-    for bound_ms in (*_SHOWN_MS, None):
-        limit_s = float("inf") if bound_ms is None else bound_ms / 1e3
-        reached = max(
-            (n for bound_s, n in decisions.at_most.items() if bound_s <= limit_s * 1.001), default=0.0
-        )
-        label = f"over {_SHOWN_MS[-1]} ms" if bound_ms is None else f"up to {bound_ms} ms"
-        bar = stage.show.bar(int(reached - done), int(decisions.decisions))
-        stage.show.line(f"    {label:>11}  {bar}  {reached - done:4.0f} decisions")
-        done = reached
-    stage.show.line()
 
 
 STORY: Final = Story(

@@ -6,5 +6,5 @@ Authentication and authorization of requests.
     reviews         token and access reviews in the API
 
 A request without a token is the administrator's, unless the cluster was given a token of its own. `http.authorization`
-asks `rbac` about every request; `admission.role_rules` says which roles and bindings may be stored.
+asks `rbac` about every request; `admission.strategies` says which roles and bindings may be stored.
 """

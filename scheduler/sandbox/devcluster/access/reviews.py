@@ -1,8 +1,8 @@
 """
 Access reviews: a review is answered when it is created, and never stored.
 
-Source: pkg/registry/authorization, pkg/registry/authentication, pkg/apis/authorization/validation/validation.go
-(kubernetes 1.36).
+Source: pkg/registry/authorization, pkg/registry/authentication (kubernetes 1.36). Difference: reviews are
+not validated.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from scheduler.engine.syntax import field_errors
-from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.access.authentication import AUDIENCE, Authenticator, User
-from scheduler.sandbox.devcluster.access.rbac import Attributes, authorize, rules_for
+from scheduler.sandbox.devcluster.access.rbac import Attributes, authorize
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind, built_in
 from scheduler.sandbox.devcluster.storage.store import Store
 
@@ -27,18 +25,9 @@ REVIEWS: Final = tuple(
         ("SelfSubjectReview", _AUTHENTICATION),
         ("TokenReview", _AUTHENTICATION),
         ("SelfSubjectAccessReview", _AUTHORIZATION),
-        ("SelfSubjectRulesReview", _AUTHORIZATION),
         ("SubjectAccessReview", _AUTHORIZATION),
     )
 )
-_ALL: Final = ["*"]
-#: Upstream names no kind when it refuses an invalid review.
-_NAMELESS: Final = Kind(_AUTHORIZATION, "v1", "", "", "")
-_EVERYTHING: Final[JsonObject] = {
-    "resourceRules": [{"verbs": _ALL, "apiGroups": _ALL, "resources": _ALL}],
-    "nonResourceRules": [{"verbs": _ALL, "nonResourceURLs": _ALL}],
-    "incomplete": False,
-}
 
 
 def review_at(path: str) -> Kind | None:
@@ -49,20 +38,18 @@ def review_at(path: str) -> Kind | None:
 def answer_review(
     kind: Kind, review: JsonObject, *, caller: User, authenticator: Authenticator, store: Store
 ) -> JsonObject:
-    """Return `review` with its answer. Raises: StatusError 400, 422 if it asks nothing."""
+    """Return `review` with its answer. Raises: StatusError 400 for a token review without a token."""
     spec = review.get("spec") or {}
     match kind.kind:
         case "SelfSubjectReview":
             answer: JsonObject = {"userInfo": caller.to_object()}
         case "TokenReview":
             answer = _token_status(spec, authenticator)
-        case "SelfSubjectRulesReview":
-            answer = _rules(store, caller, spec.get("namespace") or "")
         case "SelfSubjectAccessReview":
             answer = _access_status(store, caller, spec)
         case _:
             user = User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "")
-            answer = _access_status(store, user, spec, is_named=True)
+            answer = _access_status(store, user, spec)
     return {**review, "kind": kind.kind, "apiVersion": kind.api_version, "metadata": {}, "status": answer}
 
 
@@ -77,23 +64,9 @@ def _token_status(spec: JsonObject, authenticator: Authenticator) -> JsonObject:
     return {"authenticated": True, "user": user.to_object(), "audiences": [AUDIENCE]}
 
 
-def _access_status(store: Store, user: User, spec: JsonObject, *, is_named: bool = False) -> JsonObject:
-    wanted, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    errors: list[FieldError] = []
-    if wanted is not None and path is not None:
-        detail = "cannot be specified in combination with resourceAttributes"
-        attributes_text = {"Path": path.get("path") or "", "Verb": path.get("verb") or ""}
-        errors.append(field_errors.invalid("spec.nonResourceAttributes", attributes_text, detail))
-    if wanted is None and path is None:
-        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        errors.append(field_errors.invalid("spec.resourceAttributes", None, detail))
-    if is_named and not user.name and not user.groups:
-        errors.append(
-            field_errors.invalid("spec.user", "", "at least one of user or group must be specified")
-        )
-    if errors:
-        raise status.invalid(_NAMELESS, "", errors)
-    verdict = authorize(store, user, _attributes(wanted, path or {}))
+def _access_status(store: Store, user: User, spec: JsonObject) -> JsonObject:
+    attributes = _attributes(spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {})
+    verdict = authorize(store, user, attributes)
     return {"allowed": verdict.allowed, **({"reason": verdict.reason} if verdict.reason else {})}
 
 
@@ -102,14 +75,3 @@ def _attributes(wanted: JsonObject | None, path: JsonObject) -> Attributes:
         return Attributes(path.get("verb") or "", path=path.get("path") or "")
     names = ("group", "resource", "subresource", "namespace", "name")
     return Attributes(wanted.get("verb") or "", **{name: wanted.get(name) or "" for name in names})
-
-
-def _rules(store: Store, user: User, namespace: str) -> JsonObject:
-    if authorize(store, user, Attributes("*", path="*")).allowed:
-        return _EVERYTHING
-    rules = [rule for _, rule in rules_for(store, user, namespace)]
-    return {
-        "resourceRules": [rule for rule in rules if not rule.get("nonResourceURLs")],
-        "nonResourceRules": [rule for rule in rules if rule.get("nonResourceURLs")],
-        "incomplete": False,
-    }

@@ -3,12 +3,10 @@ The rules of stored objects, and the fields that the server writes into them.
 
 Pure: objects in; objects, errors or a StatusError out.
 
-    strategies       one `Strategy` per kind: defaults, preparation, validation
-    shapes           the JSON types of the fields that are read
+    strategies, field_rules   one `Strategy` per kind: defaults, preparation, validation; most are rows of a table
+    shapes           the JSON types of the fields that are read, and fields that a kind does not have
     defaults         the fields that the server fills in
     metadata         the rules of names, labels and owners
     pods             what the server writes into a pod; its rules: pod_validation, pod_parts, affinity
-    *_rules          the rules of events, quotas, roles and webhook configurations
-    workloads        the rules of Deployments, ReplicaSets and StatefulSets
-    quotas           what a pod uses of ResourceQuotas
+    workloads, volumes, device_claims, events, definitions   the rules of those kinds
 """

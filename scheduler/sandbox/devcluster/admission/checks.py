@@ -1,11 +1,27 @@
 """Rules that many fields keep. Each yields an error for every breach."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.field_errors import FieldError
-from scheduler.sandbox.devcluster.admission.amounts import quantity
+from scheduler.engine.syntax.quantity import Quantity, QuantityError, parse_quantity
 from scheduler.sandbox.devcluster.kinds import JsonObject
+
+#: What upstream says of text that is no quantity.
+QUANTITY_RULE: Final = (
+    r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+
+
+def quantity(value: object) -> Quantity | None:
+    """Return the amount that a JSON value states; None if it is no quantity."""
+    if not isinstance(value, str | int | float):
+        return None
+    try:
+        return parse_quantity(value)
+    except QuantityError:
+        return None
 
 
 def stated(obj: JsonObject, path: str, *names: str) -> Iterator[FieldError]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.field_errors import FieldError
-from scheduler.sandbox.devcluster.admission.checks import one_of, stated
+from scheduler.sandbox.devcluster.admission.field_rules import FieldRules, ruled
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind, PrinterColumn
 
@@ -49,13 +49,11 @@ def _columns(version: JsonObject) -> tuple[PrinterColumn, ...]:
     ) or (_AGE,)
 
 
-def _default_definition(definition: JsonObject) -> None:
-    spec = definition.setdefault("spec", {})
-    names = spec.setdefault("names", {})
+def _default_names(definition: JsonObject) -> None:
+    names = definition["spec"]["names"]
     if names.get("kind"):
         names.setdefault("singular", names["kind"].lower())
         names.setdefault("listKind", f"{names['kind']}List")
-    spec.setdefault("conversion", {"strategy": "None"})
 
 
 def _prepare_definition(definition: JsonObject, view: View) -> None:
@@ -84,25 +82,25 @@ def _accepted(definition: JsonObject) -> JsonObject:
 
 def _definition_errors(definition: JsonObject) -> Iterator[FieldError]:
     spec = definition["spec"]
-    names, versions = spec["names"], spec.get("versions") or []
-    name = definition["metadata"].get("name", "")
-    if name != f"{names.get('plural', '')}.{spec.get('group', '')}":
+    name, expected = (
+        definition["metadata"].get("name", ""),
+        f"{spec['names'].get('plural')}.{spec.get('group')}",
+    )
+    if name != expected:
         detail = 'must be spec.names.plural+"."+spec.group'
         yield field_errors.invalid("metadata.name", name, detail)
-    yield from stated(names, "spec.names.", "plural", "kind")
-    yield from stated(spec, "spec.", "group")
-    yield from one_of(spec.get("scope") or "", "spec.scope", ("Cluster", "Namespaced"))
-    if sum(bool(version.get("storage")) for version in versions) != 1:
-        detail = "must have exactly one version marked as storage version"
-        yield field_errors.invalid("spec.versions", versions, detail)
-    for index, version in enumerate(versions):
-        yield from stated(version.get("schema") or {}, f"spec.versions[{index}].schema.", "openAPIV3Schema")
 
 
-DEFINITIONS: Final = Strategy(
+DEFINITIONS: Final = ruled(
+    FieldRules(
+        required="spec.group spec.names.plural spec.names.kind spec.scope spec.versions spec.versions[].name "
+        "spec.versions[].schema.openAPIV3Schema",
+        choices={"spec.scope": ("Cluster", "Namespaced")},
+        defaults={"spec.names": {}, "spec.conversion": {"strategy": "None"}},
+    ),
     has_generation=True,
     has_status=True,
-    set_defaults=_default_definition,
+    set_defaults=_default_names,
     prepare_create=_prepare_definition,
     prepare_update=_prepare_definition_update,
     validate=_definition_errors,

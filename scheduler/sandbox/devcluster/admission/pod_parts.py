@@ -10,8 +10,7 @@ from typing import Final
 from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.engine.syntax.names import dns_label_faults, label_key_faults, label_value_faults
-from scheduler.sandbox.devcluster.admission.amounts import quantity
-from scheduler.sandbox.devcluster.admission.checks import at_least_zero, one_of, stated, well_formed
+from scheduler.sandbox.devcluster.admission.checks import at_least_zero, one_of, quantity, stated, well_formed
 from scheduler.sandbox.devcluster.kinds import JsonObject
 
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")

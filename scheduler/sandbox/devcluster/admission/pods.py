@@ -12,7 +12,6 @@ from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.engine.syntax.names import subdomain_faults
 from scheduler.sandbox.devcluster.admission.affinity import merged_affinity, merged_constraints
-from scheduler.sandbox.devcluster.admission.amounts import quantity
 from scheduler.sandbox.devcluster.admission.checks import well_formed
 from scheduler.sandbox.devcluster.admission.defaults import add_default_tolerations, default_pod_spec
 from scheduler.sandbox.devcluster.admission.pod_validation import spec_errors, update_errors
@@ -35,7 +34,7 @@ def _prepare_create(pod: JsonObject, view: View) -> None:
         spec["affinity"] = merged_affinity(spec["affinity"], labels)
     if spec.get("topologySpreadConstraints"):
         spec["topologySpreadConstraints"] = merged_constraints(spec["topologySpreadConstraints"], labels)
-    pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+    pod["status"] = {"phase": "Pending"}
     if spec.get("schedulingGates"):
         pod["status"]["conditions"] = [_gated(view.now)]
 
@@ -149,27 +148,6 @@ def set_priority(pod: JsonObject, view: View) -> None:
         )
         raise forbidden(POD, subject, why)
     spec["priority"], spec["preemptionPolicy"] = priority, policy
-
-
-def qos_class(spec: JsonObject) -> str:
-    """Return Guaranteed, Burstable or BestEffort. Source: pkg/apis/core/helper/qos/qos.go."""
-    containers = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
-    resources = [one.get("resources") or {} for one in containers]
-    is_best_effort = not any(
-        (found := quantity((one.get(side) or {}).get(name))) is not None and found.nano
-        for one in resources
-        for side in ("requests", "limits")
-        for name in ("cpu", "memory")
-    )
-    if is_best_effort:
-        return "BestEffort"
-    is_guaranteed = all(
-        name in (one.get("limits") or {})
-        and quantity(one["limits"][name]) == quantity((one.get("requests") or {}).get(name))
-        for one in resources
-        for name in ("cpu", "memory")
-    )
-    return "Guaranteed" if is_guaranteed else "Burstable"
 
 
 PODS: Final = Strategy(

@@ -2,18 +2,18 @@
 Checks the JSON types of the fields that the embedded cluster reads.
 
 Upstream decodes into Go structures and answers 400 for a wrong type; `schemas` has those structures. Unknown fields are
-left alone, and every field may be absent or null, as in Go.
+left alone, unless the client asks about them (`fieldValidation`), and every field may be absent or null, as in Go.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
-from scheduler.sandbox.devcluster.admission.amounts import QUANTITY_RULE, quantity
+from scheduler.sandbox.devcluster.admission.checks import QUANTITY_RULE, quantity
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
-from scheduler.sandbox.devcluster.schemas import BODIES, CUSTOM, PLAIN, STRUCTURES, Field
+from scheduler.sandbox.devcluster.schemas import BODIES, CUSTOM, PLAIN, STRUCTURES, WHOLE, Field
 from scheduler.sandbox.devcluster.status import bad_request
 
 #: Kinds whose shapes are kept; there are fewer.
@@ -43,6 +43,35 @@ def check_shape(kind: Kind, obj: JsonObject) -> None:
         raise bad_request(why) from error
 
 
+def unknown_fields(kind: Kind, body: JsonObject) -> list[str]:
+    """
+    Return the paths of fields that the kind does not have, such as `spec.replica`, in the order of the body.
+
+    Directives of a strategic merge patch are none, and a status is not looked into. Of kinds that `schemas` does not
+    know whole nothing is returned.
+    """
+    return list(_unknown(kind.kind, body, "")) if kind.kind in WHOLE and not kind.is_custom else []
+
+
+def _unknown(structure: str, obj: JsonObject, path: str) -> Iterator[str]:
+    fields = {field.name: field for field in STRUCTURES[structure]}
+    of_object = ("apiVersion", "kind") if "metadata" in fields else ()
+    for key, value in obj.items():
+        at, field = f"{path}.{key}" if path else key, fields.get(key)
+        if field is None:
+            if key not in of_object and not key.startswith("$"):
+                yield at
+        elif field.type in STRUCTURES and key != "status":
+            parts = (
+                {f"{at}[{index}]": one for index, one in enumerate(value)}
+                if isinstance(value, list)
+                else {at: value}
+            )
+            for where, part in parts.items():
+                if isinstance(part, dict):
+                    yield from _unknown(field.type, part, where)
+
+
 def _check_quantity(_: type, value: object) -> _Quantity:
     if quantity(value) is None:
         raise ValueError(QUANTITY_RULE)
@@ -64,8 +93,7 @@ def _struct(name: str, fields: Iterable[Field]) -> Any:  # noqa: ANN401 - a clas
             of_type = list[of_type]
         elif field.is_map:
             of_type = dict[str, of_type]
-        if field.name:
-            defined.append((field.name, of_type | None, None))
+        defined.append((field.name, of_type | None, None))
     return msgspec.defstruct(name, [("apiVersion", str | None, None), ("kind", str | None, None), *defined])
 
 

@@ -1,44 +1,28 @@
 """
 The strategy of each kind. A kind that is not listed here is plain data.
 
-Source: the strategies under pkg/registry, and pkg/apis/*/validation (kubernetes 1.36).
+Source: the strategies under pkg/registry, and pkg/apis/*/validation (kubernetes 1.36). Difference: kinds that the
+scheduler neither writes nor has users write for it have the rules that their row names, and no more.
 """
 
 import base64
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
-from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.affinity_rules import selector_errors
 from scheduler.engine.syntax.field_errors import FieldError
-from scheduler.engine.syntax.names import dns_label_faults, label_key_faults, label_value_faults
-from scheduler.sandbox.devcluster.admission import defaults
-from scheduler.sandbox.devcluster.admission.checks import one_of, unchanged, well_formed
+from scheduler.engine.syntax.names import dns_label_faults
 from scheduler.sandbox.devcluster.admission.definitions import CUSTOM, CUSTOM_WITH_STATUS, DEFINITIONS
-from scheduler.sandbox.devcluster.admission.device_kinds import (
-    DEVICE_CLASSES,
-    RESOURCE_CLAIM_TEMPLATES,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-)
-from scheduler.sandbox.devcluster.admission.event_rules import EVENTS, EVENTS_V1
-from scheduler.sandbox.devcluster.admission.jobs import CRON_JOBS, JOBS
+from scheduler.sandbox.devcluster.admission.device_claims import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from scheduler.sandbox.devcluster.admission.events import EVENTS, EVENTS_V1
+from scheduler.sandbox.devcluster.admission.field_rules import FieldRules, ruled
 from scheduler.sandbox.devcluster.admission.pods import PODS
-from scheduler.sandbox.devcluster.admission.quota_rules import QUOTAS
-from scheduler.sandbox.devcluster.admission.role_rules import ROLE_BINDINGS, ROLES
-from scheduler.sandbox.devcluster.admission.storage_kinds import (
-    CSI_DRIVERS,
-    CSI_NODES,
-    CSI_STORAGE_CAPACITIES,
-    STORAGE_CLASSES,
-    VOLUME_ATTACHMENTS,
-)
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
 from scheduler.sandbox.devcluster.admission.volumes import CLAIMS, VOLUMES
-from scheduler.sandbox.devcluster.admission.webhook_rules import WEBHOOKS
 from scheduler.sandbox.devcluster.admission.workloads import (
     DAEMON_SETS,
     DEPLOYMENTS,
+    JOBS,
     REPLICA_SETS,
     STATEFUL_SETS,
 )
@@ -46,7 +30,6 @@ from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_MAX_USER_PRIORITY: Final = 1_000_000_000
 
 
 # -- namespaces and nodes ------------------------------------------------------------------------------------
@@ -58,113 +41,116 @@ def _label_with_name(namespace: JsonObject) -> None:
         metadata["labels"] = {**(metadata.get("labels") or {}), _NAME_LABEL: name}
 
 
-def _prepare_namespace(namespace: JsonObject, view: View) -> None:
-    del view
+def _prepare_namespace(namespace: JsonObject, _: View) -> None:
     namespace.setdefault("spec", {})["finalizers"] = ["kubernetes"]
 
 
-def _keep_finalizers(new: JsonObject, old: JsonObject, view: View) -> None:
+def _keep_finalizers(new: JsonObject, old: JsonObject, _: View) -> None:
     """Keep spec.finalizers, which the end of the namespace alone empties."""
-    del view
     new["spec"] = {**(new.get("spec") or {}), "finalizers": (old.get("spec") or {}).get("finalizers")}
 
 
-def _prepare_node(node: JsonObject, view: View) -> None:
+def _prepare_node(node: JsonObject, _: View) -> None:
     """Keep the status that a node is created with; allocatable defaults to capacity."""
-    del view
     node.setdefault("spec", {})
     status = node.setdefault("status", {})
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
 
 
-def _taint_errors(node: JsonObject) -> Iterator[FieldError]:
-    seen: set[tuple[str, str]] = set()
-    for index, taint in enumerate((node.get("spec") or {}).get("taints") or []):
-        path = f"metadata.taints[{index}]"
-        key, value, effect = (taint.get(name) or "" for name in ("key", "value", "effect"))
-        yield from well_formed(key, f"{path}.key", label_key_faults)
-        yield from well_formed(value, f"{path}.value", label_value_faults)
-        yield from one_of(effect, f"{path}.effect", _TAINT_EFFECTS)
-        if (key, effect) in seen:
-            taint_text = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
-            detail = "taints must be unique by key and effect pair"
-            yield field_errors.duplicate(path, taint_text, detail)
-        seen.add((key, effect))
+# -- services, secrets and roles -----------------------------------------------------------------------------
 
 
-# -- services, secrets and policies --------------------------------------------------------------------------
-
-
-def _prepare_service(service: JsonObject, view: View) -> None:
+def _prepare_service(service: JsonObject, _: View) -> None:
     """Give the service a cluster IP, on which nothing listens."""
-    del view
     spec = service["spec"]
     if spec["type"] != "ExternalName" and not spec.get("clusterIP"):
         number = int(service["metadata"]["uid"][:4], 16)
         spec["clusterIP"] = f"10.96.{number >> 8}.{number & 255}"
         spec["clusterIPs"] = [spec["clusterIP"]]
-        spec["ipFamilies"] = ["IPv4"]
-        spec["ipFamilyPolicy"] = "SingleStack"
 
 
-def _keep_cluster_ip(new: JsonObject, old: JsonObject, view: View) -> None:
-    del view
+def _keep_cluster_ip(new: JsonObject, old: JsonObject, _: View) -> None:
     for name in ("clusterIP", "clusterIPs"):
         if name in (old.get("spec") or {}) and not new["spec"].get(name):
             new["spec"][name] = old["spec"][name]
 
 
+def _default_target_ports(service: JsonObject) -> None:
+    for port in service["spec"].get("ports") or []:
+        if "port" in port:
+            port.setdefault("targetPort", port["port"])
+
+
 def _default_secret(secret: JsonObject) -> None:
-    secret.setdefault("type", "Opaque")
     if texts := secret.pop("stringData", None):
         encoded = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
         secret["data"] = {**(secret.get("data") or {}), **encoded}
 
 
-def _default_priority_class(priority_class: JsonObject) -> None:
-    priority_class.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    priority_class.setdefault("value", 0)
-
-
-def _priority_class_errors(priority_class: JsonObject) -> Iterator[FieldError]:
-    name = priority_class["metadata"].get("name", "")
-    if name.startswith("system-"):
-        detail = (
-            "priority class names with 'system-' prefix are reserved for system use only. error: "
-            f"{name} is not a known system priority class"
-        )
-        yield field_errors.forbidden("metadata.name", detail)
-    elif priority_class["value"] > _MAX_USER_PRIORITY:
-        detail = f"maximum allowed value of a user defined priority is {_MAX_USER_PRIORITY}"
-        yield field_errors.forbidden("value", detail)
-
-
-def _priority_class_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
-    if new["value"] != old["value"]:
-        yield field_errors.forbidden("value", "may not be changed in an update.")
-    yield from unchanged(new, old, "", "preemptionPolicy")
+def _path_segment_faults(name: str) -> list[str]:
+    if name in (".", ".."):
+        return [f"may not be '{name}'"]
+    return [f"may not contain '{sign}'" for sign in ("/", "%") if sign in name]
 
 
 def _budget_errors(budget: JsonObject) -> Iterator[FieldError]:
-    spec = budget.get("spec") or {}
-    yield from selector_errors(spec.get("selector"), "spec.selector")
-    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-        yield field_errors.invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
+    yield from selector_errors((budget.get("spec") or {}).get("selector"), "spec.selector")
 
 
 # -- the table -----------------------------------------------------------------------------------------------
 
 _PLAIN: Final = Strategy()
 _BALANCER: Final[JsonObject] = {"loadBalancer": {}}
+_COUNTED: Final[Any] = {"has_generation": True, "has_status": True}
 #: No disruption is allowed before the controller has counted.
 _NO_DISRUPTION: Final[JsonObject] = dict.fromkeys(
     ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
 )
+_ROLES: Final = ruled(FieldRules(required="rules[].verbs"), name_faults=_path_segment_faults)
+_ROLE_BINDINGS: Final = ruled(
+    FieldRules(
+        required="roleRef.kind roleRef.name subjects[].kind subjects[].name",
+        choices={
+            "roleRef.kind": ("ClusterRole", "Role"),
+            "subjects[].kind": ("ServiceAccount", "User", "Group"),
+        },
+        defaults={"roleRef.apiGroup": "rbac.authorization.k8s.io"},
+        fixed="roleRef",
+    ),
+    name_faults=_path_segment_faults,
+)
+_WEBHOOKS: Final = ruled(
+    FieldRules(
+        required="webhooks[].name webhooks[].clientConfig webhooks[].sideEffects webhooks[].admissionReviewVersions "
+        + " ".join(
+            f"webhooks[].rules[].{n}" for n in ("operations", "apiGroups", "apiVersions", "resources")
+        ),
+        choices={
+            "webhooks[].failurePolicy": ("Fail", "Ignore"),
+            "webhooks[].sideEffects": ("None", "NoneOnDryRun"),
+        },
+        defaults={
+            "webhooks[].failurePolicy": "Fail",
+            "webhooks[].matchPolicy": "Equivalent",
+            "webhooks[].namespaceSelector": {},
+            "webhooks[].objectSelector": {},
+            "webhooks[].timeoutSeconds": 10,
+            "webhooks[].rules[].scope": "*",
+        },
+        # A webhook without its conditions is another one.
+        refused={"webhooks[].matchConditions": "the embedded cluster evaluates no CEL"},
+    ),
+    has_generation=True,
+    unconditional_update=False,
+)
 _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "pods": PODS,
-    "nodes": Strategy(
-        has_status=True, status_writes_metadata=True, prepare_create=_prepare_node, validate=_taint_errors
+    "nodes": ruled(
+        FieldRules(required="spec.taints[].key", choices={"spec.taints[].effect": _TAINT_EFFECTS}),
+        has_status=True,
+        status_writes_metadata=True,
+        prepare_create=_prepare_node,
     ),
     "namespaces": Strategy(
         has_status=True,
@@ -175,81 +161,129 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         prepare_create=_prepare_namespace,
         prepare_update=_keep_finalizers,
     ),
-    "services": Strategy(
+    "services": ruled(
+        FieldRules(
+            defaults={
+                "spec.type": "ClusterIP",
+                "spec.sessionAffinity": "None",
+                "spec.internalTrafficPolicy": "Cluster",
+                "spec.ports[].protocol": "TCP",
+            }
+        ),
         has_status=True,
         returns_deleted=True,
         name_faults=dns_label_faults,
-        set_defaults=defaults.default_service,
+        set_defaults=_default_target_ports,
         initial_status=_BALANCER,
         prepare_create=_prepare_service,
         prepare_update=_keep_cluster_ip,
     ),
-    "resourcequotas": QUOTAS,
     "serviceaccounts": Strategy(returns_deleted=True),
-    "replicationcontrollers": Strategy(
-        has_generation=True,
-        has_status=True,
-        set_defaults=defaults.default_replication_controller,
-        initial_status={"replicas": 0},
-    ),
+    "secrets": ruled(FieldRules(defaults={"type": "Opaque"}), set_defaults=_default_secret),
+    "events": EVENTS,
     "deployments.apps": DEPLOYMENTS,
     "replicasets.apps": REPLICA_SETS,
     "statefulsets.apps": STATEFUL_SETS,
     "daemonsets.apps": DAEMON_SETS,
     "jobs.batch": JOBS,
-    "cronjobs.batch": CRON_JOBS,
+    "cronjobs.batch": ruled(
+        FieldRules(
+            required="spec.schedule",
+            choices={"spec.concurrencyPolicy": ("Allow", "Forbid", "Replace")},
+            defaults={
+                "spec.concurrencyPolicy": "Allow",
+                "spec.failedJobsHistoryLimit": 1,
+                "spec.successfulJobsHistoryLimit": 3,
+                "spec.suspend": False,
+            },
+        ),
+        initial_status={},
+        **_COUNTED,
+    ),
+    "replicationcontrollers": ruled(
+        FieldRules(defaults={"spec.replicas": 1}), initial_status={"replicas": 0}, **_COUNTED
+    ),
     "persistentvolumes": VOLUMES,
     "persistentvolumeclaims": CLAIMS,
-    "storageclasses.storage.k8s.io": STORAGE_CLASSES,
-    "csidrivers.storage.k8s.io": CSI_DRIVERS,
-    "csinodes.storage.k8s.io": CSI_NODES,
-    "csistoragecapacities.storage.k8s.io": CSI_STORAGE_CAPACITIES,
-    "volumeattachments.storage.k8s.io": VOLUME_ATTACHMENTS,
+    "storageclasses.storage.k8s.io": ruled(
+        FieldRules(
+            required="provisioner allowedTopologies[].matchLabelExpressions[].values",
+            choices={
+                "reclaimPolicy": ("Delete", "Retain"),
+                "volumeBindingMode": ("Immediate", "WaitForFirstConsumer"),
+            },
+            defaults={"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+            fixed="parameters provisioner reclaimPolicy volumeBindingMode",
+        ),
+        returns_deleted=True,
+    ),
+    "csidrivers.storage.k8s.io": ruled(
+        FieldRules(
+            defaults={
+                "spec.attachRequired": True,
+                "spec.fsGroupPolicy": "ReadWriteOnceWithFSType",
+                "spec.podInfoOnMount": False,
+                "spec.requiresRepublish": False,
+                "spec.seLinuxMount": False,
+                "spec.storageCapacity": False,
+                "spec.volumeLifecycleModes": ["Persistent"],
+            }
+        ),
+        returns_deleted=True,
+    ),
+    "csinodes.storage.k8s.io": ruled(
+        FieldRules(required="spec.drivers[].name spec.drivers[].nodeID"), returns_deleted=True
+    ),
+    "csistoragecapacities.storage.k8s.io": ruled(
+        FieldRules(required="storageClassName", fixed="nodeTopology storageClassName")
+    ),
+    "volumeattachments.storage.k8s.io": ruled(
+        FieldRules(required="spec.attacher spec.source spec.nodeName", fixed="spec"),
+        has_status=True,
+        returns_deleted=True,
+        initial_status={"attached": False},
+    ),
     "resourceclaims.resource.k8s.io": RESOURCE_CLAIMS,
     "resourceclaimtemplates.resource.k8s.io": RESOURCE_CLAIM_TEMPLATES,
-    "resourceslices.resource.k8s.io": RESOURCE_SLICES,
-    "deviceclasses.resource.k8s.io": DEVICE_CLASSES,
-    "events": EVENTS,
-    "secrets": Strategy(set_defaults=_default_secret),
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io": WEBHOOKS,
-    "validatingwebhookconfigurations.admissionregistration.k8s.io": WEBHOOKS,
-    "clusterroles.rbac.authorization.k8s.io": ROLES,
-    "roles.rbac.authorization.k8s.io": ROLES,
-    "clusterrolebindings.rbac.authorization.k8s.io": ROLE_BINDINGS,
-    "rolebindings.rbac.authorization.k8s.io": ROLE_BINDINGS,
-    "leases.coordination.k8s.io": Strategy(unconditional_update=False),
-    "priorityclasses.scheduling.k8s.io": Strategy(
+    "resourceslices.resource.k8s.io": ruled(
+        FieldRules(
+            required="spec.driver spec.pool.name spec.pool.resourceSliceCount spec.devices[].name "
+            "spec.devices[].taints[].key",
+            choices={"spec.devices[].taints[].effect": ("NoExecute", "NoSchedule", "None")},
+            fixed="spec.pool.name spec.driver spec.nodeName",
+        ),
         has_generation=True,
-        set_defaults=_default_priority_class,
-        validate=_priority_class_errors,
-        validate_update=_priority_class_update_errors,
+        returns_deleted=True,
+    ),
+    "deviceclasses.resource.k8s.io": ruled(
+        FieldRules(required="spec.selectors[].cel spec.config[].opaque"),
+        has_generation=True,
+        returns_deleted=True,
+    ),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,
+    "clusterroles.rbac.authorization.k8s.io": _ROLES,
+    "roles.rbac.authorization.k8s.io": _ROLES,
+    "clusterrolebindings.rbac.authorization.k8s.io": _ROLE_BINDINGS,
+    "rolebindings.rbac.authorization.k8s.io": _ROLE_BINDINGS,
+    "leases.coordination.k8s.io": Strategy(unconditional_update=False),
+    "priorityclasses.scheduling.k8s.io": ruled(
+        FieldRules(
+            defaults={"preemptionPolicy": "PreemptLowerPriority", "value": 0}, fixed="value preemptionPolicy"
+        ),
+        has_generation=True,
     ),
     "poddisruptionbudgets.policy": Strategy(
-        has_generation=True,
-        has_status=True,
-        unconditional_update=False,
-        initial_status=_NO_DISRUPTION,
-        validate=_budget_errors,
+        unconditional_update=False, initial_status=_NO_DISRUPTION, validate=_budget_errors, **_COUNTED
     ),
     "customresourcedefinitions.apiextensions.k8s.io": DEFINITIONS,
-    "networkpolicies.networking.k8s.io": Strategy(
-        has_generation=True, set_defaults=defaults.default_network_policy
+    "networkpolicies.networking.k8s.io": ruled(
+        FieldRules(defaults={"spec.podSelector": {}, "spec.policyTypes": ["Ingress"]}), has_generation=True
     ),
-    "ingresses.networking.k8s.io": Strategy(has_generation=True, has_status=True, initial_status=_BALANCER),
-    "ingressclasses.networking.k8s.io": Strategy(has_generation=True),
-    "endpointslices.discovery.k8s.io": Strategy(has_generation=True),
-    "horizontalpodautoscalers.autoscaling": Strategy(
-        has_status=True, set_defaults=defaults.default_autoscaler, initial_status={"desiredReplicas": 0}
+    "ingresses.networking.k8s.io": Strategy(initial_status=_BALANCER, **_COUNTED),
+    "horizontalpodautoscalers.autoscaling": ruled(
+        FieldRules(defaults={"spec.minReplicas": 1}), has_status=True, initial_status={"desiredReplicas": 0}
     ),
-    "flowschemas.flowcontrol.apiserver.k8s.io": Strategy(has_generation=True, has_status=True),
-    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Strategy(
-        has_generation=True, has_status=True
-    ),
-    "apiservices.apiregistration.k8s.io": Strategy(has_status=True),
-    "validatingadmissionpolicies.admissionregistration.k8s.io": Strategy(
-        has_generation=True, has_status=True
-    ),
-    "validatingadmissionpolicybindings.admissionregistration.k8s.io": Strategy(has_generation=True),
 }
 
 

@@ -2,7 +2,7 @@
 The rules of volumes and claims: defaults, protection, and what never changes.
 
 Source: pkg/apis/core/validation/validation.go (ValidatePersistentVolume*), pkg/apis/core/v1/defaults.go, and the
-admission plugins StorageObjectInUseProtection, DefaultStorageClass and PersistentVolumeClaimResize (kubernetes 1.36).
+admission plugins StorageObjectInUseProtection and DefaultStorageClass (kubernetes 1.36).
 """
 
 from collections.abc import Iterator
@@ -12,13 +12,12 @@ from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.affinity_rules import selector_errors
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.engine.syntax.names import subdomain_faults
-from scheduler.sandbox.devcluster.admission.amounts import quantity
-from scheduler.sandbox.devcluster.admission.checks import one_of, stated, unchanged, well_formed
+from scheduler.sandbox.devcluster.admission.checks import one_of, quantity, well_formed
 from scheduler.sandbox.devcluster.admission.defaults import default_claim_spec
+from scheduler.sandbox.devcluster.admission.field_rules import FieldRules, ruled
 from scheduler.sandbox.devcluster.admission.pod_parts import node_selector_errors
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
-from scheduler.sandbox.devcluster.kinds import PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS, JsonObject
-from scheduler.sandbox.devcluster.status import forbidden
+from scheduler.sandbox.devcluster.kinds import STORAGE_CLASS, JsonObject
 
 CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
 VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
@@ -28,7 +27,6 @@ CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 
 _ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES: Final = ("Block", "Filesystem")
-_RECLAIM_POLICIES: Final = ("Delete", "Recycle", "Retain")
 #: Fields of a volume's spec that are no source of data.
 _NOT_SOURCE: Final = frozenset({
     "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
@@ -72,61 +70,35 @@ def _add_finalizer(obj: JsonObject, name: str) -> None:
         obj["metadata"]["finalizers"] = [*finalizers, name]
 
 
-def _prepare_claim_update(new: JsonObject, old: JsonObject, view: View) -> None:
-    """Refuse to enlarge a bound claim whose class does not allow it. Raises: StatusError 403."""
-    sizes = [quantity(_requested(one)) for one in (new, old)]
-    if sizes[0] is None or sizes[1] is None or sizes[0].nano <= sizes[1].nano:
-        return
-    if (old.get("status") or {}).get("phase") == "Bound":
-        found = view.find(STORAGE_CLASS, "", class_name(old))
-        if not (found or {}).get("allowVolumeExpansion"):
-            why = (
-                "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must "
-                "support resize"
-            )
-            raise forbidden(PERSISTENT_VOLUME_CLAIM, old["metadata"]["name"], why)
-
-
 def _requested(claim: JsonObject) -> object:
     return ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")
 
 
-def claim_spec_errors(spec: JsonObject, path: str) -> Iterator[FieldError]:
-    """Yield the rules that the spec of a claim, or of a claim's template, breaks."""
+def _claim_errors(claim: JsonObject) -> Iterator[FieldError]:
+    spec = claim["spec"]
     modes = spec.get("accessModes") or []
     if not modes:
-        yield field_errors.required(f"{path}.accessModes", "at least 1 access mode is required")
+        yield field_errors.required("spec.accessModes", "at least 1 access mode is required")
     if spec.get("selector") is not None:
-        yield from selector_errors(spec["selector"], f"{path}.selector")
-    yield from _access_mode_errors(modes, f"{path}.accessModes")
-    requested = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    found = quantity(requested)
-    if found is None:
-        yield field_errors.required(f"{path}.resources[storage]")
-    elif found.nano <= 0:
-        yield field_errors.invalid(f"{path}.resources[storage]", requested, "must be greater than zero")
-    yield from _class_and_mode_errors(spec, path)
-
-
-def _access_mode_errors(modes: list[str], path: str) -> Iterator[FieldError]:
+        yield from selector_errors(spec["selector"], "spec.selector")
     for mode in modes:
-        yield from one_of(mode, path, _ACCESS_MODES)
+        yield from one_of(mode, "spec.accessModes", _ACCESS_MODES)
     if "ReadWriteOncePod" in modes and set(modes) <= set(_ACCESS_MODES) and len(modes) > 1:
-        yield field_errors.forbidden(path, "may not use ReadWriteOncePod with other access modes")
-
-
-def _class_and_mode_errors(spec: JsonObject, path: str) -> Iterator[FieldError]:
+        yield field_errors.forbidden(
+            "spec.accessModes", "may not use ReadWriteOncePod with other access modes"
+        )
+    found = quantity(_requested(claim))
+    if found is None:
+        yield field_errors.required("spec.resources[storage]")
+    elif found.nano <= 0:
+        yield field_errors.invalid("spec.resources[storage]", _requested(claim), "must be greater than zero")
     if spec.get("storageClassName"):
-        yield from well_formed(spec["storageClassName"], f"{path}.storageClassName", subdomain_faults)
-    yield from one_of(spec.get("volumeMode"), f"{path}.volumeMode", _VOLUME_MODES)
-
-
-def _claim_errors(claim: JsonObject) -> Iterator[FieldError]:
-    yield from claim_spec_errors(claim["spec"], "spec")
+        yield from well_formed(spec["storageClassName"], "spec.storageClassName", subdomain_faults)
+    yield from one_of(spec.get("volumeMode"), "spec.volumeMode", _VOLUME_MODES)
 
 
 def _claim_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
-    """Yield an error unless the change binds the claim, names its class, or enlarges it once it is bound."""
+    """Yield an error unless the change binds the claim, names its class, or asks a bound one to become larger."""
     wanted, stored = dict(new["spec"]), dict(old["spec"])
     if not stored.get("volumeName"):
         stored["volumeName"] = wanted.get("volumeName")
@@ -141,10 +113,6 @@ def _claim_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldErro
             "claims"
         )
         yield field_errors.forbidden("spec", detail)
-    sizes = [quantity(_requested(one)) for one in (new, old)]
-    if sizes[0] is not None and sizes[1] is not None and sizes[0].nano < sizes[1].nano:
-        detail = "field can not be less than previous value"
-        yield field_errors.forbidden("spec.resources.requests.storage", detail)
 
 
 def _present(spec: JsonObject) -> JsonObject:
@@ -159,14 +127,6 @@ def source_of(volume: JsonObject) -> JsonObject:
     return {key: value for key, value in (volume.get("spec") or {}).items() if key not in _NOT_SOURCE}
 
 
-def _default_volume(volume: JsonObject) -> None:
-    spec = volume.setdefault("spec", {})
-    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
-    spec.setdefault("volumeMode", "Filesystem")
-    if isinstance(spec.get("hostPath"), dict):
-        spec["hostPath"].setdefault("type", "")
-
-
 def _prepare_volume(volume: JsonObject, view: View) -> None:
     volume["status"] = {"phase": "Pending", "lastPhaseTransitionTime": view.now}
     _add_finalizer(volume, VOLUME_PROTECTION)
@@ -179,51 +139,17 @@ def _prepare_volume_update(new: JsonObject, old: JsonObject, view: View) -> None
 
 
 def _volume_errors(volume: JsonObject) -> Iterator[FieldError]:
-    spec = volume["spec"]
-    modes, capacity = spec.get("accessModes") or [], spec.get("capacity") or {}
-    yield from stated(spec, "spec.", "accessModes")
-    yield from _access_mode_errors(modes, "spec.accessModes")
-    yield from stated(spec, "spec.", "capacity")
-    if list(capacity) != ["storage"]:
-        yield field_errors.not_supported("spec.capacity", capacity or None, ("storage",))
-    for name, amount in capacity.items():
-        found = quantity(amount)
-        if found is not None and found.nano <= 0:
-            yield field_errors.invalid(f"spec.capacity[{name}]", amount, "must be greater than zero")
-    policy = spec["persistentVolumeReclaimPolicy"]
-    yield from one_of(policy, "spec.persistentVolumeReclaimPolicy", _RECLAIM_POLICIES)
-    if spec.get("nodeAffinity") is not None:
-        required = spec["nodeAffinity"].get("required")
-        if required is None:
-            detail = "must specify required node constraints"
-            yield field_errors.required("spec.nodeAffinity.required", detail)
-        else:
-            yield from node_selector_errors(required, "spec.nodeAffinity.required")
-    yield from _source_errors(source_of(volume))
-    yield from _class_and_mode_errors(spec, "spec")
-
-
-def _source_errors(source: JsonObject) -> Iterator[FieldError]:
-    if not source:
-        yield field_errors.required("spec", "must specify a volume type")
-    for name in list(source)[1:]:
-        yield field_errors.forbidden(f"spec.{name}", "may not specify more than 1 volume type")
-    if isinstance(csi := source.get("csi"), dict):
-        yield from stated(csi, "spec.csi.", "driver", "volumeHandle")
-        if csi.get("driver"):
-            yield from well_formed(
-                csi["driver"], "spec.csi.driver", lambda text: subdomain_faults(text.lower())
-            )
-    for name in ("hostPath", "local"):
-        if isinstance(source.get(name), dict):
-            yield from stated(source[name], f"spec.{name}.", "path")
+    if len(source_of(volume)) != 1:
+        yield field_errors.required("spec", "must specify one volume type")
+    affinity = volume["spec"].get("nodeAffinity")
+    if affinity is not None:
+        yield from node_selector_errors(affinity.get("required") or {}, "spec.nodeAffinity.required")
 
 
 def _volume_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
     if source_of(new) != source_of(old):
         detail = "spec.persistentvolumesource is immutable after creation"
         yield field_errors.forbidden("spec.persistentvolumesource", detail)
-    yield from unchanged(new["spec"], old["spec"], "", "volumeMode")
     affinity = old["spec"].get("nodeAffinity")
     if affinity is not None and new["spec"].get("nodeAffinity") != affinity:
         detail = "field is immutable, except for updating from beta label to GA"
@@ -236,14 +162,21 @@ CLAIMS: Final = Strategy(
     set_defaults=_default_claim,
     initial_status={"phase": "Pending"},
     prepare_create=_prepare_claim,
-    prepare_update=_prepare_claim_update,
     validate=_claim_errors,
     validate_update=_claim_update_errors,
 )
-VOLUMES: Final = Strategy(
+VOLUMES: Final = ruled(
+    FieldRules(
+        required="spec.accessModes spec.capacity.storage",
+        choices={
+            "spec.accessModes[]": _ACCESS_MODES,
+            "spec.persistentVolumeReclaimPolicy": ("Delete", "Recycle", "Retain"),
+            "spec.volumeMode": _VOLUME_MODES,
+        },
+        defaults={"spec.persistentVolumeReclaimPolicy": "Retain", "spec.volumeMode": "Filesystem"},
+    ),
     has_status=True,
     returns_deleted=True,
-    set_defaults=_default_volume,
     prepare_create=_prepare_volume,
     prepare_update=_prepare_volume_update,
     validate=_volume_errors,

@@ -1,9 +1,10 @@
-"""Actions of a plan; `execution` executes them on the store."""
+"""Actions of a plan; `loop` executes them on the store. And changed copies of objects, which are shared."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 
@@ -67,3 +68,28 @@ def status_written(kind: Kind, obj: JsonObject, status: JsonObject) -> list[Acti
     if status == (obj.get("status") or {}):
         return []
     return [UpdateStatus(kind, {**obj, "status": status})]
+
+
+def finalizer_removed(kind: Kind, obj: JsonObject, name: str) -> list[Action]:
+    """Return the write that takes a finalizer away; nothing if the object has none of this name."""
+    finalizers = obj["metadata"].get("finalizers") or []
+    if name not in finalizers:
+        return []
+    left = [one for one in finalizers if one != name]
+    return [Update(kind, replaced(obj, ("metadata", "finalizers"), left))]
+
+
+def replaced(obj: Mapping[str, Any], path: Sequence[str], value: object) -> JsonObject:
+    """Return a copy of `obj` with `value` at `path`; the other parts are shared."""
+    head, *rest = path
+    return {**obj, head: replaced(obj.get(head) or {}, rest, value) if rest else value}
+
+
+def without(mapping: Mapping[str, Any] | None, *keys: str) -> JsonObject:
+    """Return a copy of `mapping` that lacks `keys`."""
+    return {key: value for key, value in (mapping or {}).items() if key not in keys}
+
+
+def positive(counts: Mapping[str, int]) -> JsonObject:
+    """Return the counts above 0: Go leaves the others out."""
+    return {name: count for name, count in counts.items() if count}

@@ -2,7 +2,8 @@
 The claim half of the PV controller: finds each claim its volume, orders one, and says when a claim lost its volume.
 
 Source: pkg/controller/volume/persistentvolume/pv_controller.go (syncUnboundClaim, syncBoundClaim, bind),
-pkg/controller/volume/pvcprotection (kubernetes 1.36).
+component-helpers storage/volume/pv_helpers.go (FindMatchingVolume), pkg/controller/volume/pvcprotection (kubernetes
+1.36).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from scheduler.sandbox.devcluster.admission.checks import quantity
 from scheduler.sandbox.devcluster.admission.volumes import CLAIM_PROTECTION, class_name
 from scheduler.sandbox.devcluster.controllers.actions import (
     Action,
@@ -18,25 +20,27 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     Revisit,
     Update,
     UpdateStatus,
+    finalizer_removed,
+    replaced,
     status_written,
+    without,
 )
-from scheduler.sandbox.devcluster.controllers.copies import replaced, without
 from scheduler.sandbox.devcluster.controllers.ownership import uid
 from scheduler.sandbox.devcluster.controllers.pods import is_terminal, node_name
-from scheduler.sandbox.devcluster.controllers.provisioning import delay_s, failure_of, provision, provisions
-from scheduler.sandbox.devcluster.controllers.volume_matching import (
-    is_for,
-    mismatch,
-    promised_volume,
-    smallest_volume,
+from scheduler.sandbox.devcluster.controllers.volumes import (
+    BOUND_BY_CONTROLLER,
+    annotation,
+    delay_s,
+    failure_of,
+    provision,
+    provisions,
 )
 from scheduler.sandbox.devcluster.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, JsonObject
+from scheduler.sandbox.devcluster.label_selectors import selects
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
-_BETA_PROVISIONER: Final = "volume.beta.kubernetes.io/storage-provisioner"
 #: Seconds until a failed provisioning of an immediate claim is tried again.
 _RETRY_S: Final = 1.0
 
@@ -62,23 +66,20 @@ class ClaimView:
 def plan(claim: JsonObject, view: ClaimView) -> list[Action]:
     """Return the next step towards a bound claim, or the end of a deleted one."""
     if claim["metadata"].get("deletionTimestamp"):
-        return _release(claim, view.pods)
+        in_use = any(node_name(pod) and not is_terminal(pod) for pod in view.pods)
+        return [] if in_use else finalizer_removed(PERSISTENT_VOLUME_CLAIM, claim, CLAIM_PROTECTION)
     if is_bound(claim):
         return _keep(claim, view.volume)
     if (claim.get("spec") or {}).get("volumeName"):
         return _bind_named(claim, view.volume)
     delayed = is_delayed(claim, view.storage_class)
-    volume = promised_volume(claim, view.promised)
+    volume = next((one for one in view.promised if _is_for(one, claim) and _fits(one, claim)), None)
     if volume is None and not delayed:
-        volume = smallest_volume(claim, view.list_free())
+        suitable = (one for one in view.list_free() if _fits(one, claim) and _is_suitable(one, claim))
+        volume = min(suitable, key=lambda one: _storage_nano(one["spec"]["capacity"]), default=None)
     if volume is not None:
-        return bind(claim, volume)
+        return _bind(claim, volume)
     return [*_order(claim, view, delayed=delayed), *_phase(claim, "Pending")]
-
-
-def annotation(obj: JsonObject, name: str) -> str:
-    """Return an annotation, empty if it is absent."""
-    return str((obj["metadata"].get("annotations") or {}).get(name) or "")
 
 
 def is_bound(claim: JsonObject) -> bool:
@@ -98,7 +99,10 @@ def is_awaiting_volume(claim: JsonObject, storage_class: JsonObject | None) -> b
     return unbound and provisions(storage_class) and not is_delayed(claim, storage_class)
 
 
-def bind(claim: JsonObject, volume: JsonObject) -> list[Action]:
+# -- binding -------------------------------------------------------------------------------------------------
+
+
+def _bind(claim: JsonObject, volume: JsonObject) -> list[Action]:
     """Return the writes that bind the two: the volume first, then the claim."""
     metadata, reference = claim["metadata"], volume["spec"].get("claimRef")
     actions: list[Action] = []
@@ -126,41 +130,95 @@ def bind(claim: JsonObject, volume: JsonObject) -> list[Action]:
     return [*actions, *status_written(PERSISTENT_VOLUME_CLAIM, taken, merged)]
 
 
-def _release(claim: JsonObject, pods: Iterable[JsonObject]) -> list[Action]:
-    """Let a deleted claim go once no pod on a node uses it."""
-    finalizers = claim["metadata"].get("finalizers") or []
-    in_use = any(node_name(pod) and not is_terminal(pod) for pod in pods)
-    if CLAIM_PROTECTION not in finalizers or in_use:
-        return []
-    left = [name for name in finalizers if name != CLAIM_PROTECTION]
-    return [Update(PERSISTENT_VOLUME_CLAIM, replaced(claim, ("metadata", "finalizers"), left))]
-
-
 def _keep(claim: JsonObject, volume: JsonObject | None) -> list[Action]:
     """Keep a bound claim bound, or say that it lost its volume."""
     if volume is None:
-        is_named = (claim.get("spec") or {}).get("volumeName")
-        what = "its PersistentVolume" if is_named else "reference to PersistentVolume"
-        why = f"Bound claim has lost {what}. Data on the volume is lost!"
+        why = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
         return _phase(claim, "Lost", Emit(claim, "ClaimLost", why, "Warning"))
     reference = volume["spec"].get("claimRef")
     if reference and reference.get("uid") != uid(claim):
         why = "Two claims are bound to the same volume, this one is bound incorrectly"
         return _phase(claim, "Lost", Emit(claim, "ClaimMisbound", why, "Warning"))
-    return bind(claim, volume)
+    return _bind(claim, volume)
 
 
 def _bind_named(claim: JsonObject, volume: JsonObject | None) -> list[Action]:
     """Bind a claim to the volume that it names, if that is free and suits it."""
     if volume is None:
         return _phase(claim, "Pending")
-    if volume["spec"].get("claimRef") and not is_for(volume, claim):
+    if volume["spec"].get("claimRef") and not _is_for(volume, claim):
         why = "volume already bound to a different claim."
         return [Emit(claim, "FailedBinding", why, "Warning"), *_phase(claim, "Pending")]
-    if not volume["spec"].get("claimRef") and (why := mismatch(volume, claim)):
+    if not volume["spec"].get("claimRef") and (why := _mismatch(volume, claim)):
         text = f'Cannot bind to requested volume "{volume["metadata"]["name"]}": {why}'
         return [Emit(claim, "VolumeMismatch", text, "Warning"), *_phase(claim, "Pending")]
-    return bind(claim, volume)
+    return _bind(claim, volume)
+
+
+def _phase(claim: JsonObject, phase: str, *events: Emit) -> list[Action]:
+    """Return the write of another phase, with `events` about it; nothing if the claim has that phase."""
+    written = status_written(PERSISTENT_VOLUME_CLAIM, claim, {**(claim.get("status") or {}), "phase": phase})
+    return [*written, *events] if written else []
+
+
+# -- which volume suits --------------------------------------------------------------------------------------
+
+
+def _is_for(volume: JsonObject, claim: JsonObject) -> bool:
+    """Return whether the volume is promised or bound to the claim."""
+    reference, metadata = volume["spec"].get("claimRef") or {}, claim["metadata"]
+    if (reference.get("namespace"), reference.get("name")) != (metadata["namespace"], metadata["name"]):
+        return False
+    return reference.get("uid") in (None, "", uid(claim))
+
+
+def _storage_nano(amounts: JsonObject | None) -> int:
+    """Return the amount of storage in billionths of a byte, 0 if there is none."""
+    found = quantity((amounts or {}).get("storage"))
+    return found.nano if found else 0
+
+
+def _requested_nano(claim: JsonObject) -> int:
+    return _storage_nano((claim["spec"].get("resources") or {}).get("requests"))
+
+
+def _mismatch(volume: JsonObject, claim: JsonObject) -> str:
+    """Return why the volume that a claim names does not suit it, empty if it does."""
+    spec, wanted = volume["spec"], claim["spec"]
+    if _storage_nano(spec.get("capacity")) < _requested_nano(claim):
+        return "requested PV is too small"
+    if class_name(volume) != class_name(claim):
+        return "storageClassName does not match"
+    if _mode(spec) != _mode(wanted):
+        return "incompatible volumeMode"
+    if not set(wanted.get("accessModes") or ()) <= set(spec.get("accessModes") or ()):
+        return "incompatible accessMode"
+    return ""
+
+
+def _fits(volume: JsonObject, claim: JsonObject) -> bool:
+    """Return whether a volume that stays has the size and the mode that the claim asks for."""
+    spec = volume["spec"]
+    if volume["metadata"].get("deletionTimestamp") or _mode(spec) != _mode(claim["spec"]):
+        return False
+    return _storage_nano(spec.get("capacity")) >= _requested_nano(claim)
+
+
+def _is_suitable(volume: JsonObject, claim: JsonObject) -> bool:
+    """Return whether a free volume that fits suits the claim in every other way."""
+    selector = claim["spec"].get("selector")
+    return (
+        (volume.get("status") or {}).get("phase") == "Available"
+        and not _mismatch(volume, claim)
+        and (selector is None or selects(selector, volume["metadata"].get("labels") or {}))
+    )
+
+
+def _mode(spec: JsonObject) -> str:
+    return str(spec.get("volumeMode") or "Filesystem")
+
+
+# -- no volume suits -----------------------------------------------------------------------------------------
 
 
 def _order(claim: JsonObject, view: ClaimView, *, delayed: bool) -> list[Action]:
@@ -186,8 +244,11 @@ def _order(claim: JsonObject, view: ClaimView, *, delayed: bool) -> list[Action]
 
 def _provision(claim: JsonObject, storage_class: JsonObject, view: ClaimView) -> list[Action]:
     """Name the provisioner on the claim, wait as long as it takes, and then make the volume or say why not."""
-    if annotation(claim, PROVISIONER) != storage_class["provisioner"]:
-        return _handed_over(claim, storage_class["provisioner"])
+    provisioner = storage_class["provisioner"]
+    if annotation(claim, PROVISIONER) != provisioner:
+        named = replaced(claim, ("metadata", "annotations", PROVISIONER), provisioner)
+        text = f"Waiting for a volume to be created by the external provisioner '{provisioner}'."
+        return [Update(PERSISTENT_VOLUME_CLAIM, named), Emit(claim, "ExternalProvisioning", text)]
     if (left_s := delay_s(storage_class) - view.waited_s) > 0:
         where = f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
         text = f'External provisioner is provisioning volume for claim "{where}"'
@@ -201,35 +262,13 @@ def _provision(claim: JsonObject, storage_class: JsonObject, view: ClaimView) ->
         made = f'error getting selected node: node "{selected}" not found'
     else:
         made = provision(claim, storage_class, node, view.list_nodes)
-    if isinstance(made, str):
-        return _failed(claim, storage_class, made)
-    text = f"Successfully provisioned volume pvc-{uid(claim)}"
-    return [*made, Emit(claim, "ProvisioningSucceeded", text)]
-
-
-def _handed_over(claim: JsonObject, provisioner: str) -> list[Action]:
-    """Return the writes that leave the claim to a provisioner."""
-    for key in (PROVISIONER, _BETA_PROVISIONER):
-        claim = replaced(claim, ("metadata", "annotations", key), provisioner)
-    text = (
-        f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the "
-        "system administrator. If volume creation is delayed, please verify that the provisioner is running and "
-        "correctly registered."
-    )
-    return [Update(PERSISTENT_VOLUME_CLAIM, claim), Emit(claim, "ExternalProvisioning", text)]
-
-
-def _failed(claim: JsonObject, storage_class: JsonObject, why: str) -> list[Action]:
-    """Return what follows a failure: the scheduler selects a node anew, or an immediate claim is tried again."""
-    text = f'failed to provision volume with StorageClass "{storage_class["metadata"]["name"]}": {why}'
+    if isinstance(made, list):
+        text = f"Successfully provisioned volume pvc-{uid(claim)}"
+        return [*made, Emit(claim, "ProvisioningSucceeded", text)]
+    text = f'failed to provision volume with StorageClass "{storage_class["metadata"]["name"]}": {made}'
     event = Emit(claim, "ProvisioningFailed", text, "Warning")
-    if not annotation(claim, SELECTED_NODE):
+    if not selected:
         return [event, Revisit(_RETRY_S)]
+    # The scheduler selects a node anew.
     left = without(claim["metadata"]["annotations"], SELECTED_NODE)
     return [event, Update(PERSISTENT_VOLUME_CLAIM, replaced(claim, ("metadata", "annotations"), left))]
-
-
-def _phase(claim: JsonObject, phase: str, *events: Emit) -> list[Action]:
-    """Return the write of another phase, with `events` about it; nothing if the claim has that phase."""
-    written = status_written(PERSISTENT_VOLUME_CLAIM, claim, {**(claim.get("status") or {}), "phase": phase})
-    return [*written, *events] if written else []

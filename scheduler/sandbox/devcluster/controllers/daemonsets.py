@@ -12,21 +12,32 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from scheduler.engine.syntax.selectors import Requirement
-from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Delete, status_written
-from scheduler.sandbox.devcluster.controllers.copies import replaced
-from scheduler.sandbox.devcluster.controllers.ownership import claim_dependents
+from scheduler.sandbox.devcluster.controllers.actions import (
+    Action,
+    Create,
+    Delete,
+    positive,
+    replaced,
+    status_written,
+)
+from scheduler.sandbox.devcluster.controllers.ownership import (
+    REVISION_LABEL,
+    claim_dependents,
+    generation,
+    min_ready_s,
+    pod_from_template,
+    scaled,
+    template_hash,
+)
 from scheduler.sandbox.devcluster.controllers.pods import (
-    available_in_s,
+    is_available,
     is_terminal,
     is_terminating,
+    label,
     node_name,
     ready_since_s,
     revisit_when_available,
 )
-from scheduler.sandbox.devcluster.controllers.revisions import min_ready_s
-from scheduler.sandbox.devcluster.controllers.rollout import scaled
-from scheduler.sandbox.devcluster.controllers.statefulsets import REVISION_LABEL
-from scheduler.sandbox.devcluster.controllers.templates import pod_from_template, template_hash
 from scheduler.sandbox.devcluster.kinds import DAEMON_SET, POD, JsonObject
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -151,10 +162,10 @@ def _update(
     newest, outdated = revision_hash(daemon_set), []
     for node in sorted(wanted):
         pod = next(iter(pods_on.get(node, ())), None)
-        if pod is None or not _is_available(pod, daemon_set, now_s):
+        if pod is None or not is_available(pod, min_ready_s(daemon_set), now_s):
             room -= 1
-        if pod is not None and not is_terminating(pod) and _label(pod) != newest:
-            outdated.append((_is_available(pod, daemon_set, now_s), pod))
+        if pod is not None and not is_terminating(pod) and label(pod, REVISION_LABEL) != newest:
+            outdated.append((is_available(pod, min_ready_s(daemon_set), now_s), pod))
     # Replacing an unavailable pod costs no availability.
     gone = [pod for available, pod in outdated if not available]
     gone += [pod for available, pod in outdated if available][: max(room, 0)]
@@ -166,31 +177,22 @@ def revision_hash(daemon_set: JsonObject) -> str:
     return template_hash(daemon_set["spec"]["template"])
 
 
-def _label(pod: JsonObject) -> str:
-    return str((pod["metadata"].get("labels") or {}).get(REVISION_LABEL, ""))
-
-
 def _pod(daemon_set: JsonObject, node: str) -> JsonObject:
-    pod = pod_from_template(daemon_set)
-    labels = {**(pod["metadata"].get("labels") or {}), REVISION_LABEL: revision_hash(daemon_set)}
+    pod = pod_from_template(daemon_set, {REVISION_LABEL: revision_hash(daemon_set)})
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     spec = replaced(pod["spec"], ("affinity", "nodeAffinity", _REQUIRED), {"nodeSelectorTerms": [term]})
     spec["tolerations"] = _tolerations(daemon_set)
-    return {**pod, "metadata": {**pod["metadata"], "labels": labels}, "spec": spec}
-
-
-def _is_available(pod: JsonObject, daemon_set: JsonObject, now_s: float) -> bool:
-    return not is_terminating(pod) and available_in_s(pod, min_ready_s(daemon_set), now_s) == 0
+    return {**pod, "spec": spec}
 
 
 def _status(
     daemon_set: JsonObject, pods_on: dict[str, list[JsonObject]], wanted: set[str], now_s: float
 ) -> JsonObject:
     here = [pods_on[node][0] for node in sorted(wanted & set(pods_on))]
-    available = sum(_is_available(pod, daemon_set, now_s) for pod in here)
+    available = sum(is_available(pod, min_ready_s(daemon_set), now_s) for pod in here)
     newest = revision_hash(daemon_set)
     counts = {
-        "updatedNumberScheduled": sum(_label(pod) == newest for pod in here),
+        "updatedNumberScheduled": sum(label(pod, REVISION_LABEL) == newest for pod in here),
         "numberAvailable": available,
         "numberUnavailable": len(wanted) - available,
     }
@@ -199,6 +201,6 @@ def _status(
         "desiredNumberScheduled": len(wanted),
         "numberMisscheduled": sum(bool(node) for node in set(pods_on) - wanted),
         "numberReady": sum(ready_since_s(pod) is not None for pod in here),
-        "observedGeneration": daemon_set["metadata"].get("generation", 0),
-        **{name: count for name, count in counts.items() if count},
+        "observedGeneration": generation(daemon_set),
+        **positive(counts),
     }

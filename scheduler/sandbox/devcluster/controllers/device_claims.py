@@ -9,25 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from scheduler.sandbox.devcluster.admission.device_kinds import DELETE_PROTECTION
+from scheduler.sandbox.devcluster.admission.device_claims import DELETE_PROTECTION
 from scheduler.sandbox.devcluster.controllers.actions import (
     Action,
     Create,
     Delete,
     Emit,
-    Update,
     UpdateStatus,
+    finalizer_removed,
+    replaced,
+    without,
 )
-from scheduler.sandbox.devcluster.controllers.copies import replaced
 from scheduler.sandbox.devcluster.controllers.ownership import controller_ref, controller_uid, uid
 from scheduler.sandbox.devcluster.controllers.pods import is_terminal, is_terminating, node_name
 from scheduler.sandbox.devcluster.kinds import POD, RESOURCE_CLAIM, JsonObject
 
 #: Annotation of a claim made from a template: the pod's name of it.
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
-
-#: The name under which this controller records events.
-DEVICE_CLAIM_CONTROLLER: Final = "resource_claim"
 
 Find = Callable[[str], JsonObject | None]
 
@@ -48,6 +46,11 @@ def extended_claim(pod: JsonObject) -> str | None:
     """Return the claim that the scheduler made for the pod's extended resources, if any."""
     name = ((pod.get("status") or {}).get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
     return str(name) if name else None
+
+
+def claim_names(pod: JsonObject) -> set[str]:
+    """Return the claims that a pod names, the one for its extended resources included."""
+    return {name for name in (*pod_claims(pod).values(), extended_claim(pod)) if name}
 
 
 def is_reserved(claim: JsonObject, pod: JsonObject) -> bool:
@@ -143,7 +146,7 @@ def plan_claim(claim: JsonObject, find_pod: Find) -> list[Action]:
     users = [one for one in consumers if one.get("resource") != "pods" or _runs(find_pod, one)]
     is_protected = DELETE_PROTECTION in (metadata.get("finalizers") or ())
     if len(users) < len(consumers):
-        freed = {key: value for key, value in status.items() if key != "reservedFor"}
+        freed = without(status, "reservedFor")
         if users:
             freed["reservedFor"] = users
         elif is_protected:
@@ -152,7 +155,7 @@ def plan_claim(claim: JsonObject, find_pod: Find) -> list[Action]:
     if users:
         return []
     if is_protected and metadata.get("deletionTimestamp"):
-        freed = {key: value for key, value in status.items() if key != "allocation"}
+        freed = without(status, "allocation")
         return [UpdateStatus(RESOURCE_CLAIM, replaced(claim, ("status",), freed)), *_unprotect(claim, freed)]
     return _delete_unused(claim, find_pod)
 
@@ -168,11 +171,7 @@ def _is_done(pod: JsonObject) -> bool:
 
 
 def _unprotect(claim: JsonObject, status: JsonObject) -> list[Action]:
-    finalizers = claim["metadata"].get("finalizers") or ()
-    if "allocation" in status or DELETE_PROTECTION not in finalizers:
-        return []
-    left = [name for name in finalizers if name != DELETE_PROTECTION]
-    return [Update(RESOURCE_CLAIM, replaced(claim, ("metadata", "finalizers"), left))]
+    return [] if "allocation" in status else finalizer_removed(RESOURCE_CLAIM, claim, DELETE_PROTECTION)
 
 
 def _delete_unused(claim: JsonObject, find_pod: Find) -> list[Action]:

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from scheduler.sandbox.devcluster.conditions import with_condition
 from scheduler.sandbox.devcluster.controllers.actions import Action, Revisit, status_written
-from scheduler.sandbox.devcluster.controllers.ownership import uid
+from scheduler.sandbox.devcluster.controllers.ownership import generation, replicas, scaled, uid
 from scheduler.sandbox.devcluster.controllers.pods import is_terminating, ready_since_s
-from scheduler.sandbox.devcluster.controllers.rollout import replicas, scaled
 from scheduler.sandbox.devcluster.kinds import POD_DISRUPTION_BUDGET, JsonObject
-from scheduler.sandbox.devcluster.timestamps import epoch_s, rfc3339
+from scheduler.sandbox.devcluster.timestamps import epoch_s
 
 #: A granted eviction without a deletion within this time no longer counts.
 _EVICTION_TIMEOUT_S: Final = 120.0
@@ -41,14 +39,12 @@ def plan(budget: JsonObject, pods: Sequence[JsonObject], scaler_of: ScalerOf, no
         for pod in pods
     )
     allowed = max(healthy - desired, 0) if expected > 0 else 0
-    generation = budget["metadata"].get("generation", 0)
     status: JsonObject = {
-        "observedGeneration": generation,
+        "observedGeneration": generation(budget),
         "disruptionsAllowed": allowed,
         "currentHealthy": healthy,
         "desiredHealthy": desired,
         "expectedPods": expected,
-        "conditions": _conditions(budget, is_allowed=allowed > 0, now_s=now_s),
     }
     if evicted:
         status["disruptedPods"] = evicted
@@ -85,16 +81,3 @@ def _still_awaited(budget: JsonObject, pods: Sequence[JsonObject], now_s: float)
         for name, at in granted.items()
         if name in living and (epoch_s(at) or 0.0) + _EVICTION_TIMEOUT_S > now_s
     }
-
-
-def _conditions(budget: JsonObject, *, is_allowed: bool, now_s: float) -> list[JsonObject]:
-    added = {
-        "type": "DisruptionAllowed",
-        "status": "True" if is_allowed else "False",
-        "reason": "SufficientPods" if is_allowed else "InsufficientPods",
-        "message": "",
-        "lastTransitionTime": rfc3339(now_s),
-        "observedGeneration": budget["metadata"].get("generation", 0),
-    }
-    old = list((budget.get("status") or {}).get("conditions") or ())
-    return with_condition(old, added, refresh=True)

@@ -12,10 +12,16 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from scheduler.sandbox.devcluster.conditions import condition_of
-from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Delete, Emit, status_written
-from scheduler.sandbox.devcluster.controllers.ownership import claim_dependents
+from scheduler.sandbox.devcluster.controllers.actions import (
+    Action,
+    Create,
+    Delete,
+    Emit,
+    positive,
+    status_written,
+)
+from scheduler.sandbox.devcluster.controllers.ownership import claim_dependents, pod_from_template
 from scheduler.sandbox.devcluster.controllers.pods import is_active, phase, ready_since_s
-from scheduler.sandbox.devcluster.controllers.templates import pod_from_template
 from scheduler.sandbox.devcluster.kinds import JOB, POD, JsonObject
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 
@@ -130,5 +136,4 @@ def _status(job: JsonObject, pods: Sequence[JsonObject], now_s: float) -> JsonOb
         "failed": len(_in_phase(pods, "Failed")),
         "succeeded": _succeeded(job, pods),
     }
-    status |= {name: count for name, count in counts.items() if count}
-    return {**status, "ready": sum(ready_since_s(pod) is not None for pod in active)}
+    return {**status, **positive(counts), "ready": sum(ready_since_s(pod) is not None for pod in active)}

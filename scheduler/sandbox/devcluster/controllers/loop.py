@@ -14,30 +14,42 @@ House rules:
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import heapq
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+from zlib import crc32
 
-from scheduler.sandbox.devcluster.controllers.actions import Action, Create
-from scheduler.sandbox.devcluster.controllers.device_claims import DEVICE_CLAIM_CONTROLLER
-from scheduler.sandbox.devcluster.controllers.execution import Executor
-from scheduler.sandbox.devcluster.controllers.index import COMPONENTS
-from scheduler.sandbox.devcluster.controllers.kubelet_loop import KubeletLoop, KubeletSettings
-from scheduler.sandbox.devcluster.controllers.ownership import uid
-from scheduler.sandbox.devcluster.controllers.planning import Planner
+from scheduler.sandbox.devcluster.controllers.actions import (
+    Action,
+    Create,
+    Delete,
+    Emit,
+    Revisit,
+    Update,
+    UpdateStatus,
+    replaced,
+)
+from scheduler.sandbox.devcluster.controllers.kubelet import KubeletLoop, KubeletSettings
+from scheduler.sandbox.devcluster.controllers.ownership import key_of, uid
+from scheduler.sandbox.devcluster.controllers.planning import COMPONENTS, Place, Planner
 from scheduler.sandbox.devcluster.controllers.pods import is_terminating
-from scheduler.sandbox.devcluster.kinds import POD, RESOURCE_CLAIM, JsonObject, Kind
+from scheduler.sandbox.devcluster.controllers.queue import WorkQueue
+from scheduler.sandbox.devcluster.kinds import (
+    CORE_EVENT,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STATEFUL_SET,
+    JsonObject,
+    Kind,
+)
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.store import Store
-from scheduler.sandbox.devcluster.webhooks.dispatch import WebhookAdmission
+from scheduler.sandbox.devcluster.timestamps import rfc3339
+from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 
 _LOG: Final = logging.getLogger(__name__)
-#: Longest time to hold the event loop.
-_SLICE_S: Final = 0.005
 #: An object is planned at most once in `_PACE_S`, and at most once in `_PACE_FACTOR` times its last plan's duration.
 _PACE_S: Final = 0.005
 _PACE_FACTOR: Final = 10.0
@@ -57,10 +69,8 @@ async def run_controllers(
 
     Both wait by the clock `now_s`.
     """
-    workloads, pods = (
-        ControllerLoop(store, admission, now_s),
-        KubeletLoop(store, kubelet or KubeletSettings(), now_s),
-    )
+    workloads = ControllerLoop(store, admission, now_s)
+    pods = KubeletLoop(store, kubelet or KubeletSettings(), now_s)
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(workloads.run(), name="devcluster controllers")
@@ -70,22 +80,10 @@ async def run_controllers(
         pods.close()
 
 
-@dataclass(slots=True)
-class _WorkItem:
-    """An object that waits to be planned."""
-
-    kind: Kind
-    namespace: str
-    name: str
-    with_orphans: bool
-    due_s: float = 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why an object's last plan was refused, and until when nothing new is created for it."""
+    """For how long, and until when, nothing new is created for an object whose last plan was refused."""
 
-    message: str
     pause_s: float
     until_s: float
 
@@ -99,33 +97,21 @@ class ControllerLoop:
         admission: WebhookAdmission | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store = store
-        self._now_s = now_s
-        self._admission = admission
-        #: Uid of an owner -> the task that creates its pods through webhooks.
-        self._creating: dict[str, asyncio.Task[None]] = {}
-        #: Uid -> the object that waits to be planned.
-        self._items: dict[str, _WorkItem] = {}
-        #: Heap of (due_s, uid); entries that differ from `_items` are outdated.
-        self._order: list[tuple[float, str]] = []
-        #: Uid -> the earliest time of the next plan.
-        self._not_before_s: dict[str, float] = {}
-        self._failures: dict[str, _Failure] = {}
-        self._woken = asyncio.Event()
-        self._executors = {kind: Executor(store, kind, name) for kind, name in COMPONENTS.items()}
-        for kind in (POD, RESOURCE_CLAIM):
-            self._executors[kind] = Executor(store, kind, DEVICE_CLAIM_CONTROLLER)
-        self._planner = Planner(store, self._enqueue, now_s)
+        self._store, self._now_s, self._admission = store, now_s, admission
+        #: Owner -> the task that creates its pods through webhooks.
+        self._creating: dict[Place, asyncio.Task[None]] = {}
+        #: Object that waits to be planned -> when it is due.
+        self._due_s: dict[Place, float] = {}
+        #: Entries that differ from `_due_s` are outdated.
+        self._queue: WorkQueue[Place] = WorkQueue(now_s)
+        #: Object -> the earliest time of its next plan.
+        self._not_before_s: dict[Place, float] = {}
+        self._failures: dict[Place, _Failure] = {}
+        self._planner = Planner(store, self._schedule, now_s)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        while True:
-            self._woken.clear()
-            await self._work()
-            wait_s = max(self._order[0][0] - self._now_s(), 0.0) if self._order else None
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._woken.wait()
+        await self._queue.run(self._process)
 
     def close(self) -> None:
         """Stop following the store and creating pods."""
@@ -133,121 +119,197 @@ class ControllerLoop:
         for task in self._creating.values():
             task.cancel()
 
-    async def _work(self) -> None:
-        """Plan every object that is due, yielding to the event loop in between."""
-        began_s = self._now_s()
-        while self._order and self._order[0][0] <= self._now_s():
-            due_s, key = heapq.heappop(self._order)
-            item = self._items.get(key)
-            # An owner whose pods are being created is planned again afterwards.
-            if item is not None and item.due_s == due_s and key not in self._creating:
-                del self._items[key]
-                self._process(key, item)
-            if self._now_s() - began_s > _SLICE_S:
-                await asyncio.sleep(0)
-                began_s = self._now_s()
-
-    def _enqueue(self, kind: Kind, obj: JsonObject, *, with_orphans: bool) -> None:
-        metadata = obj["metadata"]
-        item = _WorkItem(kind, metadata.get("namespace", ""), metadata["name"], with_orphans)
-        self._schedule(uid(obj), item, 0.0)
-
-    def _schedule(self, key: str, item: _WorkItem, after_s: float) -> None:
+    def _schedule(self, place: Place, after_s: float = 0.0) -> None:
         """Plan the object no later than `after_s` from now, as far as its pace allows."""
-        item.due_s = max(self._now_s() + after_s, self._not_before_s.get(key, 0.0))
-        queued = self._items.get(key)
-        if queued is not None:
-            queued.with_orphans |= item.with_orphans
-            if queued.due_s <= item.due_s:
-                return
-            item.with_orphans = queued.with_orphans
-        self._items[key] = item
-        heapq.heappush(self._order, (item.due_s, key))
-        self._woken.set()
+        due_s = max(self._now_s() + after_s, self._not_before_s.get(place, 0.0))
+        if self._due_s.get(place, due_s + 1) > due_s:
+            self._due_s[place] = due_s
+            self._queue.put(place, due_s)
 
-    def _process(self, key: str, item: _WorkItem) -> None:
-        """Plan the object, and execute the plan."""
+    def _process(self, place: Place, due_s: float) -> None:
+        """Plan the object, unless that is due at another time, and execute the plan."""
+        # An owner whose pods are being created is planned again afterwards.
+        if self._due_s.get(place) != due_s or place in self._creating:
+            return
+        del self._due_s[place]
         began_s = self._now_s()
-        obj = self._store.find(item.kind, item.namespace, item.name)
-        if obj is None or uid(obj) != key:
-            self._not_before_s.pop(key, None)
-            self._failures.pop(key, None)
+        obj = self._store.find(*place)
+        if obj is None:
+            self._not_before_s.pop(place, None)
+            self._failures.pop(place, None)
             return
         try:
-            failure = self._failures.get(key)
-            reason = failure.message if failure else None
-            actions = self._planner.plan(item.kind, obj, with_orphans=item.with_orphans, failure=reason)
+            actions = self._planner.plan(place[0], obj)
         except (AttributeError, KeyError, TypeError, ValueError) as malformed:
-            _LOG.warning("%s %s/%s is malformed: %r", item.kind.kind, item.namespace, item.name, malformed)
+            _LOG.warning("%s %s/%s is malformed: %r", place[0].kind, *place[1:], malformed)
             return
-        self._execute(key, item, actions)
+        self._execute(place, obj, actions)
         ended_s = self._now_s()
-        self._not_before_s[key] = ended_s + max(_PACE_S, _PACE_FACTOR * (ended_s - began_s))
+        self._not_before_s[place] = ended_s + max(_PACE_S, _PACE_FACTOR * (ended_s - began_s))
 
-    def _execute(self, key: str, item: _WorkItem, actions: Sequence[Action]) -> None:
-        now_s = self._now_s()
-        failure = self._failures.get(key)
-        is_held = failure is not None and now_s < failure.until_s
-        if is_held:
-            actions = [action for action in actions if not isinstance(action, Create)]
-        pods: list[Create] = []
-        if self._admission is not None and self._admission.is_needed():
-            pods = [action for action in actions if isinstance(action, Create) and action.kind is POD]
-            actions = [
-                action for action in actions if not isinstance(action, Create) or action.kind is not POD
-            ]
-        refused, revisit_s = self._executors[item.kind].execute(actions)
-        if pods and refused is None and self._admission is not None:
-            creating = self._create_pods(key, item, pods, self._admission, revisit_s)
-            self._creating[key] = asyncio.create_task(creating, name=f"pods of {item.name}")
-            self._creating[key].add_done_callback(log_failure)
-            return
-        self._finish(key, item, refused, revisit_s, is_held=is_held)
+    # -- execution -------------------------------------------------------------------------------------------
+
+    def _execute(self, place: Place, obj: JsonObject, actions: Sequence[Action]) -> None:
+        """Execute actions in order, up to the first that is refused; pods that webhooks are asked about come last."""
+        failure = self._failures.get(place)
+        is_held = failure is not None and self._now_s() < failure.until_s
+        asks = self._admission is not None and self._admission.is_needed()
+        pods, revisit_s = [], None
+        for action in actions:
+            if isinstance(action, Revisit):
+                revisit_s = action.after_s
+            elif isinstance(action, Create) and (is_held or (asks and action.kind is POD)):
+                pods += [] if is_held else [action]
+            elif (refused := self._refusal_of(place[0], action)) is not None:
+                return self._finish(place, refused, revisit_s, is_held=is_held)
+        if not pods or self._admission is None:
+            return self._finish(place, None, revisit_s, is_held=is_held)
+        creating = self._create_pods(place, uid(obj), pods, self._admission, revisit_s)
+        self._creating[place] = asyncio.create_task(creating, name=f"pods of {place[2]}")
+        return self._creating[place].add_done_callback(log_failure)
 
     async def _create_pods(
         self,
-        key: str,
-        item: _WorkItem,
+        place: Place,
+        owner_uid: str,
         pods: Sequence[Create],
         admission: WebhookAdmission,
         revisit_s: float | None,
     ) -> None:
         """Create the pods, unless webhooks or the store refuse them or their owner goes."""
-
-        def is_wanted() -> bool:
-            owner = self._store.find(item.kind, item.namespace, item.name)
-            return owner is not None and uid(owner) == key and not is_terminating(owner)
-
+        refused = None
         try:
-            refused = await self._executors[item.kind].make(pods, admission, is_wanted)
+            for action in pods:
+                owner = self._store.find(*place)
+                if owner is None or uid(owner) != owner_uid or is_terminating(owner):
+                    break
+                try:
+                    pod = await admission.create(action.obj["metadata"]["namespace"], action.obj, [])
+                    self._record_write(place[0], action, pod)
+                except StatusError as refusal:
+                    refused = refusal
+                    self._record_refusal(place[0], action, refusal)
+                    break
         finally:
             # Replaced by the plan that is scheduled below.
-            del self._creating[key]
-            self._items.pop(key, None)
-        self._finish(key, item, refused, revisit_s, is_held=False)
-        self._schedule(key, replace(item, with_orphans=True), 0.0)
+            del self._creating[place]
+            self._due_s.pop(place, None)
+        self._finish(place, refused, revisit_s, is_held=False)
+        self._schedule(place)
 
     def _finish(
-        self,
-        key: str,
-        item: _WorkItem,
-        refused: StatusError | None,
-        revisit_s: float | None,
-        *,
-        is_held: bool,
+        self, place: Place, refused: StatusError | None, revisit_s: float | None, *, is_held: bool
     ) -> None:
         """Schedule a retry after a refusal; lift the pause after a success."""
-        now_s, failure = self._now_s(), self._failures.get(key)
+        now_s, failure = self._now_s(), self._failures.get(place)
         if refused is not None:
             pause_s = min(failure.pause_s * 2, _LONGEST_PAUSE_S) if failure else _FIRST_PAUSE_S
-            self._failures[key] = _Failure(refused.message, pause_s, now_s + pause_s)
-            revisit_s = 0.0
+            self._failures[place] = _Failure(pause_s, now_s + pause_s)
+            revisit_s = pause_s
         elif failure is not None and is_held:
             revisit_s = min(failure.until_s - now_s, _LONGEST_PAUSE_S if revisit_s is None else revisit_s)
-        elif self._failures.pop(key, None) is not None:
-            revisit_s = 0.0
+        else:
+            self._failures.pop(place, None)
         if revisit_s is not None:
-            self._schedule(key, replace(item, with_orphans=False), revisit_s)
+            self._schedule(place, revisit_s)
+
+    def _refusal_of(
+        self, planned: Kind, action: Create | Update | UpdateStatus | Delete | Emit
+    ) -> StatusError | None:
+        """Execute one action and return None; return the refusal if the action still makes sense and was refused."""
+        try:
+            match action:
+                case Create():
+                    made = self._store.create(action.kind, _namespace(action.obj), action.obj)
+                    self._record_write(planned, action, made)
+                case Update():
+                    self._store.update(action.kind, self._current(action.kind, action.obj))
+                case UpdateStatus():
+                    current = self._current(action.kind, action.obj)
+                    self._store.update(action.kind, current, subresource="status")
+                case Delete():
+                    self._store.delete(action.kind, *key_of(action.obj), uid=uid(action.obj))
+                    self._record_write(planned, action, action.obj)
+                case Emit():
+                    self._record(planned, action)
+        except StatusError as refused:
+            # The object is gone or was replaced; that change causes the next plan.
+            if refused.code == 404 and not isinstance(action, Create):
+                return None
+            if refused.code == 409 and isinstance(action, Delete):
+                return None
+            self._record_refusal(planned, action, refused)
+            return refused
+        return None
+
+    def _current(self, kind: Kind, obj: JsonObject) -> JsonObject:
+        """Return `obj` with the stored resourceVersion: a plan and its writes happen in one turn of the event loop."""
+        stored = self._store.get(kind, *key_of(obj))
+        return replaced(obj, ("metadata", "resourceVersion"), stored["metadata"]["resourceVersion"])
+
+    # -- events ----------------------------------------------------------------------------------------------
+
+    def _record_write(self, planned: Kind, action: Create | Delete, obj: JsonObject) -> None:
+        """Record on the owner, if there is one, that something of it was created or deleted."""
+        if action.owner is None:
+            return
+        verb, name = "Create" if isinstance(action, Create) else "Delete", obj["metadata"]["name"]
+        text = f"{verb}d {action.kind.singular}: {name}"
+        if planned is STATEFUL_SET:
+            noun = "Claim" if action.kind is PERSISTENT_VOLUME_CLAIM else "Pod"
+            owner = action.owner["metadata"]["name"]
+            text = f"{verb.lower()} {noun} {name} in StatefulSet {owner} successful"
+        self._record(planned, Emit(action.owner, f"Successful{verb}", text))
+
+    def _record_refusal(self, planned: Kind, action: Action, refused: StatusError) -> None:
+        """Record on the owner why its pod could not be created."""
+        if isinstance(action, Create) and action.owner is not None:
+            text = f"Error creating: {refused.message}"
+            self._record(planned, Emit(action.owner, "FailedCreate", text, "Warning"))
+
+    def _record(self, planned: Kind, emit: Emit) -> None:
+        """Store the event, or count it on an equal one. Never raises."""
+        metadata, now = emit.about["metadata"], rfc3339(self._store.now_s())
+        namespace = metadata.get("namespace", "default")
+        mark = crc32(f"{uid(emit.about)} {emit.reason} {emit.message}".encode())
+        name = f"{metadata['name'][:200].rstrip('-.')}.{mark:x}"
+        about = {
+            "apiVersion": emit.about["apiVersion"],
+            "kind": emit.about["kind"],
+            "name": metadata["name"],
+            "namespace": metadata.get("namespace", ""),
+            "resourceVersion": metadata.get("resourceVersion", ""),
+            "uid": uid(emit.about),
+        }
+        event = {
+            "metadata": {"name": name},
+            "involvedObject": about,
+            "reason": emit.reason,
+            "message": emit.message,
+            "type": emit.type,
+            "source": {"component": COMPONENTS[planned]},
+            "reportingComponent": COMPONENTS[planned],
+            "reportingInstance": "",
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+            "eventTime": None,
+        }
+        earlier = self._store.find(CORE_EVENT, namespace, name)
+        try:
+            if earlier is None:
+                self._store.create(CORE_EVENT, namespace, event)
+            else:
+                counted = {**earlier, "count": earlier.get("count", 1) + 1, "lastTimestamp": now}
+                self._store.update(CORE_EVENT, counted)
+        except StatusError as refused:
+            # A terminating namespace takes no events.
+            if refused.code not in (403, 404):
+                _LOG.warning("event %s was refused: %s", emit.reason, refused.message)
+
+
+def _namespace(obj: JsonObject) -> str:
+    return str(obj["metadata"].get("namespace", ""))
 
 
 def log_failure(task: asyncio.Task[None]) -> None:

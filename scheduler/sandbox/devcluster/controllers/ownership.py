@@ -1,18 +1,28 @@
 """
-Owner references: the controller of an object, and the objects that a controller may claim.
+Owners: the objects that they may claim, and the pods of their templates.
 
-Source: pkg/controller/controller_ref_manager.go, pkg/apis/meta/v1/controller_ref.go (kubernetes 1.36).
+Source: pkg/controller/controller_ref_manager.go, controller_utils.go (ComputeHash, GetPodFromTemplate),
+deployment/util/deployment_util.go (EqualIgnoreHash), kubernetes 1.36. The hash of a template is a CRC of JSON where
+upstream's is of another kind and of a Go dump: the same alphabet and length, other letters.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any, Final
+from zlib import crc32
 
 from scheduler.sandbox.devcluster import label_selectors
-from scheduler.sandbox.devcluster.controllers.actions import Action, Update
-from scheduler.sandbox.devcluster.controllers.copies import replaced
+from scheduler.sandbox.devcluster.controllers.actions import Action, Update, replaced, without
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
+
+HASH_LABEL: Final = "pod-template-hash"
+REVISION_LABEL: Final = "controller-revision-hash"
+#: Upstream's: without vowels, 0, 1 and 3 no hash reads as a word.
+_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 @dataclass(slots=True)
@@ -45,18 +55,22 @@ def controller_ref(owner: JsonObject) -> JsonObject:
     }
 
 
+def controller_of(obj: JsonObject) -> JsonObject | None:
+    """Return the reference to the object's controller; None for an orphan."""
+    references = obj["metadata"].get("ownerReferences") or ()
+    return next((one for one in references if one.get("controller")), None)
+
+
 def controller_uid(obj: JsonObject) -> str | None:
     """Return the uid of the object's controller; None for an orphan."""
-    for reference in obj["metadata"].get("ownerReferences") or ():
-        if reference.get("controller"):
-            return str(reference.get("uid", ""))
-    return None
+    reference = controller_of(obj)
+    return None if reference is None else str(reference.get("uid", ""))
 
 
 def owner_selects(owner: JsonObject, obj: JsonObject) -> bool:
     """Return True if the owner's selector matches the object's labels; a malformed selector matches nothing."""
-    selector = (owner.get("spec") or {}).get("selector")
     try:
+        selector = (owner.get("spec") or {}).get("selector")
         return label_selectors.selects(selector, obj["metadata"].get("labels") or {})
     except (AttributeError, KeyError, TypeError):
         return False
@@ -88,3 +102,76 @@ def claim_dependents(owner: JsonObject, kind: Kind, candidates: Iterable[JsonObj
             claim.owned.append(adopted)
             claim.actions.append(Update(kind, adopted))
     return claim
+
+
+# -- sizes ---------------------------------------------------------------------------------------------------
+
+
+def replicas(obj: JsonObject) -> int:
+    """Return `spec.replicas`, 1 if it is absent."""
+    wanted = obj["spec"].get("replicas")
+    return 1 if wanted is None else int(wanted)
+
+
+def status_count(obj: JsonObject, name: str) -> int:
+    """Return a count of the object's status, 0 if it is absent."""
+    return int((obj.get("status") or {}).get(name) or 0)
+
+
+def generation(obj: JsonObject) -> int:
+    """Return `metadata.generation`, 0 if it is absent."""
+    return int(obj["metadata"].get("generation", 0))
+
+
+def min_ready_s(obj: JsonObject) -> int:
+    """Return `spec.minReadySeconds`, 0 if it is absent."""
+    return int(obj["spec"].get("minReadySeconds") or 0)
+
+
+def scaled(value: int | str | None, total: int, *, round_up: bool) -> int:
+    """Return a count, or a percentage of `total`, as a count."""
+    if isinstance(value, str):
+        share = int(value.removesuffix("%")) * total / 100
+        return math.ceil(share) if round_up else math.floor(share)
+    return value or 0
+
+
+# -- templates -----------------------------------------------------------------------------------------------
+
+
+def canonical(template: JsonObject | None) -> JsonObject:
+    """Return `template` without its hash label, nulls, empty lists and empty labels; equal ones make equal pods."""
+    pruned = _pruned(template or {})
+    metadata = pruned.get("metadata") or {}
+    kept = {**metadata, "labels": without(metadata.get("labels"), HASH_LABEL)}
+    return {**without(pruned, "metadata"), "metadata": {key: value for key, value in kept.items() if value}}
+
+
+def template_hash(template: JsonObject) -> str:
+    """Return at most ten letters and digits that name `template`."""
+    text = json.dumps(canonical(template), sort_keys=True, separators=(",", ":")).encode()
+    return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(crc32(text)))
+
+
+def pod_from_template(owner: JsonObject, labels: JsonObject | None = None) -> JsonObject:
+    """Return a pod of `owner`'s template with further `labels`, controlled by `owner`; the server names it."""
+    template = owner["spec"]["template"]
+    metadata = template.get("metadata") or {}
+    own: JsonObject = {
+        "generateName": f"{owner['metadata']['name']}-",
+        "namespace": owner["metadata"]["namespace"],
+        "ownerReferences": [controller_ref(owner)],
+    }
+    for name in ("labels", "annotations", "finalizers"):
+        if metadata.get(name):
+            own[name] = metadata[name]
+    if labels:
+        own["labels"] = {**(own.get("labels") or {}), **labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template["spec"]}
+
+
+def _pruned(value: Any) -> Any:  # noqa: ANN401 - any JSON value, and back
+    if isinstance(value, dict):
+        # An empty object can have a meaning (a namespaceSelector that selects all), an empty list has none.
+        return {k: _pruned(v) for k, v in value.items() if v is not None and v != []}
+    return [_pruned(item) for item in value] if isinstance(value, list) else value

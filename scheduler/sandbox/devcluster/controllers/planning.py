@@ -1,10 +1,10 @@
-"""What each plan reads beside its object: dependents, claims, volumes, nodes. One method per kind that is planned."""
+"""What each plan reads of the store beside its object, and which objects a change concerns."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final
 
 from scheduler.sandbox.devcluster.admission.volumes import class_name
@@ -15,17 +15,19 @@ from scheduler.sandbox.devcluster.controllers import (
     device_claims,
     disruption,
     jobs,
-    quotas,
     replicasets,
     statefulsets,
     volumes,
 )
 from scheduler.sandbox.devcluster.controllers.actions import Action
-from scheduler.sandbox.devcluster.controllers.device_claim_index import DeviceClaimIndex
-from scheduler.sandbox.devcluster.controllers.index import OnDirty, OwnerIndex
-from scheduler.sandbox.devcluster.controllers.ownership import controller_uid, owner_selects, uid
-from scheduler.sandbox.devcluster.controllers.rollout import is_rolling
-from scheduler.sandbox.devcluster.controllers.volume_index import VolumeIndex
+from scheduler.sandbox.devcluster.controllers.ownership import (
+    controller_of,
+    controller_uid,
+    key_of,
+    owner_selects,
+    uid,
+)
+from scheduler.sandbox.devcluster.controllers.pods import claim_names
 from scheduler.sandbox.devcluster.kinds import (
     DAEMON_SET,
     DEPLOYMENT,
@@ -38,152 +40,285 @@ from scheduler.sandbox.devcluster.kinds import (
     REPLICA_SET,
     RESOURCE_CLAIM,
     RESOURCE_CLAIM_TEMPLATE,
-    RESOURCE_QUOTA,
     STATEFUL_SET,
     STORAGE_CLASS,
     JsonObject,
     Kind,
 )
+from scheduler.sandbox.devcluster.storage.history import Change
 from scheduler.sandbox.devcluster.storage.store import Store
 
+#: Kind that is planned -> the name under which its controller records events.
+COMPONENTS: Final = {
+    DEPLOYMENT: "deployment-controller",
+    REPLICA_SET: "replicaset-controller",
+    STATEFUL_SET: "statefulset-controller",
+    DAEMON_SET: "daemonset-controller",
+    JOB: "job-controller",
+    POD_DISRUPTION_BUDGET: "controllermanager",
+    PERSISTENT_VOLUME_CLAIM: "persistentvolume-controller",
+    PERSISTENT_VOLUME: "persistentvolume-controller",
+    POD: "resource_claim",
+    RESOURCE_CLAIM: "resource_claim",
+}
+#: Kind -> the kinds that own such objects, and may adopt its orphans.
+_OWNERS: Final = {POD: (REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB), REPLICA_SET: (DEPLOYMENT,)}
+_FOLLOWED: Final = (*COMPONENTS, NODE, STORAGE_CLASS, RESOURCE_CLAIM_TEMPLATE)
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """An object to plan: whether orphans may be its own, and why its pods could not be created the last time."""
+#: Kind, namespace and name.
+Place = tuple[Kind, str, str]
 
-    obj: JsonObject
-    with_orphans: bool
-    failure: str | None
-    now_s: float
 
-    @property
-    def namespace(self) -> str:
-        """Return the object's namespace, empty if it has none."""
-        return str(self.obj["metadata"].get("namespace", ""))
+class Index:
+    """
+    Objects by what they refer to: `(kind, what, whom)`. Kept up to date by every write; never changed.
+
+    Cost per write: O(references of the object).
+    """
+
+    def __init__(self) -> None:
+        self._found: defaultdict[Hashable, dict[tuple[str, str], JsonObject]] = defaultdict(dict)
+
+    def get(self, kind: Kind, what: str, *whom: str) -> list[JsonObject]:
+        """Return the objects of a kind that refer so to somebody."""
+        return list(self._found.get((kind, what, whom), {}).values())
+
+    def apply(self, kind: Kind, change: Change) -> None:
+        """Apply a change of the store."""
+        obj = change.revision.obj
+        if change.previous is not None:
+            for reference in _references(kind, change.previous.obj):
+                found = self._found[kind, *reference]
+                found.pop(key_of(obj), None)
+                if not found:
+                    del self._found[kind, *reference]
+        if change.type != "DELETED":
+            for reference in _references(kind, obj):
+                self._found[kind, *reference][key_of(obj)] = obj
+
+
+def _references(kind: Kind, obj: JsonObject) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield (what, whom) for everything that an object refers to."""
+    namespace = obj["metadata"].get("namespace", "")
+    if kind in (*_OWNERS, RESOURCE_CLAIM):
+        owner = controller_uid(obj)
+        yield ("orphan", (namespace,)) if owner is None else ("owner", (owner,))
+    if kind is POD:
+        yield from (("claim", (namespace, name)) for name in claim_names(obj))
+        yield from (("device claim", (namespace, name)) for name in device_claims.claim_names(obj))
+        for claim in (obj.get("spec") or {}).get("resourceClaims") or ():
+            yield "template", (namespace, claim.get("resourceClaimTemplateName") or "")
+    elif kind is PERSISTENT_VOLUME:
+        reference = obj["spec"].get("claimRef")
+        yield ("claim", _claim_key(obj)) if reference else ("class", (class_name(obj),))
+    elif kind is PERSISTENT_VOLUME_CLAIM and not claims.is_bound(obj):
+        yield "class", (class_name(obj),)
+
+
+def _claim_key(volume: JsonObject) -> tuple[str, str]:
+    reference = volume["spec"].get("claimRef") or {}
+    return reference.get("namespace", ""), reference.get("name", "")
 
 
 class Planner:
-    """Plans objects from the present state of the store; calls `on_dirty` for objects to plan again."""
+    """Plans objects from the present state of the store; calls `on_dirty` with the places of objects to plan again."""
 
-    def __init__(self, store: Store, on_dirty: OnDirty, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._store = store
-        self._now_s = now_s
+    def __init__(
+        self, store: Store, on_dirty: Callable[[Place], None], now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store, self._on_dirty, self._now_s = store, on_dirty, now_s
+        self._index = Index()
         #: Uid of a claim -> (the node selected for it, since when it is to be provisioned there).
         self._provisioning: dict[str, tuple[str, float]] = {}
-        self._plans: Final[dict[Kind, Callable[[_Task], Sequence[Action]]]] = {
+        self._plans: Final[dict[Kind, Callable[[JsonObject], Sequence[Action]]]] = {
             DEPLOYMENT: self._deployment,
             REPLICA_SET: self._replica_set,
             STATEFUL_SET: self._stateful_set,
-            POD_DISRUPTION_BUDGET: self._budget,
-            RESOURCE_QUOTA: self._quota,
-            PERSISTENT_VOLUME_CLAIM: self._claim,
-            PERSISTENT_VOLUME: self._volume,
             DAEMON_SET: self._daemon_set,
-            JOB: self._job,
+            JOB: lambda job: jobs.plan(job, self._dependents(POD, job), store.now_s()),
+            POD_DISRUPTION_BUDGET: self._budget,
+            PERSISTENT_VOLUME_CLAIM: self._claim,
+            PERSISTENT_VOLUME: lambda volume: volumes.plan(
+                volume, store.find(PERSISTENT_VOLUME_CLAIM, *_claim_key(volume))
+            ),
             POD: self._pod,
-            RESOURCE_CLAIM: self._device_claim,
+            RESOURCE_CLAIM: lambda claim: device_claims.plan_claim(claim, self._finder(POD, claim)),
         }
-        self._owners = OwnerIndex(store, on_dirty)
-        self._volumes = VolumeIndex(store, on_dirty)
-        self._device_claims = DeviceClaimIndex(store, on_dirty)
+        #: Stop following the store.
+        self.close: Final = store.history.follow(_FOLLOWED, self._follow)
 
-    def close(self) -> None:
-        """Stop following the store."""
-        self._owners.close()
-        self._volumes.close()
-        self._device_claims.close()
+    def plan(self, kind: Kind, obj: JsonObject) -> Sequence[Action]:
+        """Return the next step of an object."""
+        return self._plans[kind](obj)
 
-    def plan(
-        self, kind: Kind, obj: JsonObject, *, with_orphans: bool, failure: str | None
-    ) -> Sequence[Action]:
-        """Return the next step of an object; `failure` says why its pods could not be created the last time."""
-        return self._plans[kind](_Task(obj, with_orphans, failure, self._store.now_s()))
+    # -- what a change concerns ------------------------------------------------------------------------------
 
-    def _deployment(self, task: _Task) -> Sequence[Action]:
-        sets = self._dependents(REPLICA_SET, task)
-        pods = [] if is_rolling(task.obj) else [pod for one in sets for pod in self._owners.owned(POD, one)]
-        return deployments.plan(task.obj, sets, pods, task.now_s)
+    def _follow(self, kind: Kind, change: Change) -> None:
+        if kind not in _FOLLOWED:
+            return
+        self._index.apply(kind, change)
+        obj, previous = change.revision.obj, change.previous.obj if change.previous else None
+        places = dict.fromkeys(self._concerned(kind, obj, previous))
+        if previous is not None:
+            places |= dict.fromkeys(self._concerned(kind, previous, obj))
+        for place in places:
+            self._on_dirty(place)
 
-    def _replica_set(self, task: _Task) -> Sequence[Action]:
-        pods = self._dependents(POD, task)
-        related = self._related_pods(task.obj)
-        return replicasets.plan(task.obj, pods, related, task.now_s, failure=task.failure)
+    def _concerned(self, kind: Kind, obj: JsonObject, other: JsonObject | None) -> Iterator[Place]:
+        """Yield what a state of an object concerns; `other` is the state before or after it, if there is one."""
+        namespace, name = key_of(obj)
+        if kind in COMPONENTS and (kind is not POD or (obj.get("spec") or {}).get("resourceClaims")):
+            yield kind, namespace, name
+        if kind in _OWNERS:
+            yield from self._owners(kind, obj, other)
+        if kind is POD:
+            budgets = self._store.list(POD_DISRUPTION_BUDGET, namespace)[0]
+            yield from _places(POD_DISRUPTION_BUDGET, (one for one in budgets if owner_selects(one, obj)))
+            yield from ((PERSISTENT_VOLUME_CLAIM, namespace, claim) for claim in claim_names(obj))
+            yield from ((RESOURCE_CLAIM, namespace, claim) for claim in device_claims.claim_names(obj))
+        elif kind is NODE and (other is None or _taken_by(obj) != _taken_by(other)):
+            yield from _places(DAEMON_SET, self._store.list(DAEMON_SET)[0])
+        elif kind is STORAGE_CLASS:
+            yield from _places(
+                PERSISTENT_VOLUME_CLAIM, self._index.get(PERSISTENT_VOLUME_CLAIM, "class", name)
+            )
+        elif kind is PERSISTENT_VOLUME:
+            yield (PERSISTENT_VOLUME_CLAIM, *_claim_key(obj))
+            yield from self._takers(obj)
+        elif kind is PERSISTENT_VOLUME_CLAIM:
+            yield from _places(
+                PERSISTENT_VOLUME, self._index.get(PERSISTENT_VOLUME, "claim", namespace, name)
+            )
+        elif kind is RESOURCE_CLAIM:
+            yield from _places(POD, self._index.get(POD, "device claim", namespace, name))
+            if (owner := controller_of(obj)) is not None and owner.get("kind") == POD.kind:
+                yield POD, namespace, owner.get("name", "")
+        elif kind is RESOURCE_CLAIM_TEMPLATE:
+            yield from _places(POD, self._index.get(POD, "template", namespace, name))
 
-    def _stateful_set(self, task: _Task) -> Sequence[Action]:
-        pods = self._dependents(POD, task)
+    def _owners(self, kind: Kind, obj: JsonObject, other: JsonObject | None) -> Iterator[Place]:
+        namespace, reference = obj["metadata"].get("namespace", ""), controller_of(obj)
+        if reference is not None:
+            for owner in _OWNERS[kind]:
+                if reference.get("kind") == owner.kind:
+                    yield owner, namespace, reference.get("name", "")
+        elif (
+            other is None
+            or controller_of(other)
+            or other["metadata"].get("labels") != obj["metadata"].get("labels")
+        ):
+            for owner in _OWNERS[kind]:
+                listed = self._store.list(owner, namespace)[0]
+                yield from _places(owner, (one for one in listed if owner_selects(one, obj)))
 
-        def find_claim(name: str) -> JsonObject | None:
-            return self._store.find(PERSISTENT_VOLUME_CLAIM, task.namespace, name)
+    def _takers(self, volume: JsonObject) -> Iterator[Place]:
+        """Yield the claims that may take a volume, if it is free; for delayed ones the scheduler chooses."""
+        of_class = class_name(volume)
+        mode = (self._store.find(STORAGE_CLASS, "", of_class) or {}).get("volumeBindingMode")
+        is_free = (volume.get("status") or {}).get("phase") == "Available" and not volume["spec"].get(
+            "claimRef"
+        )
+        if is_free and mode != "WaitForFirstConsumer":
+            yield from _places(
+                PERSISTENT_VOLUME_CLAIM, self._index.get(PERSISTENT_VOLUME_CLAIM, "class", of_class)
+            )
 
-        return statefulsets.plan(task.obj, pods, find_claim, task.now_s)
+    # -- what a plan reads -----------------------------------------------------------------------------------
 
-    def _daemon_set(self, task: _Task) -> Sequence[Action]:
-        nodes, _ = self._store.list(NODE)
-        return daemonsets.plan(task.obj, self._dependents(POD, task), nodes, task.now_s)
+    def _deployment(self, deployment: JsonObject) -> Sequence[Action]:
+        sets = self._dependents(REPLICA_SET, deployment)
+        pods = [] if deployments.is_rolling(deployment) else [pod for one in sets for pod in self._owned(one)]
+        return deployments.plan(deployment, sets, pods, self._store.now_s())
 
-    def _job(self, task: _Task) -> Sequence[Action]:
-        return jobs.plan(task.obj, self._dependents(POD, task), task.now_s)
+    def _replica_set(self, replica_set: JsonObject) -> Sequence[Action]:
+        owner = controller_uid(replica_set)
+        siblings = [replica_set] if owner is None else self._index.get(REPLICA_SET, "owner", owner)
+        # Lazily, because only deletions read them.
+        related = (pod for one in siblings for pod in self._owned(one))
+        pods = self._dependents(POD, replica_set)
+        return replicasets.plan(replica_set, pods, related, self._store.now_s())
 
-    def _budget(self, task: _Task) -> Sequence[Action]:
-        in_namespace, _ = self._store.list(POD, task.namespace)
-        matching = [pod for pod in in_namespace if owner_selects(task.obj, pod)]
-        return disruption.plan(task.obj, matching, self._owners.scaler, task.now_s)
+    def _stateful_set(self, stateful_set: JsonObject) -> Sequence[Action]:
+        find_claim = self._finder(PERSISTENT_VOLUME_CLAIM, stateful_set)
+        pods = self._dependents(POD, stateful_set)
+        return statefulsets.plan(stateful_set, pods, find_claim, self._store.now_s())
 
-    def _quota(self, task: _Task) -> Sequence[Action]:
-        return quotas.plan(task.obj, self._store.list(POD, task.namespace)[0], task.now_s)
+    def _daemon_set(self, daemon_set: JsonObject) -> Sequence[Action]:
+        nodes, pods = self._store.list(NODE)[0], self._dependents(POD, daemon_set)
+        return daemonsets.plan(daemon_set, pods, nodes, self._store.now_s())
 
-    def _claim(self, task: _Task) -> Sequence[Action]:
-        claim = task.obj
-        named = (claim.get("spec") or {}).get("volumeName")
-        storage_class = self._store.find(STORAGE_CLASS, "", class_name(claim))
+    def _budget(self, budget: JsonObject) -> Sequence[Action]:
+        in_namespace = self._store.list(POD, budget["metadata"]["namespace"])[0]
+        pods = [pod for pod in in_namespace if owner_selects(budget, pod)]
+        return disruption.plan(budget, pods, self._scaler, self._store.now_s())
+
+    def _scaler(self, pod: JsonObject) -> JsonObject | None:
+        """Return the workload whose `spec.replicas` says how many pods like this there should be."""
+        owner = self._controller(pod, _OWNERS[POD])
+        return owner and (self._controller(owner, _OWNERS[REPLICA_SET]) or owner)
+
+    def _claim(self, claim: JsonObject) -> Sequence[Action]:
+        find, named = self._store.find, (claim.get("spec") or {}).get("volumeName")
+        storage_class = find(STORAGE_CLASS, "", class_name(claim))
         view = claims.ClaimView(
-            volume=self._store.find(PERSISTENT_VOLUME, "", named) if named else None,
-            promised=self._volumes.promised(claim),
-            list_free=lambda: self._volumes.free(class_name(claim)),
+            volume=find(PERSISTENT_VOLUME, "", named) if named else None,
+            promised=self._index.get(PERSISTENT_VOLUME, "claim", *key_of(claim)),
+            list_free=lambda: self._index.get(PERSISTENT_VOLUME, "class", class_name(claim)),
             storage_class=storage_class,
-            pods=self._volumes.pods(claim),
-            find_node=lambda name: self._store.find(NODE, "", name),
+            pods=self._index.get(POD, "claim", *key_of(claim)),
+            find_node=lambda name: find(NODE, "", name),
             list_nodes=lambda: self._store.list(NODE)[0],
             waited_s=self._waited_s(claim, storage_class),
         )
         return claims.plan(claim, view)
 
-    def _volume(self, task: _Task) -> Sequence[Action]:
-        reference = task.obj["spec"].get("claimRef") or {}
-        namespace, name = reference.get("namespace", ""), reference.get("name", "")
-        claim = self._store.find(PERSISTENT_VOLUME_CLAIM, namespace, name)
-        return volumes.plan(task.obj, claim)
-
-    def _pod(self, task: _Task) -> Sequence[Action]:
-        def find_template(name: str) -> JsonObject | None:
-            return self._store.find(RESOURCE_CLAIM_TEMPLATE, task.namespace, name)
-
-        def find_claim(name: str) -> JsonObject | None:
-            return self._store.find(RESOURCE_CLAIM, task.namespace, name)
-
-        owned = self._device_claims.owned(uid(task.obj))
-        return device_claims.plan_pod(task.obj, find_template, find_claim, owned)
-
-    def _device_claim(self, task: _Task) -> Sequence[Action]:
-        return device_claims.plan_claim(task.obj, lambda name: self._store.find(POD, task.namespace, name))
-
     def _waited_s(self, claim: JsonObject, storage_class: JsonObject | None) -> float:
         """Return how long the claim has been waiting for a volume on its selected node."""
-        key, node = uid(claim), claims.annotation(claim, claims.SELECTED_NODE)
+        key, node = uid(claim), volumes.annotation(claim, claims.SELECTED_NODE)
         if not claims.is_awaiting_volume(claim, storage_class) or claim["metadata"].get("deletionTimestamp"):
             self._provisioning.pop(key, None)
             return 0.0
         now_s = self._now_s()
-        if self._provisioning.get(key, ("", 0.0))[0] != node or key not in self._provisioning:
+        if key not in self._provisioning or self._provisioning[key][0] != node:
             self._provisioning[key] = node, now_s
         return now_s - self._provisioning[key][1]
 
-    def _dependents(self, kind: Kind, task: _Task) -> list[JsonObject]:
-        orphans = self._owners.orphans(kind, task.obj) if task.with_orphans else ()
-        return [*self._owners.owned(kind, task.obj), *orphans]
+    def _pod(self, pod: JsonObject) -> Sequence[Action]:
+        find_template, find_claim = (
+            self._finder(RESOURCE_CLAIM_TEMPLATE, pod),
+            self._finder(RESOURCE_CLAIM, pod),
+        )
+        owned = self._index.get(RESOURCE_CLAIM, "owner", uid(pod))
+        return device_claims.plan_pod(pod, find_template, find_claim, owned)
 
-    def _related_pods(self, replica_set: JsonObject) -> Iterator[JsonObject]:
-        """Return the pods of every replica set with the same controller; lazily, because only deletions read them."""
-        deployment = self._owners.owner(controller_uid(replica_set))
-        siblings = self._owners.owned(REPLICA_SET, deployment) if deployment else [replica_set]
-        return (pod for one in siblings for pod in self._owners.owned(POD, one))
+    def _owned(self, owner: JsonObject) -> list[JsonObject]:
+        """Return the pods that `owner` controls."""
+        return self._index.get(POD, "owner", uid(owner))
+
+    def _dependents(self, kind: Kind, owner: JsonObject) -> list[JsonObject]:
+        """Return the objects that `owner` controls, and the orphans of its namespace."""
+        orphans = self._index.get(kind, "orphan", owner["metadata"].get("namespace", ""))
+        return [*self._index.get(kind, "owner", uid(owner)), *orphans]
+
+    def _finder(self, kind: Kind, beside: JsonObject) -> Callable[[str], JsonObject | None]:
+        """Return what finds an object by name in the namespace of another one."""
+        namespace = beside["metadata"].get("namespace", "")
+        return lambda name: self._store.find(kind, namespace, name)
+
+    def _controller(self, obj: JsonObject, kinds: Sequence[Kind]) -> JsonObject | None:
+        reference = controller_of(obj)
+        if reference is None:
+            return None
+        named = (
+            self._finder(kind, obj)(reference["name"]) for kind in kinds if kind.kind == reference["kind"]
+        )
+        return next((one for one in named if one is not None and uid(one) == reference["uid"]), None)
+
+
+def _places(kind: Kind, objects: Iterable[JsonObject]) -> Iterator[Place]:
+    return ((kind, *key_of(one)) for one in objects)
+
+
+def _taken_by(node: JsonObject) -> tuple[object, object]:
+    """Return what of a node decides which daemons it takes."""
+    return node["metadata"].get("labels"), (node.get("spec") or {}).get("taints")

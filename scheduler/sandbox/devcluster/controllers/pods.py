@@ -48,6 +48,11 @@ def node_name(pod: JsonObject) -> str:
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
+def label(pod: JsonObject, name: str) -> str:
+    """Return a label of the pod, empty if it is absent."""
+    return str((pod["metadata"].get("labels") or {}).get(name, ""))
+
+
 def claim_names(pod: JsonObject) -> list[str]:
     """Return the names of the claims that the pod's volumes are, those of ephemeral volumes included."""
     names: list[str] = []
@@ -75,6 +80,11 @@ def available_in_s(pod: JsonObject, min_ready_s: int, now_s: float) -> float | N
     if min_ready_s == 0:
         return 0.0
     return max(since_s + min_ready_s - now_s, 0.0) if since_s else float(min_ready_s)
+
+
+def is_available(pod: JsonObject, min_ready_s: int, now_s: float) -> bool:
+    """Return True if the pod stays and has been ready for `min_ready_s`."""
+    return not is_terminating(pod) and available_in_s(pod, min_ready_s, now_s) == 0
 
 
 def revisit_when_available(pods: Iterable[JsonObject], min_ready_s: int, now_s: float) -> list[Action]:

@@ -1,8 +1,8 @@
 """
 The ReplicaSet controller: as many active pods as wanted, made from the template, and the status.
 
-Source: pkg/controller/replicaset/replica_set.go, replica_set_utils.go (kubernetes 1.36). Difference: no
-expectations, since the store shows every write at once.
+Source: pkg/controller/replicaset/replica_set.go, replica_set_utils.go (kubernetes 1.36). Differences: no
+expectations, since the store shows every write at once, and no condition ReplicaFailure: an event says it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from scheduler.sandbox.devcluster.conditions import condition_of, without_condition
-from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Delete, status_written
-from scheduler.sandbox.devcluster.controllers.ownership import claim_dependents
+from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Delete, positive, status_written
+from scheduler.sandbox.devcluster.controllers.ownership import (
+    claim_dependents,
+    generation,
+    min_ready_s,
+    pod_from_template,
+    replicas,
+)
 from scheduler.sandbox.devcluster.controllers.pods import (
     available_in_s,
     deletion_order,
@@ -20,11 +25,7 @@ from scheduler.sandbox.devcluster.controllers.pods import (
     is_terminating,
     revisit_when_available,
 )
-from scheduler.sandbox.devcluster.controllers.revisions import min_ready_s
-from scheduler.sandbox.devcluster.controllers.rollout import replicas
-from scheduler.sandbox.devcluster.controllers.templates import pod_from_template
 from scheduler.sandbox.devcluster.kinds import POD, REPLICA_SET, JsonObject
-from scheduler.sandbox.devcluster.timestamps import rfc3339
 
 #: Limit on pods that one plan creates or deletes; the next plan continues.
 BURST: Final = 500
@@ -35,8 +36,6 @@ def plan(
     pods: Iterable[JsonObject],
     related: Iterable[JsonObject],
     now_s: float,
-    *,
-    failure: str | None = None,
 ) -> list[Action]:
     """
     Return the next step towards `replica_set`.
@@ -46,60 +45,33 @@ def plan(
         pods: under its control, and the orphans of its namespace.
         related: pods of all replica sets with the same controller; read when pods are to go.
         now_s: seconds since 1970.
-        failure: why its pods could not be created the last time; None if they could.
     """
     claim = claim_dependents(replica_set, POD, pods)
     active = [pod for pod in claim.owned if is_active(pod)]
     actions = claim.actions
-    if not replica_set["metadata"].get("deletionTimestamp"):
-        actions += _management(replica_set, active, related, now_s)
-    n_terminating = sum(is_terminating(pod) for pod in claim.owned)
-    status = _status(replica_set, active, now_s=now_s, n_terminating=n_terminating, failure=failure)
+    missing = replicas(replica_set) - len(active)
+    if replica_set["metadata"].get("deletionTimestamp"):
+        missing = 0
+    if missing > 0:
+        pod = pod_from_template(replica_set)
+        actions += [Create(POD, pod, owner=replica_set)] * min(missing, BURST)
+    elif missing < 0:
+        ranked = deletion_order(active, (one for one in related if is_active(one)), now_s)
+        actions += [Delete(POD, one, owner=replica_set) for one in ranked[: min(-missing, BURST)]]
+    status = _status(replica_set, active, now_s)
+    status["terminatingReplicas"] = sum(is_terminating(pod) for pod in claim.owned)
     actions += status_written(REPLICA_SET, replica_set, status)
     return [*actions, *revisit_when_available(active, min_ready_s(replica_set), now_s)]
 
 
-def _management(
-    replica_set: JsonObject, active: Sequence[JsonObject], related: Iterable[JsonObject], now_s: float
-) -> list[Action]:
-    missing = replicas(replica_set) - len(active)
-    if missing > 0:
-        pod = pod_from_template(replica_set)
-        return [Create(POD, pod, owner=replica_set)] * min(missing, BURST)
-    if missing < 0:
-        ranked = deletion_order(active, (pod for pod in related if is_active(pod)), now_s)
-        return [Delete(POD, pod, owner=replica_set) for pod in ranked[: min(-missing, BURST)]]
-    return []
-
-
-def _status(
-    replica_set: JsonObject,
-    active: Sequence[JsonObject],
-    *,
-    now_s: float,
-    n_terminating: int,
-    failure: str | None,
-) -> JsonObject:
+def _status(replica_set: JsonObject, active: Sequence[JsonObject], now_s: float) -> JsonObject:
     waits = [available_in_s(pod, min_ready_s(replica_set), now_s) for pod in active]
     wanted = (replica_set["spec"]["template"].get("metadata") or {}).get("labels") or {}
-    labelled = sum(wanted.items() <= (pod["metadata"].get("labels") or {}).items() for pod in active)
-    status: JsonObject = {
-        # Upstream prints replicas even at 0, the other counts only above it.
-        "replicas": len(active),
-        "terminatingReplicas": n_terminating,
-        "observedGeneration": replica_set["metadata"].get("generation", 0),
-    }
     counts = {
-        "fullyLabeledReplicas": labelled,
+        "fullyLabeledReplicas": sum(
+            wanted.items() <= (pod["metadata"].get("labels") or {}).items() for pod in active
+        ),
         "readyReplicas": sum(wait is not None for wait in waits),
         "availableReplicas": sum(wait == 0 for wait in waits),
     }
-    status |= {name: count for name, count in counts.items() if count}
-    conditions = list((replica_set.get("status") or {}).get("conditions") or ())
-    if failure is None:
-        conditions = without_condition(conditions, "ReplicaFailure")
-    elif condition_of(conditions, "ReplicaFailure") is None:
-        reason = "FailedCreate" if len(active) < replicas(replica_set) else "FailedDelete"
-        added = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": failure}
-        conditions.append({**added, "lastTransitionTime": rfc3339(now_s)})
-    return {**status, "conditions": conditions} if conditions else status
+    return {"replicas": len(active), "observedGeneration": generation(replica_set), **positive(counts)}

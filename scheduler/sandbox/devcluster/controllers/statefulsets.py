@@ -11,21 +11,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Delete, status_written
-from scheduler.sandbox.devcluster.controllers.ownership import claim_dependents
+from scheduler.sandbox.devcluster.controllers.actions import (
+    Action,
+    Create,
+    Delete,
+    positive,
+    status_written,
+    without,
+)
+from scheduler.sandbox.devcluster.controllers.ownership import (
+    REVISION_LABEL,
+    claim_dependents,
+    generation,
+    min_ready_s,
+    pod_from_template,
+    replicas,
+    template_hash,
+)
 from scheduler.sandbox.devcluster.controllers.pods import (
-    available_in_s,
+    is_available,
     is_terminal,
     is_terminating,
+    label,
     ready_since_s,
     revisit_when_available,
 )
-from scheduler.sandbox.devcluster.controllers.revisions import min_ready_s
-from scheduler.sandbox.devcluster.controllers.rollout import replicas
-from scheduler.sandbox.devcluster.controllers.templates import pod_from_template, template_hash
 from scheduler.sandbox.devcluster.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, JsonObject
 
-REVISION_LABEL: Final = "controller-revision-hash"
 NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 #: Find a claim of the set's namespace by name.
@@ -83,7 +95,7 @@ def _management(
             actions.append(Create(POD, _pod(stateful_set, number), owner=stateful_set))
         elif is_terminal(pod) and not is_terminating(pod):
             actions.append(Delete(POD, pod, owner=stateful_set))
-        elif not one_by_one or _is_available(pod, stateful_set, now_s):
+        elif not one_by_one or is_available(pod, min_ready_s(stateful_set), now_s):
             continue
         if one_by_one:
             return actions
@@ -106,56 +118,43 @@ def _update(stateful_set: JsonObject, pod_at: dict[int, JsonObject], now_s: floa
         pod = pod_at.get(number)
         if number < partition or pod is None:
             return []
-        if _revision(pod) != revision_name(stateful_set) and not is_terminating(pod):
+        if label(pod, REVISION_LABEL) != revision_name(stateful_set) and not is_terminating(pod):
             return [Delete(POD, pod, owner=stateful_set)]
-        if not _is_available(pod, stateful_set, now_s):
+        if not is_available(pod, min_ready_s(stateful_set), now_s):
             return []
     return []
 
 
 def _pod(stateful_set: JsonObject, number: int) -> JsonObject:
-    pod = pod_from_template(stateful_set)
-    name = f"{stateful_set['metadata']['name']}-{number}"
-    labels = {
-        **(pod["metadata"].get("labels") or {}),
-        INDEX_LABEL: str(number),
-        REVISION_LABEL: revision_name(stateful_set),
-        NAME_LABEL: name,
-    }
-    metadata = {key: value for key, value in pod["metadata"].items() if key != "generateName"}
+    name, revision = f"{stateful_set['metadata']['name']}-{number}", revision_name(stateful_set)
+    labels = {INDEX_LABEL: str(number), REVISION_LABEL: revision, NAME_LABEL: name}
+    pod = pod_from_template(stateful_set, labels)
+    metadata = without(pod["metadata"], "generateName")
     own = {"hostname": name, "subdomain": stateful_set["spec"].get("serviceName", "")}
     spec = _with_claims({**pod["spec"], **own}, stateful_set, number)
-    return {**pod, "metadata": {**metadata, "name": name, "labels": labels}, "spec": spec}
-
-
-def _revision(pod: JsonObject) -> str:
-    return str((pod["metadata"].get("labels") or {}).get(REVISION_LABEL, ""))
-
-
-def _is_available(pod: JsonObject, stateful_set: JsonObject, now_s: float) -> bool:
-    return not is_terminating(pod) and available_in_s(pod, min_ready_s(stateful_set), now_s) == 0
+    return {**pod, "metadata": {**metadata, "name": name}, "spec": spec}
 
 
 def _status(stateful_set: JsonObject, pod_at: dict[int, JsonObject], now_s: float) -> JsonObject:
     live = [pod for pod in pod_at.values() if not is_terminating(pod)]
     newest = revision_name(stateful_set)
-    updated = sum(_revision(pod) == newest for pod in live)
+    updated = sum(label(pod, REVISION_LABEL) == newest for pod in live)
     old_status = stateful_set.get("status") or {}
     is_done = updated == len(live) == replicas(stateful_set)
     current = newest if is_done else old_status.get("currentRevision") or newest
     counts = {
         "readyReplicas": sum(ready_since_s(pod) is not None for pod in live),
-        "currentReplicas": sum(_revision(pod) == current for pod in live),
+        "currentReplicas": sum(label(pod, REVISION_LABEL) == current for pod in live),
         "updatedReplicas": updated,
     }
     return {
-        "observedGeneration": stateful_set["metadata"].get("generation", 0),
+        "observedGeneration": generation(stateful_set),
         "replicas": len(pod_at),
-        "availableReplicas": sum(_is_available(pod, stateful_set, now_s) for pod in live),
+        "availableReplicas": sum(is_available(pod, min_ready_s(stateful_set), now_s) for pod in live),
         "currentRevision": current,
         "updateRevision": newest,
         "collisionCount": 0,
-        **{name: count for name, count in counts.items() if count},
+        **positive(counts),
     }
 
 

@@ -5,7 +5,7 @@ Source: apiserver pkg/endpoints/handlers (kubernetes 1.36).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
@@ -13,7 +13,7 @@ from aiohttp import web
 from scheduler.engine.syntax import field_errors
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.access.authentication import Authenticator
-from scheduler.sandbox.devcluster.admission.shapes import check_request
+from scheduler.sandbox.devcluster.admission.shapes import check_request, unknown_fields
 from scheduler.sandbox.devcluster.admission.strategies import strategy_of
 from scheduler.sandbox.devcluster.http.negotiation import (
     JSON,
@@ -23,20 +23,18 @@ from scheduler.sandbox.devcluster.http.negotiation import (
     decoded_body,
     decoded_object,
     encoded,
-    list_in_form,
     object_in_form,
+    table_in_form,
 )
 from scheduler.sandbox.devcluster.http.routes import Target
 from scheduler.sandbox.devcluster.kinds import BINDING, POD, JsonObject, Kind, ServedKinds
 from scheduler.sandbox.devcluster.storage.binding import bind
-from scheduler.sandbox.devcluster.storage.deletion import Deletion
 from scheduler.sandbox.devcluster.storage.eviction import evict
-from scheduler.sandbox.devcluster.storage.history import Revision
 from scheduler.sandbox.devcluster.storage.lists import list_page, parse_options
 from scheduler.sandbox.devcluster.storage.patches import PatchType, patched
 from scheduler.sandbox.devcluster.storage.scale import SCALE, scale_of, set_scale
 from scheduler.sandbox.devcluster.storage.store import Store
-from scheduler.sandbox.devcluster.webhooks.dispatch import WebhookAdmission, warning_headers
+from scheduler.sandbox.devcluster.webhooks import WebhookAdmission, warning_headers
 
 _PATCH_TYPES: Final = {one.value: one for one in PatchType}
 _APPLY: Final = PatchType.APPLY.value
@@ -52,6 +50,8 @@ class Call:
     content_type: str
     form: AnswerForm
     verb: str
+    #: What the answer warns of.
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def dry_run(self) -> bool:
@@ -78,7 +78,26 @@ class Call:
         metadata = obj.get("metadata")
         if metadata is not None and not isinstance(metadata, dict):
             raise status.bad_request(f"{kind.kind}.metadata must be an object")
+        if refusal := self.strict_error(kind, obj):
+            version = kind.api_version.rpartition("/")[2]
+            raise status.bad_request(
+                f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}: {refusal}'
+            )
         return obj
+
+    def strict_error(self, kind: Kind, body: JsonObject) -> str:
+        """
+        Return why strict decoding refuses the body, empty if it does not; `fieldValidation=Warn` adds warnings.
+
+        Difference: without the parameter nothing is warned of.
+        """
+        validation = self.query.get("fieldValidation")
+        unknown = unknown_fields(kind, body) if validation in ("Strict", "Warn") else []
+        texts = [f'unknown field "{path}"' for path in unknown]
+        if validation == "Strict" and texts:
+            return f"strict decoding error: {', '.join(texts)}"
+        self.warnings.extend(texts)
+        return ""
 
 
 def read_call(
@@ -108,9 +127,10 @@ class Handlers:
             "update": self._update,
             "patch": self._patch,
             "delete": self._delete,
-            "deletecollection": self._delete_collection,
         }[call.verb]
-        return handler(call)
+        response = handler(call)
+        response.headers.extend(warning_headers(call.warnings))
+        return response
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -122,8 +142,8 @@ class Handlers:
         revision = self._store.revision(target.kind, target.scope, target.name or "")
         if target.subresource == "scale":
             scale = object_in_form(SCALE, scale_of(revision.obj), call.form, self._store.now_s())
-            return _answer(scale, call.form)
-        if call.form.as_bytes:
+            return _answer(scale)
+        if not call.form.is_table:
             return web.Response(body=revision.document(target.kind), content_type=JSON)
         return self._shaped(call, revision.as_kind(target.kind))
 
@@ -131,23 +151,20 @@ class Handlers:
         target = call.target
         options = parse_options(target.kind, call.query, watch=False)
         page = list_page(self._store, target.kind, target.namespace, options)
-        return self._listed(call, page.revisions, page.metadata)
-
-    def _listed(self, call: Call, revisions: list[Revision], metadata: JsonObject) -> web.Response:
-        kind = call.target.kind
-        if call.form.as_bytes:
+        kind, revisions, metadata = target.kind, page.revisions, page.metadata
+        if not call.form.is_table:
             head = encoded({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
             items = b",".join([one.item(kind) for one in revisions])
             return web.Response(body=head[:-1] + b',"items":[' + items + b"]}\n", content_type=JSON)
         objects = [one.as_kind(kind) for one in revisions]
-        shaped = list_in_form(kind, objects, metadata, form=call.form, now_s=self._store.now_s())
-        return _answer(shaped, call.form)
+        shaped = table_in_form(kind, objects, call.form, self._store.now_s(), list_metadata=metadata)
+        return _answer(shaped)
 
     # -- writing ---------------------------------------------------------------------------------------------
 
     def _create(self, call: Call) -> web.Response:
         target = call.target
-        if target.subresource == "binding" or target.kind is BINDING:
+        if target.subresource == "binding":
             return self._bind(call)
         if target.subresource == "token":
             return self._issue_token(call)
@@ -167,7 +184,7 @@ class Handlers:
         check_request("TokenRequest", request)
         _check_namespace(request, target)
         answer = self._authenticator.issue(target.scope, target.name or "", request)
-        return _answer(answer, call.form, code=201)
+        return _answer(answer, code=201)
 
     def _creates_pod(self, call: Call) -> bool:
         target = call.target
@@ -182,23 +199,19 @@ class Handlers:
         """Create the pod as webhooks change it, or refuse it; their warnings go with either answer."""
         pod, namespace = call.object(POD, self._store.kinds), call.target.scope
         _check_namespace(pod, call.target)
-        warnings: list[str] = []
         try:
-            created = await self._admission.create(namespace, pod, warnings, dry_run=call.dry_run)
+            created = await self._admission.create(namespace, pod, call.warnings, dry_run=call.dry_run)
             response = self._shaped(call, created, code=201)
         except status.StatusError as forbidden_error:
             response = status_response(forbidden_error)
-        response.headers.extend(warning_headers(warnings))
+        response.headers.extend(warning_headers(call.warnings))
         return response
 
     def _bind(self, call: Call) -> web.Response:
         target = call.target
         binding = call.object(BINDING, self._store.kinds)
         _check_namespace(binding, target)
-        name = target.name or (binding.get("metadata") or {}).get("name", "")
-        if not name:
-            raise status.bad_request("Name parameter required.")
-        bind(self._store, target.scope, name, binding, dry_run=call.dry_run)
+        bind(self._store, target.scope, target.name or "", binding, dry_run=call.dry_run)
         return _success(201)
 
     def _update(self, call: Call) -> web.Response:
@@ -228,6 +241,9 @@ class Handlers:
             raise status.bad_request("error decoding patch: unexpected end of JSON input")
         if target.subresource == "scale":
             return self._patch_scale(call, patch, patch_type)
+        if isinstance(patch, dict) and (refusal := call.strict_error(target.kind, patch)):
+            of_patch = field_errors.invalid("patch", patch, refusal)
+            raise status.invalid(Kind("", "", "", "", ""), "", [of_patch])
         existed = self._store.find(target.kind, target.scope, target.name or "") is not None
         stored = self._store.patch(
             target.kind,
@@ -254,13 +270,24 @@ class Handlers:
     def _scaled(self, call: Call, scale: JsonObject) -> web.Response:
         kind, name = call.target.kind, call.target.name or ""
         stored = set_scale(self._store, kind, call.target.scope, name, scale=scale, dry_run=call.dry_run)
-        return _answer(stored, call.form)
+        return _answer(stored)
 
     # -- deleting --------------------------------------------------------------------------------------------
 
     def _delete(self, call: Call) -> web.Response:
         target = call.target
-        deletion = self._deleted(target.kind, target.scope, target.name or "", _delete_options(call))
+        options = _delete_options(call)
+        preconditions = options.get("preconditions") or {}
+        deletion = self._store.delete(
+            target.kind,
+            target.scope,
+            target.name or "",
+            uid=preconditions.get("uid"),
+            resource_version=preconditions.get("resourceVersion"),
+            grace_period_s=options.get("gracePeriodSeconds"),
+            propagation=options.get("propagationPolicy"),
+            dry_run=bool(options.get("dryRun")),
+        )
         if not deletion.gone or strategy_of(target.kind).returns_deleted:
             return self._shaped(call, deletion.obj)
         metadata = deletion.obj["metadata"]
@@ -269,40 +296,13 @@ class Handlers:
             details["group"] = target.kind.group
         return _success(200, details)
 
-    def _delete_collection(self, call: Call) -> web.Response:
-        target = call.target
-        options = _delete_options(call)
-        page = list_page(
-            self._store, target.kind, target.namespace, parse_options(target.kind, call.query, watch=False)
-        )
-        for revision in page.revisions:
-            metadata = revision.obj["metadata"]
-            namespace = metadata.get("namespace", "")
-            # An earlier deletion may have removed it, by owner references.
-            if self._store.find(target.kind, namespace, metadata["name"]) is not None:
-                self._deleted(target.kind, namespace, metadata["name"], options)
-        return self._listed(call, page.revisions, {"resourceVersion": str(self._store.resource_version)})
-
-    def _deleted(self, kind: Kind, namespace: str, name: str, options: JsonObject) -> Deletion:
-        preconditions = options.get("preconditions") or {}
-        return self._store.delete(
-            kind,
-            namespace,
-            name,
-            uid=preconditions.get("uid"),
-            resource_version=preconditions.get("resourceVersion"),
-            grace_period_s=options.get("gracePeriodSeconds"),
-            propagation=options.get("propagationPolicy"),
-            dry_run=bool(options.get("dryRun")),
-        )
-
     def _shaped(self, call: Call, obj: JsonObject, *, code: int = 200) -> web.Response:
         shaped = object_in_form(call.target.kind, obj, call.form, self._store.now_s())
-        return _answer(shaped, call.form, code=code)
+        return _answer(shaped, code=code)
 
 
-def _answer(body: JsonObject, form: AnswerForm, *, code: int = 200) -> web.Response:
-    return web.Response(body=encoded(body, form.media_type), status=code, content_type=form.media_type)
+def _answer(body: JsonObject, *, code: int = 200) -> web.Response:
+    return web.Response(body=encoded(body), status=code, content_type=JSON)
 
 
 def _success(code: int, details: JsonObject | None = None) -> web.Response:
@@ -358,8 +358,6 @@ def _delete_options(call: Call) -> JsonObject:
         options["gracePeriodSeconds"] = int(grace)
     if "propagationPolicy" in call.query:
         options.setdefault("propagationPolicy", call.query["propagationPolicy"])
-    if options.get("orphanDependents") is True:
-        options.setdefault("propagationPolicy", "Orphan")
     policy = options.get("propagationPolicy")
     if policy not in (None, "", "Background", "Foreground", "Orphan"):
         supported = ("Foreground", "Background", "Orphan", "nil")

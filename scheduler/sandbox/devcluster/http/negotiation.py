@@ -6,7 +6,7 @@ Source: apiserver pkg/endpoints/handlers/negotiation and pkg/endpoints/handlers/
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 import msgspec
 import yaml
@@ -15,9 +15,7 @@ from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.admission.shapes import check_request
 from scheduler.sandbox.devcluster.http import protobuf
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
-from scheduler.sandbox.devcluster.printing.tables import IncludeObject, table
-
-Form = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
+from scheduler.sandbox.devcluster.printing import IncludeObject, table
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
@@ -28,17 +26,11 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """The form of an answer: `form` "" means the objects themselves; `version` is meta.k8s.io's."""
+    """The form of an answer: the objects themselves, or a Table of them, of a `version` of meta.k8s.io."""
 
-    form: Form = ""
+    is_table: bool = False
     version: str = "v1"
-    media_type: str = JSON
     include_object: IncludeObject = "Metadata"
-
-    @property
-    def as_bytes(self) -> bool:
-        """Return True if stored JSON can be sent as it is."""
-        return not self.form and self.media_type == JSON
 
 
 @lru_cache(maxsize=64)
@@ -53,26 +45,18 @@ def answer_form(accept: str, include_object: str = "") -> AnswerForm:
         raise status.bad_request(f"unrecognized includeObject value: {include!r}")
     for offer in accept.split(",") if accept else ["*/*"]:
         media_type, *parameters = (part.strip() for part in offer.split(";"))
-        parameter_values = dict(part.partition("=")[::2] for part in parameters)
-        if media_type in ("*/*", "application/*"):
-            media_type = JSON
-        if media_type not in _BODY_TYPES:
+        found = dict(part.partition("=")[::2] for part in parameters)
+        if media_type not in ("*/*", "application/*", JSON):
             continue
-        if "as" not in parameter_values:
-            return AnswerForm(media_type=media_type)
-        if parameter_values.get("g") == "meta.k8s.io" and parameter_values.get("v") in _META_VERSIONS:
-            form = parameter_values["as"]
-            if form in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"):
-                return AnswerForm(
-                    cast("Form", form), parameter_values["v"], media_type, cast("IncludeObject", include)
-                )
-    raise status.not_acceptable(_BODY_TYPES)
+        if "as" not in found:
+            return AnswerForm()
+        if (found["as"], found.get("g")) == ("Table", "meta.k8s.io") and found.get("v") in _META_VERSIONS:
+            return AnswerForm(True, found["v"], cast("IncludeObject", include))
+    raise status.not_acceptable([JSON])
 
 
-def encoded(body: JsonObject, media_type: str = JSON) -> bytes:
-    """Return an object as bytes of a media type."""
-    if media_type == YAML:
-        return yaml.safe_dump(body, sort_keys=False).encode()
+def encoded(body: JsonObject) -> bytes:
+    """Return an object as JSON."""
     return _ENCODER.encode(body)
 
 
@@ -120,42 +104,13 @@ def _unrecognized(kind_name: str, problem: str) -> status.StatusError:
     )
 
 
-def partial(obj: JsonObject, version: str) -> JsonObject:
-    """Return the PartialObjectMetadata of an object."""
-    return {
-        "kind": "PartialObjectMetadata",
-        "apiVersion": f"meta.k8s.io/{version}",
-        "metadata": obj["metadata"],
-    }
-
-
 def object_in_form(kind: Kind, obj: JsonObject, form: AnswerForm, now_s: float) -> JsonObject:
     """Return one object in the form that the client wants."""
-    if form.form == "Table":
+    if form.is_table:
         version = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
         return table_in_form(kind, [obj], form, now_s, list_metadata=version)
-    if form.form:
-        return partial(obj, form.version)
-    return {"kind": kind.kind, "apiVersion": kind.api_version, **_without_type(obj)}
-
-
-def _without_type(obj: JsonObject) -> JsonObject:
-    return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
-
-
-def list_in_form(
-    kind: Kind, objects: list[JsonObject], metadata: JsonObject, *, form: AnswerForm, now_s: float
-) -> JsonObject:
-    """Return a list in the form that the client wants; `metadata` is the list's."""
-    if form.form == "Table":
-        return table_in_form(kind, objects, form, now_s, list_metadata=metadata)
-    if form.form:
-        items = [{"metadata": obj["metadata"]} for obj in objects]
-        list_kind, api_version = "PartialObjectMetadataList", f"meta.k8s.io/{form.version}"
-    else:
-        items = [_without_type(obj) for obj in objects]
-        list_kind, api_version = kind.list_kind, kind.api_version
-    return {"kind": list_kind, "apiVersion": api_version, "metadata": metadata, "items": items}
+    without_type = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
+    return {"kind": kind.kind, "apiVersion": kind.api_version, **without_type}
 
 
 def table_in_form(

@@ -20,7 +20,7 @@ from typing import Final
 
 from scheduler.sandbox.devcluster.kinds import KINDS, JsonObject, Kind
 from scheduler.sandbox.devcluster.schemas import PLAIN, STRUCTURES, Field
-from scheduler.sandbox.devcluster.storage.event_versions import as_events_v1
+from scheduler.sandbox.devcluster.storage.history import as_events_v1
 from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR, git_version
 
 #: The body of /openapi/v2: a document with nothing but the version of the format.

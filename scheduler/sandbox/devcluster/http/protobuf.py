@@ -105,9 +105,7 @@ def _message(message: str, data: bytes, depth: int) -> JsonObject:
             obj.setdefault(field.name, []).append(_value(field.type, raw, depth))
         else:
             value = _value(field.type, raw, depth)
-            if not field.name and isinstance(value, dict):
-                obj |= value
-            elif field.is_pointer or value not in ("", 0, None, {}):
+            if field.is_pointer or value not in ("", 0, None, {}):
                 obj[field.name] = value
     return obj
 

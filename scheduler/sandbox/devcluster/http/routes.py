@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
-from scheduler.sandbox.devcluster.kinds import Kind, kind_at
+from scheduler.sandbox.devcluster.kinds import Kind, ServedKinds
 
 _ITEM_VERBS: Final = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_COLLECTION_VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
+_COLLECTION_VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create"}
+_BUILT_IN: Final = ServedKinds()
 #: Find a kind by group, version and plural.
 FindKind = Callable[[str, str, str], Kind | None]
 #: Subresources that are created by POST.
@@ -34,7 +35,7 @@ class Target:
         return self.namespace or ""
 
 
-def target_of(path: str, find_kind: FindKind = kind_at) -> Target | None:
+def target_of(path: str, find_kind: FindKind = _BUILT_IN.at) -> Target | None:
     """Return the resource that a path names; None if nothing is served there. `find_kind` knows what is."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     match parts:

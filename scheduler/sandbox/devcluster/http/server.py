@@ -25,7 +25,7 @@ from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.lists import parse_options
 from scheduler.sandbox.devcluster.storage.store import Store
-from scheduler.sandbox.devcluster.webhooks.dispatch import WebhookAdmission
+from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 
 #: Limit on the size of a body, as upstream's.
 MAX_BODY_BYTES: Final = 3 * 1024 * 1024

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.http.faults import Action, Fault, Faults
-from scheduler.sandbox.devcluster.http.negotiation import AnswerForm, partial, table_in_form
+from scheduler.sandbox.devcluster.http.negotiation import AnswerForm, table_in_form
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.history import Change, Reader, Revision
@@ -92,14 +92,14 @@ class _EventLines:
 
     def _line(self, change_type: str, revision: Revision) -> bytes:
         scope = self._scope
-        if not scope.form.form:
+        if not scope.form.is_table:
             document = revision.document(scope.kind)
             return b'{"type":"%s","object":%s}\n' % (change_type.encode(), document)
         return self._shaped(change_type, revision.as_kind(scope.kind))
 
     def _shaped(self, change_type: str, obj: JsonObject) -> bytes:
         form = self._scope.form
-        if form.form == "Table":
+        if form.is_table:
             version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
             obj = table_in_form(
                 self._scope.kind,
@@ -110,8 +110,6 @@ class _EventLines:
                 headers=self._headers_due,
             )
             self._headers_due = False
-        elif form.form:
-            obj = partial(obj, form.version)
         return msgspec.json.encode({"type": change_type, "object": obj}) + b"\n"
 
 

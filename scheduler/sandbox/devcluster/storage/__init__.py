@@ -5,8 +5,6 @@ Versioned objects in memory, and every way to read and write them.
     store             the verbs, with their rules
     lists, request_selectors   lists, pages and selectors of requests
     patches, strategic_merge   the four kinds of patches
-    definitions       the kinds of CustomResourceDefinitions
     deletion          grace, finalizers, dependents, namespaces
     binding, eviction, scale   subresources
-    event_versions    one stored Event in two API versions
 """

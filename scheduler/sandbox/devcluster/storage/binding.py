@@ -11,8 +11,7 @@ from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.admission.pods import copy_topology_labels
 from scheduler.sandbox.devcluster.conditions import with_condition
 from scheduler.sandbox.devcluster.kinds import NODE, POD, JsonObject
-from scheduler.sandbox.devcluster.storage.preconditions import check_uid
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import Store, check_uid
 
 _RESOURCE = "pods/binding"
 

@@ -17,7 +17,6 @@ import msgspec
 
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.status import expired
-from scheduler.sandbox.devcluster.storage.event_versions import as_events_v1
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -54,6 +53,36 @@ def _pruned(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, list):
         return [_pruned(one) for one in value]
     return value
+
+
+# -- one stored Event in two API versions. Source: pkg/apis/events/v1/conversion.go ----------------------------
+
+#: events.k8s.io/v1 field -> core/v1 field. `series` differs inside: lastObservedTime and count are the same.
+_RENAMED: Final = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_RENAMED_BACK: Final = {core: modern for modern, core in _RENAMED.items()}
+
+
+def as_core(event: JsonObject) -> JsonObject:
+    """Return an events.k8s.io/v1 Event with the field names of core/v1."""
+    renamed = {_RENAMED.get(key, key): value for key, value in event.items()}
+    return renamed | {"apiVersion": "v1", "kind": "Event"}
+
+
+def as_events_v1(event: JsonObject) -> JsonObject:
+    """Return a core/v1 Event with the field names of events.k8s.io/v1."""
+    renamed = {_RENAMED_BACK.get(key, key): value for key, value in event.items()}
+    return renamed | {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
+
+
+# -- revisions -----------------------------------------------------------------------------------------------
 
 
 def object_key(namespace: str, name: str) -> str:

@@ -7,14 +7,13 @@ pkg/storage/etcd3/store.go (kubernetes 1.36).
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from scheduler.engine.syntax import field_errors
-from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.storage.history import Revision, Snapshot
@@ -22,14 +21,9 @@ from scheduler.sandbox.devcluster.storage.request_selectors import Matches, matc
 from scheduler.sandbox.devcluster.storage.store import Store
 
 _CONTINUE_FORMAT: Final = "meta.k8s.io/v1"
-_NO_MATCH_AND_CONTINUE: Final = "resourceVersionMatch is forbidden when continue is provided"
-#: The resource version in a token that continues a list from the newest state.
-_INCONSISTENT: Final = -1
 _TOO_OLD_TO_CONTINUE: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-    "without the continue parameter, or use the continue token in this response to retrieve the remainder of "
-    "the results. Continuing with the provided token results in an inconsistent list - objects that were "
-    "created, modified, or deleted between the time the first chunk was returned and now may show up in the list."
+    "without the continue parameter."
 )
 
 
@@ -66,7 +60,7 @@ def parse_options(
     """
     Return the options of a request for objects of `kind`, or for the one called `name`.
 
-    Raises: StatusError 400 if a parameter cannot be read, 422 if parameters contradict each other.
+    Raises: StatusError 400 if a parameter cannot be read. Difference: parameters may contradict each other.
     """
     field_selector = query.get("fieldSelector", "")
     if name is not None:
@@ -84,7 +78,7 @@ def parse_options(
             else status.bad_request(f"invalid resource version: {text}")
         )
     sends = query.get("sendInitialEvents")
-    options = ListOptions(
+    return ListOptions(
         matches=matcher(kind, query.get("labelSelector"), field_selector),
         resource_version=int(version) if version else None,
         match=query.get("resourceVersionMatch", ""),
@@ -94,49 +88,6 @@ def parse_options(
         bookmarks=_flag(query.get("allowWatchBookmarks")),
         initial_events=None if sends is None else _flag(sends),
     )
-    errors = _watch_option_errors(options) if watch else _list_option_errors(options)
-    if errors:
-        raise status.invalid_options("ListOptions", errors)
-    return options
-
-
-def _watch_option_errors(options: ListOptions) -> list[FieldError]:
-    sends, match = options.initial_events is not None, options.match
-    details = {
-        "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided": match
-        and not sends,
-        "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan": sends
-        and match != "NotOlderThan",
-        _NO_MATCH_AND_CONTINUE: sends and options.continue_token,
-    }
-    supported = ("NotOlderThan",) if sends else ()
-    return _match_errors(match, details, supported)
-
-
-def _list_option_errors(options: ListOptions) -> list[FieldError]:
-    version, match = options.resource_version, options.match
-    details = {
-        _NO_MATCH_AND_CONTINUE: match and options.continue_token,
-        "resourceVersionMatch is forbidden unless resourceVersion is provided": match and version is None,
-        'resourceVersionMatch "exact" is forbidden for resourceVersion "0"': match == "Exact"
-        and version == 0,
-    }
-    errors = _match_errors(match, details, ("Exact", "NotOlderThan", ""))
-    if options.initial_events is not None:
-        errors.insert(
-            0, field_errors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
-        )
-    return errors
-
-
-def _match_errors(match: str, details: Mapping[str, object], supported: Sequence[str]) -> list[FieldError]:
-    """Return an error for every detail that is true, and another for a match that is not supported."""
-    errors = [
-        field_errors.forbidden("resourceVersionMatch", text) for text, holds in details.items() if holds
-    ]
-    if match and supported and match not in supported:
-        errors.append(field_errors.not_supported("resourceVersionMatch", match, supported))
-    return errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +147,9 @@ def _continued(store: Store, kind: Kind, namespace: str | None, options: ListOpt
     if options.resource_version:
         raise status.bad_request("specifying resource version is not allowed when using continue")
     version, last_key = _parsed_token(options.continue_token)
-    if version == _INCONSISTENT:
-        return store.history.snapshot(kind, namespace), last_key
     snapshot = store.history.snapshot_at(kind, version, namespace)
     if snapshot is None:
-        raise status.expired(_TOO_OLD_TO_CONTINUE, continue_token=_token(_INCONSISTENT, last_key))
+        raise status.expired(_TOO_OLD_TO_CONTINUE)
     return snapshot, last_key
 
 

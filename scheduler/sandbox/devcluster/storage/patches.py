@@ -71,7 +71,7 @@ def _json_patched(obj: JsonObject, operations: list[JsonObject]) -> JsonObject:
         if not isinstance(operation, dict):
             raise bad_request("error decoding patch: every operation of a JSON patch must be an object")
         _operate(root, operation)
-    result = root[""]
+    result = root.get("")
     if not isinstance(result, dict):
         raise _unprocessable()
     return result
@@ -84,79 +84,54 @@ def _unprocessable() -> StatusError:
 
 
 def _operate(root: JsonObject, operation: JsonObject) -> None:
-    path = operation.get("path")
-    if not isinstance(path, str):
+    name, value = operation.get("op"), operation.get("value")
+    parent, step = _place(root, operation.get("path"))
+    if name in ("move", "copy"):
+        source, source_step = _place(root, operation.get("from"))
+        value = _value(source, source_step)
+        if name == "move":
+            del source[_position(source, source_step)]
+        # The first step of the target may have lain in what moved.
+        parent, step = _place(root, operation.get("path"))
+        name = "add"
+    if name == "add" and isinstance(parent, list):
+        parent.insert(len(parent) if step == "-" else _position(parent, step, new=True), value)
+    elif name == "add" or (name == "replace" and isinstance(parent, dict)):
+        # Unlike the RFC, upstream adds what `replace` does not find.
+        parent[step] = value
+    elif name == "replace":
+        parent[_position(parent, step)] = value
+    elif name == "remove":
+        _value(parent, step)
+        del parent[_position(parent, step)]
+    elif name != "test" or _value(parent, step) != value:
         raise _unprocessable()
-    steps = _steps(path)
-    match operation.get("op"):
-        case "add":
-            _add(root, steps, operation.get("value"))
-        case "remove":
-            _take(root, steps)
-        case "replace":
-            _replace(root, steps, operation.get("value"))
-        case "move":
-            _add(root, steps, _take(root, _steps(str(operation.get("from", "")))))
-        case "copy":
-            _add(root, steps, _look(root, _steps(str(operation.get("from", "")))))
-        case "test":
-            if _look(root, steps) != operation.get("value"):
-                raise _unprocessable()
-        case _:
-            raise _unprocessable()
 
 
-def _steps(pointer: str) -> list[str]:
-    """Return a JSON pointer's steps below the wrapped root."""
-    if pointer and not pointer.startswith("/"):
+def _place(root: JsonObject, pointer: object) -> tuple[Any, str]:
+    """Return the container and the last step of a JSON pointer below the wrapped root."""
+    if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
         raise _unprocessable()
-    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")]
-
-
-def _look(root: JsonObject, steps: list[str]) -> Any:  # noqa: ANN401 - any JSON value may be there
-    value: Any = root
+    *steps, last = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")]
+    container: Any = root
     for step in steps:
-        value = _child(value, step)
-    return value
+        container = _value(container, step)
+    if not isinstance(container, dict | list):
+        raise _unprocessable()
+    return container, last
 
 
-def _child(container: Any, step: str) -> Any:  # noqa: ANN401 - any JSON value may be there
-    if isinstance(container, dict):
-        if step in container:
-            return container[step]
-    elif isinstance(container, list) and step.isdigit() and int(step) < len(container):
-        return container[int(step)]
+def _value(container: Any, step: str) -> Any:  # noqa: ANN401 - any JSON value may be there
+    if isinstance(container, dict) and step in container:
+        return container[step]
+    if isinstance(container, list):
+        return container[_position(container, step)]
     raise _unprocessable()
 
 
-def _add(root: JsonObject, steps: list[str], value: Any) -> None:  # noqa: ANN401 - any JSON value
-    parent = _look(root, steps[:-1])
-    step = steps[-1]
-    if isinstance(parent, dict):
-        parent[step] = value
-    elif isinstance(parent, list) and (step == "-" or (step.isdigit() and int(step) <= len(parent))):
-        parent.insert(len(parent) if step == "-" else int(step), value)
-    else:
-        raise _unprocessable()
-
-
-def _replace(root: JsonObject, steps: list[str], value: Any) -> None:  # noqa: ANN401 - any JSON value
-    """Replace a value, or, unlike the RFC, add a missing one."""
-    parent = _look(root, steps[:-1])
-    if isinstance(parent, dict):
-        parent[steps[-1]] = value
-    else:
-        _child(parent, steps[-1])
-        parent[int(steps[-1])] = value
-
-
-def _take(root: JsonObject, steps: list[str]) -> Any:  # noqa: ANN401 - any JSON value
-    if len(steps) == 1:
-        raise _unprocessable()
-    parent = _look(root, steps[:-1])
-    value = _child(parent, steps[-1])
-    if isinstance(parent, dict):
-        del parent[steps[-1]]
-    else:
-        del parent[int(steps[-1])]
-    return value
+def _position(container: Any, step: str, *, new: bool = False) -> Any:  # noqa: ANN401 - a key or an index
+    if isinstance(container, dict):
+        return step
+    if step.isdigit() and int(step) < len(container) + new:
+        return int(step)
+    raise _unprocessable()

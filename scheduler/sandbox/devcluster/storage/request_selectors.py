@@ -84,8 +84,6 @@ _FIELD_PATHS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "spec.nodeName": ("spec", "nodeName"),
         "spec.driver": ("spec", "driver"),
     },
-    "services": {"spec.clusterIP": ("spec", "clusterIP"), "spec.type": ("spec", "type")},
-    "replicationcontrollers": {"status.replicas": ("status", "replicas")},
     "events": {
         **{f"involvedObject.{name}": ("involvedObject", name) for name in _EVENT_REFERENCE},
         "reason": ("reason",),
@@ -101,7 +99,6 @@ _FIELD_PATHS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
 }  # fmt: skip
 _BOOLEANS: Final = frozenset({"spec.unschedulable", "spec.hostNetwork"})
-_NUMBERS: Final = frozenset({"status.replicas"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +122,6 @@ def _field_text(field: str, value: object) -> str:
     """Return a field's value as the text that selectors compare."""
     if field in _BOOLEANS:
         return "true" if value else "false"
-    if field in _NUMBERS:
-        return str(value or 0)
     return "" if value is None else str(value)
 
 

@@ -9,23 +9,33 @@ Source: apiserver pkg/registry/generic/registry/store.go (kubernetes 1.36).
 
 import secrets
 import time
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
 from scheduler.sandbox.devcluster import status
+from scheduler.sandbox.devcluster.admission.definitions import kinds_of
 from scheduler.sandbox.devcluster.admission.metadata import metadata_errors, metadata_update_errors
-from scheduler.sandbox.devcluster.admission.quotas import charge, has_deadline
 from scheduler.sandbox.devcluster.admission.shapes import check_shape
 from scheduler.sandbox.devcluster.admission.strategies import strategy_of
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
-from scheduler.sandbox.devcluster.kinds import NAMESPACE, POD, RESOURCE_QUOTA, JsonObject, Kind, ServedKinds
-from scheduler.sandbox.devcluster.storage.definitions import serve_definitions
+from scheduler.sandbox.devcluster.kinds import (
+    CUSTOM_RESOURCE_DEFINITION,
+    NAMESPACE,
+    JsonObject,
+    Kind,
+    ServedKinds,
+)
 from scheduler.sandbox.devcluster.storage.deletion import Deleter, Deletion
-from scheduler.sandbox.devcluster.storage.event_versions import as_core
-from scheduler.sandbox.devcluster.storage.history import History, Revision, copied, without_nulls
+from scheduler.sandbox.devcluster.storage.history import (
+    Change,
+    History,
+    Revision,
+    as_core,
+    copied,
+    without_nulls,
+)
 from scheduler.sandbox.devcluster.storage.patches import JsonPatch, PatchType, patched
-from scheduler.sandbox.devcluster.storage.preconditions import check_deletion, check_uid
 from scheduler.sandbox.devcluster.storage.request_selectors import matcher
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR, drop_fields, hidden_kinds
@@ -59,7 +69,7 @@ class Store:
         self.minor: Final = minor
         self.history: Final = History(capacity)
         self.kinds: Final = ServedKinds(hidden_kinds(minor))
-        serve_definitions(self.history, self.kinds)
+        self.history.listeners.append(self._follow_definitions)
         self._deleter = Deleter(self.history, self.kinds)
 
     @property
@@ -140,18 +150,15 @@ class Store:
         return new
 
     def commit(self, kind: Kind, new: JsonObject, *, dry_run: bool = False) -> JsonObject:
-        """Store a `prepared` object. Raises: StatusError 403 (quota, namespace), 404 (namespace), 409."""
+        """Store a `prepared` object. Raises: StatusError 403, 404 (namespace), 409."""
         metadata = new["metadata"]
         namespace = metadata.get("namespace", "")
         if kind.namespaced:
             self.check_namespace(kind, namespace, metadata["name"])
-        quotas = self._charge(kind, new, None)
         if self.history.find(kind, namespace, metadata["name"]) is not None:
             raise status.already_exists(kind, metadata["name"])
         if dry_run:
             return Revision(new, 0).as_kind(kind)
-        for quota in quotas:
-            self.history.put(RESOURCE_QUOTA, quota)
         return self.history.put(kind, new).as_kind(kind)
 
     def inject(self, kind: Kind, obj: JsonObject) -> JsonObject:
@@ -245,7 +252,7 @@ class Store:
         Raises: StatusError 404, 409.
         """
         old = self.revision(kind, namespace, name).obj
-        check_deletion(kind, old, uid, resource_version)
+        _check_deletion(kind, old, uid, resource_version)
         grace_s = strategy_of(kind).grace_period_s(old, grace_period_s)
         if dry_run:
             return Deletion(old, gone=True)
@@ -268,6 +275,13 @@ class Store:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise status.forbidden(kind, name, why, causes=[cause])
 
+    def _follow_definitions(self, kind: Kind, change: Change) -> None:
+        """Serve the kinds of CustomResourceDefinitions, as long as these are there."""
+        if kind is CUSTOM_RESOURCE_DEFINITION:
+            definition = change.revision.obj
+            defined = () if change.type == "DELETED" else kinds_of(definition)
+            self.kinds.define(definition["metadata"]["name"], defined)
+
     def _new_metadata(self, kind: Kind, namespace: str, new: JsonObject) -> JsonObject:
         """Return the metadata of a new object, with the fields that the server writes."""
         metadata: JsonObject = new.setdefault("metadata", {})
@@ -289,15 +303,6 @@ class Store:
         if strategy_of(kind).has_generation:
             metadata["generation"] = 1
         return metadata
-
-    def _charge(self, kind: Kind, new: JsonObject, old: JsonObject | None) -> Sequence[JsonObject]:
-        """Return the quotas that the write of a pod changes, as it leaves them. Raises: StatusError 403."""
-        if kind is not POD:
-            return []
-        if old is not None and has_deadline(new["spec"]) == has_deadline(old["spec"]):
-            return []
-        quotas, _ = self.list(RESOURCE_QUOTA, new["metadata"]["namespace"])
-        return charge(quotas, new, self.now_s(), old)
 
     def _replace(
         self, kind: Kind, revision: Revision, new: JsonObject, *, subresource: str | None, dry_run: bool
@@ -324,11 +329,8 @@ class Store:
             errors += [*strategy.validate(new), *strategy.validate_update(new, old)]
         if errors:
             raise status.invalid(kind, old["metadata"]["name"], errors)
-        quotas = self._charge(kind, new, old)
         if dry_run or new == old:
             return Revision(new, revision.resource_version).as_kind(kind)
-        for quota in quotas:
-            self.history.put(RESOURCE_QUOTA, quota)
         if self._deleter.is_finished(new):
             # Watches see the object go as it was stored, finalizers included.
             self._deleter.remove(kind, old)
@@ -380,3 +382,36 @@ def _keep_all_but_status(new: JsonObject, old: JsonObject, strategy: Strategy) -
 
 def _spec_of(obj: JsonObject) -> JsonObject:
     return {key: value for key, value in obj.items() if key not in _NOT_SPEC}
+
+
+# -- preconditions: the uid and version that a request expects ------------------------------------------------
+
+
+def check_uid(kind: Kind, stored: JsonObject, stated: str | None) -> None:
+    """Raise StatusError 409 if the stated uid is not the stored one."""
+    if stated and stated != stored["uid"]:
+        why = f"Precondition failed: UID in precondition: {stated}, UID in object meta: {stored['uid']}"
+        raise status.conflict(kind, stored["name"], status.storage_error(kind, stored, why))
+
+
+def _check_deletion(kind: Kind, old: JsonObject, uid: str | None, resource_version: str | None) -> None:
+    """Raise StatusError 409 if the stated uid or resourceVersion is not the stored one."""
+    metadata = old["metadata"]
+    if uid and uid != metadata["uid"]:
+        why = (
+            "the UID in the precondition "
+            f"({uid}) does not match the UID in record ({metadata['uid']}). The object might have been deleted "
+            "and then recreated"
+        )
+        raise _unmet(kind, metadata["name"], why)
+    if resource_version and resource_version != metadata["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({resource_version}) does not match the ResourceVersion "
+            f"in record ({metadata['resourceVersion']}). The object might have been modified"
+        )
+        raise _unmet(kind, metadata["name"], why)
+
+
+def _unmet(kind: Kind, name: str, why: str) -> status.StatusError:
+    """Return the refusal of a deletion. Upstream names the kind where other refusals name the resource."""
+    return status.conflict(replace(kind, plural=kind.kind), name, why)

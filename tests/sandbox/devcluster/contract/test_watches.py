@@ -130,19 +130,6 @@ async def test_initial_events_end_with_an_annotated_bookmark(api: Api):
         assert await events.seen(1) == [("ADDED", "two")]
 
 
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [
-        pytest.param({"sendInitialEvents": "true"}, "resourceVersionMatch", id="without match"),
-        pytest.param({"resourceVersionMatch": "NotOlderThan"}, "resourceVersionMatch", id="match alone"),
-    ],
-)
-async def test_contradicting_watch_options_are_invalid(api: Api, query, field):
-    answer = await api.get(api.in_namespace("configmaps"), watch="true", **query)
-    answer.refused(422, "Invalid")
-    assert field in [name for _, name in answer.causes()]
-
-
 async def test_a_watch_ends_when_its_time_is_up(api: Api):
     path = api.in_namespace("configmaps")
     since = await _version(api, path)

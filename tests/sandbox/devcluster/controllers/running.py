@@ -4,7 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from scheduler.sandbox.devcluster.bootstrap import add_storage, populate
-from scheduler.sandbox.devcluster.controllers.kubelet_loop import KubeletSettings
+from scheduler.sandbox.devcluster.controllers.kubelet import KubeletSettings
 from scheduler.sandbox.devcluster.controllers.loop import run_controllers
 from scheduler.sandbox.devcluster.storage.store import Store
 from tests.support.round_robin_binder import N_NODES, bind_in_turn
@@ -27,4 +27,4 @@ async def cluster(*, storage=False):
             task.cancel()
         before = len(store.history.listeners)
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert len(store.history.listeners) == before - 5, "controllers that ended still listen"
+        assert len(store.history.listeners) == before - 3, "controllers that ended still listen"

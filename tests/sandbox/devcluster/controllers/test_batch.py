@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.sandbox.devcluster.controllers import daemonsets, jobs
 from scheduler.sandbox.devcluster.controllers.actions import Create, Delete
-from scheduler.sandbox.devcluster.controllers.statefulsets import REVISION_LABEL
+from scheduler.sandbox.devcluster.controllers.ownership import REVISION_LABEL
 from tests.support.workload_objects import LABELS, NOW_S, meta, of, pod, status_after, template
 
 

@@ -42,8 +42,6 @@ def test_a_budget_allows_as_many_evictions_as_there_are_spare_healthy_pods(
     pods = [pod(f"p{n}", node="n1", phase="Running", ready_for_s=9) for n in range(ready)]
     status = counted(budget(**spec), pods, size)
     assert (status["desiredHealthy"], status["disruptionsAllowed"]) == (desired, allowed)
-    reason = "SufficientPods" if allowed else "InsufficientPods"
-    assert status["conditions"][0]["reason"] == reason
 
 
 def test_a_granted_eviction_counts_until_the_pod_is_going():

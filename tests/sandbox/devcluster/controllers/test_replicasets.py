@@ -6,19 +6,17 @@ from scheduler.sandbox.devcluster.controllers.actions import Create, Delete, Rev
 from scheduler.sandbox.devcluster.controllers.ownership import controller_ref
 from scheduler.sandbox.devcluster.controllers.pods import deletion_order
 from scheduler.sandbox.devcluster.controllers.replicasets import BURST, plan
-from scheduler.sandbox.devcluster.controllers.revisions import new_replica_set
 from scheduler.sandbox.devcluster.kinds import JsonObject
-from tests.support.workload_objects import LABELS, NOW_S, deployment, meta, of, pod, status_after
+from tests.support.workload_objects import LABELS, NOW_S, meta, of, pod, status_after, template
 
 
 def replica_set(size=3, *, status=None, **spec):
-    made = new_replica_set(deployment())
-    labels = dict(LABELS)
-    wanted = {"replicas": size, "selector": {"matchLabels": labels}, **spec}
+    wanted = {"replicas": size, "selector": {"matchLabels": LABELS}, "template": template(), **spec}
     return {
-        **made,
-        "metadata": meta("web-x", labels=labels),
-        "spec": {**made["spec"], **wanted},
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": meta("web-x", labels=dict(LABELS)),
+        "spec": wanted,
         "status": status or {"replicas": 0},
     }
 
@@ -124,12 +122,3 @@ def test_orphans_that_match_are_adopted_and_strangers_released():
 @pytest.mark.parametrize("orphan", [pod("gone", deleted=True), pod("other", labels={"app": "other"})])
 def test_orphans_that_go_or_do_not_match_stay_orphans(orphan):
     assert of(plan(replica_set(1), [orphan], [], NOW_S), Update) == []
-
-
-def test_a_refusal_shows_in_the_status_until_it_is_over():
-    failed = status_after(plan(replica_set(1), [], [], NOW_S, failure="no room"))
-    assert [(c["type"], c["reason"], c["message"]) for c in failed["conditions"]] == [
-        ("ReplicaFailure", "FailedCreate", "no room")
-    ]
-    again = status_after(plan(replica_set(1, status=failed), [], [], NOW_S))
-    assert "conditions" not in again

@@ -3,7 +3,8 @@
 import pytest
 
 from scheduler.sandbox.devcluster.controllers.actions import Create, Delete
-from scheduler.sandbox.devcluster.controllers.statefulsets import REVISION_LABEL, plan, revision_name
+from scheduler.sandbox.devcluster.controllers.ownership import REVISION_LABEL
+from scheduler.sandbox.devcluster.controllers.statefulsets import plan, revision_name
 from scheduler.sandbox.devcluster.kinds import JsonObject
 from tests.support.workload_objects import LABELS, NOW_S, meta, of, pod, status_after, template
 

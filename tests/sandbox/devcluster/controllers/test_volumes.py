@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.sandbox.devcluster.bootstrap import DEFAULT_CLASS
 from scheduler.sandbox.devcluster.controllers.claims import SELECTED_NODE
-from scheduler.sandbox.devcluster.controllers.provisioning import PROVISION_AFTER_S, PROVISION_FAILURE, ZONE
+from scheduler.sandbox.devcluster.controllers.volumes import PROVISION_AFTER_S, PROVISION_FAILURE, ZONE
 from scheduler.sandbox.devcluster.kinds import (
     CORE_EVENT,
     NODE,

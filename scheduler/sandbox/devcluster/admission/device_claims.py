@@ -1,9 +1,8 @@
 """
-The rules of the kinds of resource.k8s.io: claims of devices, their templates, classes, and the slices of drivers.
+The rules of claims of devices and of their templates.
 
 Source: pkg/apis/resource/validation/validation.go, pkg/registry/resource, pkg/apis/resource/v1/defaults.go
-(kubernetes 1.36). Differences: selectors are not compiled, and what a scheduler does not read of a device (list
-attributes, request policies, node allocatable mappings) is kept as it comes.
+(kubernetes 1.36). Difference: selectors are not compiled.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,20 +20,12 @@ from scheduler.sandbox.devcluster.status import invalid
 #: Finalizer of an allocated claim.
 DELETE_PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 _MODES: Final = ("All", "ExactCount")
-_TAINT_EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
 _TOLERATION_OPERATORS: Final = ("Equal", "Exists")
 _ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
 #: Longest lists that the API takes.
 _MAX_PER_CLAIM: Final = 32
 _MAX_ALTERNATIVES: Final = 8
 _MAX_CONSUMERS: Final = 256
-_MAX_DEVICES: Final = 128
-_MAX_DEVICES_WITH_TAINTS_OR_COUNTERS: Final = 64
-_MAX_COUNTER_SETS: Final = 8
-_NODE_FIELDS: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
-_ONE_NODE_FIELD: Final = (
-    "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
-)
 _ONE_REQUEST_FIELD: Final = "exactly one of `exactly` or `firstAvailable` is required"
 _REQUEST_REFERENCE: Final = (
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
@@ -228,7 +219,7 @@ def _allocation_errors(allocation: JsonObject, known: set[str]) -> Iterator[Fiel
         if result.get("request") not in known:
             yield field_errors.invalid(f"{path}.request", result.get("request"), _REQUEST_REFERENCE)
         yield from _named(result.get("driver"), f"{path}.driver", subdomain_faults)
-        yield from _pool_name_errors(result.get("pool") or "", f"{path}.pool")
+        yield from stated(result, f"{path}.", "pool")
         yield from _named(result.get("device"), f"{path}.device", dns_label_faults)
     if allocation.get("nodeSelector") is not None:
         yield from node_selector_errors(allocation["nodeSelector"], "status.allocation.nodeSelector")
@@ -240,78 +231,6 @@ def _keep_devices_of_allocation(new: JsonObject, old: JsonObject, view: View) ->
     status = new.get("status") or {}
     if (old.get("status") or {}).get("allocation") and not status.get("allocation"):
         new["status"] = {key: value for key, value in status.items() if key != "devices"}
-
-
-# -- slices and classes --------------------------------------------------------------------------------------
-
-
-def _pool_name_errors(name: str, path: str) -> Iterator[FieldError]:
-    if not name:
-        yield field_errors.required(path)
-        return
-    for part in name.split("/"):
-        yield from well_formed(part, path, subdomain_faults)
-
-
-def _slice_errors(resource_slice: JsonObject) -> Iterator[FieldError]:
-    spec = resource_slice.get("spec") or {}
-    yield from _named(spec.get("driver"), "spec.driver", subdomain_faults)
-    pool = spec.get("pool") or {}
-    yield from _pool_name_errors(pool.get("name") or "", "spec.pool.name")
-    if (pool.get("resourceSliceCount") or 0) <= 0:
-        found = pool.get("resourceSliceCount") or 0
-        yield field_errors.invalid("spec.pool.resourceSliceCount", found, "must be greater than zero")
-    yield from _node_field_errors(spec)
-    devices, counter_sets = spec.get("devices") or [], spec.get("sharedCounters") or []
-    if devices and counter_sets:
-        yield field_errors.invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed")
-    is_plain = not any(device.get("taints") or device.get("consumesCounters") for device in devices)
-    limit = _MAX_DEVICES if is_plain else _MAX_DEVICES_WITH_TAINTS_OR_COUNTERS
-    yield from _at_most(devices, "spec.devices", limit)
-    yield from _at_most(counter_sets, "spec.sharedCounters", _MAX_COUNTER_SETS)
-    names: set[str] = set()
-    for index, device in enumerate(devices):
-        yield from _device_errors(device, f"spec.devices[{index}]")
-        yield from unused(device.get("name") or "", f"spec.devices[{index}]", names)
-
-
-def _node_field_errors(spec: JsonObject) -> Iterator[FieldError]:
-    stated_fields = [name for name in _NODE_FIELDS if spec.get(name)]
-    if not stated_fields:
-        yield field_errors.required("spec", _ONE_NODE_FIELD)
-    elif len(stated_fields) > 1:
-        listed = ", ".join(f"`{name}`" for name in stated_fields)
-        detail = f"{_ONE_NODE_FIELD}, but multiple fields are set"
-        yield field_errors.invalid("spec", f"{{{listed}}}", detail)
-    if spec.get("nodeSelector"):
-        terms = spec["nodeSelector"].get("nodeSelectorTerms") or []
-        yield from node_selector_errors(spec["nodeSelector"], "spec.nodeSelector")
-        if len(terms) != 1:
-            detail = "must have exactly one node selector term"
-            yield field_errors.invalid("spec.nodeSelector.nodeSelectorTerms", terms, detail)
-
-
-def _device_errors(device: JsonObject, path: str) -> Iterator[FieldError]:
-    yield from _named(device.get("name"), f"{path}.name", dns_label_faults)
-    for name, attribute in (device.get("attributes") or {}).items():
-        if len(attribute or {}) != 1:
-            yield field_errors.required(f"{path}.attributes[{name}]", "exactly one value must be specified")
-    for index, taint in enumerate(device.get("taints") or []):
-        yield from stated(taint, f"{path}.taints[{index}].", "key")
-        yield from one_of(taint.get("effect"), f"{path}.taints[{index}].effect", _TAINT_EFFECTS)
-
-
-def _slice_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
-    spec, stored = new.get("spec") or {}, old.get("spec") or {}
-    yield from unchanged(spec.get("pool") or {}, stored.get("pool") or {}, "spec.pool.", "name")
-    yield from unchanged(spec, stored, "spec.", "driver", "nodeName")
-
-
-def _class_errors(device_class: JsonObject) -> Iterator[FieldError]:
-    spec = device_class.get("spec") or {}
-    yield from _selector_errors(spec, "spec")
-    for index, config in enumerate(spec.get("config") or []):
-        yield from _config_errors(config, f"spec.config[{index}]")
 
 
 def _fixed_spec(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
@@ -334,10 +253,3 @@ RESOURCE_CLAIM_TEMPLATES: Final = Strategy(
     validate_create=_template_errors,
     validate_update=_fixed_spec,
 )
-RESOURCE_SLICES: Final = Strategy(
-    has_generation=True,
-    returns_deleted=True,
-    validate=_slice_errors,
-    validate_update=_slice_update_errors,
-)
-DEVICE_CLASSES: Final = Strategy(has_generation=True, returns_deleted=True, validate=_class_errors)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from scheduler.sandbox.devcluster.kinds import KINDS
+from scheduler.sandbox.devcluster.kinds import KINDS, PrinterColumn
 from scheduler.sandbox.devcluster.label_selectors import selector_text
-from scheduler.sandbox.devcluster.printing.pod_cells import pod_cells
-from scheduler.sandbox.devcluster.printing.tables import table
+from scheduler.sandbox.devcluster.printing import age, find, human_duration, table
+from scheduler.sandbox.devcluster.timestamps import epoch_s, rfc3339
 
 BORN = "2026-01-01T00:00:00Z"
 NOW_S = 1767225660.0  # a minute later
@@ -70,7 +70,7 @@ SIDECAR = {
     ],
 )
 def test_the_cells_of_a_pod(obj, cells):
-    assert " ".join(pod_cells(obj)) == cells
+    assert " ".join(list(shown("Pod", obj).values())[1:4]) == cells
 
 
 def test_wide_pods_show_ip_node_nomination_and_gates():
@@ -123,7 +123,10 @@ READY = {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kube
             {"spec": {"type": "NodePort", "clusterIP": "10.96.0.1", "ports": NODE_PORTS}},
             "NodePort|10.96.0.1|<none>|80:30080/TCP,53/UDP|60s",
         ),
-        ("Service", {"spec": {"type": "LoadBalancer"}}, "LoadBalancer|<none>|<pending>|<none>|60s"),
+        ("StorageClass", {"provisioner": "p.test"}, "p.test|Delete|Immediate|False|60s"),
+        ("CSINode", {"spec": {"drivers": [{}, {}]}}, "2|60s"),
+        ("PersistentVolume", {"spec": {"accessModes": ["ReadWriteMany"]}}, "|RWX|||||<unset>||60s"),
+        ("Job", {"spec": {"completions": 3}, "status": {"succeeded": 1}}, "Running|1/3|60s"),
         ("PodDisruptionBudget", {"spec": {"maxUnavailable": "25%"}}, "N/A|25%|0|60s"),
         ("PriorityClass", {"value": 1000, "preemptionPolicy": "Never"}, "1000|False|60s|Never"),
         ("Lease", {"spec": {"holderIdentity": "me"}}, "me|60s"),
@@ -198,3 +201,80 @@ def test_every_row_has_as_many_cells_as_there_are_columns(kind):
 
 def test_later_events_of_a_watch_repeat_no_columns():
     assert table("Pod", [pod()], NOW_S, headers=False)["columnDefinitions"] == []
+
+
+# -- paths and ages ------------------------------------------------------------------------------------------
+
+
+OBJ = {
+    "metadata": {"name": "o", "labels": {"a.b/c": "d"}, "creationTimestamp": rfc3339(NOW_S - 90)},
+    "spec": {"size": 3, "on": False, "hosts": ["x", "y"], "parts": {"p": 1}},
+    "status": {"conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (".spec.size", 3),
+        (".spec.on", False),
+        (".spec.hosts[1]", "y"),
+        (".spec.hosts[-1]", "y"),
+        (".spec.hosts[7]", None),
+        (".spec.missing.below", None),
+        (".spec.size.below", None),
+        (r".metadata.labels.a\.b/c", "d"),
+        (".metadata.labels['a.b/c']", "d"),
+        ('.status.conditions[?(@.type=="Ready")].status', "True"),
+        (".status.conditions[?(@.type=='Gone')].status", None),
+        (".spec.hosts[*]", ["x", "y"]),
+        (".status.conditions[*].type", ["Other", "Ready"]),
+        ("spec.size", None),
+    ],
+)
+def test_a_path_finds_a_value_or_none(path, value):
+    assert find(OBJ, path) == value
+
+
+def test_custom_columns_print_what_they_find():
+    columns = [
+        PrinterColumn("Size", "integer", ".spec.size", wide=False),
+        PrinterColumn("Age", "date", ".metadata.creationTimestamp", wide=False),
+        PrinterColumn("Parts", "string", ".spec.parts", wide=True),
+        PrinterColumn("Missing", "string", ".spec.missing", wide=True),
+    ]
+    # A kind that is built in has the same name.
+    printed = table("Service", [OBJ], NOW_S, printer_columns=columns)
+    assert [row["cells"] for row in printed["rows"]] == [["o", 3, "90s", '{"p":1}', None]]
+    assert [one["priority"] for one in printed["columnDefinitions"]] == [0, 0, 0, 1, 1]
+
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "text"),
+    [
+        (-5, "0s"), (0, "0s"), (119, "119s"),
+        (2 * MINUTE, "2m"), (9 * MINUTE + 59, "9m59s"), (10 * MINUTE + 59, "10m"), (179 * MINUTE, "179m"),
+        (3 * HOUR, "3h"), (7 * HOUR + 59 * MINUTE, "7h59m"), (47 * HOUR, "47h"),
+        (2 * DAY, "2d"), (7 * DAY + 23 * HOUR, "7d23h"), (729 * DAY, "729d"),
+    ],
+)  # fmt: skip
+def test_durations_have_two_or_three_figures(duration_s, text):
+    assert human_duration(duration_s) == text
+
+
+def test_an_age_counts_from_the_timestamp():
+    assert age("2026-01-01T00:00:00Z", 1767225600.0 + 303) == "5m3s"
+
+
+@pytest.mark.parametrize("timestamp", [None, "", "yesterday", 12])
+def test_the_age_of_no_timestamp_is_unknown(timestamp):
+    assert age(timestamp, 0.0) == "<unknown>"
+
+
+def test_times_are_written_as_they_are_read():
+    at_s = epoch_s("2026-02-03T04:05:06Z")
+    assert at_s is not None
+    assert rfc3339(at_s) == "2026-02-03T04:05:06Z"

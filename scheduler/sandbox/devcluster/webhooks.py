@@ -1,0 +1,315 @@
+"""
+Admission webhooks: HTTPS servers that are asked about every new pod before it is stored.
+
+Mutating ones in turn, then the store's rules, then all validating ones at once. Calls are bounded in time, size and
+number.
+
+Source: apiserver pkg/admission/plugin/webhook/{mutating,validating}/dispatcher.go, request/admissionreview.go
+(kubernetes 1.36). Differences: webhooks are asked about pods alone, and about their creation alone; none is asked
+twice (`reinvocationPolicy`); what keeps one from being called is said in Python's words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+from uuid import uuid4
+
+import aiohttp
+import msgspec
+
+from scheduler.sandbox.devcluster.admission.pods import admit_pod
+from scheduler.sandbox.devcluster.admission.shapes import check_shape
+from scheduler.sandbox.devcluster.kinds import (
+    MUTATING_WEBHOOKS,
+    NAMESPACE,
+    POD,
+    VALIDATING_WEBHOOKS,
+    JsonObject,
+    Kind,
+)
+from scheduler.sandbox.devcluster.label_selectors import selects
+from scheduler.sandbox.devcluster.status import StatusError, internal
+from scheduler.sandbox.devcluster.storage.history import copied
+from scheduler.sandbox.devcluster.storage.patches import JsonPatch, PatchType, patched
+from scheduler.sandbox.devcluster.storage.store import Store, stored_form
+
+_LOG: Final = logging.getLogger(__name__)
+_API_VERSION: Final = "admission.k8s.io/v1"
+_KIND: Final = "AdmissionReview"
+_MAX_ANSWER_BYTES: Final = 3 << 20
+#: Calls at a time; the rest wait.
+_MAX_CALLS: Final = 32
+
+
+class _CallError(Exception):
+    """A webhook could not be called, or its answer is unusable. `WebhookAdmission` refuses the pod, or lets it pass."""
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    code: int = 0
+    message: str = ""
+    reason: str = ""
+    details: dict[str, object] | None = None
+
+
+class _Response(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    allowed: bool = False
+    status: _Status | None = None
+    patch: str = ""
+    patch_type: str | None = None
+    warnings: list[str] | None = None
+
+
+class _Review(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    response: _Response | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The circumstances of a pod's creation; `labels` are the namespace's, `warnings` collects those of webhooks."""
+
+    namespace: str
+    labels: Mapping[str, str]
+    warnings: list[str]
+    dry_run: bool
+
+
+class WebhookAdmission:
+    """Creates pods that all webhooks allow. Close it when done."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._http: aiohttp.ClientSession | None = None
+        self._slots = asyncio.Semaphore(_MAX_CALLS)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._http is not None:
+            # Without abort_ssl, TLS connections wait for the webhook to close them too.
+            if self._http.connector is not None:
+                await self._http.connector.close(abort_ssl=True)
+            await self._http.close()
+            self._http = None
+
+    def is_needed(self) -> bool:
+        """Return True if any webhook is for new pods; without one the store creates pods alone."""
+        return bool(self._webhooks(MUTATING_WEBHOOKS) or self._webhooks(VALIDATING_WEBHOOKS))
+
+    async def create(
+        self, namespace: str, pod: JsonObject, warnings: list[str], *, dry_run: bool = False
+    ) -> JsonObject:
+        """
+        Store a pod and return it. Warnings of webhooks are appended to `warnings`, even if the pod is refused.
+
+        Raises: StatusError as the store does, that of a webhook that refuses, or 500 if one cannot be called.
+        """
+        self._store.check_namespace(POD, namespace, (pod.get("metadata") or {}).get("name", ""))
+        labels = self._store.get(NAMESPACE, "", namespace)["metadata"].get("labels") or {}
+        request = _Request(namespace, labels, warnings, dry_run)
+        pod = self._as_admitted(pod, namespace)
+        for webhook in self._webhooks(MUTATING_WEBHOOKS):
+            # Earlier webhooks may have changed the labels.
+            if _matches(webhook, pod, labels):
+                pod = self._patched(webhook, pod, namespace, await self._call(webhook, pod, request))
+        new = self._store.prepared(POD, namespace, pod)
+        await self._validate(new, request)
+        return self._store.commit(POD, new, dry_run=dry_run)
+
+    def _as_admitted(self, pod: JsonObject, namespace: str) -> JsonObject:
+        """Return the pod as mutating webhooks see it: with defaults, and what the server's own admission adds."""
+        new = stored_form(POD, copied(pod))
+        check_shape(POD, new)
+        new.setdefault("metadata", {}).setdefault("namespace", namespace)
+        admit_pod(new, self._store.view())
+        return new
+
+    def _webhooks(self, kind: Kind) -> list[JsonObject]:
+        """Return the webhooks with a rule for new pods, in the order of calls: by configuration, then as listed."""
+        webhooks = (one for each in self._store.list(kind)[0] for one in each.get("webhooks") or [])
+        return [one for one in webhooks if any(map(_is_about_new_pods, one.get("rules") or []))]
+
+    def _patched(self, webhook: JsonObject, pod: JsonObject, namespace: str, patch: JsonPatch) -> JsonObject:
+        """Return the pod after a webhook's patch. Raises: StatusError 500 if the patch cannot be applied."""
+        if not patch:
+            return pod
+        try:
+            return self._as_admitted(patched(copied(pod), patch, PatchType.JSON, POD), namespace)
+        except StatusError as error:
+            if error.code == 403:
+                raise
+            raise internal(f'patch of webhook "{webhook["name"]}": {error.message}') from error
+
+    async def _validate(self, pod: JsonObject, request: _Request) -> None:
+        """Raise the first StatusError, in the order of webhooks, if any refuses."""
+        questions = [
+            self._call(webhook, pod, request, mutates=False)
+            for webhook in self._webhooks(VALIDATING_WEBHOOKS)
+            if _matches(webhook, pod, request.labels)
+        ]
+        for outcome in await asyncio.gather(*questions, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _call(
+        self, webhook: JsonObject, pod: JsonObject, request: _Request, *, mutates: bool = True
+    ) -> JsonPatch:
+        """
+        Return the patch of a webhook that agrees, empty if it cannot be called and fails open.
+
+        Raises: StatusError if it refuses, or cannot be called.
+        """
+        uid, name = str(uuid4()), webhook["name"]
+        try:
+            async with self._slots:
+                answer = await self._posted(webhook, msgspec.json.encode(_review(uid, pod, request)))
+            response = _verified(answer, uid, mutates=mutates)
+            patch = _decoded(response.patch) if response.allowed else []
+        except _CallError as error:
+            message = f'failed calling webhook "{name}": {error}'
+            if webhook["failurePolicy"] != "Ignore":
+                raise internal(message) from error
+            _LOG.warning("failing open: %s", message)
+            return []
+        request.warnings.extend(response.warnings or [])
+        if response.allowed:
+            return patch
+        said = response.status or _Status()
+        why = said.message or said.reason
+        text = f'admission webhook "{name}" denied the request{f": {why}" if why else " without explanation"}'
+        raise StatusError(max(said.code, 400), said.reason, text, details=said.details)
+
+    async def _posted(self, webhook: JsonObject, question: bytes) -> bytes:
+        """Return the body of a successful answer. Raises: _CallError."""
+        client, timeout_s = webhook["clientConfig"], webhook["timeoutSeconds"]
+        if client.get("url") is None:
+            service = client.get("service") or {}
+            raise _CallError(f'failed to call webhook: service "{service.get("name")}" not found')
+        url = f"{client['url']}?timeout={timeout_s}s"
+        if self._http is None:
+            self._http = aiohttp.ClientSession()
+        try:
+            async with (
+                asyncio.timeout(timeout_s),
+                self._http.post(
+                    url,
+                    data=question,
+                    headers={"Content-Type": "application/json", "Accept": "application/json"},
+                    ssl=_context(client.get("caBundle") or ""),
+                    allow_redirects=False,
+                ) as response,
+            ):
+                body = bytearray()
+                async for chunk in response.content.iter_any():
+                    body += chunk
+                    if len(body) > _MAX_ANSWER_BYTES:
+                        raise _CallError(f"the answer has more than {_MAX_ANSWER_BYTES} bytes")
+        except TimeoutError as error:
+            raise _CallError(f'failed to call webhook: Post "{url}": context deadline exceeded') from error
+        except (aiohttp.ClientError, ssl.SSLError, ValueError) as error:
+            why = str(error) or type(error).__name__
+            raise _CallError(f'failed to call webhook: Post "{url}": {why}') from error
+        if not 200 <= response.status <= 206:
+            raise _CallError(f"failed to call webhook: the server answered {response.status}")
+        return bytes(body)
+
+
+@lru_cache(maxsize=16)
+def _context(bundle: str) -> ssl.SSLContext:
+    """Return what trusts the PEM certificates in base64, or the system's. Raises: ValueError, SSLError."""
+    return ssl.create_default_context(cadata=base64.b64decode(bundle, validate=True).decode() or None)
+
+
+def _matches(webhook: JsonObject, pod: JsonObject, namespace_labels: Mapping[str, str]) -> bool:
+    labels = (pod.get("metadata") or {}).get("labels") or {}
+    in_namespace = selects(webhook["namespaceSelector"], namespace_labels)
+    return in_namespace and selects(webhook["objectSelector"], labels)
+
+
+def _is_about_new_pods(rule: JsonObject) -> bool:
+    wanted: Iterable[tuple[str, set[str]]] = (
+        ("operations", {"*", "CREATE"}),
+        ("apiGroups", {"*", ""}),
+        ("apiVersions", {"*", "v1"}),
+        ("resources", {"*", "*/*", "pods", "pods/*"}),
+    )
+    return rule["scope"] in ("*", "Namespaced") and all(
+        some.intersection(rule[name]) for name, some in wanted
+    )
+
+
+def _review(uid: str, pod: JsonObject, request: _Request) -> JsonObject:
+    kind = {"group": "", "version": "v1", "kind": "Pod"}
+    resource = {"group": "", "version": "v1", "resource": "pods"}
+    asked: JsonObject = {
+        "uid": uid,
+        "kind": kind,
+        "resource": resource,
+        "requestKind": kind,
+        "requestResource": resource,
+        "namespace": request.namespace,
+        "operation": "CREATE",
+        "userInfo": {"username": "devcluster-admin", "groups": ["system:masters", "system:authenticated"]},
+        "object": pod,
+        "oldObject": None,
+        "dryRun": request.dry_run,
+        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+    }
+    if name := (pod.get("metadata") or {}).get("name"):
+        asked["name"] = name
+    return {"kind": _KIND, "apiVersion": _API_VERSION, "request": asked}
+
+
+def _verified(answer: bytes, uid: str, *, mutates: bool) -> _Response:
+    """Return the response in a review. Raises: _CallError if the review answers something else, or nothing."""
+    try:
+        review = msgspec.json.decode(answer, type=_Review)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _CallError(f"failed to call webhook: {error}") from error
+    response = review.response
+    if response is None:
+        raise _unusable("webhook response was absent")
+    if response.uid != uid:
+        raise _unusable(f'expected response.uid="{uid}", got "{response.uid}"')
+    if (review.api_version, review.kind) != (_API_VERSION, _KIND):
+        raise _unusable(
+            f"expected {_API_VERSION}, Kind={_KIND}, got {review.api_version}, Kind={review.kind}"
+        )
+    if not mutates and (response.patch or response.patch_type):
+        raise _unusable(
+            f"validating webhook may not return response.{'patch' if response.patch else 'patchType'}"
+        )
+    if bool(response.patch) != (response.patch_type is not None):
+        told = ("patch", "patchType") if response.patch else ("patchType", "patch")
+        raise _unusable(f"webhook returned response.{told[0]} but not response.{told[1]}")
+    if response.patch_type not in (None, "JSONPatch"):
+        raise _CallError(f'unsupported patch type "{response.patch_type}"')
+    return response
+
+
+def _unusable(why: str) -> _CallError:
+    return _CallError(f"received invalid webhook response: {why}")
+
+
+def _decoded(text: str) -> JsonPatch:
+    try:
+        return msgspec.json.decode(base64.b64decode(text, validate=True) or b"[]", type=JsonPatch)
+    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _CallError(f"received undecodable patch in webhook response: {error}") from error
+
+
+def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the Warning headers of an answer, each text once. Source: apimachinery pkg/util/net/http.go."""
+    texts = [text for text in dict.fromkeys(warnings) if text.isprintable()]
+    quoted = (text[:256].replace("\\", "\\\\").replace('"', '\\"') for text in texts[:64])
+    return [("Warning", f'299 - "{text}"') for text in quoted]
