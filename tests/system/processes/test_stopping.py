@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from scheduler.sandbox.devcluster.controllers.provisioning import PROVISION_AFTER_S
+from scheduler.sandbox.devcluster.controllers.volumes import PROVISION_AFTER_S
 from scheduler.sandbox.devcluster.http.faults import Action, Fault
 from tests.support import storage_objects
 from tests.support.build import Json
