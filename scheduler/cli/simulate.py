@@ -37,7 +37,7 @@ from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME, Pod
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
-from scheduler.tools.explain.answers import explain_pod
+from scheduler.tools.explain.answers import explain_pod, find_service
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
@@ -230,7 +230,7 @@ def _simulation(
 ) -> Simulation:
     """Return the result for one manifest. `together`: the pods that are created with its pods."""
     explanation, unplaced = None, placed.first_unplaced
-    notes = (*(cluster.profile_for(pods[0])[1] if pods else ()), *placed.notes())
+    notes = (*(_scheduler_notes(cluster, pods[0]) if pods else ()), *placed.notes())
     if unplaced is not None and group is None:
         explanation = explain_pod(cluster, unplaced, None, adds_replicas=True)
     elif unplaced is not None and len(placed.pods) < len(pods):
@@ -248,6 +248,15 @@ def _simulation(
         explanation=explanation,
         notes=(*cluster.assumptions, *notes),
     )
+
+
+def _scheduler_notes(cluster: LoadedCluster, pod: Pod) -> tuple[str, ...]:
+    """Return the notes on a pod that is of no profile; first, if no scheduler is seen to serve it, that."""
+    notes = cluster.profile_for(pod)[1]
+    if not notes or cluster.leases is None:
+        return notes
+    unserved = find_service(cluster, pod, cluster.leases).unserved
+    return (unserved, *notes) if unserved else notes
 
 
 def _text(simulations: Sequence[Simulation], style: Style, *, wide: bool) -> str:

@@ -174,6 +174,7 @@ async def bind_pod(cluster: DevCluster, pod: build.Json, node: str, annotation: 
 async def test_a_pod_of_another_scheduler_is_explained_with_a_note(tmp_path: Path, called: Called) -> None:
     """The first profile explains it."""
     async with served(tmp_path) as (cluster, kubeconfig):
+        hold_lease(cluster, name="kube-scheduler")
         cluster.store.create(NAMESPACE, "", build.namespace("team"))
         pod = build.pod("theirs", namespace="team")
         del pod["metadata"]["uid"]
@@ -255,7 +256,8 @@ async def test_a_folder_is_read_as_kubectl_reads_it(command: str, tmp_path: Path
     # Definitions and dashboards are larger than any other manifest, and not parsed.
     (folder / "crd.yaml").write_text(f"kind: CustomResourceDefinition\nspec: [{'y' * (1 << 20)}")
     (folder / "dashboards.yaml").write_text(f"items: [{'y' * (5 << 20)}\nkind: ConfigMapList\n")
-    async with embedded(tmp_path, nodes=6, zones=3) as (_, kubeconfig):
+    async with embedded(tmp_path, nodes=6, zones=3) as (cluster, kubeconfig):
+        hold_lease(cluster, name="kube-scheduler")
         base = (command, "-f", str(folder), "-n", "team", "--kubeconfig", kubeconfig)
         code, out, err = await called(*base, "-o", "json")
     left_out = "Service of serving.knative.dev/v1, CustomResourceDefinition, ConfigMapList"

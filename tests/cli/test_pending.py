@@ -96,7 +96,7 @@ async def test_a_misspelt_scheduler_is_named_with_the_one_that_was_meant(
         table = await called("explain", "--kubeconfig", kubeconfig)
     assert code == 1
     assert out.splitlines()[:2] == [
-        "Pod default/typo has no scheduler (profile affinity-scheduler)",
+        "Pod default/typo has no scheduler",
         "  no known scheduler has the name afinity-scheduler; did you mean affinity-scheduler?",
     ]
     assert table[0] == 1
@@ -107,7 +107,8 @@ async def test_a_misspelt_scheduler_is_named_with_the_one_that_was_meant(
 async def test_another_scheduler_that_has_placed_pods_counts_as_one(tmp_path: Path, called: Called) -> None:
     """No more can be known of it, and of kube-scheduler without a Lease."""
     theirs = {"schedulerName": "volcano"}
-    pods = bare("placed", nodeName="node-0001", **theirs), bare("waits", **theirs), bare("plain")
+    placed = bare("placed", nodeName="node-0001", **theirs), bare("old", nodeName="node-0001")
+    pods = *placed, bare("waits", **theirs), bare("plain")
     async with served(tmp_path, *pods) as (cluster, kubeconfig):
         code, out, _ = await called("explain", "waits", "--kubeconfig", kubeconfig)
         unknown = await called("explain", "plain", "--kubeconfig", kubeconfig)
@@ -122,6 +123,72 @@ async def test_another_scheduler_that_has_placed_pods_counts_as_one(tmp_path: Pa
         "default-scheduler does not run: scheduler-0 last renewed Lease kube-system/kube-scheduler"
         in stopped[1]
     )
+
+
+@pytest.mark.asyncio
+async def test_a_pod_without_a_scheduler_name_needs_a_default_scheduler(
+    tmp_path: Path, called: Called
+) -> None:
+    async with served(tmp_path, bare("plain")) as (_, kubeconfig):
+        code, out, _ = await called("explain", "plain", "--kubeconfig", kubeconfig)
+        table = await called("explain", "--kubeconfig", kubeconfig)
+    meant = "did you mean schedulerName: affinity-scheduler?"
+    assert code == 1
+    assert out.splitlines()[:2] == [
+        "Pod default/plain has no scheduler",
+        f"  nothing is seen to serve default-scheduler; {meant}",
+    ]
+    assert f"  nothing is seen to serve default-scheduler  {meant}\n" in table[1]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        (
+            "afinity-scheduler",
+            "no known scheduler has the name afinity-scheduler; did you mean affinity-scheduler?",
+        ),
+        ("affinity-scheduler", ""),
+    ],
+)
+async def test_simulate_says_that_no_scheduler_has_the_name(
+    name: str, note: str, tmp_path: Path, called: Called
+) -> None:
+    (tmp_path / "web.json").write_text(json.dumps(bare("web", schedulerName=name)))
+    async with served(tmp_path) as (_, kubeconfig):
+        file = ("-f", str(tmp_path / "web.json"), "--kubeconfig", kubeconfig)
+        code, out, _ = await called("simulate", *file)
+        explained = await called("explain", *file)
+    assert code == 0
+    assert (f"note: {note}\n" in out) == bool(note)
+    assert "no known scheduler" not in out or note
+    assert note in explained[1]
+
+
+@pytest.mark.asyncio
+async def test_what_no_node_has_is_in_the_table(tmp_path: Path, called: Called) -> None:
+    """A label that is nearly one of a node is a slip of the pen, which is the change that would help."""
+    big = [build.container(requests={"cpu": "6400"})]
+    pods = (
+        bare("typo", **OURS, nodeSelector={"topology.kubernetes.io/zon": "zone-a"}),
+        bare("value", **OURS, nodeSelector={"topology.kubernetes.io/zone": "zone-z"}),
+        bare("big", **OURS, containers=big),
+    )
+    async with served(tmp_path, *pods) as (_, kubeconfig):
+        table = (await called("explain", "--kubeconfig", kubeconfig))[1]
+        single = (await called("explain", "typo", "--kubeconfig", kubeconfig))[1]
+        other = (await called("explain", "big", "--kubeconfig", kubeconfig))[1]
+    rows = {line.split()[0]: line for line in table.splitlines() if line.startswith("  pod/")}
+    asked = "no node has the label topology.kubernetes.io/zon; did you mean topology.kubernetes.io/zone?"
+    assert asked in rows["pod/typo"]
+    assert rows["pod/typo"].endswith("  -")
+    assert "no node has it, but zone-a, zone-b, zone-c" in rows["pod/value"]
+    assert "needs 6400 cpu, the largest node has " in rows["pod/big"]
+    assert rows["pod/big"].endswith("  no small change")
+    assert asked in single
+    assert "No small change would help." not in single
+    assert "No small change would help." in other
 
 
 @pytest.mark.asyncio

@@ -16,7 +16,7 @@ from scheduler.engine.model.pods import Pod
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.formats.terminal import ReadProgress
-from scheduler.tools.explain.serving import service_of
+from scheduler.tools.explain.serving import Leases, Service, service_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 #: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
@@ -96,13 +96,24 @@ def explain_waiting(
     answer = explain_pod(cluster, pod, recorded, owns_state=owns_state)
     if cluster.leases is None or answer.state in ("bound", "finished"):
         return answer
-    service = service_of(
+    service = find_service(cluster, pod, cluster.leases)
+    return msgspec.structs.replace(answer, unserved=service.unserved, notes=(*service.notes, *answer.notes))
+
+
+def find_service(cluster: LoadedCluster, pod: Pod, leases: Leases) -> Service:
+    """Return whether a scheduler serves the pod, as the cluster was when it was read. O(pods)."""
+    return service_of(
         pod,
         cluster.settings,
-        cluster.leases,
-        lambda: {placed.pod.scheduler_name for placed in cluster.state.placed.values()},
+        leases,
+        lambda: {each.scheduler_name for each in (*cluster.pods.values(), pod) if _was_decided(each)},
     )
-    return msgspec.structs.replace(answer, unserved=service.unserved, notes=(*service.notes, *answer.notes))
+
+
+def _was_decided(pod: Pod) -> bool:
+    """Return whether a scheduler placed or refused the pod; the API server itself refuses one with gates."""
+    condition = pod.scheduled_condition
+    return bool(pod.node_name) or (condition is not None and condition.status == "False" and not pod.gates)
 
 
 def _contradicting_notes(answer: Explanation, pod: Pod) -> tuple[str, ...]:

@@ -17,8 +17,15 @@ from msgspec.structs import replace
 from scheduler.engine.model.changes import PodChange, RecreateWithMatchLabelKey, RollOutInPlace
 from scheduler.engine.model.pods import Pod
 from scheduler.tools.explain.answers import explain_waiting
-from scheduler.tools.explain.formats.explanation import Document, Explanation, JsonStruct, State, Suggestion
-from scheduler.tools.explain.reasons import reason_in
+from scheduler.tools.explain.formats.explanation import (
+    Document,
+    Explanation,
+    JsonStruct,
+    NodeGroup,
+    State,
+    Suggestion,
+)
+from scheduler.tools.explain.reasons import is_nowhere, reason_in
 from scheduler.tools.explain.sentences import SUCH_MEMBERS, change_texts
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.workloads import Workload, workload_of
@@ -36,9 +43,10 @@ class PendingWorkload(JsonStruct, frozen=True, kw_only=True):
     """
     Pods that wait for the same reason. `pod` is the one that was explained, and the oldest.
 
-    `oldest`: when it was created, in RFC 3339. `reason`: without numbers of nodes; `message` has them. `change`: what
-    helps most, as one sentence or several; empty if nothing small would help, or if it was not tried. `state`,
-    `unserved`: of the explanation; empty without one.
+    `oldest`: when it was created, in RFC 3339. `reason`: without numbers of nodes; `message` has them. `missing`: the
+    reason with what no node has that `pod` asks for; empty if there is no such thing. `change`: what helps most, as one
+    sentence or several; empty if nothing small would help, or if it was not tried. `state`, `unserved`: of the
+    explanation; empty without one.
     """
 
     workload_kind: str
@@ -48,6 +56,7 @@ class PendingWorkload(JsonStruct, frozen=True, kw_only=True):
     oldest: str
     pod: str
     reason: str
+    missing: str
     message: str
     change: tuple[str, ...]
     state: State | Literal[""]
@@ -107,6 +116,7 @@ def _explained(cluster: LoadedCluster, group: Alike) -> PendingWorkload:
     return _row(
         group,
         reason=_reason(answer, group.pods[0]),
+        missing=_missing(answer),
         message=answer.message,
         change=_change(answer, group),
         state=answer.state,
@@ -118,13 +128,14 @@ def _unexplained(group: Alike) -> PendingWorkload:
     condition = group.pods[0].scheduled_condition
     message = "" if condition is None or condition.status != "False" else condition.message
     reason = reason_in(message) or _TRIED_LATER
-    return _row(group, reason=reason, message=message, change=(), state="", unserved="")
+    return _row(group, reason=reason, missing="", message=message, change=(), state="", unserved="")
 
 
 def _row(
     group: Alike,
     *,
     reason: str,
+    missing: str,
     message: str,
     change: tuple[str, ...],
     state: State | Literal[""],
@@ -139,6 +150,7 @@ def _row(
         oldest=oldest.created,
         pod=oldest.name,
         reason=reason,
+        missing=missing,
         message=message,
         change=change,
         state=state,
@@ -156,10 +168,26 @@ def _reason(answer: Explanation, pod: Pod) -> str:
         return f"scheduling gates: {', '.join(pod.gates)}"
     if answer.state != "unschedulable" or answer.member is not None or not answer.groups:
         return reason_in(answer.message)
-    n_nodes: dict[str, int] = {}
+    return ", ".join(_by_nodes(answer.groups))
+
+
+def _missing(answer: Explanation) -> str:
+    """Return the reasons, each with what no node has if there is that; empty if there is none of it."""
+    if answer.unserved or answer.state != "unschedulable" or answer.member is not None:
+        return ""
+    nowhere: dict[str, str] = {}
     for group in answer.groups:
+        if is_nowhere(group.where):
+            nowhere.setdefault(group.reason, group.where)
+    return ", ".join(nowhere.get(reason, reason) for reason in _by_nodes(answer.groups)) if nowhere else ""
+
+
+def _by_nodes(groups: Iterable[NodeGroup]) -> list[str]:
+    """Return the reasons, that of the most nodes first."""
+    n_nodes: dict[str, int] = {}
+    for group in groups:
         n_nodes[group.reason] = n_nodes.get(group.reason, 0) + group.n_nodes
-    return ", ".join(sorted(n_nodes, key=lambda reason: -n_nodes[reason]))
+    return sorted(n_nodes, key=lambda reason: -n_nodes[reason])
 
 
 def _change(answer: Explanation, group: Alike) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ def service_of(
     """
     Return whether a scheduler serves the pending pod.
 
-    `active`: returns the schedulerNames of pods on nodes, which show that there was such a scheduler.
+    `active`: returns the schedulerNames of pods that were placed or refused: there was such a scheduler.
     """
     name = pod.scheduler_name
     profiles = [profile.scheduler_name for profile in settings.profiles]
@@ -103,9 +103,12 @@ def service_of(
             return Service(notes=(f"{name} elects no leader: whether it runs cannot be seen",))
         return _by_lease(name, settings.leader_election.resource_name, leases)
     if name == DEFAULT_SCHEDULER_NAME:
-        return _by_lease(name, _KUBE_SCHEDULER, leases)
+        has_lease = any(each.metadata.name == _KUBE_SCHEDULER for each in leases.found)
+        if has_lease or leases.why_unknown(_KUBE_SCHEDULER) or name in active():
+            return _by_lease(name, _KUBE_SCHEDULER, leases)
+        return Service(f"nothing is seen to serve {name}; did you mean schedulerName: {profiles[0]}?")
     placing = active()
-    if name in placing or (pod.scheduled_condition is not None and pod.scheduled_condition.status == "False"):
+    if name in placing:
         return Service(notes=(f"whether {name} runs now cannot be seen",))
     alike = difflib.get_close_matches(name, {*profiles, DEFAULT_SCHEDULER_NAME, *placing}, n=1)
     meant = f"; did you mean {alike[0]}?" if alike else "; if it is a profile of this one, name its --config"

@@ -11,8 +11,10 @@ from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.state.audit import differences
 from scheduler.tools.explain import pending
-from scheduler.tools.explain.answers import explain_waiting
+from scheduler.tools.explain.answers import explain_waiting, find_service
 from scheduler.tools.explain.pending import PendingWorkload, pending_workloads
+from scheduler.tools.explain.reasons import reason_in
+from scheduler.tools.explain.serving import Leases
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.json_cluster import decoded, encoded
@@ -118,6 +120,60 @@ def test_pods_that_are_gone_soon_do_not_wait() -> None:
 def test_a_row_names_what_can_be_edited(kind: str, owner: str, revision: str, text: str) -> None:
     pod = owned("p", kind, owner, labels={"pod-template-hash": revision} if revision else {})
     assert rows(loaded(pod)) == [(text, 1)]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ('annotation a: found "two", expected 1 to 5000', 'annotation a: found "two", expected 1 to 5000'),
+        (
+            '0/12 nodes are available: annotation a: found "two", expected 1 to 5000.',
+            'annotation a: found "two", expected 1 to 5000',
+        ),
+        ("pod group a/b waits until 5 of its pods exist", "pod group a/b waits until 5 of its pods exist"),
+        ("pod group a/b needs 12 places: 4 found", "pod group a/b needs 12 places: 4 found"),
+        ("0/12 nodes are available: 3 Insufficient cpu, 9 x.", "Insufficient cpu, x"),
+    ],
+)
+def test_of_a_message_only_numbers_of_nodes_are_left_out(message: str, reason: str) -> None:
+    assert reason_in(message) == reason
+
+
+def test_a_resource_or_a_class_that_is_nowhere_is_named() -> None:
+    (device,) = pending_workloads(
+        loaded(owned("p", containers=[build.container(requests={"nvidia.com/gpu": "1"})]))
+    ).workloads
+    assert (device.reason, device.missing) == (
+        "Insufficient nvidia.com/gpu",
+        "no node has the resource nvidia.com/gpu",
+    )
+    some = loaded(owned("p", containers=cpu("2")))
+    some.state.upsert_node(decode_node(encoded(build.node("full", allocatable={"cpu": "2"}))))
+    some.apply(PodSeen(decoded(owned("a", node="full", containers=cpu("2")))))
+    assert [row.missing for row in pending_workloads(some).workloads] == [""]
+
+
+@pytest.mark.parametrize(
+    ("seen", "is_served"),
+    [
+        ({}, False),
+        ({"conditions": "Unschedulable"}, True),
+        ({"conditions": "SchedulingGated", "schedulingGates": [{"name": "example.com/gate"}]}, False),
+        ({"nodeName": "n"}, True),
+    ],
+)
+def test_a_scheduler_without_a_lease_is_known_by_what_it_did(seen: build.Json, is_served: bool) -> None:
+    """The API server itself refuses a pod with gates."""
+    more = dict(seen)
+    reason = more.pop("conditions", "")
+    other, pod = build.pod("other", spec=more), build.pod("p")
+    if reason:
+        said = {"type": "PodScheduled", "status": "False", "reason": reason}
+        other["status"]["conditions"] = [said]
+    service = find_service(loaded(other, pod), decoded(pod), Leases())
+    asked = "nothing is seen to serve default-scheduler; did you mean schedulerName: affinity-scheduler?"
+    assert service.unserved == ("" if is_served else asked)
+    assert bool(service.notes) == is_served
 
 
 def test_the_reason_that_refuses_the_most_nodes_comes_first() -> None:
