@@ -19,6 +19,17 @@ from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.json_cluster import decoded, encoded
 
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "c", "namespace": "default", "uid": "c"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fats-ssd",
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
+
 
 def owned(name: str, kind: str = "ReplicaSet", owner: str = "web", **more: Any) -> build.Json:
     pod = build.pod(name, spec={"schedulerName": "affinity-scheduler"}, **more)
@@ -147,6 +158,13 @@ def test_a_resource_or_a_class_that_is_nowhere_is_named() -> None:
         "Insufficient nvidia.com/gpu",
         "no node has the resource nvidia.com/gpu",
     )
+    pod = owned("p")
+    pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    claims = loaded(pod)
+    claims.create_claim(CLAIM)
+    assert [row.missing for row in pending_workloads(claims).workloads] == [
+        "claim c: there is no class fats-ssd"
+    ]
     some = loaded(owned("p", containers=cpu("2")))
     some.state.upsert_node(decode_node(encoded(build.node("full", allocatable={"cpu": "2"}))))
     some.apply(PodSeen(decoded(owned("a", node="full", containers=cpu("2")))))
