@@ -83,6 +83,22 @@ async def test_a_drain_says_where_pods_go_and_when(tmp_path: Path, called: Calle
 
 
 @pytest.mark.asyncio
+async def test_a_drain_counts_pods_without_a_controller_that_nothing_makes_anew(
+    tmp_path: Path, called: Called
+) -> None:
+    async with served(tmp_path) as (_, kubeconfig):
+        base = ("simulate", "--kubeconfig", kubeconfig)
+        code, out, _ = await called(*base, "--drain", "node-0001", "node-0004")
+        gone = await called(*base, "--without-zone", "zone-a")
+    lines = out.splitlines()
+    assert (code, lines[0]) == (1, "Drain of 2 nodes: 2 of 3 pods find a place elsewhere")
+    stays = "  1 pod leaves: without a controller: nothing makes them anew (default/bare)"
+    assert f"{stays}; kubectl drain refuses it without --force" in lines
+    assert gone[1].splitlines()[0] == "Without zone zone-a: 2 of 3 pods find a place elsewhere"
+    assert stays in gone[1].splitlines()
+
+
+@pytest.mark.asyncio
 async def test_without_a_zone_its_pods_leave_at_once(tmp_path: Path, called: Called) -> None:
     async with served(tmp_path) as (_, kubeconfig):
         base = ("simulate", "--kubeconfig", kubeconfig, "-o", "json")

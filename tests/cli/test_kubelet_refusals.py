@@ -8,14 +8,18 @@ that contradicts the answer.
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from scheduler.cli.explain import explain_named_pod
 from scheduler.cli.query.sources import PodQuery
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.plugins.kubelet_refusal import FAILED
+from scheduler.tools.explain.pending import pending_workloads
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
+from tests.support.cases.volume_rows import using
+from tests.support.storage_objects import claim, storage_class
 
 ONE_CPU = [build.container(requests={"cpu": "1"})]
 SPEC = {"schedulerName": "affinity-scheduler"}
@@ -93,3 +97,47 @@ def test_a_condition_that_contradicts_the_answer_is_noted() -> None:
     )
     assert answer is not None
     assert answer.notes == (), "both say that it fits nowhere"
+
+
+PROVISIONING_FAILED = (
+    'running PreBind plugin "VolumeBinding": binding volumes: provisioning failed for PVC "c"'
+)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "notes", "reason"),
+    [
+        (
+            "a",
+            ["the scheduler has chosen node a for it", "claim c waits for its volume on node a"],
+            "claim c waits for its volume on node a",
+        ),
+        (
+            None,
+            [
+                f"provisioning failed, and the scheduler tries again; it last said of it: {PROVISIONING_FAILED}"
+            ],
+            "it fits; affinity-scheduler has not placed it yet",
+        ),
+    ],
+    ids=["waits", "failed"],
+)
+def test_a_pod_whose_volume_is_being_made_contradicts_nothing(
+    chosen: str | None, notes: list[str], reason: str
+) -> None:
+    """The condition is of an attempt before, and no plugin is missing."""
+    pod = using("c", name="p")
+    pod["spec"] |= SPEC
+    failed = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError"}
+    pod |= {
+        "kind": "Pod",
+        "status": {
+            "nominatedNodeName": chosen or "",
+            "conditions": [{**failed, "message": PROVISIONING_FAILED}],
+        },
+    }
+    cluster = _cluster(build.node("a"), storage_class("s"), claim("c", "s", node=chosen), pod)
+    answer = explain_named_pod(cluster, PodQuery("default", "p"))
+    assert answer is not None
+    assert list(answer.notes) == notes
+    assert [row.reason for row in pending_workloads(cluster).workloads] == [reason]

@@ -113,8 +113,8 @@ def drain_lines(drain: Drain, style: Style, *, wide: bool) -> list[str]:
     unplaced = [pod for pod in drain.leaving if pod.message]
     held = [pod for pod in drain.leaving if pod.held_by]
     what = f"Without zone {drain.zone}" if drain.zone else f"Drain of {_names(drain.nodes)}"
-    finds = "finds a place" if drain.n_pods == 1 else "find a place"
-    count = f"{drain.n_placed} of {counted(drain.n_pods, 'pod')} {finds} elsewhere"
+    finds = "finds a place" if drain.n_leaving == 1 else "find a place"
+    count = f"{drain.n_placed} of {counted(drain.n_leaving, 'pod')} {finds} elsewhere"
     lines = [style.heading(f"{what}: {style.good(count) if drain.is_ok else style.bad(count)}")]
     lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in drain.notes]
     lines += [f"  {_stays(pods, gone=bool(drain.zone))}" for pods in drain.staying]
@@ -173,4 +173,6 @@ def _stays(staying: StayingPods, *, gone: bool) -> str:
     if staying.why is Stay.NO_CONTROLLER:
         more = ", ..." if staying.pods.n_total > _NAMED else ""
         line += f" ({', '.join(ref.key for ref in staying.pods.shown[:_NAMED])}{more})"
+        if not gone:
+            line += f"; kubectl drain refuses {'it' if one else 'them'} without --force"
     return escape_control_characters(line)

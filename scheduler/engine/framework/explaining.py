@@ -76,9 +76,17 @@ class ExplainContext:
         """
         Return whether it is useless, harmful or impossible to remove the placed pod.
 
-        Its controller puts it back, it is system-critical, or it runs only in thought.
+        Its controller puts it back, or makes another like the explained one in its place; it is system-critical; or it
+        runs only in thought.
         """
-        return pod.is_bound_to_node or pod.priority >= _SYSTEM_CRITICAL or pod.uid in self._kept
+        if pod.is_bound_to_node or pod.priority >= _SYSTEM_CRITICAL or pod.uid in self._kept:
+            return True
+        is_sibling = pod.owner is not None and (pod.namespace, pod.owner) == (
+            self.pod.namespace,
+            self.pod.owner,
+        )
+        # One that is being deleted has its replacement already.
+        return is_sibling and not pod.terminating
 
     def held_by(self, pod: Pod) -> str:
         """Return the PodDisruptionBudget that refuses the placed pod's eviction now; empty if there is none."""

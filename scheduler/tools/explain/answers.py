@@ -21,6 +21,8 @@ from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 #: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
 _SEED: Final = 1
+#: In the condition of a pod whose claim lost its selected node: the provisioner gave up (see VolumeBinding's PreBind).
+_PROVISIONING_FAILED: Final = "provisioning failed for PVC"
 
 
 def explain_pod(
@@ -77,7 +79,9 @@ def explain_pod(
         answer = explain(request)
     finally:
         progress.clear()
-    contradicting = _contradicting_notes(answer, pod) if profile.scheduler_name == pod.scheduler_name else ()
+    contradicting = (
+        _contradicting_notes(cluster, answer, pod) if profile.scheduler_name == pod.scheduler_name else ()
+    )
     return msgspec.structs.replace(answer, notes=(*contradicting, *answer.notes))
 
 
@@ -116,12 +120,27 @@ def _was_decided(pod: Pod) -> bool:
     return bool(pod.node_name) or (condition is not None and condition.status == "False" and not pod.gates)
 
 
-def _contradicting_notes(answer: Explanation, pod: Pod) -> tuple[str, ...]:
-    """Return a note if the pod's scheduler last found no node where the answer has one."""
+def waiting_notes(cluster: LoadedCluster, pod: Pod) -> list[str]:
+    """Return which of the pod's claims wait for a volume on the node that the scheduler has chosen for the pod."""
+    names = (volume.claim_name(pod.name) for volume in pod.spec.claim_volumes)
+    claims = (cluster.state.volumes.claim(f"{pod.namespace}/{name}") for name in names)
+    return [
+        f"claim {claim.name} waits for its volume on node {claim.selected_node}"
+        for claim in claims
+        if claim is not None and not claim.is_bound and claim.selected_node == pod.nominated_node_name != ""
+    ]
+
+
+def _contradicting_notes(cluster: LoadedCluster, answer: Explanation, pod: Pod) -> tuple[str, ...]:
+    """Return a note if the pod's scheduler last found no node where the answer has one, or waits for a volume there."""
+    if answer.state == "schedulable" and waiting_notes(cluster, pod):
+        return (f"the scheduler has chosen node {pod.nominated_node_name} for it",)
     condition = pod.scheduled_condition
     if answer.state != "schedulable" or condition is None or condition.status != "False":
         return ()
     message = condition.message.rstrip(".")
+    if _PROVISIONING_FAILED in message:
+        return (f"provisioning failed, and the scheduler tries again; it last said of it: {message}",)
     return (
         f"the scheduler last said of it: {message}. If nothing has changed since, the scheduler has a configuration or "
         "plugins that this command was not given with --config and --plugins",

@@ -420,6 +420,12 @@ def _prefilter_group(request: ExplainRequest, profile: Profile, error: FitError)
 def _explain_bound(request: ExplainRequest) -> Explanation:
     """Explain a bound pod: decide anew on a copy without the pod, and compare the pod's node with the others."""
     node_name = request.pod.node_name
+    if request.state.node(node_name) is None:
+        since = "its node is gone" if request.pod.started else "it never started"
+        message = f"bound to {node_name}, which does not exist: {since}"
+        gone = _explanation(request, "bound", message)
+        notes = (*request.notes, *bound_notes(request.pod))
+        return with_parts(gone, node=node_name, node_gone=True, recorded=request.recorded, notes=notes)
     state = request.state if request.owns_state else request.state.copy()
     state.remove_pod(request.pod.uid)
     pod = replace(request.pod, node_name="", nominated_node_name="")
@@ -456,8 +462,8 @@ def _explain_bound(request: ExplainRequest) -> Explanation:
 def _ranked_from(node_name: str, result: ScheduleResult, state: ClusterState) -> tuple[RankedNode, ...]:
     """Return the ranked nodes: the pod's own first if it is feasible, then the others by score."""
     scores = result.scores
-    row = state.nodes.row_by_name.get(node_name)
-    if row is not None and scores.feasible.mask[row]:
+    row = state.nodes.row_by_name[node_name]
+    if scores.feasible.mask[row]:
         scores = replace(scores, chosen=row)
     return ranked_nodes(scores, state.nodes, _SHOWN_SCORES)
 
@@ -465,9 +471,7 @@ def _ranked_from(node_name: str, result: ScheduleResult, state: ClusterState) ->
 def _refusals_at(request: ExplainRequest, pod: Pod, state: ClusterState, node_name: str) -> tuple[str, ...]:
     """Return `plugin: reason` of each filter that refuses the node now."""
     inspection = inspect_pod(pod, state, request.new_profile(ClusterView(state)))
-    row = state.nodes.row_by_name.get(node_name)
-    if row is None or state.nodes.nodes[row] is None:
-        return (f"there is no node {node_name} now",)
+    row = state.nodes.row_by_name[node_name]
     if not isinstance(inspection, Inspection):
         refused_by, refusal = inspection
         return (f"{refused_by}: {refusal.message}",)

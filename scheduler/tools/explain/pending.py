@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from scheduler.engine.model.changes import PodChange, RecreateWithMatchLabelKey, RollOutInPlace
 from scheduler.engine.model.pods import Pod
-from scheduler.tools.explain.answers import explain_waiting
+from scheduler.tools.explain.answers import explain_waiting, waiting_notes
 from scheduler.tools.explain.formats.explanation import (
     Document,
     Explanation,
@@ -115,7 +115,7 @@ def _explained(cluster: LoadedCluster, group: Alike) -> PendingWorkload:
     answer = explain_waiting(cluster, group.pods[0], owns_state=True)
     return _row(
         group,
-        reason=_reason(answer, group.pods[0]),
+        reason=_reason(cluster, answer, group.pods[0]),
         missing=_missing(answer),
         message=answer.message,
         change=_change(answer, group),
@@ -158,12 +158,13 @@ def _row(
     )
 
 
-def _reason(answer: Explanation, pod: Pod) -> str:
+def _reason(cluster: LoadedCluster, answer: Explanation, pod: Pod) -> str:
     """Return why the pod waits: that no scheduler serves it comes first, else what refuses the most nodes."""
     if answer.unserved:
         return answer.unserved.partition("; ")[0].partition(": ")[0]
     if answer.state == "schedulable":
-        return f"it fits; {pod.scheduler_name} has not placed it yet"
+        waits = ", ".join(waiting_notes(cluster, pod))
+        return waits or f"it fits; {pod.scheduler_name} has not placed it yet"
     if answer.state == "gated":
         return f"scheduling gates: {', '.join(pod.gates)}"
     if answer.state != "unschedulable" or answer.member is not None or not answer.groups:

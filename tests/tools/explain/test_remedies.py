@@ -130,6 +130,19 @@ def test_of_a_rollout_that_has_no_room_for_a_surge_the_strategy_is_to_change() -
     helped(cluster, pod, answer)
 
 
+@pytest.mark.parametrize(
+    ("deleted", "leaves"),
+    [(False, []), (True, [("pod default/r-a leaves node a1 (it is terminating already)",)])],
+)
+def test_a_replica_does_not_leave_for_another_of_its_controller(deleted: bool, leaves: list[object]) -> None:
+    """Its controller would make one like it in its place, and has done so for one that is being deleted."""
+    running = [of_revision(1, f"r-{zone}", f"{zone}1", affinity=alone_per_zone()) for zone in "abc"]
+    if deleted:
+        running[0]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    answer = Cluster(zoned("a1 b1 c1"), running).explain(of_revision(1, "new", affinity=alone_per_zone()))
+    assert [each for each in texts(answer) if "leave" in each[0]] == leaves
+
+
 def helped(cluster: Cluster, pod: Json, answer: Explanation) -> None:
     """Make the changes of each suggestion on the API objects, and see that a machine binds the pod."""
     for suggestion in as_json(answer)["suggestions"]:

@@ -20,6 +20,7 @@ beside each has the total or the number left out.
      "scores": [{"node", "total", "scores": {plugin: weighted points}}],
      "recorded": the annotation's record or null, "notes": [texts],
      "unserved": why no scheduler serves the pod, or "" if one does or it cannot be known,
+     "nodeGone": whether the pod is bound to a node that does not exist,
      "group": the pod's group or "",
      "member": null, or the member of the group that "groups" and "rules" are about {"namespace", "pod",
                "domain": where it was tried or "" for everywhere, "placed": Pods beside which it was tried}}
@@ -182,8 +183,10 @@ class Explanation(Document, frozen=True, kw_only=True):
     group: str = ""
     member: RefusedMember | None = None
     unserved: str = ""
+    node_gone: bool = False
 
     @property
     def is_ok(self) -> bool:
-        """Whether the pod has a node, could have one, or has finished."""
-        return self.state in ("schedulable", "bound", "finished") and not self.unserved
+        """Whether the pod has a node that exists, could have one, or has finished."""
+        fits = self.state in ("schedulable", "bound", "finished")
+        return fits and not self.unserved and not self.node_gone

@@ -108,10 +108,14 @@ class Drain(Document, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     @property
+    def n_leaving(self) -> int:
+        """The pods that leave, with those that are lost, since they have no controller."""
+        return self.n_pods + sum(each.pods.n_total for each in self.staying if each.why is Stay.NO_CONTROLLER)
+
+    @property
     def is_ok(self) -> bool:
         """Whether every pod finds a place; a pod without a controller is lost."""
-        lost = any(staying.why is Stay.NO_CONTROLLER for staying in self.staying)
-        return self.n_placed == self.n_pods and not lost
+        return self.n_placed == self.n_leaving
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from tests.support.messages import no_victims
 FIELDS = {
     explanation.Explanation: (
         "apiVersion kind namespace pod node schedulerName profile state message nodes feasible groups moreGroups "
-        "rules moreRules suggestions scores recorded notes group member unserved"
+        "rules moreRules suggestions scores recorded notes group member unserved nodeGone"
     ),
     explanation.RefusedMember: "namespace pod domain placed",
     explanation.NodeGroup: "plugin reason where nodes examples removable",
@@ -146,6 +146,7 @@ def test_a_whole_explanation() -> None:
         "group": "",
         "member": None,
         "unserved": "",
+        "nodeGone": False,
     }
     assert answer["suggestions"][0]["node"] in ("a1", "a2")
 
@@ -171,6 +172,19 @@ def test_a_bound_pod_that_no_longer_fits_its_node_has_the_reasons() -> None:
     )
     assert answer.notes == ("TaintToleration: node(s) had untolerated taint(s)",)
     assert answer.is_ok
+
+
+@pytest.mark.parametrize(
+    ("status", "since"),
+    [({}, "it never started"), ({"startTime": "2026-01-01T00:00:00Z"}, "its node is gone")],
+)
+def test_a_pod_bound_to_a_node_that_does_not_exist_says_so(status: build.Json, since: str) -> None:
+    pod = build.pod("p", node="gone")
+    pod["status"] = {**pod.get("status", {}), **status}
+    answer = Cluster([build.node("a")], [pod]).explain(pod)
+    assert (answer.state, answer.message) == ("bound", f"bound to gone, which does not exist: {since}")
+    assert answer.node_gone
+    assert not answer.is_ok
 
 
 def test_a_bound_pod_that_fits_no_node_now_says_so() -> None:
