@@ -28,7 +28,7 @@ from scheduler.cli.query.sources import (
     read_manifest_file,
     settings_of,
 )
-from scheduler.cli.query.subjects import Subject, parse_subject
+from scheduler.cli.query.subjects import Subject, not_found, parse_subject
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.core.decision_annotation import (
     DecisionRecord,
@@ -105,15 +105,15 @@ def _explain_named(args: argparse.Namespace, settings: Settings) -> int:
     cluster, queries = read_cluster(args, settings, asked)
     by_pod = {(query.namespace, query.name): query for query in queries}
     answers: list[Explanation] = []
-    for subject in subjects:
+    for text, subject in zip(args.pods, subjects, strict=True):
         if subject.is_pod:
             explanation = explain_named_pod(cluster, by_pod[subject.namespace, subject.name])
             found = [] if explanation is None else [explanation]
         else:
             found = explain_workload(cluster, subject)
         if not found:
-            what = f"pod {subject.name}" if subject.is_pod else f"pod of {subject.kind} {subject.name}"
-            print(f"there is no {what} in namespace {subject.namespace}", file=sys.stderr)
+            known = cluster.state.label_sets.namespace_labels
+            print(not_found(text, subject, args.namespace, known), file=sys.stderr)
             return 2
         answers += found
     is_list = len(subjects) > 1 or not subjects[0].is_pod

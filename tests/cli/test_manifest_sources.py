@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +89,7 @@ def test_a_url_that_gives_no_manifest_is_one_line(
     assert capsys.readouterr().err == f"{url}{path}: {found}\n"
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:1/x", "http://[", "https://"])
+@pytest.mark.parametrize("address", ["http://[", "https://"])
 def test_a_url_without_a_server_is_one_line(
     address: str, snapshot: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,6 +97,42 @@ def test_a_url_without_a_server_is_one_line(
     err = capsys.readouterr().err
     assert err.startswith(f"{address}: found ")
     assert err.count("\n") == 1
+
+
+def test_a_server_that_is_not_there_is_said_in_words(
+    snapshot: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = socket.getaddrinfo
+
+    def resolve(host: str, *args: Any, **more: Any) -> Any:
+        if host == "nowhere.invalid":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return asked(host, *args, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    monkeypatch.setenv("no_proxy", "*")
+    for address, why in (
+        ("http://127.0.0.1:1/x", "nothing listens on 127.0.0.1:1"),
+        ("http://nowhere.invalid/x", "no address is known of the host nowhere.invalid"),
+    ):
+        assert main(["explain", "-f", address, "--on", snapshot]) == 2
+        assert capsys.readouterr().err == f"{address}: {why}\n"
+
+
+@pytest.mark.parametrize("command", ["explain", "simulate"])
+def test_a_value_that_the_api_server_refuses_is_an_error(
+    command: str, tmp_path: Path, snapshot: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_text(
+        "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {tolerations: [{key: a, effect: NoScheduel}]}\n"
+    )
+    assert main([command, "-f", str(file), "--on", snapshot]) == 2
+    assert capsys.readouterr() == (
+        "",
+        f"{file}: spec.tolerations[0].effect: found 'NoScheduel', expected one of NoSchedule, PreferNoSchedule,"
+        ' NoExecute; did you mean "NoSchedule"?\n',
+    )
 
 
 @pytest.mark.parametrize("command", ["explain", "simulate"])
@@ -123,6 +161,7 @@ def test_an_annotation_that_nothing_reads_is_told(
     assert main([command, "-f", str(file), "--on", snapshot, "-o", "json"]) == 0
     (answer,) = json.loads(capsys.readouterr().out)
     note = (
-        'annotation affinity-scheduler.io/afinity has no effect: nothing reads it; did you mean "affinity"?'
+        "annotation affinity-scheduler.io/afinity has no effect: nothing reads it;"
+        ' did you mean "affinity-scheduler.io/affinity"?'
     )
     assert answer["notes"].count(note) == 1

@@ -295,6 +295,10 @@ async def test_a_workload_is_explained_by_one_of_its_pods(tmp_path: Path, called
         calm = await called(*base, "deploy/calm")
         several = await called(*base, "calm-1", "deploy/shop", "-o", "json")
         missing = await called(*base, "sts/shop")
+        misspelt = await called(*base, "-n", "brk", "deploymnt/grp")
+        other_kind = await called(*base, "svc/web")
+        nothing = await called(*base, "-n", "brk", "zzz/web")
+        in_namespace = await called(*base, "default/web")
     assert code == 1
     assert out.startswith("Pod default/shop-54d9-a cannot be scheduled")
     assert "note: the same holds for 2 more pods of Deployment shop: shop-54d9-b, shop-54d9-c\n" in out
@@ -304,3 +308,8 @@ async def test_a_workload_is_explained_by_one_of_its_pods(tmp_path: Path, called
     assert [each["pod"] for each in json.loads(several[1])] == ["calm-1", "shop-54d9-a"]
     assert several[0] == 1
     assert missing == (2, "", "there is no pod of StatefulSet shop in namespace default\n")
+    assert misspelt == (2, "", "deploymnt: no kind of workload; did you mean deploy/grp?\n")
+    expected = "POD, NAMESPACE/POD, or a workload such as deploy/NAME; use -f FILE to explain a manifest"
+    assert other_kind == (2, "", f"svc: no kind of workload; expected {expected}\n")
+    assert nothing == (2, "", "there is no pod web in namespace zzz, and zzz is no kind of workload\n")
+    assert in_namespace == (2, "", "there is no pod web in namespace default\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Final
 
 from scheduler.errors import SettingsError
@@ -33,6 +34,12 @@ async def _get(url: str, limit_bytes: int) -> bytes:
                 body += chunk
                 if len(body) > limit_bytes:
                     raise SettingsError(url, "", f"more than {limit_bytes} bytes", "fewer")
+    except aiohttp.ClientConnectorDNSError as error:
+        raise SettingsError(url, "", f"no address is known of the host {error.host}", "") from error
+    except aiohttp.ClientConnectorError as error:
+        is_refused = error.errno == errno.ECONNREFUSED
+        found = f"nothing listens on {error.host}:{error.port}" if is_refused else str(error)
+        raise SettingsError(url, "", found, "") from error
     except TimeoutError as error:
         raise SettingsError(url, "", f"no answer in {_LIMIT_S} s", _EXPECTED) from error
     except (aiohttp.ClientError, ValueError) as error:

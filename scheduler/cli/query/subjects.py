@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from scheduler.engine.model.pods import Pod
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from scheduler.tools.explain.workloads import Workload, kind_of, workload_of
+from scheduler.tools.explain.workloads import KINDS_AS_WRITTEN, Workload, kind_of, workload_of
 
 _EXPECTED: Final = "POD, NAMESPACE/POD, or a workload such as deploy/NAME; use -f FILE to explain a manifest"
+#: What kubectl calls kinds whose objects are no workloads.
+_NO_WORKLOADS: Final = (
+    *("svc", "service", "services", "ing", "ingress", "cm", "configmap", "configmaps", "secret", "secrets"),
+    *("no", "node", "nodes", "ns", "namespace", "namespaces", "cj", "cronjob", "cronjobs"),
+    *("pv", "pvc", "pdb", "hpa"),
+)
 
 
 class Subject(NamedTuple):
@@ -48,3 +55,23 @@ def parse_subject(text: str, namespace: str) -> Subject:
     if kind is None or len(parts) == 3:
         namespace = parts[0]
     return Subject(kind or "Pod", namespace, parts[-1])
+
+
+def not_found(text: str, subject: Subject, stated: str | None, namespaces: Container[str]) -> str:
+    """
+    Return why an argument names no pod; what stands before its slash may have been meant as a kind.
+
+    `stated` is the namespace of -n, `namespaces` are those of the cluster.
+    """
+    prefix, name = subject.namespace, subject.name
+    if text == f"{prefix}/{name}" and kind_of(prefix) is None and prefix not in namespaces:
+        alike = get_close_matches(prefix, KINDS_AS_WRITTEN, n=1)
+        if prefix in _NO_WORKLOADS:
+            return f"{prefix}: no kind of workload; expected {_EXPECTED}"
+        if alike:
+            meant = Workload(KINDS_AS_WRITTEN[alike[0]], "", name).text
+            return f"{prefix}: no kind of workload; did you mean {meant}?"
+        if stated is not None and stated != prefix:
+            return f"there is no pod {name} in namespace {prefix}, and {prefix} is no kind of workload"
+    what = f"pod {name}" if subject.is_pod else f"pod of {subject.kind} {name}"
+    return f"there is no {what} in namespace {prefix}"

@@ -66,4 +66,4 @@ def _note(text: str) -> str:
     if name in ANNOTATIONS:
         return f"{subject} has no effect: it counts as an annotation, not as a label"
     hint = did_you_mean(name.removeprefix(PREFIX)[:_SHOWN_CHARACTERS], _SHORT_NAMES)
-    return f"{subject} has no effect: nothing reads it{hint}"
+    return f"{subject} has no effect: nothing reads it" + hint.replace('"', f'"{PREFIX}', 1)

@@ -18,7 +18,7 @@ _SHORT: Final = {
     "Job": "job",
 }
 #: Kinds by what a user may write for them before a slash.
-_KINDS: Final = {
+KINDS_AS_WRITTEN: Final = {
     written: kind
     for kind, short in _SHORT.items()
     for written in (short, kind.lower(), f"{kind.lower()}s", "po" if kind == "Pod" else short)
@@ -53,4 +53,4 @@ def kind_of(text: str) -> str | None:
     """Return the kind that a user means by `deploy`, `deployments` or `deployment.apps`; None for a namespace."""
     if text[:1].isupper():
         return text
-    return _KINDS.get(text.partition(".")[0])
+    return KINDS_AS_WRITTEN.get(text.partition(".")[0])

@@ -28,7 +28,8 @@ def test_it_is_told_once_for_each_set_of_names() -> None:
         return events(driver.handle(PodSeen(driver.decoded(document))))
 
     note = (
-        'annotation affinity-scheduler.io/afinity has no effect: nothing reads it; did you mean "affinity"?'
+        "annotation affinity-scheduler.io/afinity has no effect: nothing reads it;"
+        ' did you mean "affinity-scheduler.io/affinity"?'
     )
     assert shown("p", "afinity") == [("Warning", note)]
     assert shown("p", "afinity", labels={"a": "b"}) == []

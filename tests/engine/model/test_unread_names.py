@@ -31,12 +31,14 @@ def notes(
         (
             {},
             {"affinity-scheduler.io/afinity": "{}"},
-            'annotation affinity-scheduler.io/afinity has no effect: nothing reads it; did you mean "affinity"?',
+            "annotation affinity-scheduler.io/afinity has no effect: nothing reads it;"
+            ' did you mean "affinity-scheduler.io/affinity"?',
         ),
         (
             {"affinity-scheduler.io/podgroup": "g"},
             {},
-            'label affinity-scheduler.io/podgroup has no effect: nothing reads it; did you mean "pod-group"?',
+            "label affinity-scheduler.io/podgroup has no effect: nothing reads it;"
+            ' did you mean "affinity-scheduler.io/pod-group"?',
         ),
         (
             {"affinity-scheduler.io/affinity": "a"},

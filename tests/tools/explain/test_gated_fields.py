@@ -28,7 +28,8 @@ def test_a_field_of_a_later_version_is_named(minor: int, node: str | None, *, is
 def test_an_annotation_that_nothing_reads_is_named() -> None:
     document = build.pod("p", annotations={"affinity-scheduler.io/afinity": "{}"})
     note = (
-        'annotation affinity-scheduler.io/afinity has no effect: nothing reads it; did you mean "affinity"?'
+        "annotation affinity-scheduler.io/afinity has no effect: nothing reads it;"
+        ' did you mean "affinity-scheduler.io/affinity"?'
     )
     assert note in _notes(document, DEFAULT_SEMANTICS)
 

@@ -236,7 +236,8 @@ def test_names_of_ours_that_nothing_reads_are_warned_of() -> None:
     """Also where an update adds them; Kueue's levels only on a pod without a group."""
     misspelt = build.pod("p", annotations={"affinity-scheduler.io/afinity": "{}"})
     warning = (
-        'annotation affinity-scheduler.io/afinity has no effect: nothing reads it; did you mean "affinity"?'
+        "annotation affinity-scheduler.io/afinity has no effect: nothing reads it;"
+        ' did you mean "affinity-scheduler.io/affinity"?'
     )
     assert validated(misspelt).warnings == [warning]
     assert validated(misspelt, old=build.pod("p")).warnings == [warning]

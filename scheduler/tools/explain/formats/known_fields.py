@@ -1,5 +1,6 @@
 """
-Names the fields of a manifest that its kind does not have, as `kubectl --validate=strict` does.
+Names the fields of a manifest that its kind does not have, as `kubectl --validate=strict` does, and the values that the
+API server refuses in fields which decide about places.
 
 The fields of built-in kinds are those of kubernetes-asyncio's models, whose version is that of the API. They are read
 from its files, since its import takes a second and 47 MB. What users do not write, status, is not checked.
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from scheduler.engine.model.match_label_keys import Json
+from scheduler.engine.syntax.quantity import QuantityError, non_negative_quantity
 from scheduler.engine.syntax.similar_names import did_you_mean
 
 _TABLE: Final = re.compile(r"^    (openapi_types|attribute_map) = (\{.*?\})$", re.MULTILINE | re.DOTALL)
@@ -76,10 +78,32 @@ _SHOWN_CHARACTERS: Final = 100
 NEWER_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {"V1JobSpec": _typed("scheduling")}
 #: The resources of containers whose names have no domain. Source: validation.go, ValidateContainerResourceName.
 _RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_SELECTS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+_POLICIES: Final = ("Honor", "Ignore")
+_RESTARTS: Final = ("Always", "OnFailure", "Never")
+#: The values of fields by type and field. Source: pkg/apis/core/validation/validation.go (kubernetes 1.36).
+_VALUES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("V1Taint", "effect"): _EFFECTS,
+    ("V1Toleration", "effect"): _EFFECTS,
+    ("V1Toleration", "operator"): ("Exists", "Equal", "Lt", "Gt"),
+    ("V1NodeSelectorRequirement", "operator"): (*_SELECTS, "Gt", "Lt"),
+    ("V1LabelSelectorRequirement", "operator"): _SELECTS,
+    ("V1TopologySpreadConstraint", "whenUnsatisfiable"): ("DoNotSchedule", "ScheduleAnyway"),
+    ("V1TopologySpreadConstraint", "nodeAffinityPolicy"): _POLICIES,
+    ("V1TopologySpreadConstraint", "nodeTaintsPolicy"): _POLICIES,
+    ("V1PodSpec", "preemptionPolicy"): ("PreemptLowerPriority", "Never"),
+    ("V1PodSpec", "restartPolicy"): _RESTARTS,
+    ("V1Container", "restartPolicy"): _RESTARTS,
+}
+#: Fields of the above in which '' counts as absent.
+_MAY_BE_EMPTY: Final = frozenset(
+    {("V1Toleration", "effect"), ("V1Toleration", "operator"), ("V1PodSpec", "restartPolicy")}
+)
 
 
 def unknown_fields(document: Json) -> Iterator[tuple[str, str]]:
-    """Yield the path of each field that the document's kind does not have, and a sentence on it."""
+    """Yield the path of each field that the kind does not have, or whose value it refuses, and a sentence on it."""
     fields = fields_of_kind(str(document.get("apiVersion")), str(document.get("kind")))
     if fields is not None:
         yield from _in_fields(document, fields, "")
@@ -110,6 +134,8 @@ def _in(value: object, of_type: str, path: str) -> Iterator[tuple[str, str]]:
     elif fields := fields_of(of_type):
         if of_type == "V1ResourceRequirements":
             yield from _unknown_resources(value, path)
+            yield from _above_limits(value, path)
+        yield from _refused_values(value, of_type, path)
         yield from _in_fields(value, fields, path, is_open=of_type in _CUSTOM_TYPES)
 
 
@@ -124,6 +150,35 @@ def _in_fields(
             yield from _in(item, fields[name], at)
         elif (hint := did_you_mean(shown, fields)) or not is_open:
             yield at, f"unknown field{hint}"
+
+
+def _refused_values(value: Json, of_type: str, path: str) -> Iterator[tuple[str, str]]:
+    for name, item in value.items():
+        allowed = _VALUES.get((of_type, name), ())
+        if not allowed or not isinstance(item, str) or item in allowed:
+            continue
+        if item or (of_type, name) not in _MAY_BE_EMPTY:
+            found = item[:_SHOWN_CHARACTERS]
+            expected = f"one of {', '.join(allowed)}{did_you_mean(found, allowed)}"
+            yield f"{path}.{name}", f"found {found!r}, expected {expected}"
+
+
+def _above_limits(requirements: Json, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the requests that exceed their limits. What is no quantity is refused when the pod is read."""
+    requests, limits = requirements.get("requests"), requirements.get("limits")
+    if not isinstance(requests, Mapping) or not isinstance(limits, Mapping):
+        return
+    for name in (each for each in requests if each in limits):
+        try:
+            requested, limit = non_negative_quantity(requests[name]), non_negative_quantity(limits[name])
+        except (QuantityError, TypeError):
+            continue
+        if requested.nano > limit.nano:
+            shown = name[:_SHOWN_CHARACTERS]
+            yield (
+                f"{path}.requests.{shown}",
+                f"found {str(requests[name])!r}, expected at most the limit {str(limits[name])!r}",
+            )
 
 
 def _unknown_resources(requirements: Json, path: str) -> Iterator[tuple[str, str]]:

@@ -12,10 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+import msgspec
+
+from scheduler.daemon.settings import problems
+from scheduler.engine.model.affinity import label_selector
 from scheduler.engine.model.match_label_keys import Json
 from scheduler.engine.model.pod_groups import GroupKey, group_reference
 from scheduler.engine.model.revisions import REVISION_KEY
 from scheduler.engine.model.semantics import Semantics
+from scheduler.engine.model.wire import LabelSelector
+from scheduler.engine.syntax.selectors import SelectorError
 from scheduler.tools.explain.formats.json_values import (
     ManifestError,
     as_list,
@@ -40,6 +46,8 @@ KINDS: Final = {
     "JobSet": "jobset.x-k8s.io/v1alpha2",
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
 }
+#: Those whose selector the user writes; the controller makes that of a Job.
+_SELECTING: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")
 #: Stands in for the pod-template-hash of a Deployment's new pods.
 NEW_REVISION: Final = "new-revision"
 #: Taints that the DaemonSet controller lets its pods tolerate, and their effects.
@@ -278,6 +286,8 @@ def parse_manifest(document: object, *, namespace: str, semantics: Semantics) ->
     own = as_mapping(template.get("metadata") or {}, f"{path}metadata")
     labels = as_mapping(own.get("labels") or {}, f"{path}metadata.labels")
     pod_spec = as_mapping(template.get("spec"), f"{path}spec")
+    if kind in _SELECTING:
+        _check_selector(kind, spec.get("selector"), labels)
     default = {"selector": labels} if kind == "ReplicationController" else {}
     return Manifest(
         kind=kind,
@@ -295,6 +305,26 @@ def parse_manifest(document: object, *, namespace: str, semantics: Semantics) ->
         is_indexed=kind == "Job" and spec.get("completionMode") == "Indexed",
         made_from=made_from,
     )
+
+
+def _check_selector(kind: str, selector: object, labels: Json) -> None:
+    """Raise ManifestError for a selector, unless absent, that does not match the template's labels."""
+    if selector is None:
+        return
+    stated = as_mapping(selector, "spec.selector")
+    try:
+        read = msgspec.convert(
+            {"matchLabels": stated} if kind == "ReplicationController" else stated, LabelSelector
+        )
+        matches = label_selector(read).matches(as_texts(labels))
+    except (msgspec.ValidationError, SelectorError) as error:
+        raise ManifestError("spec.selector", str(error), "a label selector") from error
+    if not matches:
+        raise ManifestError(
+            "spec.selector",
+            problems.shown(stated),
+            f"one that matches the template's labels {problems.shown(labels)}",
+        )
 
 
 def _claim_templates(spec: Json) -> tuple[ClaimTemplate, ...]:

@@ -101,6 +101,67 @@ def test_a_misspelt_field_is_named_with_the_one_that_is_like_it(
     assert list(unknown_fields(yaml.safe_load(DEPLOYMENT.replace(old, new, 1)))) == [(path, text)]
 
 
+@pytest.mark.parametrize(
+    ("spec", "path", "text"),
+    [
+        ("tolerations: [{operator: Exist}]", "tolerations[0].operator", "'Exist'"),
+        ("tolerations: [{effect: NoScheduel}]", "tolerations[0].effect", "'NoScheduel'"),
+        (
+            "topologySpreadConstraints: [{whenUnsatisfiable: DoNotSchedul}]",
+            "topologySpreadConstraints[0].whenUnsatisfiable",
+            "'DoNotSchedul', expected one of DoNotSchedule, ScheduleAnyway; did you mean \"DoNotSchedule\"?",
+        ),
+        (
+            "topologySpreadConstraints: [{nodeTaintsPolicy: honour}]",
+            "topologySpreadConstraints[0].nodeTaintsPolicy",
+            "'honour', expected one of Honor, Ignore; did you mean \"Honor\"?",
+        ),
+        (
+            "topologySpreadConstraints: [{nodeAffinityPolicy: ''}]",
+            "topologySpreadConstraints[0].nodeAffinityPolicy",
+            "'', expected one of Honor, Ignore",
+        ),
+        (
+            "topologySpreadConstraints: [{labelSelector: {matchExpressions: [{key: a, operator: Gt}]}}]",
+            "topologySpreadConstraints[0].labelSelector.matchExpressions[0].operator",
+            "'Gt', expected one of In, NotIn, Exists, DoesNotExist",
+        ),
+        (
+            "affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{preference:"
+            " {matchExpressions: [{key: a, operator: inn}]}}]}}",
+            "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference"
+            ".matchExpressions[0].operator",
+            "'inn', expected one of In, NotIn, Exists, DoesNotExist, Gt, Lt; did you mean \"In\"?",
+        ),
+        ("preemptionPolicy: Nevr", "preemptionPolicy", "'Nevr', expected one of PreemptLowerPriority, Never"),
+        ("restartPolicy: always", "restartPolicy", "'always', expected one of Always, OnFailure, Never"),
+        (
+            "containers: [{resources: {requests: {cpu: 2}, limits: {cpu: 1500m}}}]",
+            "containers[0].resources.requests.cpu",
+            "'2', expected at most the limit '1500m'",
+        ),
+    ],
+)
+def test_a_value_that_the_api_server_refuses_is_named(spec: str, path: str, text: str) -> None:
+    document = yaml.safe_load(f"{{apiVersion: v1, kind: Pod, spec: {{{spec}}}}}")
+    ((found_path, found),) = unknown_fields(document)
+    assert found_path == f"spec.{path}"
+    assert found.startswith(f"found {text}")
+
+
+def test_values_that_the_api_server_takes_are_not_named() -> None:
+    """An empty effect is all of them, and Lt and Gt compare numbers; amounts are compared, not texts."""
+    spec = """
+      tolerations: [{operator: Exists, effect: ''}, {operator: '', key: a}, {operator: Lt, key: b, value: '3'}]
+      restartPolicy: ''
+      preemptionPolicy: null
+      initContainers: [{name: c, restartPolicy: Always}]
+      containers: [{name: d, resources: {requests: {cpu: 0.5, memory: 1Gi}, limits: {cpu: 500m, memory: 1024Mi}}}]
+    """
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": yaml.safe_load(spec)}
+    assert list(unknown_fields(pod)) == []
+
+
 def test_of_a_kind_with_newer_versions_only_what_looks_misspelt_is_named() -> None:
     workers = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
     spec = {"replicaz": 1, "somethingNewer": 1, "leaderWorkerTemplate": {"workerTemplate": {"spek": {}}}}

@@ -171,6 +171,31 @@ def test_claims_and_slices_of_earlier_versions_are_read(version: str) -> None:
     assert list(published.devices[0].attributes) != []
 
 
+@pytest.mark.parametrize(
+    ("kind", "api_version", "selector"),
+    [
+        *(
+            (kind, "apps/v1", {"matchLabels": {"a": "c"}})
+            for kind in ("Deployment", "ReplicaSet", "DaemonSet")
+        ),
+        ("StatefulSet", "apps/v1", {"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}),
+        ("ReplicationController", "v1", {"a": "c"}),
+    ],
+)
+def test_a_selector_that_does_not_match_the_templates_labels_is_an_error(
+    kind: str, api_version: str, selector: build.Json
+) -> None:
+    """The API server refuses it."""
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": POD_SPEC}
+    document = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "w"}}
+    with pytest.raises(SettingsError) as caught:
+        read({**document, "spec": {"selector": selector, "template": template}})
+    assert str(caught.value) == (
+        f"m.yaml: spec.selector: found {json.dumps(selector)}, expected one that matches the template's labels"
+        ' {"a": "b"}'
+    )
+
+
 def test_a_replication_controller_selects_by_its_templates_labels() -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": POD_SPEC}
     document = {"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "rc"}}
