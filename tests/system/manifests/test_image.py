@@ -261,6 +261,8 @@ def _daemon(folder: Path, account: str) -> Callable[[Cluster, Path], list[str]]:
         given = container(one(resources(folder), "Deployment"))["args"]
         mounted = [f"--config={_mounted(folder, tmp_path)}"] if account != "webhook" else []
         listening = [f"--webhook-port={free_port()}"] if account == "webhook" else []
+        # What the kubelet puts in, by the manifest's `fieldRef`.
+        given = [each.replace("$(NAMESPACE)", "kube-system") for each in given]
         return [*given, *mounted, *listening, f"--kubeconfig={kubeconfig}", f"--port={free_port()}"]
 
     return arguments

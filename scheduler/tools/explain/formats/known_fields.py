@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -191,7 +191,7 @@ def _unknown_resources(requirements: Json, path: str) -> Iterator[tuple[str, str
                 yield f"{path}.{field}.{shown}", f"must be a standard resource for containers{hint}"
 
 
-@cache
+@lru_cache(maxsize=1_024)
 def fields_of(of_type: str) -> Mapping[str, str]:
     """Return the fields of a type with their types; none for what is no object, or one with any fields."""
     if of_type in _CUSTOM_TYPES:
@@ -204,7 +204,7 @@ def fields_of(of_type: str) -> Mapping[str, str]:
     return {**{names[attribute]: types[attribute] for attribute in names}, **NEWER_FIELDS.get(of_type, {})}
 
 
-@cache
+@lru_cache(maxsize=1)
 def _modules() -> Mapping[str, str]:
     """Return the file of each model."""
     return {model: module for module, model in _IMPORT.findall((_folder() / "__init__.py").read_text())}
