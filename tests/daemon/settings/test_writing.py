@@ -65,7 +65,8 @@ def test_remarks_are_comments_at_the_top():
         "DynamicResourceAllocation=true, MatchLabelKeysInPodAffinity=true, "
         "MatchLabelKeysInPodTopologySpread=true, "
         "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NodeInclusionPolicyInPodTopologySpread=true, "
-        "NominatedNodeNameForExpectation=false, PodLevelResources=false, SchedulerAsyncPreemption=true, SchedulerPopFromBackoffQ=true, "
+        "NominatedNodeNameForExpectation=false, PodLevelResources=false, SchedulerAsyncPreemption=true, "
+        "SchedulerPopFromBackoffQ=true, "
         "StorageCapacityScoring=false",
     ]
 
