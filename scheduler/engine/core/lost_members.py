@@ -66,6 +66,7 @@ class LostMembers:
         """Note that this member came, changed or left, or the group's object did. O(1)."""
         if not self._groups.n_placed(key):
             self._end(key)
+            self._groups.note_left(key)
             for keys in (self._reported, self._ending, self._decided):
                 keys.discard(key)
             return

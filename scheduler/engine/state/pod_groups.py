@@ -215,6 +215,12 @@ class PodGroups:
         self._whole[key] = max(min_count, self._whole.get(key, 0))
         self._released.discard(key)
 
+    def note_left(self, key: GroupKey) -> None:
+        """Note that no member is left on nodes: unless some have finished, the group is placed as a new one."""
+        known = self._objects.get(key)
+        if key not in self._finished and (known is None or not known.was_scheduled):
+            self._whole.pop(key, None)
+
     def note_finished(self, pod: Pod) -> None:
         """Note that a member on a node has finished, before it leaves: its group and its part do not wait for it."""
         if pod.group is not None and self.has_placed(pod):

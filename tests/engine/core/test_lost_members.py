@@ -220,6 +220,24 @@ def test_a_group_that_has_left_its_nodes_comes_back_whole(driver: Driver) -> Non
     assert len(bound(driver.live(15.0))) == 4
 
 
+def test_a_group_that_has_left_its_nodes_comes_back_whole_beside_a_member_that_another_bound(
+    driver: Driver,
+) -> None:
+    """A scheduler that knows no groups binds the first one that is created anew, while this one knows another."""
+    rack(driver, "r1", 4)
+    pods = [plain(driver, f"m{index}", f"r1-{index}") for index in range(4)]
+    gated = driver.pod("gated", labels={GROUP: "g", MIN_COUNT: "4"}, gates=("later",))
+    for pod in pods:
+        driver.lose(pod)
+    plain(driver, "m0-new", "r1-0")
+    plain(driver, "m1-new")
+    assert not bound(driver.live(15.0))
+    plain(driver, "m2-new")
+    plain(driver, "m3-new")
+    assert len(bound(driver.live(15.0))) == 3
+    driver.lose(gated)
+
+
 def test_of_a_group_of_which_members_have_finished_the_others_come_back_together(driver: Driver) -> None:
     rack(driver, "r1", 4)
     pods = [plain(driver, f"m{index}", f"r1-{index}") for index in range(4)]
