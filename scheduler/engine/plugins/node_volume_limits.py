@@ -2,7 +2,8 @@
 NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node, and none where it is not installed.
 
 A node without the driver of a volume refuses the pod if the CSIDriver asks for that (`preventPodSchedulingIfMissing`,
-gate VolumeLimitScaling). A volume of an in-tree plugin asks only the nodes where the plugin was migrated.
+gate VolumeLimitScaling). A volume of an in-tree plugin is one of its CSI driver on each node with a CSINode, whatever
+plugins that names as migrated.
 
 The volumes of the node's pods count, by driver and handle, also before they are provisioned; so do volumes that are
 attached without a pod. Inline `csi` volumes do not.
@@ -13,8 +14,7 @@ Source: plugins/nodevolumelimits/csi.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial, reduce
-from operator import or_
+from functools import partial
 from typing import ClassVar, Final
 
 import numpy as np
@@ -246,34 +246,33 @@ def _driver_rules(pod: Pod, view: ClusterView) -> list[tuple[Mask, Status]]:
     Source: csi.go, checkCSIDriverOnNode (kubernetes 1.37).
     """
     volumes = view.volumes
-    #: The in-tree plugins of each driver's volumes, empty for its own.
-    plugins: dict[str, set[str]] = {}
+    #: The drivers, and whether all their volumes are of an in-tree plugin.
+    is_in_tree: dict[str, bool] = {}
     for claim_volume in pod.spec.claim_volumes:
         key = f"{pod.namespace}/{claim_volume.claim_name(pod.name)}"
         if (attached := volumes.attached_as(key)) is not None and volumes.is_required(attached.driver):
-            plugins.setdefault(attached.driver, set()).add(_in_tree_plugin(key, volumes))
+            is_in_tree[attached.driver] = is_in_tree.get(attached.driver, True) and _is_in_tree(key, volumes)
     for disk in pod.spec.disks:
         if (named := csi_volume(disk)) is not None and volumes.is_required(named[0]):
-            plugins.setdefault(named[0], set()).add(disk.plugin)
+            is_in_tree.setdefault(named[0], True)
     rules = []
-    for driver, of_driver in sorted(plugins.items()):
+    for driver, all_in_tree in sorted(is_in_tree.items()):
         fits = view.has_driver(driver)
-        if "" not in of_driver:
-            fits = fits | ~reduce(or_, map(view.migrated_rows, of_driver))
+        if all_in_tree:
+            fits = fits | ~view.csi_node_rows()
         rules.append((fits, unschedulable(f"{driver} CSI driver is not installed on the node")))
     return rules
 
 
-def _in_tree_plugin(claim_key: str, volumes: Volumes) -> str:
-    """Return the in-tree plugin of a claim's volume; empty if there is none."""
+def _is_in_tree(claim_key: str, volumes: Volumes) -> bool:
+    """Return whether the claim's volume, or its class if it has none yet, is of an in-tree plugin."""
     claim = volumes.claim(claim_key)
     if claim is None:
-        return ""
+        return False
     if claim.volume_name and (volume := volumes.volume(claim.volume_name)) is not None:
-        return volume.plugin
+        return bool(volume.plugin)
     storage_class = volumes.storage_class(claim.class_name)
-    provisioner = "" if storage_class is None else storage_class.provisioner
-    return provisioner if provisioner in MIGRATIONS else ""
+    return storage_class is not None and storage_class.provisioner in MIGRATIONS
 
 
 def _hint_after_csi_node_update(_pod: Pod, old: CsiNode | None, new: CsiNode | None) -> Hint:

@@ -425,8 +425,14 @@ class ClusterView(NodeMasks):
 
     def migrated_rows(self, plugin: str) -> Mask:
         """Return the rows where the in-tree plugin was migrated to its CSI driver. O(these rows)."""
+        return self._rows_named(self.volumes.migrated_nodes(plugin))
+
+    def csi_node_rows(self) -> Mask:
+        """Return the rows with a CSINode. O(these rows)."""
+        return self._rows_named(self.volumes.csi_nodes())
+
+    def _rows_named(self, names: Iterable[str]) -> Mask:
         row_by_name, mask = self.nodes.row_by_name, np.zeros(self.n_rows, dtype=np.bool_)
-        names = self.volumes.migrated_nodes(plugin)
         mask[[row_by_name[name] for name in names if name in row_by_name]] = True
         return mask
 

@@ -128,6 +128,10 @@ class Volumes:
         """Return the names of nodes where the in-tree plugin was migrated to its CSI driver."""
         return self._migrated.get(plugin, _NO_NODES)
 
+    def csi_nodes(self) -> Collection[str]:
+        """Return the names of the nodes with a CSINode."""
+        return self._by_kind[StorageKind.CSI_NODE].keys()
+
     def limits(self, driver: str) -> Mapping[str, int]:
         """Return how many volumes of the driver a node can attach, by node name; nodes without a limit are left out."""
         return self._limits.get(driver, _NO_LIMITS)

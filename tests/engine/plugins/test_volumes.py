@@ -164,10 +164,8 @@ def test_a_node_without_a_required_driver_refuses_the_pod_from_1_37(
     assert decision["filter"].get("NodeVolumeLimits", {}) == dict.fromkeys(refused, verdict)
 
 
-@pytest.mark.parametrize(("migrated", "refused"), [((), []), (["kubernetes.io/gce-pd"], ["a"])])
-def test_a_volume_of_an_in_tree_plugin_asks_only_nodes_where_it_was_migrated(
-    migrated: list[str], refused: list[str]
-):
+@pytest.mark.parametrize("migrated", [(), ["kubernetes.io/gce-pd"]])
+def test_a_volume_of_an_in_tree_plugin_asks_each_node_with_a_csinode_for_its_driver(migrated: list[str]):
     disk = {"gcePersistentDisk": {"pdName": "x"}}
     decision = _evaluated(
         37,
@@ -176,7 +174,8 @@ def test_a_volume_of_an_in_tree_plugin_asks_only_nodes_where_it_was_migrated(
         csi_driver("pd.csi.storage.gke.io", required=True),
         csi_node("a", migrated=migrated),
     )
-    assert list(decision["filter"].get("NodeVolumeLimits", {})) == refused
+    # "b" has no CSINode.
+    assert list(decision["filter"].get("NodeVolumeLimits", {})) == ["a"]
 
 
 def test_a_disk_that_a_pod_names_itself_asks_the_node_for_its_driver_too():
@@ -184,7 +183,7 @@ def test_a_disk_that_a_pod_names_itself_asks_the_node_for_its_driver_too():
     for obj in (
         build.node("a"),
         csi_driver("pd.csi.storage.gke.io", required=True),
-        csi_node("a", migrated=["kubernetes.io/gce-pd"]),
+        csi_node("a"),
     ):
         subject.apply(obj)
     refused = subject.evaluate(with_volumes(disk("gcePersistentDisk", pdName="x")))["filter"]
