@@ -194,6 +194,7 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "ScaleSpec": "replicas:i",
     "TokenRequestSpec": "1:audiences:*s 3:boundObjectRef:BoundObjectReference? 4:expirationSeconds:i?",
     "BoundObjectReference": "1:kind:s 2:apiVersion:s 3:name:s 4:uid:s",
+    "RulesReviewSpec": "1:namespace:s",
     "TokenReviewSpec": "token:s audiences:*s",
     "AccessReviewSpec": "1:resourceAttributes:ResourceAttributes? 2:nonResourceAttributes:NonResourceAttributes? "
     "user:s groups:*s uid:s",
@@ -257,6 +258,7 @@ _BODIES: Final = {
     "TokenReview": "spec:TokenReviewSpec",
     "SelfSubjectReview": "",
     "SelfSubjectAccessReview": _ACCESS_REVIEW,
+    "SelfSubjectRulesReview": "2:spec:RulesReviewSpec",
     "SubjectAccessReview": _ACCESS_REVIEW,
 }
 _METADATA: Final = "1:metadata:ObjectMeta"

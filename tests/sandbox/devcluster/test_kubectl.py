@@ -393,6 +393,8 @@ SESSIONS = {
     "questions": """
         $ auth can-i create pods
         yes
+        $ auth can-i --list
+        *.* ...
         $ auth whoami
         Username devcluster-admin
         $ explain deployment

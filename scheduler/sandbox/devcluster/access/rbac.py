@@ -72,7 +72,7 @@ _DEFAULT_ROLES: Final = (
         {
             "verbs": ["create"],
             "apiGroups": ["authorization.k8s.io", "authentication.k8s.io"],
-            "resources": ["selfsubjectaccessreviews", "selfsubjectreviews"],
+            "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"],
         },
     ),
 )

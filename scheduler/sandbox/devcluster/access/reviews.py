@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Final
 
 from scheduler.sandbox.devcluster import status
-from scheduler.sandbox.devcluster.access.authentication import AUDIENCE, Authenticator, User
-from scheduler.sandbox.devcluster.access.rbac import Attributes, authorize
+from scheduler.sandbox.devcluster.access.authentication import AUDIENCE, MASTERS, Authenticator, User
+from scheduler.sandbox.devcluster.access.rbac import Attributes, authorize, rules_for
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind, built_in
 from scheduler.sandbox.devcluster.storage.store import Store
 
@@ -25,9 +25,11 @@ REVIEWS: Final = tuple(
         ("SelfSubjectReview", _AUTHENTICATION),
         ("TokenReview", _AUTHENTICATION),
         ("SelfSubjectAccessReview", _AUTHORIZATION),
+        ("SelfSubjectRulesReview", _AUTHORIZATION),
         ("SubjectAccessReview", _AUTHORIZATION),
     )
 )
+_ALL: Final = ["*"]
 
 
 def review_at(path: str) -> Kind | None:
@@ -45,6 +47,8 @@ def answer_review(
             answer: JsonObject = {"userInfo": caller.to_object()}
         case "TokenReview":
             answer = _token_status(spec, authenticator)
+        case "SelfSubjectRulesReview":
+            answer = _rules(store, caller, spec.get("namespace") or "")
         case "SelfSubjectAccessReview":
             answer = _access_status(store, caller, spec)
         case _:
@@ -75,3 +79,18 @@ def _attributes(wanted: JsonObject | None, path: JsonObject) -> Attributes:
         return Attributes(path.get("verb") or "", path=path.get("path") or "")
     names = ("group", "resource", "subresource", "namespace", "name")
     return Attributes(wanted.get("verb") or "", **{name: wanted.get(name) or "" for name in names})
+
+
+def _rules(store: Store, user: User, namespace: str) -> JsonObject:
+    """Return what `kubectl auth can-i --list` shows; the runbook of refused requests asks for it."""
+    rules = [rule for _, rule in rules_for(store, user, namespace)]
+    if MASTERS in user.groups:
+        rules = [
+            {"verbs": _ALL, "apiGroups": _ALL, "resources": _ALL},
+            {"verbs": _ALL, "nonResourceURLs": _ALL},
+        ]
+    return {
+        "resourceRules": [rule for rule in rules if not rule.get("nonResourceURLs")],
+        "nonResourceRules": [rule for rule in rules if rule.get("nonResourceURLs")],
+        "incomplete": False,
+    }
