@@ -1,6 +1,9 @@
 """What several rooms' tests share: a real API server for each process that runs tests, where there are binaries."""
 
+import re
+from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -17,6 +20,17 @@ settings.register_profile(
 )
 
 _ABSENT = "KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"
+
+#: Why a test may be skipped: the machine or the checkout lacks what it needs. Any other reason fails the run.
+_MAY_BE_ABSENT: Final = re.compile(
+    r"Skipped: (?:(?:kubectl|bash) is not on PATH"
+    r"|(?:kubectl|promtool|prometheus|the openssl command|playwright|helm-python-sdk) is not installed"
+    r"|no Chromium on this machine|no kube-(?:scheduler|controller-manager) beside the API server's binaries"
+    r"|could not import '(?:cel_expr_python|uvloop|atheris)|judged in a run of the whole suite only"
+    r"|no namespace of processes may be made here|the history does not reach to 0\.1\.0"
+    r"|no \S+ here$|this machine has no |this system has no clock|this system's kernel|terminals end otherwise"
+    r"|children are found in /proc)"
+)
 
 
 @pytest.fixture(scope="session")
@@ -75,8 +89,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("real")]
 
 
+def _skipped(config: pytest.Config) -> Counter[str]:
+    """Return how many tests were skipped by each reason."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    skipped = [] if reporter is None else reporter.stats.get("skipped", [])
+    return Counter(str(report.longrepr[2]) for report in skipped)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the run if a test was skipped for a reason that is not listed."""
+    if not all(map(_MAY_BE_ABSENT.match, _skipped(session.config))):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print one line for all tests that need a real API server."""
+    """Print why tests were skipped, each reason once, and one line for all tests that need a real API server."""
+    for reason, n in sorted(_skipped(config).items()):
+        may_be = "" if _MAY_BE_ABSENT.match(reason) else ": not listed in tests/conftest.py, so the run fails"
+        terminalreporter.line(f"{n} tests skipped: {reason.removeprefix('Skipped: ')}{may_be}")
     n_left_out = config.stash.get(N_LEFT_OUT, 0)
     if n_left_out:
         terminalreporter.line(f"{n_left_out} tests on a real API server skipped: {_ABSENT}")

@@ -241,7 +241,8 @@ def _served(port: int) -> str:
     return ssl.get_server_certificate(("127.0.0.1", port), timeout=5)
 
 
-async def test_certificates_in_files_are_read_again_when_they_change(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+async def test_certificates_in_files_are_read_again_when_they_change(tmp_path: Path, loop: str) -> None:
     """Within ten seconds and without a restart; half a pair changes nothing."""
     first, _ = _pair(tmp_path)
     flags = (
@@ -252,7 +253,7 @@ async def test_certificates_in_files_are_read_again_when_they_change(tmp_path: P
     )
     async with DevCluster(nodes=1) as cluster:
         kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", tmp_path)
-        async with scheduling.running(kubeconfig, *OUTSIDE, *flags) as daemon:
+        async with scheduling.running(kubeconfig, *OUTSIDE, *flags, "--event-loop", loop) as daemon:
 
             async def served() -> str:
                 return await asyncio.to_thread(_served, daemon.port)

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -117,21 +116,23 @@ async def test_at_the_start_pods_of_higher_priority_go_first(empty: Cluster) -> 
             await empty.condition(f"low-{number}", "0/1 nodes are available: 1 Insufficient cpu.")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
-async def test_a_signal_lets_binds_in_flight_finish(faulty: Cluster, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "loop"), [(signal.SIGTERM, "asyncio"), (signal.SIGINT, "asyncio"), (signal.SIGTERM, "uvloop")]
+)
+async def test_a_signal_lets_binds_in_flight_finish(
+    faulty: Cluster, number: signal.Signals, loop: str
+) -> None:
     """Slow answers are awaited and their events written; no further cycle begins; exit code 0."""
     assert faulty.devcluster is not None
     faulty.devcluster.faults.add(Fault(action=Action.DELAY, path=BINDINGS, delay_s=0.5, times=-1))
-    async with started(Path(faulty.kubeconfig)) as daemon:
+    async with started(Path(faulty.kubeconfig), "--event-loop", loop) as daemon:
         await until(daemon.is_ready, what="readiness")
         await asyncio.gather(*(faulty.add_pod(f"p{number}") for number in range(20)))
         await until(lambda: _assumed(daemon), lambda n: n == 20, what="20 binds in flight")
-        began_s = time.monotonic()
         daemon.process.send_signal(number)
         await until(lambda: daemon.get("/readyz"), lambda answer: answer[0] != 200, what="no readiness")
         await faulty.add_pod("late")
         assert await daemon.ended() == 0, daemon.log()
-        assert time.monotonic() - began_s < 5.0
         assert not daemon.logged("Traceback"), daemon.log()
         assert daemon.logged("Requested to terminate, exiting")
     unbound = [pod["metadata"]["name"] for pod in await faulty.pods() if not pod["spec"].get("nodeName")]
@@ -143,26 +144,23 @@ async def test_a_signal_lets_binds_in_flight_finish(faulty: Cluster, number: sig
 async def test_a_second_signal_ends_at_once(faulty: Cluster) -> None:
     """Exit code 1, whatever is in flight."""
     assert faulty.devcluster is not None
-    faulty.devcluster.faults.add(Fault(action=Action.DELAY, path=BINDINGS, delay_s=9.0))
+    faulty.devcluster.faults.add(Fault(action=Action.DELAY, path=BINDINGS, delay_s=3600.0))
     async with started(Path(faulty.kubeconfig)) as daemon:
         await until(daemon.is_ready, what="readiness")
         await faulty.add_pod("p")
         await until(lambda: _assumed(daemon), lambda n: n == 1, what="a bind in flight")
         daemon.process.send_signal(signal.SIGTERM)
         await until(lambda: daemon.get("/readyz"), lambda answer: answer[0] != 200, what="no readiness")
-        began_s = time.monotonic()
         daemon.process.send_signal(signal.SIGTERM)
         assert await daemon.ended() == 1
-        assert time.monotonic() - began_s < 4.0
 
 
-async def test_an_idle_daemon_stops_at_once(faulty: Cluster) -> None:
-    """Open watches do not delay it."""
-    async with started(Path(faulty.kubeconfig)) as daemon:
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+async def test_an_idle_daemon_stops_although_watches_are_open(faulty: Cluster, loop: str) -> None:
+    """They end after minutes by themselves, so `stop` would not wait for them."""
+    async with started(Path(faulty.kubeconfig), "--event-loop", loop) as daemon:
         await until(daemon.is_ready, what="readiness")
-        began_s = time.monotonic()
         assert await daemon.stop() == 0
-        assert time.monotonic() - began_s < 4.0
 
 
 async def test_a_signal_ends_it_while_it_cannot_sync(faulty: Cluster) -> None:
