@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := .venv-locked
 
-.PHONY: help demo test lint bench bench-full bench-check replay chaos fresh soak nightly locked audit lock version release released image-check conformance clean
+.PHONY: help demo test real lint bench bench-full bench-check replay chaos fresh soak nightly locked audit lock version release released image-check conformance clean
 
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,6 +19,9 @@ WORKERS ?= 3
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.installed lint ## Run every test, import contracts, ruff and mypy (WORKERS=8 on a large machine).
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+
+real: $(VENV)/.installed ## Tests on a real API server alone (KUBEBUILDER_ASSETS: a folder with etcd and kube-apiserver).
+	@$(BIN)/python -m pytest -m real
 
 lint: $(VENV)/.installed ## ruff, mypy --strict and the import contracts.
 	@$(BIN)/ruff check scheduler tests manifests/examples
