@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator
@@ -181,11 +182,14 @@ async def test_a_port_serves_from_start_to_stop() -> None:
             await client.get("/livez")
 
 
-async def test_port_0_serves_nothing() -> None:
+async def test_port_0_serves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As kube-scheduler's --secure-port=0; starting and stopping are harmless."""
+    servers: list[object] = []
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_server", servers.append)
     probes = _probes("127.0.0.1", 0)
     await probes.start()
     await probes.stop()
+    assert servers == []
 
 
 async def test_a_port_in_use_is_one_line() -> None:
