@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := .venv-locked
 
-.PHONY: help demo test real lint bench bench-full bench-check replay chaos fresh soak nightly locked audit lock version release released image-check conformance clean
+.PHONY: help demo test real lint bench bench-full bench-check chaos fresh soak nightly locked audit lock version release released image-check conformance clean
 
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,9 +37,6 @@ bench-full: ## The same with upstream's counts, up to 100,000 nodes and 1,000,00
 
 bench-check: $(VENV)/.installed ## Fail where a ratio of costs has grown by more than 25 %.
 	@$(BIN)/python -m tests.bench --check $(ARGS)
-
-replay: $(VENV)/.installed ## Play a trace of GPU jobs with groups and pod by pod (ARGS="--nodes FILE --pods FILE").
-	@$(BIN)/python -m tests.proof.replay $(ARGS)
 
 chaos: $(VENV)/.installed ## Break everything that can break, by seed, for five minutes (ARGS="--seconds 3600 --seed 1").
 	@$(BIN)/python -m tests.proof.chaos $(ARGS)

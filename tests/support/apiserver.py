@@ -5,16 +5,20 @@ Everything they write goes into one folder, which the caller owns.
 """
 
 import base64
+import contextlib
+import json
 import os
 import secrets
 import ssl
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.support.ports import free_port
 
@@ -75,6 +79,7 @@ class RealApiServer:
         self._start_api_server(self.etcd_url, token, port)
         address = Address(f"https://127.0.0.1:{port}", token, self._folder / "certs" / "apiserver.crt")
         self._wait_until_ready(address)
+        threading.Thread(target=self._make_default_accounts, args=(address,), daemon=True).start()
         return address
 
     def stop(self) -> None:
@@ -127,27 +132,48 @@ class RealApiServer:
             f"--service-account-signing-key-file={key}",
             f"--token-auth-file={tokens}",
             "--authorization-mode=RBAC",
-            # Without controllers no namespace gets a default ServiceAccount, which pods would need, and no node
-            # loses the taint that new nodes get.
-            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            # Without controllers no node loses the taint that new nodes get.
+            "--disable-admission-plugins=TaintNodesByCondition",
             "--service-cluster-ip-range=10.96.0.0/16",
             *self._flags,
         )
 
+    def _make_default_accounts(self, address: Address) -> None:
+        """
+        Create the ServiceAccount `default` in each namespace until the server stops, as a controller would.
+
+        The admission of pods waits a second for it.
+        """
+        account = json.dumps({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
+        with contextlib.suppress(OSError):  # the server has stopped
+            for line in self._opened(address, "/api/v1/namespaces?watch=true", timeout_s=None):
+                event = json.loads(line)
+                if event["type"] != "ADDED":
+                    continue
+                path = f"/api/v1/namespaces/{event['object']['metadata']['name']}/serviceaccounts"
+                with contextlib.suppress(urllib.error.HTTPError):  # it is there, or its namespace ends
+                    self._opened(address, path, account.encode()).close()
+
+    @staticmethod
+    def _opened(
+        address: Address, path: str, body: bytes | None = None, timeout_s: float | None = 10.0
+    ) -> Any:
+        headers = {"Authorization": f"Bearer {address.token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(address.url + path, body, headers)
+        context = ssl.create_default_context(cafile=str(address.ca_file))
+        return urllib.request.urlopen(request, timeout=timeout_s, context=context)
+
     def _wait_until_ready(self, address: Address) -> None:
         deadline_s = time.monotonic() + _START_TIMEOUT_S
-        request = urllib.request.Request(
-            f"{address.url}/readyz", headers={"Authorization": f"Bearer {address.token}"}
-        )
         while time.monotonic() < deadline_s:
             if any(process.poll() is not None for process in self._processes):
                 break
             try:
-                context = ssl.create_default_context(cafile=str(address.ca_file))
-                with urllib.request.urlopen(request, timeout=2, context=context):
-                    return
-            except (OSError, urllib.error.URLError):
+                self._opened(address, "/readyz").close()
+            except OSError:
                 time.sleep(0.1)
+            else:
+                return
         log = (self._folder / "kube-apiserver.log").read_text(errors="replace")[-2000:]
         self.stop()
         raise RuntimeError(f"the API server did not become ready in {_START_TIMEOUT_S:.0f} s:\n{log}")
