@@ -49,13 +49,14 @@ class Volumes:
         self._volumes: PartitionedDict[PersistentVolume] = PartitionedDict()
         self._classes: dict[str, StorageClass] = {}
         self._csi_drivers: dict[str, CsiDriver] = {}
+        self._csi_nodes: dict[str, CsiNode] = {}
         self._attachments: PartitionedDict[VolumeAttachment] = PartitionedDict()
         #: By kind its objects by key, in the order in which a copy takes them over.
         self._by_kind: Mapping[StorageKind, PartitionedDict[Any] | dict[str, Any]] = {
             StorageKind.CLAIM: self._claims,
             StorageKind.VOLUME: self._volumes,
             StorageKind.CLASS: self._classes,
-            StorageKind.CSI_NODE: {},
+            StorageKind.CSI_NODE: self._csi_nodes,
             StorageKind.CSI_DRIVER: self._csi_drivers,
             StorageKind.CAPACITY: {},
             StorageKind.ATTACHMENT: self._attachments,
@@ -130,7 +131,7 @@ class Volumes:
 
     def csi_nodes(self) -> Collection[str]:
         """Return the names of the nodes with a CSINode."""
-        return self._by_kind[StorageKind.CSI_NODE].keys()
+        return self._csi_nodes.keys()
 
     def limits(self, driver: str) -> Mapping[str, int]:
         """Return how many volumes of the driver a node can attach, by node name; nodes without a limit are left out."""

@@ -1,7 +1,5 @@
 """The README pages are correct: links, folders, annotations, flags and metrics exist."""
 
-import argparse
-import importlib
 import json
 import re
 from pathlib import Path
@@ -10,11 +8,11 @@ import pytest
 import yaml
 
 from scheduler.cli import main
-from scheduler.daemon.metrics.series import Family
 from scheduler.engine.model.annotations import AFFINITY, AnnotatedAffinity, parse_affinity_annotation
 from scheduler.tools.webhook.term_json import ParsedTerms, parse_terms
 from scheduler.tools.webhook.term_lists import TERM_LISTS
 from tests.support.manifest_files import MANIFESTS, ROOT
+from tests.support.surface import families, flags
 
 COMMANDS = ROOT / "scheduler" / "cli" / "README.md"
 TOOLS = sorted((ROOT / "scheduler" / "tools").glob("*/README.md"))
@@ -139,11 +137,7 @@ _OF_OTHERS = {
 # The changelog names flags that ended.
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=_IDS[1:])
 def test_every_flag_exists(page: Path) -> None:
-    known = {"--help", *_OF_OTHERS}
-    for _, module, *_ in main._COMMANDS:
-        parser = argparse.ArgumentParser(conflict_handler="resolve")
-        importlib.import_module(module).add_arguments(parser)
-        known |= {option for action in parser._actions for option in action.option_strings}
+    known = {"--help", *_OF_OTHERS}.union(*flags().values())
     code = " ".join(re.findall(r"`[^`]+`|^```.*?^```", page.read_text(), re.MULTILINE | re.DOTALL))
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", code)) - known == set()
 
@@ -156,13 +150,7 @@ def test_the_page_about_commands_has_all_of_them() -> None:
 
 
 def test_every_metric_exists() -> None:
-    files = [
-        path for name in ("metrics/*.py", "*/metrics.py") for path in (ROOT / "scheduler").glob(f"*/{name}")
-    ]
-    modules = [
-        importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts)) for path in files
-    ]
-    families = {each.name for module in modules for each in vars(module).values() if isinstance(each, Family)}
+    known = families().keys()
     for page in PAGES:
         named = set(re.findall(r"affinity_scheduler_\w+", page.read_text()))
-        assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in named} - families == set(), page
+        assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in named} - known == set(), page
