@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 import subprocess
@@ -62,7 +63,14 @@ def test_a_pair_is_loaded_on_a_read_only_file_system(monkeypatch: pytest.MonkeyP
     absent = str(tmp_path / "absent")
     monkeypatch.setenv("TMPDIR", absent)
     monkeypatch.setattr(tempfile, "tempdir", absent)
-    load_pair(server_context(), issue(SELF_SIGNED_HOSTS, NOW_S).pair)
+    context, pair = server_context(), issue(SELF_SIGNED_HOSTS, NOW_S).pair
+    load_pair(context, pair)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl._create_unverified_context().wrap_bio(to_client, to_server)
+    for side in (client, context.wrap_bio(to_server, to_client, server_side=True), client):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    assert client.getpeercert(binary_form=True) == ssl.PEM_cert_to_DER_cert(pair.cert.decode())
 
 
 @pytest.mark.parametrize(
