@@ -79,7 +79,7 @@ class RealApiServer:
         self._start_api_server(self.etcd_url, token, port)
         address = Address(f"https://127.0.0.1:{port}", token, self._folder / "certs" / "apiserver.crt")
         self._wait_until_ready(address)
-        threading.Thread(target=self._make_default_accounts, args=(address,), daemon=True).start()
+        threading.Thread(target=self._keep_namespaces, args=(address,), daemon=True).start()
         return address
 
     def stop(self) -> None:
@@ -138,28 +138,36 @@ class RealApiServer:
             *self._flags,
         )
 
-    def _make_default_accounts(self, address: Address) -> None:
+    def _keep_namespaces(self, address: Address) -> None:
         """
-        Create the ServiceAccount `default` in each namespace until the server stops, as a controller would.
+        Do two things that controllers do, until the server stops.
 
-        The admission of pods waits a second for it.
+        Each namespace gets the ServiceAccount `default`, for which the admission of pods waits a second, and one that
+        is deleted goes at once. What is in it stays.
         """
         account = json.dumps({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
         with contextlib.suppress(OSError):  # the server has stopped
             for line in self._opened(address, "/api/v1/namespaces?watch=true", timeout_s=None):
-                event = json.loads(line)
-                if event["type"] != "ADDED":
-                    continue
-                path = f"/api/v1/namespaces/{event['object']['metadata']['name']}/serviceaccounts"
-                with contextlib.suppress(urllib.error.HTTPError):  # it is there, or its namespace ends
-                    self._opened(address, path, account.encode()).close()
+                event, namespace = json.loads(line)["type"], json.loads(line)["object"]
+                path = f"/api/v1/namespaces/{namespace['metadata']['name']}"
+                with contextlib.suppress(urllib.error.HTTPError):  # somebody was first
+                    if "deletionTimestamp" in namespace["metadata"] and event == "MODIFIED":
+                        body = json.dumps(namespace | {"spec": {"finalizers": []}}).encode()
+                        self._opened(address, f"{path}/finalize", body, method="PUT").close()
+                    elif event == "ADDED":
+                        self._opened(address, f"{path}/serviceaccounts", account.encode()).close()
 
     @staticmethod
     def _opened(
-        address: Address, path: str, body: bytes | None = None, timeout_s: float | None = 10.0
+        address: Address,
+        path: str,
+        body: bytes | None = None,
+        *,
+        method: str | None = None,
+        timeout_s: float | None = 10.0,
     ) -> Any:
         headers = {"Authorization": f"Bearer {address.token}", "Content-Type": "application/json"}
-        request = urllib.request.Request(address.url + path, body, headers)
+        request = urllib.request.Request(address.url + path, body, headers, method=method)
         context = ssl.create_default_context(cafile=str(address.ca_file))
         return urllib.request.urlopen(request, timeout=timeout_s, context=context)
 
