@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -43,7 +44,7 @@ class Decision(JsonStruct, frozen=True, kw_only=True):
     n_victims: int
     top: tuple[RankedNode, ...]
     rejected: Mapping[str, int]
-    #: The node where pods are evicted for this one, empty if none are; of the first ten those that a viewer may list.
+    #: The node where pods are evicted for this one, empty if none are, and the first ten of them.
     nominated: str = ""
     evicted: tuple[str, ...] = ()
 
@@ -66,7 +67,7 @@ class Eviction(JsonStruct, frozen=True, kw_only=True):
 
 class Decisions(Document, frozen=True, kw_only=True):
     """
-    Attempts and evictions, each the newest first. `n_hidden`: those about pods that the viewer may not list.
+    Attempts and evictions, each the newest first.
 
     `began`: when the scheduler started, in seconds since the epoch: numbers start again with it.
     """
@@ -74,7 +75,6 @@ class Decisions(Document, frozen=True, kw_only=True):
     kind: str = "Decisions"
     decisions: tuple[Decision, ...]
     evictions: tuple[Eviction, ...]
-    n_hidden: int
     #: The number of the newest attempt or eviction of all, 0 before the first.
     newest: int
     began: float
@@ -88,17 +88,11 @@ class _Entry:
     decision: Decision
     #: Not yet decoded; '' if there is none, or no more.
     record: str
-    victims: tuple[tuple[str, str], ...]
 
     @property
     def number(self) -> int:
         """The number of the attempt."""
         return self.decision.number
-
-    @property
-    def namespace(self) -> str:
-        """The namespace of its pod."""
-        return self.decision.namespace
 
     def decoded(self) -> Decision:
         """Return the decision with what its record says."""
@@ -138,8 +132,9 @@ class DecisionFeed:
             top=(),
             rejected={},
             nominated=attempt.nominated_node_name,
+            evicted=tuple(map("/".join, attempt.victims)),
         )
-        self._entries.append(_Entry(decision, attempt.record, attempt.victims))
+        self._entries.append(_Entry(decision, attempt.record))
 
     def record_eviction(self, pod: Pod, at_s: float) -> None:
         """Remember that the pod is evicted from its node."""
@@ -156,30 +151,20 @@ class DecisionFeed:
             )
         )
 
-    def after(self, number: int, may_see: Callable[[str], bool], most: int) -> Decisions:
-        """Return the newest entries with a greater number whose namespace may be seen, at most `most`."""
+    def after(self, number: int, most: int) -> Decisions:
+        """Return the newest entries with a greater number, at most `most`."""
         decisions: list[Decision] = []
         evictions: list[Eviction] = []
-        n_hidden = 0
-        for entry in reversed(self._entries):
-            if entry.number <= number or len(decisions) + len(evictions) == most:
+        for entry in islice(reversed(self._entries), most):
+            if entry.number <= number:
                 break
-            if not may_see(entry.namespace):
-                n_hidden += 1
-            elif isinstance(entry, Eviction):
+            if isinstance(entry, Eviction):
                 evictions.append(entry)
             else:
-                seen = tuple(f"{namespace}/{name}" for namespace, name in entry.victims if may_see(namespace))
-                shown = entry.decoded()
-                decisions.append(msgspec.structs.replace(shown, evicted=seen) if seen else shown)
+                decisions.append(entry.decoded())
         return Decisions(
             decisions=tuple(decisions),
             evictions=tuple(evictions),
-            n_hidden=n_hidden,
             newest=self.newest,
             began=self._began,
         )
-
-    def namespaces(self) -> set[str]:
-        """Return the namespaces of the remembered attempts and evictions."""
-        return {entry.namespace for entry in self._entries}

@@ -11,7 +11,6 @@ from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct, PodRef, Pods
 from scheduler.tools.page.occupancy import DomainState, occupancy
-from scheduler.tools.page.pending import Visible
 from scheduler.tools.page.survey import RuleRecord, RuleSummary, summary_of
 
 #: Domains in a map, and pods by name in a list.
@@ -112,14 +111,11 @@ def _groups(state: ClusterState, topology_key: str, group_by: str) -> dict[str, 
     return groups
 
 
-def cell_of(
-    record: RuleRecord, state: ClusterState, queue: PodQueue, domain: str, may_see: Visible
-) -> Cell | None:
+def cell_of(record: RuleRecord, state: ClusterState, queue: PodQueue, domain: str) -> Cell | None:
     """
     Return the pods behind a domain of the rule; None if there is no such domain.
 
-    Names of pods in namespaces that may not be seen are left out; the totals have them. Cost: O(pods in the domain +
-    pending pods), 1 µs each.
+    Cost: O(pods in the domain + pending pods), 1 µs each.
     """
     rule = record.rule
     found = occupancy(rule, record.declaring, state)
@@ -143,8 +139,8 @@ def cell_of(
         room=int(found.room[index]),
         node_names=tuple(names[:_MAX_SHOWN]),
         n_nodes=len(names),
-        pods=_shown(refs, may_see),
-        pending=_shown(_held_off(record, state, queue, int(found.states[index])), may_see),
+        pods=_shown(refs),
+        pending=_shown(_held_off(record, state, queue, int(found.states[index]))),
     )
 
 
@@ -166,10 +162,9 @@ def _held_off(
             yield PodRef(pod.namespace, pod.name)
 
 
-def _shown(refs: Iterable[PodRef], may_see: Visible) -> Pods:
-    found = list(refs)
-    visible = sorted((one for one in found if may_see(one.namespace)), key=lambda one: one.key)
-    return Pods(len(found), tuple(visible[:_MAX_SHOWN]))
+def _shown(refs: Iterable[PodRef]) -> Pods:
+    found = sorted(refs, key=lambda one: one.key)
+    return Pods(len(found), tuple(found[:_MAX_SHOWN]))
 
 
 def node_labels(state: ClusterState) -> NodeLabels:

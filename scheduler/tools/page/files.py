@@ -48,6 +48,10 @@ class PageFiles:
     def __init__(self) -> None:
         self._files = dict(_read(resources.files("scheduler.tools.page") / "ui", ""))
 
+    async def lead(self, _: web.Request) -> web.Response:
+        """Lead from / to the page."""
+        raise web.HTTPFound(f"{PAGE_PATH}/")
+
     async def index(self, request: web.Request) -> web.Response:
         """Return the page; its files are relative to /ui/, so that it works behind a prefix too."""
         if request.path == PAGE_PATH:
