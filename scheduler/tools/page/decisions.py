@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -80,33 +79,12 @@ class Decisions(Document, frozen=True, kw_only=True):
     began: float
 
 
-@dataclass(slots=True)
-class _Entry:
-    """An attempt, without its pod, which would keep a spec and all that is derived from it."""
-
-    #: Has what the record says once a viewer has asked.
-    decision: Decision
-    #: Not yet decoded; '' if there is none, or no more.
-    record: str
-
-    @property
-    def number(self) -> int:
-        """The number of the attempt."""
-        return self.decision.number
-
-    def decoded(self) -> Decision:
-        """Return the decision with what its record says."""
-        record, self.record = read_record(self.record) if self.record else None, ""
-        if record is not None:
-            self.decision = msgspec.structs.replace(self.decision, top=record.top, rejected=record.rejected)
-        return self.decision
-
-
 class DecisionFeed:
     """The last `MAX_DECISIONS` attempts and evictions. Recording costs 3 µs; viewers alone cost decoding of records."""
 
     def __init__(self, began_s: float) -> None:
-        self._entries: deque[_Entry | Eviction] = deque(maxlen=MAX_DECISIONS)
+        #: Attempts with their records, not decoded, and evictions; no pod, with all that is derived from it.
+        self._entries: deque[tuple[Decision | Eviction, str]] = deque(maxlen=MAX_DECISIONS)
         self._began = round(began_s, 3)
         self.newest = 0
 
@@ -134,37 +112,44 @@ class DecisionFeed:
             nominated=attempt.nominated_node_name,
             evicted=tuple(map("/".join, attempt.victims)),
         )
-        self._entries.append(_Entry(decision, attempt.record))
+        self._entries.append((decision, attempt.record))
 
     def record_eviction(self, pod: Pod, at_s: float) -> None:
         """Remember that the pod is evicted from its node."""
         self.newest += 1
-        self._entries.append(
-            Eviction(
-                number=self.newest,
-                at=round(at_s, 3),
-                namespace=pod.namespace,
-                pod=pod.name,
-                node=pod.node_name,
-                priority=pod.priority,
-                reason=pod.disruption,
-            )
+        eviction = Eviction(
+            number=self.newest,
+            at=round(at_s, 3),
+            namespace=pod.namespace,
+            pod=pod.name,
+            node=pod.node_name,
+            priority=pod.priority,
+            reason=pod.disruption,
         )
+        self._entries.append((eviction, ""))
 
     def after(self, number: int, most: int) -> Decisions:
         """Return the newest entries with a greater number, at most `most`."""
         decisions: list[Decision] = []
         evictions: list[Eviction] = []
-        for entry in islice(reversed(self._entries), most):
+        for entry, record in islice(reversed(self._entries), most):
             if entry.number <= number:
                 break
             if isinstance(entry, Eviction):
                 evictions.append(entry)
             else:
-                decisions.append(entry.decoded())
+                decisions.append(_with_record(entry, record))
         return Decisions(
             decisions=tuple(decisions),
             evictions=tuple(evictions),
             newest=self.newest,
             began=self._began,
         )
+
+
+def _with_record(decision: Decision, record: str) -> Decision:
+    """Return the decision with what its record says, if it has one. 10 µs."""
+    read = read_record(record) if record else None
+    return (
+        decision if read is None else msgspec.structs.replace(decision, top=read.top, rejected=read.rejected)
+    )

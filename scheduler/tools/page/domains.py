@@ -10,8 +10,8 @@ import numpy as np
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct, PodRef, Pods
-from scheduler.tools.page.occupancy import DomainState, occupancy
-from scheduler.tools.page.survey import RuleRecord, RuleSummary, summary_of
+from scheduler.tools.page.occupancy import DomainState, RuleRecord, occupancy
+from scheduler.tools.page.survey import RuleSummary, summary_of
 
 #: Domains in a map, and pods by name in a list.
 MAX_DOMAINS: Final = 20_000
@@ -74,7 +74,7 @@ def domain_map_pieces(
     identifier: str, record: RuleRecord, state: ClusterState, group_by: str
 ) -> Generator[None, None, DomainMap]:
     """Yield after each piece, at most 3 ms, and return the map of the rule. Cost: `occupancy`, 2 µs per domain."""
-    found = occupancy(record.rule, record.declaring, state)
+    found = occupancy(record, state)
     names = [found.column.value_of(domain) for domain in found.ids.tolist()]
     yield
     group_of = _groups(state, record.rule.topology_key, group_by)
@@ -118,7 +118,7 @@ def cell_of(record: RuleRecord, state: ClusterState, queue: PodQueue, domain: st
     Cost: O(pods in the domain + pending pods), 1 µs each.
     """
     rule = record.rule
-    found = occupancy(rule, record.declaring, state)
+    found = occupancy(record, state)
     domain_id = found.column.id_by_value.get(domain)
     indexes = [] if domain_id is None else (found.ids == domain_id).nonzero()[0].tolist()
     if not indexes:
