@@ -20,11 +20,10 @@ import pytest
 import pytest_asyncio
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.kinds import NAMESPACE, POD, kind_of
+from scheduler.sandbox.devcluster.kinds import CLUSTER_ROLE, NAMESPACE, POD, kind_of
 from scheduler.tools.page.proxy import page_proxy
 from scheduler.tools.page.stream import MAX_VIEWERS
 from tests.support import accounts, build
-from tests.support.accounts import CLUSTER_ROLE
 from tests.support.cluster import kubeconfig_text
 from tests.support.daemon import Daemon, running
 from tests.support.manifest_files import MANIFESTS
