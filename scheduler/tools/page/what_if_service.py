@@ -29,6 +29,7 @@ from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.formats.manifest_documents import numbered_documents
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.input_files import ManifestFile
+from scheduler.tools.explain.priority_classes import add_priorities
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.page.what_if import MAX_REPLICAS, Rehearsal, Replicas, WhatIf, WhatIfRequest, like
 
@@ -204,6 +205,7 @@ class WhatIfService:
         if sum(counts) > MAX_REPLICAS:
             raise SettingsError("replicas", "", str(sum(counts)), f"at most {MAX_REPLICAS} together")
         cluster = LoadedCluster(self._settings, state)
+        add_priorities(found, cluster, None, unknown="the page reads no PriorityClasses of the cluster")
         text = found.add_other_objects(cluster) if found.manifests else ""
         replicas = [
             self._replicas(manifest, count, cluster)

@@ -124,6 +124,52 @@ async def test_a_copy_knows_the_node_that_failed_under_the_group() -> None:
     assert refused.examples == (nodes["m1"],)
 
 
+def _workload(priority_class: str) -> str:
+    """Return a manifest of two replicas, with the class `high`, whose pods are of the given one."""
+    spec = {"priorityClassName": priority_class, "containers": [container(requests={"cpu": "1"})]}
+    documents = [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "high"},
+            "value": 9,
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ReplicationController",
+            "metadata": {"name": "web"},
+            "spec": {"replicas": 2, "template": {"spec": spec}},
+        },
+    ]
+    return "\n---\n".join(map(json.dumps, documents))
+
+
+@pytest.mark.parametrize(
+    ("priority_class", "n_placed", "told"),
+    [
+        pytest.param("high", 2, "read ReplicationController, PriorityClass", id="of the manifest"),
+        pytest.param("system-node-critical", 2, "read ReplicationController, PriorityClass", id="built in"),
+        pytest.param(
+            "gold",
+            0,
+            "the page reads no PriorityClasses of the cluster: priority 0 is assumed, not gold's",
+            id="unknown",
+        ),
+    ],
+)
+async def test_pods_have_the_priority_of_their_class(priority_class: str, n_placed: int, told: str) -> None:
+    """The node is full of pods of lower priority, which are evicted for them."""
+    driver = Driver()
+    driver.node("n", allocatable={"cpu": "2", "pods": "9"})
+    for name in ("a", "b"):
+        driver.pod(name, node="n", priority=0, containers=[container(requests={"cpu": "1"})])
+    service = WhatIfService(default_settings(), driver.state, driver.profiles, now_s=lambda: driver.now_s)
+    answer = await service.answer(WhatIfRequest(manifest=_workload(priority_class)))
+    (simulation,) = answer.then
+    assert (simulation.n_placed, simulation.n_evicted) == (n_placed, n_placed)
+    assert told in answer.notes
+
+
 async def test_a_manifests_claims_are_made_from_its_templates() -> None:
     """And its other objects count, in whichever version; what is left out is told."""
     settings = default_settings()
