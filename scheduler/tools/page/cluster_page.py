@@ -63,8 +63,6 @@ from scheduler.tools.page.what_if import Weights, WhatIfRequest
 from scheduler.tools.page.what_if_service import WhatIfService
 from scheduler.version import product_version
 
-#: How old `Now` may be: two viewers share one.
-_NOW_S: Final = 0.4
 #: A watch that was silent for longer is behind: bookmarks come once a minute.
 _FRESH_S: Final = 90.0
 _MAX_QUESTION_BYTES: Final = 128 << 10
@@ -85,7 +83,6 @@ class ClusterPage(View):
         self._window, self._feed = Window(), DecisionFeed(running.clock_s())
         self._questions = WhatIfService(settings, machine.state, running.profiles, now_s=now_s)
         self._survey = RuleSurvey(settings, machine.state, self._attempts.pending, now_s=now_s)
-        self._now: tuple[float, Now] | None = None
 
     def add_to(self, app: web.Application, auth: DelegatedAuth | None) -> None:
         """Add the page, its data and /debug/explain; / leads to the page."""
@@ -95,13 +92,13 @@ class ClusterPage(View):
             return auth is None or await auth.authorize_viewer(authorization) is None
 
         answers, files = Answers(is_plain_http=auth is None, is_synced=self._running.is_synced), PageFiles()
-        stream = PageStream(self.now, self._feed, may_view)
+        stream = PageStream(self._now, self._feed, may_view)
         for path, handler in (
             ("/", files.lead),
             (PAGE_PATH, files.index),
             (f"{PAGE_PATH}/", files.index),
             (f"{PAGE_PATH}/{{name:.+}}", files.file),
-            (f"{API_PREFIX}now", answers.of(self._newest, is_shared=False)),
+            (f"{API_PREFIX}now", answers.of(self._now)),
             (f"{API_PREFIX}stream", answers.checked(stream.answer)),
             (f"{API_PREFIX}rules", answers.of(self._rules)),
             (f"{API_PREFIX}rules/{{id}}", answers.of(self._domain_map, ("groupBy",), "rule")),
@@ -148,16 +145,41 @@ class ClusterPage(View):
 
     # Answers. They raise SettingsError for a question that makes no sense, and BusyError.
 
-    def now(self) -> Now:
-        """Return the state of the scheduler, at most `_NOW_S` old, or as before a group was on trial. 2 ms."""
-        now_s = self._now_s()
+    async def _now(self, _: Asked) -> Now:
         self._survey.note_asked()
-        if self._now is None or (now_s - self._now[0] > _NOW_S and not self._state.is_on_trial):
-            self._now = (now_s, self._new_now(now_s))
-        return self._now[1]
-
-    async def _newest(self, _: Asked) -> Now:
-        return self.now()
+        await off_trial(self._state)
+        nodes, machine, survey = self._state.nodes, self._running.machine, self._survey.last
+        caches = tuple(
+            CacheStatus(
+                kind=informer.kind,
+                is_served=not informer.is_missing,
+                is_synced=informer.synced,
+                silent_seconds=round(informer.silent_s(), 1),
+            )
+            for informer in self._running.informers
+        )
+        queue, is_exact = queue_status(machine.queue.pods(), machine.queue.depths())
+        return Now(
+            at=round(self._clock_s(), 3),
+            version=product_version(),
+            emulated_version=str(self._running.settings.semantics.version),
+            role=self._role(),
+            leader="" if self._running.elector is None else self._running.elector.holder,
+            is_synced=self._running.is_synced(),
+            is_fresh=all(cache.is_synced and cache.silent_seconds < _FRESH_S for cache in caches),
+            caches=caches,
+            n_unconfirmed=machine.n_unconfirmed,
+            n_binding=machine.n_binding,
+            n_nodes=nodes.n_live,
+            n_cordoned=int((nodes.unschedulable & nodes.alive).sum()),
+            n_placed=len(self._state.placed),
+            queue=queue,
+            oldest_is_exact=is_exact,
+            throughput=self._window.summary(self._now_s()),
+            components=() if survey is None else survey.components,
+            newest_decision=self._feed.newest,
+            rules_with_breaches=0 if survey is None else sum(one.n_broken > 0 for one in survey.summaries),
+        )
 
     async def _decisions(self, asked: Asked) -> Decisions:
         numbers = asked["after"] or "0", asked["limit"] or "100"
@@ -282,40 +304,6 @@ class ClusterPage(View):
         if (queued := self._attempts.find(namespace, name)) is not None:
             return queued.pod
         return await self._sliced(_find_placed(self._state, namespace, name))
-
-    def _new_now(self, now_s: float) -> Now:
-        nodes, machine, survey = self._state.nodes, self._running.machine, self._survey.last
-        caches = tuple(
-            CacheStatus(
-                kind=informer.kind,
-                is_served=not informer.is_missing,
-                is_synced=informer.synced,
-                silent_seconds=round(informer.silent_s(), 1),
-            )
-            for informer in self._running.informers
-        )
-        queue, is_exact = queue_status(machine.queue.pods(), machine.queue.depths())
-        return Now(
-            at=round(self._clock_s(), 3),
-            version=product_version(),
-            emulated_version=str(self._running.settings.semantics.version),
-            role=self._role(),
-            leader="" if self._running.elector is None else self._running.elector.holder,
-            is_synced=self._running.is_synced(),
-            is_fresh=all(cache.is_synced and cache.silent_seconds < _FRESH_S for cache in caches),
-            caches=caches,
-            n_unconfirmed=machine.n_unconfirmed,
-            n_binding=machine.n_binding,
-            n_nodes=nodes.n_live,
-            n_cordoned=int((nodes.unschedulable & nodes.alive).sum()),
-            n_placed=len(self._state.placed),
-            queue=queue,
-            oldest_is_exact=is_exact,
-            throughput=self._window.summary(now_s),
-            components=() if survey is None else survey.components,
-            newest_decision=self._feed.newest,
-            rules_with_breaches=0 if survey is None else sum(one.n_broken > 0 for one in survey.summaries),
-        )
 
     def _role(self) -> Literal["alone", "leader", "standby"]:
         if self._running.elector is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
 from typing import Final
@@ -72,12 +72,6 @@ class Search:
         return pod.labels.get(key) == value if has_value else key in pod.labels
 
 
-@dataclass(slots=True)
-class _Group:
-    oldest: str = ""
-    pods: list[QueuedPod] = field(default_factory=list)
-
-
 def grouped(
     pods: Iterable[QueuedPod], messages: Mapping[str, str], search: Search
 ) -> Generator[None, None, Pending]:
@@ -88,20 +82,15 @@ def grouped(
     standby is the leader's. Cost: 2 µs per pod.
     """
     waiting = list(pods)
-    groups: dict[tuple[str, str], _Group] = {}
-    n_matching = 0
+    groups: dict[tuple[str, str], list[QueuedPod]] = {}
     pieces = iter(waiting)
     is_search = search != Search()
     while piece := list(islice(pieces, _PODS_PER_PIECE)):
         for queued in piece:
             if is_search and not search.matches(queued.pod):
                 continue
-            n_matching += 1
             reason = reason_of(queued, message_of(queued, messages))
-            group = groups.setdefault((reason, queued.sub_queue.value), _Group())
-            # RFC 3339 in UTC, as the API server writes it: the order of texts is the order of times.
-            group.oldest = min(group.oldest or queued.pod.created, queued.pod.created)
-            group.pods.append(queued)
+            groups.setdefault((reason, queued.sub_queue.value), []).append(queued)
         yield
     answered = [_answer(reason, queue, group, messages) for (reason, queue), group in groups.items()]
     answered.sort(key=lambda group: (group.oldest, -group.n_pods, group.reason))
@@ -109,7 +98,7 @@ def grouped(
         groups=tuple(answered[:MAX_GROUPS]),
         n_more_groups=max(0, len(answered) - MAX_GROUPS),
         n_pods=len(waiting),
-        n_matching=n_matching,
+        n_matching=sum(map(len, groups.values())),
     )
 
 
@@ -141,13 +130,14 @@ def reason_of(queued: QueuedPod, message: str) -> str:
     return reason_in(message)
 
 
-def _answer(reason: str, queue: str, group: _Group, messages: Mapping[str, str]) -> PendingGroup:
-    oldest = nsmallest(MAX_SHOWN, group.pods, key=lambda queued: (queued.pod.created, queued.pod.key))
+def _answer(reason: str, queue: str, pods: list[QueuedPod], messages: Mapping[str, str]) -> PendingGroup:
+    # RFC 3339 in UTC, as the API server writes it: the order of texts is the order of times.
+    oldest = nsmallest(MAX_SHOWN, pods, key=lambda queued: (queued.pod.created, queued.pod.key))
     return PendingGroup(
         reason=reason,
         queue=queue,
-        n_pods=len(group.pods),
-        oldest=group.oldest,
+        n_pods=len(pods),
+        oldest=min(filter(None, (queued.pod.created for queued in pods)), default=""),
         shown=tuple(
             Waiting(
                 namespace=queued.pod.namespace,

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
-from scheduler.tools.page.answers import error_answer
+from scheduler.tools.page.answers import Asked, error_answer
 from scheduler.tools.page.decisions import DecisionFeed
 from scheduler.tools.page.files import SECURITY_HEADERS
 from scheduler.tools.page.now import Now
 
 #: Time between two messages of a stream.
 TICK_S: Final = 0.5
+#: How old a message about the state may be: viewers share it. It takes 2 ms.
+_SHARED_S: Final = 0.4
 #: Open streams. The port has 64 connections, and probes need some.
 MAX_VIEWERS: Final = 32
 #: A stream ends after this. The page opens another one.
@@ -29,13 +32,16 @@ class PageStream:
     """The streams of all viewers, who share their messages. `may_view`: whether a request's user still may."""
 
     def __init__(
-        self, now: Callable[[], Now], feed: DecisionFeed, may_view: Callable[[web.Request], Awaitable[bool]]
+        self,
+        now: Callable[[Asked], Awaitable[Now]],
+        feed: DecisionFeed,
+        may_view: Callable[[web.Request], Awaitable[bool]],
     ) -> None:
         self._now, self._feed, self._may_view = now, feed, may_view
         self._n_viewers = 0
         self._stopping = asyncio.Event()
-        #: The last `Now` and its message.
-        self._now_message: tuple[Now | None, bytes] = (None, b"")
+        #: When the last message about the state was made, and the message.
+        self._state_message: tuple[float, bytes] = (-math.inf, b"")
         #: The last decisions, by the numbers of the one before them and of the newest.
         self._decisions_message: tuple[int, int, bytes] = (-1, -1, b"")
 
@@ -64,7 +70,7 @@ class PageStream:
         """
         shown = self._feed.newest
         while not self._stopping.is_set():
-            message = self._message()
+            message = await self._message()
             if self._feed.newest > shown:
                 if not await self._may_view(request):
                     return
@@ -85,11 +91,11 @@ class PageStream:
             self._decisions_message = (shown, self._feed.newest, event)
         return event
 
-    def _message(self) -> bytes:
-        now = self._now()
-        if self._now_message[0] is not now:
-            self._now_message = (now, _event("now", now))
-        return self._now_message[1]
+    async def _message(self) -> bytes:
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._state_message[0] > _SHARED_S:
+            self._state_message = (now_s, _event("now", await self._now({})))
+        return self._state_message[1]
 
     async def end_all(self, _: web.Application) -> None:
         """End every stream."""
