@@ -112,8 +112,8 @@ function Token({ problem, onGiven }) {
   return html`<form class="token" onSubmit=${submit}>
     <h2>Who are you?</h2>
     <p role="alert">${problem.message}.</p>
-    <p>This port asks the API server whose token it is: the page is for users with the ClusterRole
-    <code>affinity-scheduler-viewer</code>. The token stays in this page and is gone when you close it.</p>
+    <p>This port asks the API server whose token it is and what its user may see. The token stays in this page and is
+    gone when you close it.</p>
     <p><code>kubectl create token SERVICE-ACCOUNT</code> makes one.</p>
     <label>Token <input type="password" autocomplete="off" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
     <button type="submit">Continue</button>
