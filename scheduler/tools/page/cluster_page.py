@@ -49,7 +49,7 @@ from scheduler.tools.page.attempts import FailedAttempts, PendingExplanation, Pe
 from scheduler.tools.page.decisions import MAX_DECISIONS, DecisionFeed, Decisions
 from scheduler.tools.page.devices import DeviceOverview, DevicePool, device_overview_pieces, device_pool
 from scheduler.tools.page.domains import Cell, DomainMap, NodeLabels, cell_of, domain_map_pieces, node_labels
-from scheduler.tools.page.files import PageFiles
+from scheduler.tools.page.files import file_handlers
 from scheduler.tools.page.groups import Groups, waiting_groups
 from scheduler.tools.page.machine_room import MachineRoom, RoomQuestion, machine_room_pieces
 from scheduler.tools.page.nodes import NodeUses, node_uses
@@ -91,13 +91,10 @@ class ClusterPage(View):
             authorization = request.headers.get("Authorization", "")
             return auth is None or await auth.authorize_viewer(authorization) is None
 
-        answers, files = Answers(is_plain_http=auth is None, is_synced=self._running.is_synced), PageFiles()
+        answers = Answers(is_plain_http=auth is None, is_synced=self._running.is_synced)
         stream = PageStream(self._now, self._feed, may_view)
         for path, handler in (
-            ("/", files.lead),
-            (PAGE_PATH, files.index),
-            (f"{PAGE_PATH}/", files.index),
-            (f"{PAGE_PATH}/{{name:.+}}", files.file),
+            *file_handlers(),
             (f"{API_PREFIX}now", answers.of(self._now)),
             (f"{API_PREFIX}stream", answers.checked(stream.answer)),
             (f"{API_PREFIX}rules", answers.of(self._rules)),

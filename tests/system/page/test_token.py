@@ -23,8 +23,9 @@ async def test_who_may_not_view_is_told_and_who_may_sees_pods_of_all_namespaces(
 
     async with served(tmp_path, *OUTSIDE) as port, async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium(), args=list(FLAGS))
-        viewport = {"width": size[0], "height": size[1]}
-        page = await browser.new_page(ignore_https_errors=True, viewport=viewport)
+        page = await browser.new_page(
+            ignore_https_errors=True, viewport={"width": size[0], "height": size[1]}
+        )
         await page.goto(f"https://127.0.0.1:{port.daemon.port}/ui/")
         await page.get_by_text('User "system:anonymous" cannot get path "/ui"').wait_for()
         await page.get_by_label("Token").fill(port.tokens["no lister"])
