@@ -154,8 +154,7 @@ class ControllerMetrics(ProcessMetrics):
         features = {(gate.value, stage): int(semantics.enabled(gate)) for gate, stage in stages.items()}
         minimum = str(semantics.minimum_compatibility)
         labels: tuple[str, ...] = ("kube", self._version, str(semantics.version), minimum)
-        no_labels: tuple[str, ...] = ()
-        unknown = {no_labels: int(server not in (None, semantics.version))}
+        unknown = int(server not in (None, semantics.version))
         self._callback(FEATURE_ENABLED, lambda: features)
         self._callback(VERSION_INFO, lambda: {labels: 1})
         self._callback(UNKNOWN_SERVER_VERSION, lambda: unknown)

@@ -23,8 +23,8 @@ OTHER: Final = "other"
 
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
-#: Numbers of a family by label value: a text for one label, a tuple for several.
-Numbers = Mapping[str, float] | Mapping[tuple[str, str], float] | Mapping[tuple[str, ...], float]
+#: The number of a family without labels, or numbers by label value: a text for one label, a tuple for several.
+Numbers = float | Mapping[str, float] | Mapping[tuple[str, str], float] | Mapping[tuple[str, ...], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,8 @@ class Family:
 
     def text_of(self, numbers: Numbers) -> str:
         """Return the family, a counter or gauge with these numbers, in the text format."""
+        if not isinstance(numbers, Mapping):
+            return self.text([(self.name, numbers)])
         return self.text(
             (self.sample_name((values,) if isinstance(values, str) else values), number)
             for values, number in numbers.items()
