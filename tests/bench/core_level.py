@@ -182,10 +182,8 @@ def _timing_plugins(profiles: Profiles, histogram: Histogram) -> CycleObserver:
 def _sums(histogram: Histogram) -> Mapping[str, float]:
     """Return seconds by plugin."""
     sums: defaultdict[str, float] = defaultdict(float)
-    for metric in histogram.collect():
-        for sample in metric.samples:
-            if sample.name.endswith("_sum"):
-                sums[sample.labels["plugin"]] += sample.value
+    for (plugin, _, _), series in histogram.series.items():
+        sums[plugin] += series.sum
     return sums
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 #: Switches off what a browser does in the background: without a network that would only wait.
-_FLAGS = (
+FLAGS = (
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -46,7 +46,7 @@ def browsing() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=list(_FLAGS))
+        browser = playwright.chromium.launch(executable_path=chromium(), args=list(FLAGS))
         yield browser
         browser.close()
 

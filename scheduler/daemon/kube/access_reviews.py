@@ -41,9 +41,9 @@ def review_access(user: UserInfo, path: str, verb: str) -> Request:
     return _access_review(user, {"nonResourceAttributes": {"path": path, "verb": verb}})
 
 
-def review_pod_list(user: UserInfo, namespace: str) -> Request:
-    """Return a request that asks if the user may list the pods of a namespace; '' for those of all namespaces."""
-    resource = {"namespace": namespace, "verb": "list", "resource": "pods"}
+def review_pod_list(user: UserInfo) -> Request:
+    """Return a request that asks if the user may list the pods of all namespaces."""
+    resource = {"namespace": "", "verb": "list", "resource": "pods"}
     return _access_review(user, {"resourceAttributes": resource})
 
 

@@ -78,12 +78,12 @@ class CycleObserver:
         out_of_tree: OutOfTreeWatch | None = None,
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._decisions = decisions
+        self._decisions, self._points = decisions, points
         self._sampled = sampled
         self._draw = Random(seed).random
         self._now_s = now_s
-        timer = _PluginTimer(plugins, now_s)
-        self._observed = {p.scheduler_name: _ObservedProfile(p, points, timer, out_of_tree) for p in profiles}
+        clocked = partial(_ObservedProfile, plugins=plugins, out_of_tree=out_of_tree, now_s=now_s)
+        self._observed = {profile.scheduler_name: clocked(profile) for profile in profiles}
         #: The running cycle's profile, or the last one's.
         self._running: _ObservedProfile
         #: None between cycles.
@@ -105,10 +105,13 @@ class CycleObserver:
     def leave(self, point: str, code: Code) -> None:
         """Observe the duration of the extension point."""
         elapsed_s = self._now_s() - self._entered_s
-        if code is Code.SUCCESS:
-            self._running.succeeded[point].observe(elapsed_s)
-        else:
-            self._running.ended(point, code.value).observe(elapsed_s)
+        running = self._running
+        if code is not Code.SUCCESS:
+            self._points.labels(point, code.value, running.name).observe(elapsed_s)
+            return
+        if point not in running.succeeded:
+            running.succeeded[point] = self._points.labels(point, _SUCCESS, running.name)
+        running.succeeded[point].observe(elapsed_s)
 
     def evaluated(self, plugin: str, point: str) -> None:
         """Count an evaluation of the plugin at the point."""
@@ -132,108 +135,57 @@ class CycleObserver:
 
 
 class _ObservedProfile:
-    """A profile with every plugin timed, and the series of the profile."""
+    """A profile as it runs in a cycle that is sampled, and in others, where out-of-tree plugins alone are timed."""
 
-    __slots__ = ("_name", "_points", "evaluations", "succeeded", "timed", "untimed")
+    __slots__ = ("evaluations", "name", "succeeded", "timed", "untimed")
 
     def __init__(
-        self, profile: Profile, points: Histogram, timer: _PluginTimer, out_of_tree: OutOfTreeWatch | None
+        self,
+        profile: Profile,
+        *,
+        plugins: Histogram,
+        out_of_tree: OutOfTreeWatch | None,
+        now_s: Callable[[], float],
     ) -> None:
-        self._name = profile.scheduler_name
-        self._points = points
-        #: The profile of a cycle that is not sampled: only out_of_tree are timed, if there are any.
-        self.untimed = profile
-        if out_of_tree is not None and profile.out_of_tree:
-            self.untimed = _timed(
-                profile, self._out_of_tree_timers(profile, out_of_tree, None, timer.now_s), None
-            )
-            self.timed = _timed(
-                profile, self._out_of_tree_timers(profile, out_of_tree, timer, timer.now_s), timer
-            )
-        else:
-            self.timed = _timed(profile, {}, timer)
-        #: Series of successful runs by extension point, cached for the hot path.
-        self.succeeded = _SeriesByPoint(lambda point: self.ended(point, _SUCCESS))
+        self.name = profile.scheduler_name
+        guests = [] if out_of_tree is None else profile.out_of_tree
+        names_of_guests = {guest.name for guest in guests}
+
+        def timer(histogram: Histogram | None, plugin: str) -> _Timer | None:
+            watch = out_of_tree if plugin in names_of_guests else None
+            is_timed = histogram is not None or watch is not None
+            return _Timer(self.name, plugin, histogram, watch, now_s) if is_timed else None
+
+        self.timed = _timed(profile, partial(timer, plugins))
+        self.untimed = _timed(profile, partial(timer, None)) if guests else profile
+        for guest in guests:
+            outside = _Timer(self.name, guest.name, None, out_of_tree, now_s)
+            guest.watched = partial(outside.outside, guest)
+        #: Series of successful runs by extension point, for the hot path.
+        self.succeeded: dict[str, HistogramSeries] = {}
         #: Number of evaluations by plugin and extension point.
         self.evaluations: defaultdict[tuple[str, str], int] = defaultdict(int)
         names = [(p.name, "PreFilter", "Filter") for p in profile.filters]
         names += [(w.plugin.name, "PreScore", "Score") for w in profile.scorers]
-        for plugin, first, second in names:
-            self.evaluations[plugin, first] = self.evaluations[plugin, second] = 0
-
-    @staticmethod
-    def _out_of_tree_timers(
-        profile: Profile, watch: OutOfTreeWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
-    ) -> Mapping[str, _OutOfTreeTimer]:
-        name = profile.scheduler_name
-        timers = {plugin.name: _OutOfTreeTimer(name, watch, timer, now_s) for plugin in profile.out_of_tree}
-        for plugin in profile.out_of_tree:
-            plugin.watched = partial(timers[plugin.name].outside, plugin)
-        return timers
-
-    def ended(self, point: str, status: str) -> HistogramSeries:
-        return self._points.labels(point, status, self._name)
+        for name, first, second in names:
+            self.evaluations[name, first] = self.evaluations[name, second] = 0
 
 
-class _SeriesByPoint(dict[str, HistogramSeries]):
-    """Series by extension point, created on first use."""
+class _Timer:
+    """Times the calls of one plugin: for the histogram if there is one, and for the watch of out-of-tree plugins."""
 
-    def __init__(self, make: Callable[[str], HistogramSeries]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, point: str) -> HistogramSeries:
-        series = self[point] = self._make(point)
-        return series
-
-
-class _PluginTimer:
-    """Observes the durations of plugin calls."""
-
-    __slots__ = ("_plugins", "now_s")
-
-    def __init__(self, plugins: Histogram, now_s: Callable[[], float]) -> None:
-        self._plugins = plugins
-        self.now_s = now_s
-
-    def begin(self, pod: Pod, n_nodes: int) -> None:
-        """Note that the next calls are about the pod, and so many nodes."""
-
-    def run(
-        self,
-        plugin: str,
-        point: str,
-        call: Callable[[], _T],
-        status_of: Callable[[_T], str] = _success,
-        *,
-        before_s: float = 0.0,
-    ) -> _T:
-        """Return the result of the call, and observe how long it took, with `before_s` of work that was done before."""
-        started_s = self.now_s() - before_s
-        try:
-            result = call()
-        except PluginFailed as failure:
-            code = Code.SUCCESS if isinstance(failure, SearchUnfinished) else Code.ERROR
-            self.observe(plugin, point, self.now_s() - started_s, code.value, str(failure))
-            raise
-        self.observe(plugin, point, self.now_s() - started_s, status_of(result))
-        return result
-
-    def observe(self, plugin: str, point: str, elapsed_s: float, status: str, failure: str = "") -> None:
-        """Observe a call that has just ended."""
-        del failure
-        self._plugins.labels(plugin, point, status).observe(elapsed_s)
-
-
-class _OutOfTreeTimer(_PluginTimer):
-    """Lets the watch judge the calls of one out-of-tree plugin; `timer` observes them too, if the cycle is sampled."""
-
-    __slots__ = ("_n_nodes", "_pod", "_profile", "_timer", "_watch")
+    __slots__ = ("_histogram", "_n_nodes", "_plugin", "_pod", "_profile", "_watch", "now_s")
 
     def __init__(
-        self, profile: str, watch: OutOfTreeWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
+        self,
+        profile: str,
+        plugin: str,
+        histogram: Histogram | None,
+        watch: OutOfTreeWatch | None,
+        now_s: Callable[[], float],
     ) -> None:
-        self._profile, self._watch, self._timer, self.now_s = profile, watch, timer, now_s
+        self._profile, self._plugin, self._histogram, self._watch = profile, plugin, histogram, watch
+        self.now_s = now_s
         self._pod: Pod
         self._n_nodes = 0
 
@@ -241,15 +193,33 @@ class _OutOfTreeTimer(_PluginTimer):
         """Note that the next calls are about the pod, and so many nodes."""
         self._pod, self._n_nodes = pod, n_nodes
 
-    def observe(self, plugin: str, point: str, elapsed_s: float, status: str, failure: str = "") -> None:
-        """Judge a call that has just ended, and observe it."""
-        if self._timer is not None:
-            self._timer.observe(plugin, point, elapsed_s, status)
-        called = OutOfTreeCall(self._profile, plugin, point, self._pod, self._n_nodes)
-        self._watch.judge(called, elapsed_s, failure)
+    def run(
+        self,
+        point: str,
+        call: Callable[[], _T],
+        status_of: Callable[[_T], str | None] = _success,
+        *,
+        before_s: float = 0.0,
+    ) -> _T:
+        """
+        Return the result of the call, and observe how long it took, with `before_s` of work that was done before.
+
+        A call whose status is None is not observed.
+        """
+        started_s = self.now_s() - before_s
+        try:
+            result = call()
+        except PluginFailed as failure:
+            code = Code.SUCCESS if isinstance(failure, SearchUnfinished) else Code.ERROR
+            self._observe(point, self.now_s() - started_s, code.value, str(failure))
+            raise
+        if (status := status_of(result)) is not None:
+            self._observe(point, self.now_s() - started_s, status)
+        return result
 
     def outside(self, plugin: GuardedPlugin, point: str, pod: Pod, call: Callable[[], _T]) -> _T:
         """Return the result of a call outside of cycles, of PreEnqueue or a hint, and let the watch judge it."""
+        self.begin(pod, 0)
         started_s, failure = self.now_s(), ""
         try:
             return call()
@@ -257,21 +227,26 @@ class _OutOfTreeTimer(_PluginTimer):
             failure = str(error) if isinstance(error, PluginFailed) else f"{point}: {plugin.described(error)}"
             raise
         finally:
-            called = OutOfTreeCall(self._profile, plugin.name, point, pod)
-            self._watch.judge(called, self.now_s() - started_s, failure)
+            self._observe(point, self.now_s() - started_s, "", failure)
+
+    def _observe(self, point: str, elapsed_s: float, status: str, failure: str = "") -> None:
+        """Observe a call that has just ended, and let the watch judge it."""
+        if self._histogram is not None:
+            self._histogram.labels(self._plugin, point, status).observe(elapsed_s)
+        if self._watch is not None:
+            called = OutOfTreeCall(self._profile, self._plugin, point, self._pod, self._n_nodes)
+            self._watch.judge(called, elapsed_s, failure)
 
 
-def _timed(
-    profile: Profile, timer_by_guest: Mapping[str, _OutOfTreeTimer], other: _PluginTimer | None
-) -> Profile:
-    """Return the profile with its out-of-tree plugins timed by their timers, and all others by `other` if given."""
+def _timed(profile: Profile, timer_of: Callable[[str], _Timer | None]) -> Profile:
+    """Return the profile with the plugins timed that have a timer."""
 
     def filtering(plugin: FilterPlugin) -> FilterPlugin:
-        timer = timer_by_guest.get(plugin.name, other)
+        timer = timer_of(plugin.name)
         return plugin if timer is None else _TimedFilterPlugin(plugin, timer)
 
     def scoring(plugin: ScorePlugin) -> ScorePlugin:
-        timer = timer_by_guest.get(plugin.name, other)
+        timer = timer_of(plugin.name)
         return plugin if timer is None else _TimedScorePlugin(plugin, timer)
 
     return replace(
@@ -284,29 +259,26 @@ def _timed(
 class _TimedFilterPlugin(FilterPlugin):
     """A plugin whose PreFilter and Filter calls are timed; a decision asks it for nothing else."""
 
-    def __init__(self, plugin: FilterPlugin, timer: _PluginTimer) -> None:
+    def __init__(self, plugin: FilterPlugin, timer: _Timer) -> None:
         self.name = plugin.name
         self._plugin = plugin
         self._timer = timer
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         self._timer.begin(context.pod, view.n_nodes)
-        result = self._timer.run(
-            self.name, "PreFilter", lambda: self._plugin.prefilter(context, view), _status
-        )
+        result = self._timer.run("PreFilter", lambda: self._plugin.prefilter(context, view), _status)
         if isinstance(result, Skip | Status):
             return result
         if isinstance(result, PreFilterResult):
-            timed = _TimedNodeFilter(self.name, result.node_filter, self._timer)
-            return replace(result, node_filter=timed)
-        return _TimedNodeFilter(self.name, result, self._timer)
+            return replace(result, node_filter=_TimedNodeFilter(result.node_filter, self._timer))
+        return _TimedNodeFilter(result, self._timer)
 
 
 class _TimedNodeFilter(NodeFilter):
     """A filter whose first mask is timed: that of Filter."""
 
-    def __init__(self, name: str, node_filter: NodeFilter, timer: _PluginTimer) -> None:
-        self._name, self._filter, self._timer = name, node_filter, timer
+    def __init__(self, node_filter: NodeFilter, timer: _Timer) -> None:
+        self._filter, self._timer = node_filter, timer
         self._is_timed = False
         if node_filter.prepare is not None:
             self.prepare = partial(self._timed_pieces, node_filter.prepare)
@@ -336,7 +308,7 @@ class _TimedNodeFilter(NodeFilter):
         if self._is_timed:
             return call()
         self._is_timed = True
-        return self._timer.run(self._name, "Filter", call, before_s=self._prepared_s)
+        return self._timer.run("Filter", call, before_s=self._prepared_s)
 
     def statuses(self) -> NodeStatuses:
         return self._filter.statuses()
@@ -353,41 +325,33 @@ class _TimedNodeFilter(NodeFilter):
 class _TimedScorePlugin(ScorePlugin):
     """A plugin whose PreScore, Score and NormalizeScore calls are timed."""
 
-    def __init__(self, plugin: ScorePlugin, timer: _PluginTimer) -> None:
+    def __init__(self, plugin: ScorePlugin, timer: _Timer) -> None:
         self.name = plugin.name
         self._plugin = plugin
         self._timer = timer
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         self._timer.begin(context.pod, view.n_nodes)
-        result = self._timer.run(
-            self.name, "PreScore", lambda: self._plugin.prescore(context, view, feasible), _status
-        )
+        result = self._timer.run("PreScore", lambda: self._plugin.prescore(context, view, feasible), _status)
         if isinstance(result, Skip | Status):
             return result
-        return _TimedNodeScorer(self.name, result, self._timer)
+        return _TimedNodeScorer(result, self._timer)
 
 
 class _TimedNodeScorer(Generic[_Raw]):
-    def __init__(self, name: str, scorer: NodeScorer[_Raw], timer: _PluginTimer) -> None:
-        self._name = name
-        self._scorer = scorer
-        self._timer = timer
+    def __init__(self, scorer: NodeScorer[_Raw], timer: _Timer) -> None:
+        self._scorer, self._timer = scorer, timer
 
     def raw(self) -> _Raw:
-        return self._timer.run(self._name, "Score", self._scorer.raw)
+        return self._timer.run("Score", self._scorer.raw)
 
     def normalized(self, raw: _Raw) -> Scores:
-        timer, started_s = self._timer, self._timer.now_s()
-        try:
-            scores = self._scorer.normalized(raw)
-        except PluginFailed as failure:
-            timer.observe(self._name, _NORMALIZE, timer.now_s() - started_s, Code.ERROR.value, str(failure))
-            raise
         # The same array means that the plugin does not normalise; upstream makes no call then.
-        if scores is not raw:
-            timer.observe(self._name, _NORMALIZE, timer.now_s() - started_s, _SUCCESS)
-        return scores
+        return self._timer.run(
+            _NORMALIZE,
+            lambda: self._scorer.normalized(raw),
+            lambda scores: None if scores is raw else _SUCCESS,
+        )
 
 
 def _status(result: PreFiltered | PreScored) -> str:

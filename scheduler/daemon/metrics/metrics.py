@@ -223,8 +223,6 @@ PLUGIN_SHUT_OFF: Final = Family(
     ("plugin", "profile"),
 )
 
-#: Label values of a family without labels.
-_NO_LABELS: Final[tuple[str, ...]] = ()
 #: From this number on, attempts share one label value (schedule_one.go, getAttemptsLabel).
 _MAX_ATTEMPTS: Final = 15
 
@@ -272,13 +270,13 @@ class Metrics(ControllerMetrics):
         self._callback(UNSCHEDULABLE_PODS, lambda: queue.unschedulable_by_plugin)
         self._callback(CACHE_SIZE, lambda: _cache_sizes(state))
         self._callback(EVICTIONS_IN_VAIN, lambda: evictions_in_vain)
-        self._callback(KEPT_BY_ANNOTATIONS, lambda: {_NO_LABELS: n_kept_by_annotations()})
-        self._callback(NAMESPACES_OVER_SHARE, lambda: {_NO_LABELS: queue.n_namespaces_deprioritized})
+        self._callback(KEPT_BY_ANNOTATIONS, n_kept_by_annotations)
+        self._callback(NAMESPACES_OVER_SHARE, lambda: queue.n_namespaces_deprioritized)
         refusals = state.kubelet_refusals
-        self._callback(KUBELET_REFUSALS, lambda: {_NO_LABELS: refusals.n_refused})
-        self._callback(ALLOCATED_TWICE, lambda: {_NO_LABELS: state.devices.n_allocated_twice})
+        self._callback(KUBELET_REFUSALS, lambda: refusals.n_refused)
+        self._callback(ALLOCATED_TWICE, lambda: state.devices.n_allocated_twice)
         self._callback(DEVICES, lambda: _device_counts(state.devices))
-        self._callback(LEFT_OUT, lambda: {_NO_LABELS: refusals.n_excluded})
+        self._callback(LEFT_OUT, lambda: refusals.n_excluded)
 
     def cycle_observer(
         self,

@@ -15,13 +15,13 @@ from prometheus_client import (
     GCCollector,
     PlatformCollector,
     ProcessCollector,
-    generate_latest,
 )
+from prometheus_client.metrics_core import Metric
 
-from scheduler.daemon.metrics.series import CallbackMetric, Counter, Family, Histogram, Numbers
+from scheduler.daemon.metrics.series import Counter, Family, Histogram, Numbers
 from scheduler.engine.model.semantics import Semantics, Stage, Version
 
-#: The only format of `render`: OpenMetrics, which needs the library's encoder, would block the loop for 30 ms.
+#: The only format of `render`: OpenMetrics would need the library's encoder, which blocks the loop for 30 ms.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 REST_REQUESTS: Final = Family(
@@ -86,26 +86,21 @@ class ProcessMetrics:
     """The metrics registry of one process. Nothing in it is global: two schedulers in one process have one each."""
 
     def __init__(self, *, version: str) -> None:
-        #: All series, for prometheus_client's encoders; `render` encodes the same series faster.
-        self.registry = CollectorRegistry()
         self._version = version
-        self._scalars = CollectorRegistry()
-        self.registry.register(self._scalars)
-        self._histograms: list[Histogram] = []
+        #: Return each family in the text format, in the order in which they were registered.
+        self._texts: list[Callable[[], str]] = []
         self._requests = self._counter(REST_REQUESTS)
         self._request_duration = self._histogram(REST_DURATION)
         build = {(version, platform.python_version()): 1}
         self._callback(BUILD_INFO, lambda: build)
+        of_process = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
-            collector(registry=self._scalars)
+            collector(registry=of_process)
+        self._texts.append(lambda: "".join(map(_text_of, of_process.collect())))
 
     def render(self) -> bytes:
-        """
-        Return all series in Prometheus' text format 0.0.4 (`CONTENT_TYPE`). Cost: 10 µs per histogram, 4 µs per
-        number.
-        """
-        histograms = "".join([histogram.text() for histogram in self._histograms])
-        return histograms.encode() + generate_latest(self._scalars)
+        """Return all series in the text format (`CONTENT_TYPE`). Cost: 10 µs per histogram, 2 µs per number."""
+        return "".join([text() for text in self._texts]).encode()
 
     def on_request(self, verb: str, method: str, code: str, host: str, seconds: float) -> None:
         """Observe a response of the API server, or `<error>`; a watch is counted but has no latency."""
@@ -115,18 +110,25 @@ class ProcessMetrics:
 
     def _counter(self, family: Family) -> Counter:
         counts = Counter(family)
-        self._scalars.register(counts)
+        self._texts.append(counts.text)
         return counts
 
     def _histogram(self, family: Family) -> Histogram:
         histogram = Histogram(family)
-        self.registry.register(histogram)
-        self._histograms.append(histogram)
+        self._texts.append(histogram.text)
         return histogram
 
     def _callback(self, family: Family, read: Callable[[], Numbers]) -> None:
         """Read the numbers at every scrape."""
-        self._scalars.register(CallbackMetric(family, read))
+        self._texts.append(lambda: family.text_of(read()))
+
+
+def _text_of(metric: Metric) -> str:
+    """Return a family of the library's, a counter or gauge, in the text format."""
+    name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+    labels = tuple(metric.samples[0].labels) if metric.samples else ()
+    family = Family(name, metric.documentation, labels)
+    return family.text_of({tuple(each.labels.values()): each.value for each in metric.samples})
 
 
 class ControllerMetrics(ProcessMetrics):
@@ -152,8 +154,7 @@ class ControllerMetrics(ProcessMetrics):
         features = {(gate.value, stage): int(semantics.enabled(gate)) for gate, stage in stages.items()}
         minimum = str(semantics.minimum_compatibility)
         labels: tuple[str, ...] = ("kube", self._version, str(semantics.version), minimum)
-        no_labels: tuple[str, ...] = ()
-        unknown = {no_labels: int(server not in (None, semantics.version))}
+        unknown = int(server not in (None, semantics.version))
         self._callback(FEATURE_ENABLED, lambda: features)
         self._callback(VERSION_INFO, lambda: {labels: 1})
         self._callback(UNKNOWN_SERVER_VERSION, lambda: unknown)

@@ -1,5 +1,5 @@
 """
-Counters and histograms as plain numbers, and their Prometheus text format.
+Counters and histograms as plain numbers, and their Prometheus text format (0.0.4).
 
 They have no locks: only one thread writes. A family has a bounded number of series; when it is full, new label values
 are counted under `other`.
@@ -12,24 +12,19 @@ prometheus_client's own are slower. For a scrape of a busy scheduler (160 histog
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
-
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-from prometheus_client.registry import Collector
 
 #: Limit on the series of one family, without `other`: several times as many as twenty plugins on four profiles have.
 MAX_SERIES: Final = 500
 OTHER: Final = "other"
 
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+#: The number of a family without labels, or numbers by label value: a text for one label, a tuple for several.
+Numbers = float | Mapping[str, float] | Mapping[tuple[str, str], float] | Mapping[tuple[str, ...], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +42,26 @@ class Family:
         if self.bounds:
             return "histogram"
         return "counter" if self.name.endswith("_total") else "gauge"
+
+    def sample_name(self, values: Sequence[str], suffix: str = "", bound: str = "") -> str:
+        """Return the start of a sample's line: its name and labels. `bound`: of a bucket."""
+        pairs = [*sorted(zip(self.labels, values, strict=True)), *([("le", bound)] if bound else ())]
+        labels = ",".join(f'{label}="{value.translate(_ESCAPES)}"' for label, value in pairs)
+        return f"{self.name}{suffix}{{{labels}}}" if labels else f"{self.name}{suffix}"
+
+    def text(self, samples: Iterable[tuple[str, object]]) -> str:
+        """Return the family in the text format, from the starts of the lines and the numbers."""
+        head = f"# HELP {self.name} {self.help}\n# TYPE {self.name} {self.type}\n"
+        return head + "".join([f"{start} {number}\n" for start, number in samples])
+
+    def text_of(self, numbers: Numbers) -> str:
+        """Return the family, a counter or gauge with these numbers, in the text format."""
+        if not isinstance(numbers, Mapping):
+            return self.text([(self.name, numbers)])
+        return self.text(
+            (self.sample_name((values,) if isinstance(values, str) else values), number)
+            for values, number in numbers.items()
+        )
 
 
 def exponential_bounds(start: float, factor: float, n: int) -> tuple[float, ...]:
@@ -83,16 +98,15 @@ class HistogramSeries:
         self.sum += amount
 
 
-class Histogram(Collector):
+class Histogram:
     """All series of one histogram; without labels its one series exists from the start."""
 
-    def __init__(self, family: Family, *, max_series: int = MAX_SERIES) -> None:
+    def __init__(self, family: Family) -> None:
         self.family = family
-        self._max_series = max_series
-        self._series: dict[tuple[str, ...], HistogramSeries] = {}
+        self.series: dict[tuple[str, ...], HistogramSeries] = {}
         self._bound_texts = [*map(go_number, family.bounds), "+Inf"]
         #: The start of each line of a series: its buckets, then its sum and its count.
-        self._starts: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._starts: dict[tuple[str, ...], list[str]] = {}
         if not family.labels:
             self.labels()
 
@@ -102,100 +116,45 @@ class Histogram(Collector):
 
         Cost: 0.12 µs; the hot path keeps the series.
         """
-        series = self._series.get(values)
+        series = self.series.get(values)
         if series is not None:
             return series
-        key = _bounded_labels(values, self._series, self._max_series)
-        if key not in self._series:
-            self._series[key] = HistogramSeries(self.family.bounds)
-            self._starts[key] = self._line_starts(key)
-        return self._series[key]
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the family for prometheus_client's encoders."""
-        metric = HistogramMetricFamily(self.family.name, self.family.help, labels=self.family.labels)
-        for values, series in self._series.items():
-            buckets = [
-                (bound, float(n))
-                for bound, n in zip(self._bound_texts, accumulate(series.n_by_bucket), strict=True)
-            ]
-            metric.add_metric(values, buckets, series.sum)
-        yield metric
+        key = _bounded_labels(values, self.series)
+        if key not in self.series:
+            self.series[key] = HistogramSeries(self.family.bounds)
+            starts = [self.family.sample_name(key, "_bucket", bound) for bound in self._bound_texts]
+            starts += [self.family.sample_name(key, suffix) for suffix in ("_sum", "_count")]
+            self._starts[key] = starts
+        return self.series[key]
 
     def text(self) -> str:
-        """Return the family in Prometheus' text format 0.0.4, as `generate_latest` would, but faster."""
-        name = self.family.name
-        lines = [f"# HELP {name} {self.family.help}\n# TYPE {name} histogram\n"]
-        for values, series in self._series.items():
+        """Return the family in the text format. 10 µs per series."""
+        samples: list[tuple[str, object]] = []
+        for values, series in self.series.items():
             n_up_to = list(accumulate(series.n_by_bucket))
-            numbers = (*n_up_to, repr(series.sum), n_up_to[-1])
-            lines += [
-                f"{start}{number}\n" for start, number in zip(self._starts[values], numbers, strict=True)
-            ]
-        return "".join(lines)
-
-    def _line_starts(self, values: tuple[str, ...]) -> tuple[str, ...]:
-        name = self.family.name
-        pairs = sorted(zip(self.family.labels, values, strict=True))
-        labels = [f'{label}="{value.translate(_ESCAPES)}"' for label, value in pairs]
-        of_buckets = (",".join([*labels, f'le="{bound}"']) for bound in self._bound_texts)
-        braced = f"{{{','.join(labels)}}}" if labels else ""
-        return (
-            *(f"{name}_bucket{{{each}}} " for each in of_buckets),
-            f"{name}_sum{braced} ",
-            f"{name}_count{braced} ",
-        )
+            samples += zip(self._starts[values], (*n_up_to, series.sum, n_up_to[-1]), strict=True)
+        return self.family.text(samples)
 
 
-class Counter(Collector):
+class Counter:
     """All series of one counter; without labels its one series exists from the start."""
 
-    def __init__(self, family: Family, *, max_series: int = MAX_SERIES) -> None:
+    def __init__(self, family: Family) -> None:
         self.family = family
-        self._max_series = max_series
         self._n: dict[tuple[str, ...], int] = {} if family.labels else {(): 0}
 
     def add(self, *values: str, n: int = 1) -> None:
         """Add `n` to the series of these label values. Cost: 0.2 µs."""
         if values not in self._n:
-            values = _bounded_labels(values, self._n, self._max_series)
+            values = _bounded_labels(values, self._n)
             self._n.setdefault(values, 0)
         self._n[values] += n
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the family for prometheus_client's encoders."""
-        yield _metric(self.family, self._n)
+    def text(self) -> str:
+        """Return the family in the text format. 2 µs per series."""
+        return self.family.text_of(self._n)
 
 
-class CallbackMetric(Collector):
-    """
-    A counter or gauge whose numbers are read at every scrape.
-
-    `read` returns the numbers by label value: a text for one label, a tuple for several.
-    """
-
-    def __init__(self, family: Family, read: Callable[[], Numbers]) -> None:
-        self.family = family
-        self._read = read
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the family for prometheus_client's encoders."""
-        yield _metric(self.family, self._read())
-
-
-Numbers = Mapping[str, int] | Mapping[tuple[str, str], int] | Mapping[tuple[str, ...], int]
-
-
-def _metric(family: Family, numbers: Numbers) -> Metric:
-    kind = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
-    metric = kind(family.name, family.help, labels=family.labels)
-    for values, number in numbers.items():
-        metric.add_metric((values,) if isinstance(values, str) else values, number)
-    return metric
-
-
-def _bounded_labels(
-    values: tuple[str, ...], known: Mapping[tuple[str, ...], object], max_series: int
-) -> tuple[str, ...]:
+def _bounded_labels(values: tuple[str, ...], known: Mapping[tuple[str, ...], object]) -> tuple[str, ...]:
     """Return `values`, or `other` for each of them if the family is full."""
-    return values if len(known) < max_series else (OTHER,) * len(values)
+    return values if len(known) < MAX_SERIES else (OTHER,) * len(values)

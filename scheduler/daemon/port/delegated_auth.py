@@ -25,7 +25,7 @@ import json
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar, cast
 
 from aiohttp import web
@@ -66,6 +66,9 @@ ANONYMOUS: Final = UserInfo("system:anonymous", groups=("system:unauthenticated"
 #: need no right.
 PAGE_PATH: Final = "/ui"
 API_PREFIX: Final = "/api/v1/"
+#: The role in manifests/explain that has the rights to the page's data.
+VIEWER_ROLE: Final = "affinity-scheduler-viewer"
+_ALL_PODS: Final = '"pods" at the cluster scope'
 #: As upstream's default of --authorization-always-allow-paths.
 ALWAYS_ALLOWED: Final = ("/healthz", "/readyz", "/livez")
 
@@ -150,24 +153,25 @@ class DelegatedAuth:
         user = await self.identify(authorization)
         if isinstance(user, Rejection):
             return user
-        return await self._authorize_user(user, path, verb)
+        review = review_access(user, path, verb)
+        return await self._authorize_user(user, f"{verb} path", quoted(path), review)
 
     async def identify(self, authorization: str) -> UserInfo | Rejection:
         """Return the user of the header's token; the anonymous one without a token."""
         token = _bearer_token(authorization)
         return await self._authenticate(token) if token else ANONYMOUS
 
-    async def may_list_pods(self, user: UserInfo, namespace: str) -> bool | Rejection:
-        """Return whether the user may list the pods of the namespace, or of all namespaces for ''."""
-
-        async def ask() -> bool | Rejection:
-            try:
-                return decode_allowed(await self._review(self._rights, review_pod_list(user, namespace)))
-            except ApiError as error:
-                self._log_failure("Unable to authorize the request", error)
-                return Rejection(500, "", "Internal Server Error: the API server could not be asked")
-
-        return await self._share((user, "pods", namespace), ask, known=True)
+    async def authorize_viewer(self, authorization: str) -> Rejection | None:
+        """Return None if the request's user may see the page's data, which name pods everywhere, else the rejection."""
+        rejection = await self.authorize(authorization, PAGE_PATH, "get")
+        if rejection is None:
+            user = await self.identify(authorization)
+            if isinstance(user, Rejection):
+                return user
+            rejection = await self._authorize_user(user, "list resource", _ALL_PODS, review_pod_list(user))
+        if rejection is None or rejection.status != 403:
+            return rejection
+        return replace(rejection, message=f"{rejection.message}: ask for the ClusterRole {VIEWER_ROLE}")
 
     def middleware(self) -> Middleware:
         """Return an aiohttp middleware that lets only authorized requests through."""
@@ -182,9 +186,10 @@ class DelegatedAuth:
             if path in ("/", PAGE_PATH) or path.startswith(f"{PAGE_PATH}/"):
                 return await handler(request)
             if path.startswith(API_PREFIX):
-                # By system:discovery, every authenticated user may get /api/*. A question changes nothing: `get`.
-                path, verb = PAGE_PATH, "get"
-            rejection = await self.authorize(authorization, path, verb)
+                # By system:discovery, every authenticated user may get /api/*. A question changes nothing.
+                rejection = await self.authorize_viewer(authorization)
+            else:
+                rejection = await self.authorize(authorization, path, verb)
             return await handler(request) if rejection is None else rejection.response()
 
         return authorized
@@ -213,11 +218,11 @@ class DelegatedAuth:
 
         return await self._share(key, ask, known=self._user_by_token.has_seen(key))
 
-    async def _authorize_user(self, user: UserInfo, path: str, verb: str) -> Rejection | None:
-        key = (user, path, verb)
-        denied = Rejection(
-            403, "Forbidden", f"forbidden: User {quoted(user.name)} cannot {verb} path {quoted(path)}"
-        )
+    async def _authorize_user(
+        self, user: UserInfo, verb: str, what: str, review: Request
+    ) -> Rejection | None:
+        key = (user, what, verb)
+        denied = Rejection(403, "Forbidden", f"forbidden: User {quoted(user.name)} cannot {verb} {what}")
         if key in self._granted:
             return None
         if key in self._denied:
@@ -225,13 +230,10 @@ class DelegatedAuth:
 
         async def ask() -> Rejection | None:
             try:
-                answer = await self._review(self._rights, review_access(user, path, verb))
-                allowed = decode_allowed(answer)
+                allowed = decode_allowed(await self._review(self._rights, review))
             except ApiError as error:
                 self._log_failure("Unable to authorize the request", error)
-                return Rejection(
-                    500, "", f'Internal Server Error: "{path}": the API server could not be asked'
-                )
+                return Rejection(500, "", f"Internal Server Error: {what}: the API server could not be asked")
             (self._granted if allowed else self._denied).put(key, None)
             (self._denied if allowed else self._granted).drop(key)
             return None if allowed else denied

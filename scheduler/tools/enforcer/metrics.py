@@ -80,11 +80,7 @@ class EnforcementMetrics(ControllerMetrics):
         self._callback(BROKEN_RULES, lambda: broken(enforced=False))
         self._callback(ENFORCED_BROKEN, lambda: broken(enforced=True))
         self._callback(WAITING, lambda: {reason: enforcer.status.waiting[reason] for reason in REASONS})
-
-        def pods() -> dict[tuple[str, ...], int]:
-            return {(): enforcer.index.n_enforced_pods}
-
-        self._callback(ENFORCED_PODS, pods)
+        self._callback(ENFORCED_PODS, lambda: enforcer.index.n_enforced_pods)
 
     def on_violation(self, report: ViolationReport) -> None:
         """Count a rule that is newly broken."""

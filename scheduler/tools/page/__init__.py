@@ -1,6 +1,9 @@
 """
 The page: rules by domain, pending pods, decisions, rates.
 
-Views are pure, computed from state, queue and attempts. `cluster_page` is the view that `run` is given; `api` has the
-routes, `access` says who may see what, `files` and `ui` are what the browser gets.
+    request -> access: of a page of ours? -> answers: parameters, shared? -> cluster_page: ask a view -> JSON -> ui
+
+Views are pure, computed from state, queue and attempts. `cluster_page` is the view that `run` is given, with the
+routes; `what_if_service` answers what takes a decision, `rule_survey` gathers the rules, `files` has what the browser
+gets.
 """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -43,7 +43,7 @@ class Decision(JsonStruct, frozen=True, kw_only=True):
     n_victims: int
     top: tuple[RankedNode, ...]
     rejected: Mapping[str, int]
-    #: The node where pods are evicted for this one, empty if none are; of the first ten those that a viewer may list.
+    #: The node where pods are evicted for this one, empty if none are, and the first ten of them.
     nominated: str = ""
     evicted: tuple[str, ...] = ()
 
@@ -66,7 +66,7 @@ class Eviction(JsonStruct, frozen=True, kw_only=True):
 
 class Decisions(Document, frozen=True, kw_only=True):
     """
-    Attempts and evictions, each the newest first. `n_hidden`: those about pods that the viewer may not list.
+    Attempts and evictions, each the newest first.
 
     `began`: when the scheduler started, in seconds since the epoch: numbers start again with it.
     """
@@ -74,45 +74,17 @@ class Decisions(Document, frozen=True, kw_only=True):
     kind: str = "Decisions"
     decisions: tuple[Decision, ...]
     evictions: tuple[Eviction, ...]
-    n_hidden: int
     #: The number of the newest attempt or eviction of all, 0 before the first.
     newest: int
     began: float
-
-
-@dataclass(slots=True)
-class _Entry:
-    """An attempt, without its pod, which would keep a spec and all that is derived from it."""
-
-    #: Has what the record says once a viewer has asked.
-    decision: Decision
-    #: Not yet decoded; '' if there is none, or no more.
-    record: str
-    victims: tuple[tuple[str, str], ...]
-
-    @property
-    def number(self) -> int:
-        """The number of the attempt."""
-        return self.decision.number
-
-    @property
-    def namespace(self) -> str:
-        """The namespace of its pod."""
-        return self.decision.namespace
-
-    def decoded(self) -> Decision:
-        """Return the decision with what its record says."""
-        record, self.record = read_record(self.record) if self.record else None, ""
-        if record is not None:
-            self.decision = msgspec.structs.replace(self.decision, top=record.top, rejected=record.rejected)
-        return self.decision
 
 
 class DecisionFeed:
     """The last `MAX_DECISIONS` attempts and evictions. Recording costs 3 µs; viewers alone cost decoding of records."""
 
     def __init__(self, began_s: float) -> None:
-        self._entries: deque[_Entry | Eviction] = deque(maxlen=MAX_DECISIONS)
+        #: Attempts with their records, not decoded, and evictions; no pod, with all that is derived from it.
+        self._entries: deque[tuple[Decision | Eviction, str]] = deque(maxlen=MAX_DECISIONS)
         self._began = round(began_s, 3)
         self.newest = 0
 
@@ -138,48 +110,46 @@ class DecisionFeed:
             top=(),
             rejected={},
             nominated=attempt.nominated_node_name,
+            evicted=tuple(map("/".join, attempt.victims)),
         )
-        self._entries.append(_Entry(decision, attempt.record, attempt.victims))
+        self._entries.append((decision, attempt.record))
 
     def record_eviction(self, pod: Pod, at_s: float) -> None:
         """Remember that the pod is evicted from its node."""
         self.newest += 1
-        self._entries.append(
-            Eviction(
-                number=self.newest,
-                at=round(at_s, 3),
-                namespace=pod.namespace,
-                pod=pod.name,
-                node=pod.node_name,
-                priority=pod.priority,
-                reason=pod.disruption,
-            )
+        eviction = Eviction(
+            number=self.newest,
+            at=round(at_s, 3),
+            namespace=pod.namespace,
+            pod=pod.name,
+            node=pod.node_name,
+            priority=pod.priority,
+            reason=pod.disruption,
         )
+        self._entries.append((eviction, ""))
 
-    def after(self, number: int, may_see: Callable[[str], bool], most: int) -> Decisions:
-        """Return the newest entries with a greater number whose namespace may be seen, at most `most`."""
+    def after(self, number: int, most: int) -> Decisions:
+        """Return the newest entries with a greater number, at most `most`."""
         decisions: list[Decision] = []
         evictions: list[Eviction] = []
-        n_hidden = 0
-        for entry in reversed(self._entries):
-            if entry.number <= number or len(decisions) + len(evictions) == most:
+        for entry, record in islice(reversed(self._entries), most):
+            if entry.number <= number:
                 break
-            if not may_see(entry.namespace):
-                n_hidden += 1
-            elif isinstance(entry, Eviction):
+            if isinstance(entry, Eviction):
                 evictions.append(entry)
             else:
-                seen = tuple(f"{namespace}/{name}" for namespace, name in entry.victims if may_see(namespace))
-                shown = entry.decoded()
-                decisions.append(msgspec.structs.replace(shown, evicted=seen) if seen else shown)
+                decisions.append(_with_record(entry, record))
         return Decisions(
             decisions=tuple(decisions),
             evictions=tuple(evictions),
-            n_hidden=n_hidden,
             newest=self.newest,
             began=self._began,
         )
 
-    def namespaces(self) -> set[str]:
-        """Return the namespaces of the remembered attempts and evictions."""
-        return {entry.namespace for entry in self._entries}
+
+def _with_record(decision: Decision, record: str) -> Decision:
+    """Return the decision with what its record says, if it has one. 10 µs."""
+    read = read_record(record) if record else None
+    return (
+        decision if read is None else msgspec.structs.replace(decision, top=read.top, rejected=read.rejected)
+    )

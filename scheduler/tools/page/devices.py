@@ -11,7 +11,6 @@ from scheduler.engine.model.wording import taint_text
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.devices import Devices
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct, PodRef, Pods
-from scheduler.tools.page.pending import Visible
 
 #: Pools in an answer, devices of a pool, and pods by name of a device.
 MAX_POOLS: Final = 500
@@ -65,13 +64,12 @@ class Holder(JsonStruct, frozen=True, kw_only=True):
 
 
 class DeviceUse(JsonStruct, frozen=True, kw_only=True):
-    """One device. `n_hidden`: claims that have it, in namespaces whose pods may not be seen."""
+    """One device, and the claims that have it."""
 
     name: str
     is_free: bool
     taints: tuple[str, ...]
     holders: tuple[Holder, ...]
-    n_hidden: int
 
 
 class DevicePool(Document, frozen=True, kw_only=True):
@@ -117,8 +115,8 @@ def device_overview_pieces(state: ClusterState, search: str) -> Generator[None, 
     )
 
 
-def device_pool(state: ClusterState, pool: PoolId, may_see: Visible) -> DevicePool | None:
-    """Return the devices of the pool, None if there is none. Names of namespaces that may not be seen are left out."""
+def device_pool(state: ClusterState, pool: PoolId) -> DevicePool | None:
+    """Return the devices of the pool, None if there is none."""
     slices = _newest(state.devices, pool)
     if slices is None:
         return None
@@ -126,15 +124,12 @@ def device_pool(state: ClusterState, pool: PoolId, may_see: Visible) -> DevicePo
     uses: list[DeviceUse] = []
     for each, device in found[:_MAX_DEVICES]:
         device_id = each.device_id(device)
-        holders = list(_holders(state, device_id))
-        visible = tuple(holder for holder in holders if may_see(holder.namespace))
         uses.append(
             DeviceUse(
                 name=device.name,
                 is_free=not state.devices.allocated.has(device_id),
                 taints=tuple(taint_text(taint.key, taint.value, taint.effect) for taint in device.taints),
-                holders=visible,
-                n_hidden=len(holders) - len(visible),
+                holders=tuple(_holders(state, device_id)),
             )
         )
     summary = _summary(state.devices, pool, slices)

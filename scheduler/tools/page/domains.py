@@ -10,9 +10,8 @@ import numpy as np
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct, PodRef, Pods
-from scheduler.tools.page.occupancy import DomainState, occupancy
-from scheduler.tools.page.pending import Visible
-from scheduler.tools.page.survey import RuleRecord, RuleSummary, summary_of
+from scheduler.tools.page.occupancy import DomainState, RuleRecord, occupancy
+from scheduler.tools.page.survey import RuleSummary, summary_of
 
 #: Domains in a map, and pods by name in a list.
 MAX_DOMAINS: Final = 20_000
@@ -75,7 +74,7 @@ def domain_map_pieces(
     identifier: str, record: RuleRecord, state: ClusterState, group_by: str
 ) -> Generator[None, None, DomainMap]:
     """Yield after each piece, at most 3 ms, and return the map of the rule. Cost: `occupancy`, 2 µs per domain."""
-    found = occupancy(record.rule, record.declaring, state)
+    found = occupancy(record, state)
     names = [found.column.value_of(domain) for domain in found.ids.tolist()]
     yield
     group_of = _groups(state, record.rule.topology_key, group_by)
@@ -112,17 +111,14 @@ def _groups(state: ClusterState, topology_key: str, group_by: str) -> dict[str, 
     return groups
 
 
-def cell_of(
-    record: RuleRecord, state: ClusterState, queue: PodQueue, domain: str, may_see: Visible
-) -> Cell | None:
+def cell_of(record: RuleRecord, state: ClusterState, queue: PodQueue, domain: str) -> Cell | None:
     """
     Return the pods behind a domain of the rule; None if there is no such domain.
 
-    Names of pods in namespaces that may not be seen are left out; the totals have them. Cost: O(pods in the domain +
-    pending pods), 1 µs each.
+    Cost: O(pods in the domain + pending pods), 1 µs each.
     """
     rule = record.rule
-    found = occupancy(rule, record.declaring, state)
+    found = occupancy(record, state)
     domain_id = found.column.id_by_value.get(domain)
     indexes = [] if domain_id is None else (found.ids == domain_id).nonzero()[0].tolist()
     if not indexes:
@@ -143,8 +139,8 @@ def cell_of(
         room=int(found.room[index]),
         node_names=tuple(names[:_MAX_SHOWN]),
         n_nodes=len(names),
-        pods=_shown(refs, may_see),
-        pending=_shown(_held_off(record, state, queue, int(found.states[index])), may_see),
+        pods=_shown(refs),
+        pending=_shown(_held_off(record, state, queue, int(found.states[index]))),
     )
 
 
@@ -166,10 +162,9 @@ def _held_off(
             yield PodRef(pod.namespace, pod.name)
 
 
-def _shown(refs: Iterable[PodRef], may_see: Visible) -> Pods:
-    found = list(refs)
-    visible = sorted((one for one in found if may_see(one.namespace)), key=lambda one: one.key)
-    return Pods(len(found), tuple(visible[:_MAX_SHOWN]))
+def _shown(refs: Iterable[PodRef]) -> Pods:
+    found = sorted(refs, key=lambda one: one.key)
+    return Pods(len(found), tuple(found[:_MAX_SHOWN]))
 
 
 def node_labels(state: ClusterState) -> NodeLabels:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from scheduler.daemon.port.delegated_auth import PAGE_PATH
 
@@ -34,58 +35,49 @@ SECURITY_HEADERS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    body: bytes
-    compressed: bytes
-    content_type: str
-    etag: str
+def file_handlers() -> Iterator[tuple[str, Handler]]:
+    """
+    Yield the path and the handler of each file of the page, which is read once, and of the ways to its index.
+
+    Files are relative to /ui/, so that the page works behind a prefix too.
+    """
+    for name, body in _read(resources.files("scheduler.tools.page") / "ui", ""):
+        handler = _handler(body, _TYPES[name[name.rfind(".") :]])
+        yield f"{PAGE_PATH}/{name}", handler
+        if name == _INDEX:
+            yield f"{PAGE_PATH}/", handler
+    yield PAGE_PATH, _to("ui/")
+    yield "/", _to(f"{PAGE_PATH}/")
 
 
-class PageFiles:
-    """The handlers of the page's files, which are read once."""
+def _handler(body: bytes, content_type: str) -> Handler:
+    etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+    headers = {**SECURITY_HEADERS, "ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    compressed = gzip.compress(body, mtime=0)
 
-    def __init__(self) -> None:
-        self._files = dict(_read(resources.files("scheduler.tools.page") / "ui", ""))
-
-    async def index(self, request: web.Request) -> web.Response:
-        """Return the page; its files are relative to /ui/, so that it works behind a prefix too."""
-        if request.path == PAGE_PATH:
-            raise web.HTTPPermanentRedirect("ui/")
-        return self._response(request, self._files[_INDEX])
-
-    async def file(self, request: web.Request) -> web.Response:
-        """Return a file of the page, or 404."""
-        found = self._files.get(request.match_info["name"])
-        if found is None:
-            raise web.HTTPNotFound
-        return self._response(request, found)
-
-    def _response(self, request: web.Request, file: _File) -> web.Response:
-        headers = {
-            **SECURITY_HEADERS,
-            "ETag": file.etag,
-            "Cache-Control": "no-cache",
-            "Vary": "Accept-Encoding",
-        }
-        if request.headers.get("If-None-Match") == file.etag:
+    async def answer(request: web.Request) -> web.Response:
+        if request.headers.get("If-None-Match") == etag:
             return web.Response(status=304, headers=headers)
-        body = file.body
-        if "gzip" in request.headers.get("Accept-Encoding", ""):
-            body, headers["Content-Encoding"] = file.compressed, "gzip"
-        return web.Response(body=body, content_type=file.content_type, charset="utf-8", headers=headers)
+        if "gzip" not in request.headers.get("Accept-Encoding", ""):
+            return web.Response(body=body, content_type=content_type, charset="utf-8", headers=headers)
+        packed = {**headers, "Content-Encoding": "gzip"}
+        return web.Response(body=compressed, content_type=content_type, charset="utf-8", headers=packed)
+
+    return answer
 
 
-def _read(folder: Traversable, prefix: str) -> list[tuple[str, _File]]:
-    """Return the files of the folder and its folders by path; only those of a type that the page uses."""
-    found: list[tuple[str, _File]] = []
+def _to(location: str) -> Handler:
+    async def redirect(_: web.Request) -> web.Response:
+        raise web.HTTPFound(location)
+
+    return redirect
+
+
+def _read(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of the folder and its folders by path; only those of a type that the page uses."""
     for entry in folder.iterdir():
         name = f"{prefix}{entry.name}"
-        content_type = _TYPES.get(name[name.rfind(".") :])
         if entry.is_dir():
-            found += _read(entry, f"{name}/")
-        elif content_type is not None:
-            body = entry.read_bytes()
-            digest = hashlib.blake2b(body, digest_size=12).hexdigest()
-            found.append((name, _File(body, gzip.compress(body, mtime=0), content_type, f'"{digest}"')))
-    return found
+            yield from _read(entry, f"{name}/")
+        elif name[name.rfind(".") :] in _TYPES:
+            yield name, entry.read_bytes()

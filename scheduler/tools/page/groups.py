@@ -9,7 +9,6 @@ from scheduler.engine.core.group_members import n_needed
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct
-from scheduler.tools.page.pending import Visible
 
 #: Groups in an answer.
 MAX_GROUPS: Final = 200
@@ -34,28 +33,22 @@ class WaitingGroup(JsonStruct, frozen=True, kw_only=True):
 
 
 class Groups(Document, frozen=True, kw_only=True):
-    """The waiting groups that may be seen, the oldest first. `n_more`: left out; `n_hidden`: may not be seen."""
+    """The waiting groups, the oldest first. `n_more`: left out."""
 
     kind: str = "Groups"
     groups: tuple[WaitingGroup, ...]
     n_more: int
-    n_hidden: int
 
 
-def waiting_groups(
-    state: ClusterState, messages: Mapping[str, str], may_see: Visible
-) -> Generator[None, None, Groups]:
+def waiting_groups(state: ClusterState, messages: Mapping[str, str]) -> Generator[None, None, Groups]:
     """Yield after each group, and return the groups. `messages`: of the last attempts, by UID. O(pending members)."""
     shown: list[WaitingGroup] = []
-    n_hidden = 0
     for key in list(state.groups.keys()):
-        if not may_see(key.namespace):
-            n_hidden += 1
-        elif (group := _group(key, state, messages)) is not None:
+        if (group := _group(key, state, messages)) is not None:
             shown.append(group)
         yield
     shown.sort(key=lambda group: (group.oldest, group.namespace, group.name))
-    return Groups(groups=tuple(shown[:MAX_GROUPS]), n_more=max(0, len(shown) - MAX_GROUPS), n_hidden=n_hidden)
+    return Groups(groups=tuple(shown[:MAX_GROUPS]), n_more=max(0, len(shown) - MAX_GROUPS))
 
 
 def _group(key: GroupKey, state: ClusterState, messages: Mapping[str, str]) -> WaitingGroup | None:

@@ -21,7 +21,6 @@ from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.columns import ABSENT
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct
 from scheduler.tools.page.holes import Hole, HoleRows, hole_of
-from scheduler.tools.page.pending import Visible
 
 #: Domains of the lowest level in an answer, hosts in it, groups with a number of their own, and waiting groups.
 MAX_DOMAINS: Final = 300
@@ -39,7 +38,7 @@ class Place(JsonStruct, frozen=True, kw_only=True):
     """
     A host or a domain. `members`: the number of a group, and how many of its members are there.
 
-    `n_others`: members of groups without a number, or that may not be seen. `n_room`: for members of the asked group.
+    `n_others`: members of groups without a number. `n_room`: for members of the asked group.
     """
 
     name: str
@@ -113,7 +112,7 @@ class _Seats:
 
 
 def machine_room_pieces(
-    state: ClusterState, profiles: Mapping[str, Profile], question: RoomQuestion, may_see: Visible
+    state: ClusterState, profiles: Mapping[str, Profile], question: RoomQuestion
 ) -> Generator[None, None, MachineRoom]:
     """
     Yield after each piece, and return the room. `profiles`: by schedulerName, which nothing else uses.
@@ -122,7 +121,7 @@ def machine_room_pieces(
     """
     asking: list[tuple[bool, str, GroupKey]] = []
     for key in list(state.groups.keys()):
-        if may_see(key.namespace) and (members := waiting_members(state, key)):
+        if members := waiting_members(state, key):
             is_asked = (key.namespace, key.name) == (question.namespace, question.name)
             asking.append((not is_asked, min(pod.created for pod in members), key))
         yield
@@ -132,7 +131,7 @@ def machine_room_pieces(
         if (hole := _hole(state, key, profiles)) is not None:
             holes.append(hole.hole)
         yield
-    seats = yield from _seats(state, may_see)
+    seats = yield from _seats(state)
     # Rows of nodes that come or go are other rows, so that the rest is one piece.
     asked = _hole(state, asking[0][2], profiles) if asking else None
     waiting = (*(() if asked is None else (asked.hole,)), *holes)
@@ -163,16 +162,16 @@ def _hole(state: ClusterState, key: GroupKey, profiles: Mapping[str, Profile]) -
     return None if profile is None else hole_of(state, key, profile)
 
 
-def _seats(state: ClusterState, may_see: Visible) -> Generator[None, None, _Seats]:
+def _seats(state: ClusterState) -> Generator[None, None, _Seats]:
     """Yield after some members, and return where the groups have members; the largest groups have a number."""
     keys = [key for key in state.groups.listed() if state.groups.n_placed(key)]
     yield
-    keys.sort(key=lambda key: (not may_see(key.namespace), -state.groups.n_placed(key), key))
+    keys.sort(key=lambda key: (-state.groups.n_placed(key), key))
     groups: list[PlacedGroup] = []
     by_row: dict[int, Counter[int]] = {}
     for key in keys:
         number = _OTHERS
-        if len(groups) < MAX_GROUPS and may_see(key.namespace):
+        if len(groups) < MAX_GROUPS:
             number, n_placed = len(groups), state.groups.n_placed(key)
             groups.append(PlacedGroup(namespace=key.namespace, name=key.name, n_placed=n_placed))
         for pods in batches(list(state.groups.placed(key))):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
@@ -30,17 +31,24 @@ class DomainState(IntEnum):
     CLOSED = 4
 
 
-@dataclass(frozen=True)
-class Declaring:
-    """
-    The pods that declare a rule, by row: pods that it selects themselves, and others.
+@dataclass(slots=True)
+class RuleRecord:
+    """A rule, and the running pods that declare it, by row if it has to hold, and else only their number."""
 
-    `relaxed`: the pods that it selects and that have relaxed an equal rule. They do not count against it.
-    """
+    rule: DeclaredRule
+    #: Those that the rule selects themselves, and others.
+    selected: Counter[int] = field(default_factory=Counter)
+    others: Counter[int] = field(default_factory=Counter)
+    #: Pods that the rule selects and that have relaxed an equal one: they do not count against it.
+    relaxed: Counter[int] = field(default_factory=Counter)
+    n_soft: int = 0
+    #: UIDs of pending pods that declare it.
+    pending: dict[str, None] = field(default_factory=dict)
 
-    selected: Mapping[int, int]
-    others: Mapping[int, int]
-    relaxed: Mapping[int, int]
+    @property
+    def n_declaring(self) -> int:
+        """The number of running pods that declare it."""
+        return self.selected.total() + self.others.total() + self.n_soft
 
 
 @dataclass(frozen=True)
@@ -63,14 +71,14 @@ class Occupancy:
     fewest: int
 
 
-def occupancy(rule: DeclaredRule, declaring: Declaring, state: ClusterState) -> Occupancy:
+def occupancy(record: RuleRecord, state: ClusterState) -> Occupancy:
     """
     Return the domains of the rule now.
 
     Pods are counted from the columns and not from the counts that decisions keep, so that looking displaces none of
     these. Cost: O(placed pods + nodes), 0.4 ms for 150,000 pods.
     """
-    nodes = state.nodes
+    rule, nodes = record.rule, state.nodes
     column = nodes.column(rule.topology_key)
     is_spread = rule.kind == "topologySpread"
     eligible = _eligible(rule, state)
@@ -78,11 +86,11 @@ def occupancy(rule: DeclaredRule, declaring: Declaring, state: ClusterState) -> 
     ids = n_nodes.nonzero()[0]
     by_row = state.pods.per_row(state.label_sets.selected(rule.matcher), nodes.n_rows, live_only=is_spread)
     n_pods = column.per_domain(by_row * eligible).amounts[ids]
-    selected = _per_domain(column, declaring.selected, nodes.n_rows)[ids]
-    others = _per_domain(column, declaring.others, nodes.n_rows)[ids]
+    selected = _per_domain(column, record.selected, nodes.n_rows)[ids]
+    others = _per_domain(column, record.others, nodes.n_rows)[ids]
     match rule.kind:
         case "requiredAntiAffinity":
-            relaxed = _per_domain(column, declaring.relaxed, nodes.n_rows)[ids]
+            relaxed = _per_domain(column, record.relaxed, nodes.n_rows)[ids]
             n_selected = n_divided(by_row, nodes.alive)
             now, then = (_most(rule, column, ids, n_selected + n_more) for n_more in (0, 1))
             fewest, (room, states) = 0, _anti_affinity(now, then, n_pods, relaxed, selected, others)

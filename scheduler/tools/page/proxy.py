@@ -16,7 +16,7 @@ from aiohttp import web
 
 from scheduler.daemon.port.delegated_auth import API_PREFIX, PAGE_PATH
 from scheduler.daemon.port.listener import Listener
-from scheduler.tools.page.access import PageAccess
+from scheduler.tools.page.access import foreign_origin
 
 #: Headers that are passed on; others belong to one connection, or name the browser's side.
 _REQUEST_HEADERS: Final = ("Accept", "Accept-Encoding", "Content-Type", "If-None-Match", "Authorization")
@@ -45,11 +45,10 @@ class PageProxy:
 
     def __init__(self, target: str, authorization: Authorization, session: aiohttp.ClientSession) -> None:
         self._target, self._authorization, self._session = target, authorization, session
-        self._access = PageAccess(None)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Return the target's response, piece by piece as it comes."""
-        if (problem := self._access.problem(request)) is not None:
+        if (problem := foreign_origin(request, is_plain_http=True)) is not None:
             return web.json_response({"message": problem}, status=403)
         headers = {name: request.headers[name] for name in _REQUEST_HEADERS if name in request.headers}
         if "Authorization" not in headers and (own := await self._authorization()):

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
-from scheduler.daemon.port.delegated_auth import Rejection
-from scheduler.tools.page.access import PageAccess, everything
-from scheduler.tools.page.data import PageSource, error_answer
+from scheduler.tools.page.answers import Asked, error_answer
+from scheduler.tools.page.decisions import DecisionFeed
 from scheduler.tools.page.files import SECURITY_HEADERS
 from scheduler.tools.page.now import Now
-from scheduler.tools.page.pending import Visible
 
 #: Time between two messages of a stream.
 TICK_S: Final = 0.5
+#: How old a message about the state may be: viewers share it. It takes 2 ms.
+_SHARED_S: Final = 0.4
 #: Open streams. The port has 64 connections, and probes need some.
 MAX_VIEWERS: Final = 32
-#: A stream ends after this. The page opens another one, which a viewer who has lost the right does not get.
+#: A stream ends after this. The page opens another one.
 _STREAM_S: Final = 300.0
 #: A viewer that takes nothing for this long is let go.
 _STALLED_S: Final = 30.0
@@ -27,15 +29,20 @@ _DECISIONS_PER_TICK: Final = 20
 
 
 class PageStream:
-    """The streams of all viewers, who share their messages."""
+    """The streams of all viewers, who share their messages. `may_view`: whether a request's user still may."""
 
-    def __init__(self, source: PageSource, access: PageAccess) -> None:
-        self._source, self._access = source, access
+    def __init__(
+        self,
+        now: Callable[[Asked], Awaitable[Now]],
+        feed: DecisionFeed,
+        may_view: Callable[[web.Request], Awaitable[bool]],
+    ) -> None:
+        self._now, self._feed, self._may_view = now, feed, may_view
         self._n_viewers = 0
         self._stopping = asyncio.Event()
-        #: The last `Now` and its message.
-        self._now_message: tuple[Now, bytes] | None = None
-        #: The last decisions for viewers who may see all, by the number that they have seen.
+        #: When the last message about the state was made, and the message.
+        self._state_message: tuple[float, bytes] = (-math.inf, b"")
+        #: The last decisions, by the numbers of the one before them and of the newest.
         self._decisions_message: tuple[int, int, bytes] = (-1, -1, b"")
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -61,15 +68,14 @@ class PageStream:
 
         The buffer of a viewer is bounded by the one of its connection, 64 KB and one message.
         """
-        shown = self._source.newest_decision
+        shown = self._feed.newest
         while not self._stopping.is_set():
-            message = self._message()
-            if self._source.newest_decision > shown:
-                may_see = await self._access.visible(request, self._source.namespaces)
-                if isinstance(may_see, Rejection):
+            message = await self._message()
+            if self._feed.newest > shown:
+                if not await self._may_view(request):
                     return
-                shown, event = self._decisions_since(shown, may_see)
-                message += event
+                message += self._decisions_since(shown)
+                shown = self._feed.newest
             async with asyncio.timeout(_STALLED_S):
                 await response.write(message)
             try:
@@ -78,22 +84,18 @@ class PageStream:
             except TimeoutError:
                 continue
 
-    def _decisions_since(self, shown: int, may_see: Visible) -> tuple[int, bytes]:
-        """Return the number of the newest decision, and the event of those after `shown`."""
+    def _decisions_since(self, shown: int) -> bytes:
         since, newest, event = self._decisions_message
-        if may_see is everything and (since, newest) == (shown, self._source.newest_decision):
-            return newest, event
-        decisions = self._source.decisions(shown, may_see, _DECISIONS_PER_TICK)
-        event = _event("decisions", decisions)
-        if may_see is everything:
-            self._decisions_message = (shown, decisions.newest, event)
-        return decisions.newest, event
+        if (since, newest) != (shown, self._feed.newest):
+            event = _event("decisions", self._feed.after(shown, _DECISIONS_PER_TICK))
+            self._decisions_message = (shown, self._feed.newest, event)
+        return event
 
-    def _message(self) -> bytes:
-        now = self._source.now()
-        if self._now_message is None or self._now_message[0] is not now:
-            self._now_message = (now, _event("now", now))
-        return self._now_message[1]
+    async def _message(self) -> bytes:
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._state_message[0] > _SHARED_S:
+            self._state_message = (now_s, _event("now", await self._now({})))
+        return self._state_message[1]
 
     async def end_all(self, _: web.Application) -> None:
         """End every stream."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -24,7 +24,7 @@ from scheduler.engine.state.cluster import ClusterState, PlacedPod
 from scheduler.engine.state.label_sets import LabelSet
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct
 from scheduler.tools.page.now import Component, components
-from scheduler.tools.page.occupancy import Declaring, DomainState, Occupancy, occupancy
+from scheduler.tools.page.occupancy import DomainState, Occupancy, RuleRecord, occupancy
 from scheduler.tools.page.rules import DeclaredRule, Defaults, has_rules, relaxed_rules_of, rules_of
 
 #: Rules with a summary; the ones that most pods declare come first.
@@ -74,30 +74,6 @@ class Rules(Document, frozen=True, kw_only=True):
     age_seconds: float
 
 
-@dataclass(slots=True)
-class RuleRecord:
-    """A rule, and the pods that declare it; by row where it has to hold, else only their number."""
-
-    rule: DeclaredRule
-    selected: Counter[int] = field(default_factory=Counter)
-    others: Counter[int] = field(default_factory=Counter)
-    #: Pods that the rule selects and that have relaxed an equal one.
-    relaxed: Counter[int] = field(default_factory=Counter)
-    n_soft: int = 0
-    #: UIDs of pending pods.
-    pending: dict[str, None] = field(default_factory=dict)
-
-    @property
-    def declaring(self) -> Declaring:
-        """The running pods that declare it."""
-        return Declaring(self.selected, self.others, self.relaxed)
-
-    @property
-    def n_declaring(self) -> int:
-        """The number of them."""
-        return self.selected.total() + self.others.total() + self.n_soft
-
-
 @dataclass(frozen=True, slots=True)
 class Survey:
     """The records of all rules by id, the summaries in the order to show them, and the pods of our components."""
@@ -129,7 +105,7 @@ def survey_pieces(
     by_id = {rule_id(record.rule): record for record in ranked[:MAX_RULES]}
     summaries: list[RuleSummary] = []
     for identifier, record in by_id.items():
-        found = occupancy(record.rule, record.declaring, state)
+        found = occupancy(record, state)
         summaries.append(summary_of(identifier, record, found))
         yield
     summaries.sort(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler.tools.explain.formats.explanation import JsonStruct
 
@@ -19,6 +18,7 @@ _BOUNDS: Final = tuple(1e-5 * 2 ** (exponent / 4) for exponent in range(4 * 30))
 #: Steps in a column of a map of durations, and bounds in one of its buckets, each twice the one before.
 _STEPS_PER_COLUMN: Final = 6
 _BOUNDS_PER_BUCKET: Final = 4
+_COLUMN_S: Final = STEP_S * _STEPS_PER_COLUMN
 #: Steps of the current rate: a rate of one step jumps.
 _RATE_STEPS: Final = 2
 
@@ -66,8 +66,7 @@ class Window:
     def __init__(self) -> None:
         #: The number of the newest step since the clock's zero; older steps are behind it in the ring.
         self._step = 0
-        self._bound = [0] * N_STEPS
-        self._failed = [0] * N_STEPS
+        self._bound, self._failed = [0] * N_STEPS, [0] * N_STEPS
         self._decision, self._to_bound = _Durations(), _Durations()
 
     def add_decision(self, seconds: float, now_s: float) -> None:
@@ -86,17 +85,16 @@ class Window:
 
     def summary(self, now_s: float) -> Throughput:
         """Return the sums of the window. 0.5 ms."""
-        newest = self._slot(now_s)
-        order = [(newest + 1 + offset) % N_STEPS for offset in range(N_STEPS)]
-        bound = tuple(self._bound[slot] for slot in order)
+        oldest = (self._slot(now_s) + 1) % N_STEPS
+        bound, failed = (counts[oldest:] + counts[:oldest] for counts in (self._bound, self._failed))
         recent_s = (_RATE_STEPS - 1) * STEP_S + now_s % STEP_S
         return Throughput(
             pods_per_second=round(sum(bound[-_RATE_STEPS:]) / max(recent_s, 1.0), 1),
-            decision=self._decision.summary(order),
-            to_bound=self._to_bound.summary(order),
+            decision=_summary(np.roll(self._decision.by_step, -oldest, axis=0)),
+            to_bound=_summary(np.roll(self._to_bound.by_step, -oldest, axis=0)),
             step_seconds=STEP_S,
-            bound=bound,
-            failed=tuple(self._failed[slot] for slot in order),
+            bound=tuple(bound),
+            failed=tuple(failed),
         )
 
     def _slot(self, now_s: float) -> int:
@@ -106,60 +104,37 @@ class Window:
             for passed in range(max(self._step + 1, step - N_STEPS + 1), step + 1):
                 slot = passed % N_STEPS
                 self._bound[slot] = self._failed[slot] = 0
-                self._decision.clear(slot)
-                self._to_bound.clear(slot)
+                self._decision.by_step[slot] = self._to_bound.by_step[slot] = 0
             self._step = step
         return step % N_STEPS
 
 
 class _Durations:
-    """Durations by bucket, in a ring of steps and in total."""
+    """Numbers of durations by step and bucket, of which the last has no bound."""
 
     def __init__(self) -> None:
-        self._steps = [_no_durations() for _ in range(N_STEPS)]
-        self._totals = _no_durations()
+        self.by_step = np.zeros((N_STEPS, len(_BOUNDS) + 1), dtype=np.uint32)
+        #: The same memory: to add to an element of an array costs 0.6 µs more.
+        self._numbers = self.by_step.reshape(-1).data
 
     def add(self, slot: int, seconds: float) -> None:
-        bucket = bisect_left(_BOUNDS, seconds)
-        self._steps[slot][bucket] += 1
-        self._totals[bucket] += 1
-
-    def clear(self, slot: int) -> None:
-        for bucket, count in enumerate(self._steps[slot]):
-            self._totals[bucket] -= count
-        self._steps[slot] = _no_durations()
-
-    def summary(self, order: Sequence[int]) -> Durations:
-        """Return percentiles and the map. `order`: the slots, the oldest first."""
-        n_measured = sum(self._totals)
-        half, most = (_percentile(self._totals, n_measured, share) for share in (0.5, 0.99))
-        return Durations(half, most, n_measured, self._over_time(order))
-
-    def _over_time(self, order: Sequence[int]) -> DurationMap:
-        by_bound = np.array([self._steps[slot] for slot in order], dtype=np.int64)
-        # The last bucket has what is longer than every bound: hours.
-        by_bound[:, -2] += by_bound[:, -1]
-        shape = (N_STEPS // _STEPS_PER_COLUMN, _STEPS_PER_COLUMN, -1, _BOUNDS_PER_BUCKET)
-        columns = by_bound[:, :-1].reshape(shape).sum(axis=(1, 3))
-        used = np.flatnonzero(columns.any(axis=0))
-        first, end = (used.item(0), used.item(-1) + 1) if len(used) else (0, 0)
-        bounds = _BOUNDS[_BOUNDS_PER_BUCKET - 1 :: _BOUNDS_PER_BUCKET][first:end]
-        return DurationMap(
-            STEP_S * _STEPS_PER_COLUMN, bounds, tuple(map(tuple, columns[:, first:end].tolist()))
-        )
+        self._numbers[slot * (len(_BOUNDS) + 1) + bisect_left(_BOUNDS, seconds)] += 1
 
 
-def _no_durations() -> array[int]:
-    return array("I", bytes(4 * (len(_BOUNDS) + 1)))
-
-
-def _percentile(totals: array[int], n_measured: int, share: float) -> float | None:
-    """Return the upper bound of the bucket that holds the percentile."""
+def _summary(by_step: NDArray[np.uint32]) -> Durations:
+    """Return percentiles and the map of durations by step, the oldest first, and bucket."""
+    n_up_to = by_step.sum(axis=0, dtype=np.int64).cumsum()
+    n_measured = n_up_to.item(-1)
     if not n_measured:
-        return None
-    seen = 0
-    for bound, count in zip(_BOUNDS, totals, strict=False):
-        seen += count
-        if seen >= share * n_measured:
-            return bound
-    return _BOUNDS[-1]
+        return Durations(None, None, 0, DurationMap(_COLUMN_S, (), ((),) * (N_STEPS // _STEPS_PER_COLUMN)))
+    # What is longer than every bound, hours, counts in the last bucket that has one.
+    buckets = np.searchsorted(n_up_to[:-1], (0.5 * n_measured, 0.99 * n_measured)).tolist()
+    half, most = (_BOUNDS[min(bucket, len(_BOUNDS) - 1)] for bucket in buckets)
+    by_step[:, -2] += by_step[:, -1]
+    shape = (N_STEPS // _STEPS_PER_COLUMN, _STEPS_PER_COLUMN, -1, _BOUNDS_PER_BUCKET)
+    columns = by_step[:, :-1].reshape(shape).sum(axis=(1, 3))
+    used = np.flatnonzero(columns.any(axis=0))
+    first, end = used.item(0), used.item(-1) + 1
+    bounds = _BOUNDS[_BOUNDS_PER_BUCKET - 1 :: _BOUNDS_PER_BUCKET][first:end]
+    over_time = DurationMap(_COLUMN_S, bounds, tuple(map(tuple, columns[:, first:end].tolist())))
+    return Durations(half, most, n_measured, over_time)

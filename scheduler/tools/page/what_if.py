@@ -6,7 +6,6 @@ Everything happens on a copy of the cluster, which nothing else reads; the clust
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -34,8 +33,6 @@ from scheduler.tools.explain.simulation.replicas import (
     zone_shares,
 )
 from scheduler.tools.explain.simulation.world import World, with_stand_ins
-from scheduler.tools.page.pending import Visible, without_names
-from scheduler.tools.page.redaction import redacted
 
 #: Replicas of a manifest, and pods of lost nodes that are placed again.
 MAX_REPLICAS: Final = 2_000
@@ -142,7 +139,6 @@ class Rehearsal:
     state: ClusterState
     new_profiles: Callable[[ClusterView, bool], Mapping[str, Profile]]
     rng: Rng
-    may_see: Visible
     now_s: float = 0.0
     semantics: Semantics = DEFAULT_SEMANTICS
 
@@ -193,17 +189,15 @@ class Rehearsal:
                 now_s=world.now_s,
                 semantics=self.semantics,
             )
-            explanation = redacted(explain(request), self.may_see)
-        visible = [victim for victim in placed.victims if self.may_see(victim.namespace)]
-        simulation = Simulation.of(
-            replace(placed, victims=visible),
+            explanation = explain(request)
+        return Simulation.of(
+            placed,
             world.state,
             manifest=(replicas.kind, replicas.namespace, replicas.name),
             n_replicas=len(replicas.pods),
             explanation=explanation,
             notes=placed.notes(),
         )
-        return msgspec.structs.replace(simulation, n_evicted=len(placed.victims))
 
     def _change(self, request: WhatIfRequest) -> list[str]:
         """Cordon nodes; return the names of the nodes to remove. Raises SettingsError for a label without a node."""
@@ -238,8 +232,7 @@ class Rehearsal:
         refused: dict[str, list[Pod]] = {}
         for pod in leaving:
             if (message := moves.unplaced.get(pod.uid)) is not None:
-                shown = message if self.may_see(pod.namespace) else without_names(message)
-                refused.setdefault(shown, []).append(pod)
+                refused.setdefault(message, []).append(pod)
         shares, n_more = node_shares(self.state, node_names)
         displaced = Displaced(
             n_nodes=len(lost),
@@ -250,24 +243,21 @@ class Rehearsal:
             by_zone=zone_shares(self.state, node_names),
             by_node=shares,
             n_more_nodes=n_more,
-            refused=self._refusals(refused),
+            refused=_refusals(refused),
         )
         return displaced, tuple(relaxed_notes(moves, world))
 
-    def _refusals(self, refused: Mapping[str, Sequence[Pod]]) -> tuple[Refused, ...]:
-        most_first = Counter({message: len(pods) for message, pods in refused.items()}).most_common(
-            _MAX_REASONS
+
+def _refusals(refused: Mapping[str, Sequence[Pod]]) -> tuple[Refused, ...]:
+    most_first = sorted(refused.items(), key=lambda one: -len(one[1]))
+    return tuple(
+        Refused(
+            message=message,
+            n_pods=len(pods),
+            examples=tuple(PodRef(pod.namespace, pod.name) for pod in pods[:_MAX_EXAMPLES]),
         )
-        return tuple(
-            Refused(
-                message=message,
-                n_pods=n_pods,
-                examples=tuple(
-                    PodRef(pod.namespace, pod.name) for pod in refused[message] if self.may_see(pod.namespace)
-                )[:_MAX_EXAMPLES],
-            )
-            for message, n_pods in most_first
-        )
+        for message, pods in most_first[:_MAX_REASONS]
+    )
 
 
 def like(pod: Pod, n_replicas: int) -> Replicas:

@@ -1,8 +1,8 @@
 """
-Answers questions that need a copy of the cluster: what would help a pod, and what if the cluster were different.
+Answers questions that take a decision: why a pod waits, what would help it, and what if the cluster were different.
 
-The copy is made in slices, the decisions on it run in a thread. Questions are answered one at a time, and the next one
-waits for nine times the time of the last.
+The last two need a copy of the cluster, which is made in slices; the decisions on it run in a thread. Questions are
+answered one at a time, and the next one waits for nine times the time of the last.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.errors import SettingsError
+from scheduler.errors import SchedulerError, SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.formats.manifest_documents import numbered_documents
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.input_files import ManifestFile
+from scheduler.tools.explain.priority_classes import add_priorities
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from scheduler.tools.page.data import BusyError
-from scheduler.tools.page.pending import Visible
 from scheduler.tools.page.what_if import MAX_REPLICAS, Rehearsal, Replicas, WhatIf, WhatIfRequest, like
 
 #: Questions that may wait.
@@ -49,13 +48,33 @@ _MAX_WEIGHT: Final = 100
 _MAX_NODES: Final = 1_000
 #: Workloads of one manifest, each with a simulation of its own.
 _MAX_WORKLOADS: Final = 20
+_NOT_TRIED: Final = "without changes that would help: `affinity-scheduler explain` tries them"
+
+
+class BusyError(SchedulerError):
+    """Too many questions are waiting; ask again after `retry_after_s`."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__("other questions are being answered, please try again later")
 
 
 class WhatIfService:
-    """Answers questions on copies of the state. `now_s` is a monotonic clock."""
+    """
+    Answers questions about the state. `now_s` is a monotonic clock.
 
-    def __init__(self, settings: Settings, state: ClusterState, *, now_s: Callable[[], float]) -> None:
-        self._settings, self._state, self._now_s = settings, state, now_s
+    `profiles`: those that run, by schedulerName; their out-of-tree plugins that are shut off are so in answers too.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        state: ClusterState,
+        profiles: Mapping[str, Profile],
+        *,
+        now_s: Callable[[], float],
+    ) -> None:
+        self._settings, self._state, self._profiles, self._now_s = settings, state, profiles, now_s
         self._one_at_a_time = asyncio.Lock()
         self._n_waiting = 0
         self._paused_until_s = now_s()
@@ -76,24 +95,44 @@ class WhatIfService:
         finally:
             self._n_waiting -= 1
 
-    async def explain(self, pod: Pod, pending_pods: Sequence[Pod]) -> Explanation:
+    async def changes_for(self, pod: Pod, pending: Sequence[Pod]) -> Explanation:
         """Return the explanation of the pod with the changes that would help. Raises BusyError."""
-        name = self._profile_name(pod)
         async with self.turn():
-            request = ExplainRequest(
+            copy = await self._copied()
+            return await asyncio.to_thread(self.explanation, pod, pending, copy)
+
+    def explanation(self, pod: Pod, pending: Sequence[Pod], copy: ClusterState | None = None) -> Explanation:
+        """
+        Return the explanation of the pod; from a copy, which is used up, with the changes that would help.
+
+        Cost without a copy: one decision, and O(placed pods) for each rule that refuses nodes.
+        """
+        name = self._profile_name(pod)
+        notes = () if name == pod.scheduler_name else (f"explained with profile {name}",)
+        return explain(
+            ExplainRequest(
                 pod=pod,
-                state=await self._copied(),
-                new_profile=lambda view: build_profiles(self._settings, view)[name],
+                state=self._state if copy is None else copy,
+                new_profile=lambda view: self.new_profiles(view)[name],
                 rng=random.Random(_SEED),
-                pending_pods=pending_pods,
-                notes=() if name == pod.scheduler_name else (f"explained with profile {name}",),
-                owns_state=True,
+                try_changes=copy is not None,
+                pending_pods=pending,
+                notes=(*notes, *((_NOT_TRIED,) if copy is None else ())),
+                owns_state=copy is not None,
                 now_s=self._now_s(),
                 semantics=self._settings.semantics,
             )
-            return await asyncio.to_thread(explain, request)
+        )
 
-    async def answer(self, request: WhatIfRequest, template: Pod | None, may_see: Visible) -> WhatIf:
+    def new_profiles(self, view: ClusterView, settings: Settings | None = None) -> Mapping[str, Profile]:
+        """Return the profiles for the view by schedulerName, of the given settings if there are any."""
+        profiles = build_profiles(self._settings if settings is None else settings, view)
+        for name, profile in profiles.items():
+            for plugin, running in zip(profile.out_of_tree, self._profiles[name].out_of_tree, strict=True):
+                plugin.shut_off, plugin.unscored = running.shut_off, running.unscored
+        return profiles
+
+    async def answer(self, request: WhatIfRequest, template: Pod | None = None) -> WhatIf:
         """
         Return what would happen. `template`: the pod that the question names.
 
@@ -110,13 +149,12 @@ class WhatIfService:
                 replicas.append(like(template, 1 if request.replicas is None else request.replicas))
 
             def new_profiles(view: ClusterView, is_changed: bool) -> Mapping[str, Profile]:  # noqa: FBT001
-                return build_profiles(changed if is_changed else self._settings, view)
+                return self.new_profiles(view, changed if is_changed else None)
 
             rehearsal = Rehearsal(
                 state=state,
                 new_profiles=new_profiles,
                 rng=random.Random(_SEED),
-                may_see=may_see,
                 now_s=self._now_s(),
                 semantics=self._settings.semantics,
             )
@@ -167,6 +205,7 @@ class WhatIfService:
         if sum(counts) > MAX_REPLICAS:
             raise SettingsError("replicas", "", str(sum(counts)), f"at most {MAX_REPLICAS} together")
         cluster = LoadedCluster(self._settings, state)
+        add_priorities(found, cluster, None, unknown="the page reads no PriorityClasses of the cluster")
         text = found.add_other_objects(cluster) if found.manifests else ""
         replicas = [
             self._replicas(manifest, count, cluster)

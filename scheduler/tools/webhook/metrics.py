@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from scheduler.daemon.metrics.process import ProcessMetrics
@@ -39,7 +38,7 @@ class WebhookMetrics(ProcessMetrics):
         self._patches = self._counter(PATCHES)
         #: Seconds since 1970, 0 while no certificate is served.
         self.certificate_expires_s = 0
-        self._callback(CERTIFICATE_EXPIRY, self._expiry)
+        self._callback(CERTIFICATE_EXPIRY, lambda: self.certificate_expires_s)
 
     def on_answer(self, webhook: str, verdict: str, *, n_operations: int, seconds: float) -> None:
         """Count an answered request."""
@@ -51,6 +50,3 @@ class WebhookMetrics(ProcessMetrics):
     def on_rejected(self, webhook: str, verdict: str) -> None:
         """Count a request that was not answered."""
         self._answers.add(webhook, verdict)
-
-    def _expiry(self) -> Mapping[tuple[str, ...], int]:
-        return {(): self.certificate_expires_s}

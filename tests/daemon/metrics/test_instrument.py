@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scheduler.daemon.assembly.profiles import build_profiles
-from scheduler.daemon.metrics.instrument import CycleObserver, _PluginTimer, _TimedNodeFilter
+from scheduler.daemon.metrics.instrument import CycleObserver, _TimedNodeFilter, _Timer
 from scheduler.daemon.metrics.series import Family, Histogram, HistogramSeries
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.framework.interface import NodeFilter, PodContext, PreFilterResult, RuleFilter
@@ -148,7 +148,8 @@ def test_what_a_filter_prepares_in_pieces_is_part_of_its_time() -> None:
             yield
 
     rows = np.ones(1, np.bool_)
-    timed = _TimedNodeFilter("InPieces", InPieces(1), _PluginTimer(plugins, lambda: next(ticks)))
+    timer = _Timer("profile", "InPieces", plugins, None, lambda: next(ticks))
+    timed = _TimedNodeFilter(InPieces(1), timer)
     assert timed.prepare is not None
     for _ in timed.prepare(rows):
         next(ticks)

@@ -283,6 +283,8 @@ async def test_plain_http_outside_loopback_needs_a_flag_and_is_logged(tmp_path: 
             await until(daemon.is_ready, what="readiness")
             assert (await daemon.get("/metrics"))[0] == 200
             assert daemon.logged("plain HTTP", "--insecure-http")
+            for path in ("/debug/explain", "/ui/", "/api/v1/now"):
+                assert (await daemon.get(path))[0] == 404
             assert await daemon.stop() == 0
 
 

@@ -30,7 +30,7 @@ from scheduler.engine.model.stimuli import (
     TimePassed,
     VictimFate,
 )
-from scheduler.tools.page.pending_pods import PendingPodExplainer
+from scheduler.tools.page.what_if_service import WhatIfService
 from tests.support import build
 from tests.support.driving import Driver, only
 
@@ -129,8 +129,8 @@ class _Curious:
     def __init__(self, life: _Life, seed: int) -> None:
         self._life, self._chance = life, Random(seed)
         driver = life.driver
-        self._explainer = PendingPodExplainer(
-            default_settings(), driver.state, driver.queue, driver.profiles, now_s=lambda: driver.now_s
+        self._questions = WhatIfService(
+            default_settings(), driver.state, driver.profiles, now_s=lambda: driver.now_s
         )
 
     def ask(self) -> None:
@@ -146,7 +146,7 @@ class _Curious:
             pod = self._chance.choice(pods)
             machine.observed_node_name(pod.uid)
             if (queued := driver.queue.get(pod.uid)) is not None:
-                self._explainer.explain(queued)
+                self._questions.explanation(queued.pod, [other.pod for other in driver.queue.pods()])
 
     def _ask_about(self, preemptor: Pod, victim: Pod) -> None:
         for step in EvictionStep:

@@ -46,9 +46,9 @@ _BOUNDED = (
     "DirectTransport._open_connections",
     "_Connection._open_connections",
     # The last failed attempts, for /debug/explain.
-    "PendingPodExplainer._failed_by_uid",
+    "FailedAttempts._failed_by_uid",
     # One per label value and event.
-    "Histogram._series",
+    "Histogram.series",
     "Histogram._starts",
     "HistogramSeries.n_by_bucket",
     "PodQueue.incoming",

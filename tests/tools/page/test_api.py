@@ -1,4 +1,4 @@
-"""Access to the page and its data: on loopback by Host and Origin, elsewhere by token, and pods by namespace."""
+"""Access to the page, its data and /debug/explain: on loopback by Host and Origin, elsewhere by token."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.kinds import NAMESPACE, POD, kind_of
+from scheduler.sandbox.devcluster.kinds import CLUSTER_ROLE, NAMESPACE, POD, kind_of
 from scheduler.tools.page.proxy import page_proxy
 from scheduler.tools.page.stream import MAX_VIEWERS
 from tests.support import accounts, build
@@ -34,6 +34,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 VIEWER = MANIFESTS / "explain" / "viewer.yaml"
 OUTSIDE = ("--bind-address", "0.0.0.0")
+MAY_GET = {"nonResourceURLs": ["/ui"], "verbs": ["get"]}
+MAY_LIST = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
 WORKLOAD = """
 apiVersion: apps/v1
 kind: Deployment
@@ -77,23 +79,12 @@ def add_pod(cluster: DevCluster, namespace: str, name: str, **more: Any) -> None
     cluster.store.create(POD, namespace, pod)
 
 
-def let_list_pods(cluster: DevCluster, account: str, namespace: str) -> None:
-    """Bind a role of the namespace to the account."""
-    group = "rbac.authorization.k8s.io/v1"
-    role, binding = kind_of(group, "Role"), kind_of(group, "RoleBinding")
-    assert role is not None
-    assert binding is not None
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
-    cluster.store.create(role, namespace, {"metadata": {"name": "pods"}, "rules": rules})
-    cluster.store.create(
-        binding,
-        namespace,
-        {
-            "metadata": {"name": "pods"},
-            "roleRef": {"kind": "Role", "name": "pods"},
-            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "default"}],
-        },
-    )
+def new_account(cluster: DevCluster, folder: Path, name: str, *rules: Mapping[str, list[str]]) -> str:
+    """Return a token of a new account with these rights in the whole cluster and no others."""
+    role = {"apiVersion": CLUSTER_ROLE.api_version, "kind": "ClusterRole", "metadata": {"name": name}}
+    path = folder / f"{name}.yaml"
+    path.write_text(json.dumps({**role, "rules": list(rules)}))
+    return accounts.new_account(cluster, name, path)
 
 
 @asynccontextmanager
@@ -107,9 +98,10 @@ async def served(folder: Path, *arguments: str) -> AsyncIterator[Port]:
         tokens = {
             "viewer": accounts.new_account(cluster, "viewer", VIEWER),
             "stranger": accounts.new_account(cluster, "stranger"),
+            "no lister": new_account(cluster, folder, "no-lister", MAY_GET),
+            "no page": new_account(cluster, folder, "no-page", MAY_LIST),
+            "explainer": accounts.new_account(cluster, "explainer", MANIFESTS / "explain" / "role.yaml"),
         }
-        let_list_pods(cluster, "viewer", "mine")
-        let_list_pods(cluster, "stranger", "theirs")
         kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", folder)
         async with running(kubeconfig, *arguments) as daemon:
             port = Port(cluster, kubeconfig, daemon, tokens)
@@ -162,10 +154,10 @@ async def local(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Port]
             "viewer", "/api/v1/room?search=gpu", 400, id="a parameter that the machine room has not"
         ),
         pytest.param("viewer", "/api/v1/devices/pool?driver=a&pool=b", 404, id="no such pool"),
+        pytest.param("no lister", "/api/v1/now", 403, id="data without the right to list pods"),
+        pytest.param("no page", "/api/v1/now", 403, id="data without the right to the path"),
         pytest.param("viewer", "/api/v1/pods/mine/mine-waits", 200, id="a pod that one may list"),
         pytest.param("viewer", "/api/v1/pods/mine/nothing", 404, id="no such pod"),
-        pytest.param("viewer", "/api/v1/pods/theirs/theirs-waits", 403, id="a pod that one may not list"),
-        pytest.param("viewer", "/api/v1/pods/theirs/nothing", 403, id="whether it exists is not told"),
         pytest.param("viewer", f"/api/v1/pending?name={'x' * 300}", 400, id="a parameter that is too long"),
         pytest.param("viewer", "/metrics", 403, id="nothing else of the port"),
         pytest.param("viewer", "/api/v1/pending?label=%3Dweb", 400, id="a label without its key"),
@@ -173,6 +165,12 @@ async def local(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Port]
         pytest.param("viewer", "/api/v1/pending?name=a&name=b", 400, id="a parameter twice"),
         pytest.param("viewer", "/api/v1/decisions?after=-1", 400, id="a negative number"),
         pytest.param("viewer", "/api/v1/pods/mine/mine-waits?changes=yes", 400, id="neither true nor false"),
+        pytest.param("viewer", "/debug/explain", 403, id="explanations have a right of their own"),
+        pytest.param("explainer", "/debug/explain", 200, id="the last attempts"),
+        pytest.param("explainer", "/debug/explain?namespace=mine&pod=mine-waits", 200, id="a pending pod"),
+        pytest.param("explainer", "/debug/explain?namespace=mine&pod=mine-runs", 404, id="a pod that runs"),
+        pytest.param("explainer", "/debug/explain?pod=mine-waits", 400, id="a pod without its namespace"),
+        pytest.param("explainer", "/debug/explain?namespace=mine", 400, id="a namespace without its pod"),
     ],
 )
 async def test_a_request_is_answered_by_token_and_path(
@@ -181,20 +179,46 @@ async def test_a_request_is_answered_by_token_and_path(
     assert (await outside.ask(path, who))[0] == status
 
 
-async def test_pods_of_other_namespaces_are_numbers(outside: Port) -> None:
-    """In the feed and among pending pods, and in the question that names one."""
+@pytest.mark.parametrize(
+    ("who", "lacks"),
+    [("no lister", 'list resource "pods" at the cluster scope'), ("no page", 'get path "/ui"')],
+)
+async def test_who_may_not_view_is_told_the_role_to_ask_for(outside: Port, who: str, lacks: str) -> None:
+    """In one sentence, of the page's data and of its stream."""
+    for path in ("/api/v1/decisions", "/api/v1/stream"):
+        status, answer, _ = await outside.ask(path, who)
+        user = f"system:serviceaccount:default:{who.replace(' ', '-')}"
+        told = f'forbidden: User "{user}" cannot {lacks}: ask for the ClusterRole affinity-scheduler-viewer'
+        assert (status, answer["message"]) == (403, told)
 
-    async def decisions() -> Any:
-        return (await outside.ask("/api/v1/decisions", "viewer"))[1]
 
-    found = await decisions()
-    assert {one["pod"] for one in found["decisions"]} == {"mine-runs", "mine-waits"}
-    assert found["hidden"] >= 2
+async def test_a_viewer_sees_pods_of_all_namespaces(outside: Port) -> None:
+    """In the feed and among pending pods, and a question may name one."""
+    _, found, _ = await outside.ask("/api/v1/decisions", "viewer")
+    assert {one["pod"] for one in found["decisions"]} == {
+        f"{namespace}-{which}" for namespace in ("mine", "theirs") for which in ("runs", "waits")
+    }
     _, pending, _ = await outside.ask("/api/v1/pending", "viewer")
-    assert pending["pods"] == 2
-    assert "theirs" not in json.dumps(pending)
+    assert {one["pod"] for one in pending["groups"][0]["shown"]} == {"mine-waits", "theirs-waits"}
     question = {"like": {"namespace": "theirs", "name": "theirs-waits"}}
-    assert (await outside.ask("/api/v1/what-if", "viewer", method="POST", body=question))[0] == 403
+    assert (await outside.ask("/api/v1/what-if", "viewer", method="POST", body=question))[0] == 200
+
+
+async def test_a_stream_ends_once_its_viewer_has_lost_the_right(outside: Port, tmp_path: Path) -> None:
+    """At the next decision: an answer about a right is used for ten seconds."""
+    token = new_account(outside.cluster, tmp_path, "leaving", MAY_GET, MAY_LIST)
+    headers = {"Authorization": f"Bearer {token}"}
+    url = f"https://127.0.0.1:{outside.daemon.port}/api/v1/stream"
+    async with asyncio.timeout(60), outside.daemon.session.get(url, headers=headers, ssl=False) as answer:
+        assert await answer.content.readline() == b"event: now\n"
+        role = outside.cluster.store.get(CLUSTER_ROLE, "", "leaving")
+        outside.cluster.store.rewrite(CLUSTER_ROLE, {**role, "rules": []})
+        number = 0
+        while await answer.content.readline():
+            number += 1
+            if number % 20 == 0:
+                add_pod(outside.cluster, "mine", f"seen-{number}")
+    assert answer.content.at_eof()
 
 
 async def test_every_answer_has_the_policy(outside: Port) -> None:
@@ -268,8 +292,6 @@ async def test_the_command_ui_reaches_the_page_through_kubectls_port_forward(
             for path in ("/ui/", "/ui/vendor/uplot.js", "/api/v1/now", "/api/v1/pods/mine/mine-waits"):
                 async with session.get(path) as answer:
                     assert (answer.status, len(await answer.read()) > 0) == (200, True), path
-            async with session.get("/api/v1/pods/theirs/theirs-waits") as answer:
-                assert answer.status == 403
             async with session.get("/api/v1/stream") as answer:
                 assert (await answer.content.readline()) == b"event: now\n"
         process.send_signal(signal.SIGTERM)
@@ -297,7 +319,8 @@ async def test_the_command_ui_reaches_the_page_through_kubectls_port_forward(
 async def test_on_loopback_host_and_origin_are_ours(
     local: Port, headers: dict[str, str], status: int
 ) -> None:
-    assert (await local.ask("/api/v1/now", **headers))[0] == status
+    for path in ("/api/v1/now", "/debug/explain"):
+        assert (await local.ask(path, **headers))[0] == status
 
 
 @pytest.mark.parametrize(
@@ -341,6 +364,11 @@ async def test_the_port_leads_to_its_page(local: Port) -> None:
     _, pages, _ = await local.ask("/statusz")
     (paths,) = [line for line in pages.splitlines() if line.startswith("Paths: ")]
     assert {"/ui/", "/debug/explain", "/metrics"} <= set(paths.split())
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_of_explanations_only_reading_is_served(local: Port, method: str) -> None:
+    assert (await local.ask("/debug/explain", method=method))[0] == 405
 
 
 async def test_a_form_of_a_foreign_page_asks_nothing(local: Port) -> None:

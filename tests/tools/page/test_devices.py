@@ -6,10 +6,9 @@ import pytest
 
 from scheduler.engine.model.devices import PoolId
 from scheduler.tools.page.devices import DeviceOverview, DevicePool, device_overview_pieces, device_pool
-from scheduler.tools.page.pending import Visible
 from tests.engine.core.claim_cluster import ClaimCluster
 from tests.support.device_documents import DRIVER, device_slice, resource_claim
-from tests.tools.page.test_pages_data import everything, finished
+from tests.tools.page.test_pages_data import finished
 
 
 @pytest.fixture
@@ -31,8 +30,8 @@ def overview(cluster: ClaimCluster, search: str = "") -> DeviceOverview:
     return finished(device_overview_pieces(cluster.state, search))
 
 
-def pool_of(cluster: ClaimCluster, name: str, may_see: Visible = everything) -> DevicePool:
-    found = device_pool(cluster.state, PoolId(DRIVER, name), may_see)
+def pool_of(cluster: ClaimCluster, name: str) -> DevicePool:
+    found = device_pool(cluster.state, PoolId(DRIVER, name))
     assert found is not None
     return found
 
@@ -66,11 +65,6 @@ def test_a_device_names_its_pods_and_its_taints(cluster: ClaimCluster) -> None:
     assert tainted.taints == ("k:NoSchedule",)
 
 
-def test_a_claim_of_another_namespace_is_a_number(cluster: ClaimCluster) -> None:
-    (first, _) = pool_of(cluster, "a", lambda _: False).devices
-    assert (first.is_free, first.holders, first.n_hidden) == (False, (), 1)
-
-
 def test_a_newer_generation_replaces_the_older_and_is_incomplete_until_it_is_whole(
     cluster: ClaimCluster,
 ) -> None:
@@ -83,4 +77,4 @@ def test_a_newer_generation_replaces_the_older_and_is_incomplete_until_it_is_who
 
 
 def test_an_unknown_pool_is_none(cluster: ClaimCluster) -> None:
-    assert device_pool(cluster.state, PoolId(DRIVER, "z"), everything) is None
+    assert device_pool(cluster.state, PoolId(DRIVER, "z")) is None

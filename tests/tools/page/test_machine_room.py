@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -50,8 +50,8 @@ def _member(
     driver.pod(name, namespace=namespace, labels=labels, containers=containers, **more)
 
 
-def room_of(driver: Driver, may_see: Callable[[str], bool] = lambda _: True, **asked: str) -> MachineRoom:
-    return finished(machine_room_pieces(driver.state, driver.profiles, RoomQuestion(**asked), may_see))
+def room_of(driver: Driver, **asked: str) -> MachineRoom:
+    return finished(machine_room_pieces(driver.state, driver.profiles, RoomQuestion(**asked)))
 
 
 def test_members_are_shown_on_their_hosts_in_the_order_of_names(driver: Driver) -> None:
@@ -129,17 +129,6 @@ def test_the_group_that_is_asked_for_comes_first(driver: Driver) -> None:
     room = room_of(driver, namespace="default", name="wide")
     assert [hole.name for hole in room.waiting] == ["wide", "g"]
     assert (room.waiting[0].level, room.waiting[0].n_room, room.waiting[0].n_lacking) == ("", 14, 26)
-
-
-def test_names_of_other_namespaces_are_left_out_and_their_members_counted(driver: Driver) -> None:
-    members(driver, 10, required=BLOCK)
-    _member(driver, "secret", "hidden", "theirs", n=1, node="a-r9-0")
-    room = room_of(driver, lambda namespace: namespace == "theirs")
-    assert [(group.namespace, group.name) for group in room.groups] == [("theirs", "hidden")]
-    assert (room.domains[0].members, room.domains[0].n_others) == (((0, 1),), 0)
-    assert (room.domains[2].members, room.domains[2].n_others) == ((), 2)
-    assert room.waiting == ()
-    assert b"running" not in repr(room).encode()
 
 
 def test_an_answer_is_bounded_and_one_block_can_be_asked_for(

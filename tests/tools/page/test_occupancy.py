@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scheduler.engine.model.annotations import AFFINITY
 from scheduler.tools.enforcer.rules import RuleIndex, Side
 from scheduler.tools.enforcer.violations import ViolationDetector
-from scheduler.tools.page.occupancy import UNLIMITED, DomainState, occupancy
-from scheduler.tools.page.survey import RuleRecord, Survey, survey_pieces
+from scheduler.tools.page.occupancy import UNLIMITED, DomainState, RuleRecord, occupancy
+from scheduler.tools.page.survey import Survey, survey_pieces
 from tests.support import build
 from tests.support.driving import Driver
 
@@ -135,7 +135,7 @@ def test_domains_equal_loops_over_the_pods(made: list[dict[str, Any]]) -> None:
             counts = pod["labels"]["app"] == app and not (is_spread and pod["terminating"])
             n_pods[zone] += counts
             n_declaring[zone] += declares(pod, record)
-        found = occupancy(rule, record.declaring, driver.state)
+        found = occupancy(record, driver.state)
         zones = [found.column.value_of(domain) for domain in found.ids.tolist()]
         assert sorted(zones) == list(ZONES)
         fewest = min(n_pods[zone] for zone in ZONES)
@@ -178,7 +178,7 @@ def test_broken_domains_are_those_of_the_violations(made: list[dict[str, Any]]) 
     for record in surveyed(driver).records.values():
         if record.rule.kind not in sides.values():
             continue
-        found = occupancy(record.rule, record.declaring, driver.state)
+        found = occupancy(record, driver.state)
         for domain, state in zip(found.ids.tolist(), found.states.tolist(), strict=True):
             if state == DomainState.BROKEN:
                 broken.add((record.rule.kind, record.rule.matcher, found.column.value_of(domain)))

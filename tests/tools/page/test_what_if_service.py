@@ -9,6 +9,7 @@ from collections.abc import Generator
 
 import pytest
 
+from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.loop.slices import in_pieces, in_slices
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.instructions import Bind
@@ -17,11 +18,11 @@ from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.plugins.kubelet_refusal import FAILED
 from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from scheduler.tools.page.data import BusyError
 from scheduler.tools.page.what_if import PodName, WhatIfRequest
-from scheduler.tools.page.what_if_service import WhatIfService
+from scheduler.tools.page.what_if_service import BusyError, WhatIfService
 from tests.support.build import container, node, pod
 from tests.support.device_documents import device_slice
 from tests.support.driving import NAME, Driver, bind_of, condition_of
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.asyncio
 
 async def test_questions_wait_for_each_other_and_a_ninth_is_sent_away() -> None:
     """With the seconds after which it may come again."""
-    service = WhatIfService(default_settings(), ClusterState(), now_s=time.monotonic)
+    service = WhatIfService(default_settings(), ClusterState(), {}, now_s=time.monotonic)
     release, n_inside, most_inside = asyncio.Event(), 0, 0
 
     async def question() -> None:
@@ -94,10 +95,10 @@ async def test_a_copy_knows_the_nodes_whose_kubelet_refuses_the_pod() -> None:
     second = driver.pod("second", containers=containers)
     message = condition_of(driver.cycle()).message
     assert message.startswith("0/1 nodes are available")
-    service = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
-    answer = await service.explain(second, [second])
+    service = WhatIfService(default_settings(), driver.state, driver.profiles, now_s=lambda: driver.now_s)
+    answer = await service.changes_for(second, [second])
     assert (answer.state, answer.message) == ("unschedulable", message)
-    what_if = await service.answer(WhatIfRequest(like=PodName("default", "second")), second, lambda _: True)
+    what_if = await service.answer(WhatIfRequest(like=PodName("default", "second")), second)
     assert what_if.then[0].n_placed == 0
 
 
@@ -116,11 +117,57 @@ async def test_a_copy_knows_the_node_that_failed_under_the_group() -> None:
     driver.node(nodes["m1"], allocatable={"cpu": "1", "pods": "9"})
     pending = driver.pod("m2", **group)
     driver.cycle()
-    service = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
-    answer = await service.explain(pending, [pending])
+    service = WhatIfService(default_settings(), driver.state, driver.profiles, now_s=lambda: driver.now_s)
+    answer = await service.changes_for(pending, [pending])
     (refused,) = [each for each in answer.groups if each.plugin == "KubeletRefusal"]
     assert refused.reason == f"{FAILED} (unreachable: {nodes['m1']})"
     assert refused.examples == (nodes["m1"],)
+
+
+def _workload(priority_class: str) -> str:
+    """Return a manifest of two replicas, with the class `high`, whose pods are of the given one."""
+    spec = {"priorityClassName": priority_class, "containers": [container(requests={"cpu": "1"})]}
+    documents = [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "high"},
+            "value": 9,
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ReplicationController",
+            "metadata": {"name": "web"},
+            "spec": {"replicas": 2, "template": {"spec": spec}},
+        },
+    ]
+    return "\n---\n".join(map(json.dumps, documents))
+
+
+@pytest.mark.parametrize(
+    ("priority_class", "n_placed", "told"),
+    [
+        pytest.param("high", 2, "read ReplicationController, PriorityClass", id="of the manifest"),
+        pytest.param("system-node-critical", 2, "read ReplicationController, PriorityClass", id="built in"),
+        pytest.param(
+            "gold",
+            0,
+            "the page reads no PriorityClasses of the cluster: priority 0 is assumed, not gold's",
+            id="unknown",
+        ),
+    ],
+)
+async def test_pods_have_the_priority_of_their_class(priority_class: str, n_placed: int, told: str) -> None:
+    """The node is full of pods of lower priority, which are evicted for them."""
+    driver = Driver()
+    driver.node("n", allocatable={"cpu": "2", "pods": "9"})
+    for name in ("a", "b"):
+        driver.pod(name, node="n", priority=0, containers=[container(requests={"cpu": "1"})])
+    service = WhatIfService(default_settings(), driver.state, driver.profiles, now_s=lambda: driver.now_s)
+    answer = await service.answer(WhatIfRequest(manifest=_workload(priority_class)))
+    (simulation,) = answer.then
+    assert (simulation.n_placed, simulation.n_evicted) == (n_placed, n_placed)
+    assert told in answer.notes
 
 
 async def test_a_manifests_claims_are_made_from_its_templates() -> None:
@@ -156,9 +203,10 @@ async def test_a_manifests_claims_are_made_from_its_templates() -> None:
         },
         {"apiVersion": "v1", "kind": "Secret", **metadata},
     ]
-    service = WhatIfService(settings, cluster.state, now_s=time.monotonic)
+    profiles = build_profiles(settings, ClusterView(cluster.state))
+    service = WhatIfService(settings, cluster.state, profiles, now_s=time.monotonic)
     text = "\n---\n".join(map(json.dumps, documents))
-    answer = await service.answer(WhatIfRequest(manifest=text), None, lambda _: True)
+    answer = await service.answer(WhatIfRequest(manifest=text))
     (simulation,) = answer.then
     assert (simulation.n_placed, simulation.n_replicas) == (2, 3)
     assert answer.notes == (
@@ -166,4 +214,4 @@ async def test_a_manifests_claims_are_made_from_its_templates() -> None:
     )
     misspelt = WhatIfRequest(manifest=text.replace("resourceClaims", "resourceClaim"))
     with pytest.raises(SettingsError, match='unknown field; did you mean "resourceClaims"'):
-        await service.answer(misspelt, None, lambda _: True)
+        await service.answer(misspelt)

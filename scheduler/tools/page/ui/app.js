@@ -102,7 +102,7 @@ function Notice({ now, problem }) {
     ${now.leader ? ` The leader is ${now.leader}.` : " There is no leader."}</p>`;
 }
 
-function Token({ onGiven }) {
+function Token({ problem, onGiven }) {
   const [text, setText] = useState("");
   const submit = (event) => {
     event.preventDefault();
@@ -111,8 +111,9 @@ function Token({ onGiven }) {
   };
   return html`<form class="token" onSubmit=${submit}>
     <h2>Who are you?</h2>
-    <p>This port asks the API server whose token it is and what you may see: the page for users who may <code>get /ui</code>,
-    names of pods where you may list pods. The token stays in this page and is gone when you close it.</p>
+    <p role="alert">${problem.message}.</p>
+    <p>This port asks the API server whose token it is and what its user may see. The token stays in this page and is
+    gone when you close it.</p>
     <p><code>kubectl create token SERVICE-ACCOUNT</code> makes one.</p>
     <label>Token <input type="password" autocomplete="off" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
     <button type="submit">Continue</button>
@@ -146,7 +147,7 @@ function Page() {
     <${Notice} now=${now} problem=${problem} />
     <main id="main" tabindex="-1" ref=${main}>
       ${needsToken
-        ? html`<${Token} onGiven=${() => setAttempt(attempt + 1)} />`
+        ? html`<${Token} problem=${problem} onGiven=${() => setAttempt(attempt + 1)} />`
         : problem && !now
           ? !isDown(problem) && html`<${Empty}>${problem.message}. The page tries again by itself.<//>`
           : html`<${chosen.view} key=${chosen.path} route=${route.slice(1)} now=${now} stream=${stream} isDown=${isDown(problem)} />`}

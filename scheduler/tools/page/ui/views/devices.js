@@ -50,8 +50,7 @@ function Use({ device, node }) {
   return html`${device.holders.map((one) => html`<div key=${`${one.namespace}/${one.claim}`}>
       <${PodList} pods=${{ ...one.pods, shown: one.pods.shown.map((pod) => (pod.node === node ? { ...pod, node: "" } : pod)) }} none="no pod yet" />
       <span class="muted">by claim ${one.namespace}/${one.claim}</span>
-    </div>`)}
-    ${device.hidden > 0 && html`<span class="muted">${counted(device.hidden, "claim")} in namespaces that you may not list</span>`}`;
+    </div>`)}`;
 }
 
 function Pool({ driver, pool, isAsked }) {

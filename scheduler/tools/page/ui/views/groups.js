@@ -11,7 +11,7 @@ export function GroupsView({ now, route }) {
   return html`
     <${Problem} error=${error} />
     ${!data && !error && html`<${Empty}>Gathering ...<//>`}
-    ${data && !data.groups.length && !data.hidden && html`<${Empty}>No group is waiting for places.<//>`}
+    ${data && !data.groups.length && html`<${Empty}>No group is waiting for places.<//>`}
     ${data?.groups.length > 0 && html`<section>
       <h2>${counted(data.groups.length + data.more, "group waits", "groups wait")}</h2>
       <table>
@@ -28,7 +28,6 @@ export function GroupsView({ now, route }) {
       <p class="muted">Needs: members that have to find places at once.</p>
     </section>`}
     ${data?.more > 0 && html`<p class="muted">${counted(data.more, "more group")}</p>`}
-    ${data?.hidden > 0 && html`<p class="muted">${counted(data.hidden, "group")} in namespaces that you may not list.</p>`}
     <${MachineRoom} asked=${route} />
   `;
 }

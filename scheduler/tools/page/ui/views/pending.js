@@ -22,7 +22,7 @@ function Search({ search, onChange }) {
 function Group({ group, at }) {
   const [all, setAll] = useState(false);
   const shown = all ? group.shown : group.shown.slice(0, FIRST_SHOWN);
-  const rest = group.pods - group.hidden - group.shown.length;
+  const rest = group.pods - group.shown.length;
   return html`<section class="group">
     <h2><span class="number">${count(group.pods)}</span> ${group.reason} <span class="muted">${group.queue}, oldest ${ageOf(group.oldest, at)}</span></h2>
     <table>
@@ -36,7 +36,7 @@ function Group({ group, at }) {
         </tr>`)}
       </tbody>
     </table>
-    <p class="muted">${shown.length < group.shown.length && html`<button class="link" onClick=${() => setAll(true)}>Show ${count(group.shown.length)}</button> `}${rest > 0 && `${counted(rest, "younger pod")}: search for them. `}${group.hidden > 0 && `${counted(group.hidden, "pod")} in namespaces that you may not list.`}</p>
+    <p class="muted">${shown.length < group.shown.length && html`<button class="link" onClick=${() => setAll(true)}>Show ${count(group.shown.length)}</button> `}${rest > 0 && `${counted(rest, "younger pod")}: search for them.`}</p>
   </section>`;
 }
 

@@ -1,0 +1,129 @@
+"""
+The PriorityClass of new pods: the one that their manifest names, or one that a question names.
+
+Source: plugin/pkg/admission/priority/admission.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from scheduler.engine.model.wire import Int32
+from scheduler.errors import SettingsError
+from scheduler.tools.explain.formats.manifests import Manifest
+from scheduler.tools.explain.input_files import ManifestFile
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+
+_NUMBER: Final = re.compile(r"-?\d{1,10}")
+#: The highest value that users may give to a class.
+_HIGHEST: Final = 1_000_000_000
+#: The classes that every cluster has.
+_BUILT_IN: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass:
+    """The fields of a PriorityClass that the API server copies into a pod's spec."""
+
+    priority: int
+    may_preempt: bool = True
+
+    def applied_to(self, manifest: Manifest, policy: object = None) -> Manifest:
+        """Return the manifest with pods of this class; `policy`: the preemptionPolicy that they state themselves."""
+        policy = policy or ("PreemptLowerPriority" if self.may_preempt else "Never")
+        spec = {**manifest.spec, "priority": self.priority, "preemptionPolicy": policy}
+        return replace(manifest, spec=spec)
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Stored(msgspec.Struct, frozen=True, rename="camel"):
+    metadata: _Metadata = _Metadata()
+    value: Int32 = 0
+    preemption_policy: str | None = None
+
+    def as_class(self) -> PriorityClass:
+        """Return what of it is written into pods."""
+        return PriorityClass(self.value, self.preemption_policy != "Never")
+
+
+#: Returns the JSON of the cluster's class of this name; None if there is none.
+ReadClass = Callable[[str], bytes | None]
+
+
+def priority_class_named(name: str, source: str, read: ReadClass | None) -> PriorityClass:
+    """
+    Return the class of this name, or of this value. Raises SettingsError about `source`.
+
+    `read`: None for a cluster of which the classes are not known.
+    """
+    if _NUMBER.fullmatch(name):
+        if not -(2**31) <= int(name) <= _HIGHEST:
+            raise SettingsError(source, "", name, f"a value from {-(2**31)} to {_HIGHEST}")
+        return PriorityClass(int(name))
+    if read is None and name not in _BUILT_IN:
+        raise SettingsError(source, "", name, "its value: a snapshot has no PriorityClasses")
+    if (found := _find(name, read)) is None:
+        raise SettingsError(source, "", name, "the name or the value of a PriorityClass")
+    return found
+
+
+def add_priorities(
+    file: ManifestFile,
+    cluster: LoadedCluster,
+    read: ReadClass | None,
+    named: PriorityClass | None = None,
+    *,
+    unknown: str = "a snapshot has no PriorityClasses",
+) -> None:
+    """
+    Write what each manifest's PriorityClass says into its pods' spec, as the API server does; raise SettingsError.
+
+    The class `named` stands for that of each manifest. A class may be in the file too. Where the cluster's classes are
+    not known, the priority 0 is assumed and told, with `unknown` as the reason. The cluster's default class is not
+    asked for.
+    """
+    if named is not None:
+        file.manifests[:] = [named.applied_to(manifest) for manifest in file.manifests]
+        return
+    classes = _classes_in(file)
+    for index, manifest in enumerate(file.manifests):
+        name = manifest.spec.get("priorityClassName")
+        if not isinstance(name, str) or not name or "priority" in manifest.spec:
+            continue
+        if read is None and name not in classes and name not in _BUILT_IN:
+            cluster.assumptions[f"{unknown}: priority 0 is assumed, not {name}'s"] = None
+            continue
+        found = classes.get(name) or _find(name, read)
+        if found is None:
+            where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
+            raise SettingsError(where, "spec.priorityClassName", name, "the name of a PriorityClass")
+        classes[name] = found
+        file.manifests[index] = found.applied_to(manifest, manifest.spec.get("preemptionPolicy"))
+
+
+def _classes_in(file: ManifestFile) -> dict[str, PriorityClass]:
+    """Return the classes among the documents, by name. Raises SettingsError for a malformed one."""
+    classes = {}
+    for where, document in file.other_documents:
+        if document["kind"] == "PriorityClass":
+            try:
+                found = msgspec.convert(document, _Stored)
+            except msgspec.ValidationError as error:
+                raise SettingsError(where, "", f"a malformed {error}", "a valid PriorityClass") from error
+            classes[found.metadata.name] = found.as_class()
+    return classes
+
+
+def _find(name: str, read: ReadClass | None) -> PriorityClass | None:
+    if name in _BUILT_IN:
+        return PriorityClass(_BUILT_IN[name])
+    data = None if read is None else read(name)
+    return None if data is None else msgspec.json.decode(data, type=_Stored).as_class()
