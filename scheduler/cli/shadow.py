@@ -102,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        choices=("text", "json", "markdown"),
+        choices=("text", "json"),
         default="text",
         help="form of the report (default %(default)s)",
     )
@@ -136,8 +136,7 @@ def _print(report: ShadowReport, form: str) -> None:
     if form == "json":
         print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
     else:
-        lines = markdown(report) if form == "markdown" else text(report, Style(sys.stdout, os.environ))
-        print("\n".join(lines))
+        print("\n".join(text(report, Style(sys.stdout, os.environ))))
 
 
 def _options(args: argparse.Namespace, live: LiveLines) -> Options:
@@ -235,18 +234,6 @@ def _table(report: ShadowReport, columns: int | None) -> list[str]:
         if columns is None or not table or table[0].index(head[-1]) + _WHY_COLUMNS <= columns:
             break
     return table
-
-
-def markdown(report: ShadowReport) -> list[str]:
-    """Return the lines of a report as Markdown."""
-    lines = [f"# Shadow of {report.scheduler}", "", *(f"- {line}" for line in summary(report))]
-    lines += [f"- {count:,} {cause}: {_CAUSES[cause]}" for cause, count in report.causes.items()]
-    if report.differences:
-        lines += ["", f"| {' | '.join(_HEAD)} |", f"|{'---|' * len(_HEAD)}"]
-    for each in report.differences[:_SHOWN]:
-        cells = (escape_control_characters(str(cell)).replace("|", "\\|") for cell in _row(each))
-        lines.append(f"| {' | '.join(cells)} |")
-    return [*lines, *_more(report)]
 
 
 def _row(each: Difference) -> tuple[str | int, ...]:

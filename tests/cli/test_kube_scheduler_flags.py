@@ -1,9 +1,12 @@
-"""Every flag of kube-scheduler 1.36 is understood by `run`, or refused by its name with what to use instead."""
+"""`run` understands every flag of kube-scheduler 1.36, or refuses it by its name; the page says what to use instead."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import ssl
+from fnmatch import fnmatch
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -13,6 +16,8 @@ from scheduler.daemon.port.status_server import ServingOptions
 from scheduler.engine.model.semantics import Gate, Version, semantics_of
 from scheduler.errors import SettingsError
 
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = "scheduler/cli/README.md"
 #: `kube-scheduler --help` of 1.36.2, but for -h and --version.
 _HELP: Final = """
     allow-metric-labels allow-metric-labels-manifest authentication-kubeconfig authentication-skip-lookup
@@ -61,7 +66,7 @@ def serving(*arguments: str) -> ServingOptions:
 
 @pytest.mark.parametrize("name", FLAGS)
 def test_each_flag_is_understood_or_refused_by_name(name: str) -> None:
-    """In both ways to write its value; a refusal says what to use."""
+    """In both ways to write its value; a refusal names the page that says what to use."""
     value = VALUES.get(name, "x")
     for arguments in ((f"--{name}={value}",), (f"--{name}", value)):
         try:
@@ -71,10 +76,19 @@ def test_each_flag_is_understood_or_refused_by_name(name: str) -> None:
                 f"--{name}",
                 "a flag of kube-scheduler that does not exist here",
             )
-            assert refused.expected
+            assert refused.expected == f"what {PAGE}#flags-of-kube-scheduler says to use instead"
         else:
             values = kube_scheduler_flags.flag_values(args)
             assert values["log-format" if name == "logging-format" else name] == value
+
+
+def test_the_page_has_every_refused_flag() -> None:
+    """By its name, or by the start that it shares with others."""
+    section = (ROOT / PAGE).read_text().partition("### Flags of kube-scheduler\n")[2].partition("\n###")[0]
+    named = re.findall(r"`--([a-z-]+\*?)`", section)
+    assert [
+        each for each in kube_scheduler_flags._REFUSED if not any(fnmatch(each, name) for name in named)
+    ] == []
 
 
 @pytest.mark.parametrize("name", BOOLEAN)
