@@ -22,7 +22,7 @@ import msgspec
 
 from scheduler.cli import settings_flags
 from scheduler.cli.query.listing import connect, list_kind, list_leases
-from scheduler.cli.query.sources import add_cluster_arguments
+from scheduler.cli.source_flags import add_cluster_arguments
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model import nesting

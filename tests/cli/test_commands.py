@@ -18,7 +18,6 @@ import pytest
 import yaml
 
 from scheduler.cli.main import main
-from scheduler.cli.simulate import simulate_manifests
 from scheduler.daemon.assembly.profiles import build_profiles, build_queue
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import Credentials, Endpoint
@@ -35,6 +34,7 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import NAMESPACE, POD
 from scheduler.tools.explain.formats.manifests import parse_manifest
+from scheduler.tools.explain.scenarios import simulate_manifests
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.cli.conftest import Called, embedded, hold_lease
 from tests.support import build

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cli.query.recordings import recorded_events
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.stimuli import PodGroupSeen, PodGroupsServed
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import CUSTOM_RESOURCE_DEFINITION, NODE, POD
+from scheduler.tools.explain.recordings import recorded_events
 from tests.cli.conftest import Called, embedded
 from tests.support import build
 from tests.support.custom_kinds import (

@@ -1,7 +1,7 @@
 """
 Reads objects from an API server.
 
-`sources` and `priority_class` import it once a cluster is read: its client takes a third of the imports of `explain`.
+`sources` imports it once a cluster is read: its client takes a third of the imports of `explain`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -21,11 +21,8 @@ from scheduler.daemon.assembly.watched_kinds import resource_of
 from scheduler.daemon.kube.client import KubeClient, unusable
 from scheduler.daemon.kube.credentials import load_credentials
 from scheduler.daemon.kube.pager import list_pages
-from scheduler.daemon.kube.requests import SERVER_VERSION, Request, Resource, get_pod, second_time
+from scheduler.daemon.kube.requests import SERVER_VERSION, Request, Resource, escaped, get_pod, second_time
 from scheduler.daemon.kube.responses import decode_version
-from scheduler.daemon.settings.resolved import Settings
-from scheduler.engine.framework.kinds import WatchedKind
-from scheduler.engine.model.semantics import Version
 from scheduler.errors import (
     ApiError,
     Forbidden,
@@ -39,6 +36,11 @@ from scheduler.errors import (
 from scheduler.tools.explain.formats.terminal import ReadProgress, print_unlisted
 from scheduler.tools.explain.serving import Leases, decode_lease, lease_names, leases_named
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+
+if TYPE_CHECKING:
+    from scheduler.daemon.settings.resolved import Settings
+    from scheduler.engine.framework.kinds import WatchedKind
+    from scheduler.engine.model.semantics import Version
 
 _TIMEOUT_S: Final = 60.0
 #: A request that takes longer is named on standard error.
@@ -119,12 +121,13 @@ async def list_leases(client: KubeClient, settings: Settings, progress: ReadProg
     return leases
 
 
-def read_object(request: Request, kubeconfig: str | None, context: str | None) -> bytes | None:
-    """Return the JSON of the object that the request reads; None if there is none. Raises SettingsError."""
+def read_priority_class(name: str, kubeconfig: str | None, context: str | None) -> bytes | None:
+    """Return the JSON of the cluster's PriorityClass of this name; None if there is none. Raises SettingsError."""
 
     async def read() -> bytes | None:
+        path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{escaped(name)}"
         async with connect(kubeconfig, context, os.environ) as client:
-            return await _read(client, request)
+            return await _read(client, Request("GET", path, "get"))
 
     return asyncio.run(read())
 

@@ -10,19 +10,39 @@ from typing import Final
 
 import msgspec
 
-from scheduler.engine.core.decision_annotation import DecisionRecord, is_of_bind
+from scheduler.engine.core.decision_annotation import DecisionRecord, is_of_bind, read_record
+from scheduler.engine.model import nesting
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
+from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.wire import MalformedObjectError
+from scheduler.engine.syntax.plurals import counted
+from scheduler.errors import SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
+from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.formats.terminal import ReadProgress
 from scheduler.tools.explain.serving import Leases, Service, service_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.workloads import Workload, alike
 
 #: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
 _SEED: Final = 1
 #: In the condition of a pod whose claim lost its selected node: the provisioner gave up (see VolumeBinding's PreBind).
 _PROVISIONING_FAILED: Final = "provisioning failed for PVC"
+#: Pods that a note names.
+_NAMED: Final = 3
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class _Annotated(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+
+
+_ANNOTATED: Final = msgspec.json.Decoder(_Annotated)
 
 
 def explain_pod(
@@ -91,6 +111,60 @@ def _in_thought(cluster: LoadedCluster) -> Iterator[str]:
     for uid, placed in cluster.state.placed.items():
         if node_by_uid.get(uid) != placed.pod.node_name:
             yield uid
+
+
+def explain_named_pod(
+    cluster: LoadedCluster, namespace: str, name: str, stored: bytes | None = None
+) -> Explanation | None:
+    """
+    Return the explanation of a pod of the cluster; None if there is no such pod.
+
+    `stored`: its JSON from the API server; it may have appeared after the cluster was read. Raises SettingsError.
+    """
+    pod = cluster.pods.get((namespace, name))
+    if pod is None and stored is not None:
+        try:
+            pod = PodDecoder(cluster.settings.semantics).decode(stored)
+        except MalformedObjectError as error:
+            where = f"pod {namespace}/{name}"
+            raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
+    recorded = None if stored is None else _recorded_decision(stored)
+    return None if pod is None else explain_waiting(cluster, pod, recorded)
+
+
+def explain_workload(cluster: LoadedCluster, workload: Workload) -> list[Explanation]:
+    """Return one explanation of all pending pods that are alike; if none is pending, of one of the others, if any."""
+    pods = [pod for pod in cluster.pods.values() if workload.has(pod)]
+    pending = [pod for pod in pods if not pod.node_name and not pod.terminating]
+    of_workload, found = f"{workload.kind} {workload.name}", []
+    for group in alike(pending):
+        first, *others = group.pods
+        answer = explain_waiting(cluster, first)
+        if others:
+            names = ", ".join(pod.name for pod in others[:_NAMED]) + (", ..." if others[_NAMED:] else "")
+            note = f"the same holds for {counted(len(others), 'more pod')} of {of_workload}: {names}"
+            answer = msgspec.structs.replace(answer, notes=(note, *answer.notes))
+        found.append(answer)
+    if found or not pods:
+        return found
+    note = f"no pod of {of_workload} is pending; it has {counted(len(pods), 'pod')}"
+    answer = explain_waiting(cluster, pods[0])
+    return [msgspec.structs.replace(answer, notes=(note, *answer.notes))]
+
+
+def _recorded_decision(pod: bytes) -> DecisionRecord | None:
+    """Return the decision that the pod's annotation records; None if there is none or it cannot be read."""
+    try:
+        annotations = nesting.read(_ANNOTATED.decode, pod).metadata.annotations or {}
+    except msgspec.DecodeError:
+        return None
+    text = annotations.get(DECISION_ANNOTATION)
+    return None if text is None else read_record(text)
+
+
+def explain_manifest(cluster: LoadedCluster, manifest: Manifest) -> Explanation:
+    """Return the explanation of the first pod that the manifest would create. Raises SettingsError."""
+    return explain_waiting(cluster, cluster.create_pod(manifest, 0))
 
 
 def explain_waiting(

@@ -1,22 +1,24 @@
-"""The PriorityClass of new pods: the one that their manifest names, or `simulate --priority-class`."""
+"""
+The PriorityClass of new pods: the one that their manifest names, or one that a question names.
+
+Source: plugin/pkg/admission/priority/admission.go (kubernetes 1.36).
+"""
 
 from __future__ import annotations
 
-import argparse
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 
-from scheduler.daemon.kube.requests import Request, escaped
-from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.wire import Int32
 from scheduler.errors import SettingsError
+from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.input_files import ManifestFile
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
-_FLAG: Final = "--priority-class"
 _NUMBER: Final = re.compile(r"-?\d{1,10}")
 #: The highest value that users may give to a class.
 _HIGHEST: Final = 1_000_000_000
@@ -31,9 +33,11 @@ class PriorityClass:
     priority: int
     may_preempt: bool = True
 
-    def applied_to(self, pod: Pod) -> Pod:
-        """Return the pod as one of this class."""
-        return replace(pod, priority=self.priority, may_preempt=self.may_preempt)
+    def applied_to(self, manifest: Manifest, policy: object = None) -> Manifest:
+        """Return the manifest with pods of this class; `policy`: the preemptionPolicy that they state themselves."""
+        policy = policy or ("PreemptLowerPriority" if self.may_preempt else "Never")
+        spec = {**manifest.spec, "priority": self.priority, "preemptionPolicy": policy}
+        return replace(manifest, spec=spec)
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -50,50 +54,54 @@ class _Stored(msgspec.Struct, frozen=True, rename="camel"):
         return PriorityClass(self.value, self.preemption_policy != "Never")
 
 
-def read_priority_class(args: argparse.Namespace) -> PriorityClass | None:
-    """Return the class that the arguments name, by name or by value; None if they name none. Raises SettingsError."""
-    name: str | None = args.priority_class
-    if name is None:
-        return None
+#: Returns the JSON of the cluster's class of this name; None if there is none.
+ReadClass = Callable[[str], bytes | None]
+
+
+def priority_class_named(name: str, source: str, read: ReadClass | None) -> PriorityClass:
+    """
+    Return the class of this name, or of this value. Raises SettingsError about `source`.
+
+    `read`: None for a cluster of which the classes are not known.
+    """
     if _NUMBER.fullmatch(name):
         if not -(2**31) <= int(name) <= _HIGHEST:
-            raise SettingsError(_FLAG, "", name, f"a value from {-(2**31)} to {_HIGHEST}")
+            raise SettingsError(source, "", name, f"a value from {-(2**31)} to {_HIGHEST}")
         return PriorityClass(int(name))
-    if name not in _BUILT_IN and args.on:
-        raise SettingsError(_FLAG, "", name, "its value: a snapshot has no PriorityClasses")
-    found = _find(args, name)
-    if found is None:
-        raise SettingsError(_FLAG, "", name, "the name or the value of a PriorityClass")
+    if read is None and name not in _BUILT_IN:
+        raise SettingsError(source, "", name, "its value: a snapshot has no PriorityClasses")
+    if (found := _find(name, read)) is None:
+        raise SettingsError(source, "", name, "the name or the value of a PriorityClass")
     return found
 
 
-def add_priorities(args: argparse.Namespace, file: ManifestFile, cluster: LoadedCluster) -> None:
+def add_priorities(
+    file: ManifestFile, cluster: LoadedCluster, read: ReadClass | None, named: PriorityClass | None = None
+) -> None:
     """
     Write what each manifest's PriorityClass says into its pods' spec, as the API server does; raise SettingsError.
 
-    A class may be in the file too. For a snapshot, which has none, the priority 0 is assumed and told. The cluster's
-    default class is not asked for.
-
-    Source: plugin/pkg/admission/priority/admission.go (kubernetes 1.36).
+    The class `named` stands for that of each manifest. A class may be in the file too. Where the cluster's classes are
+    not known, the priority 0 is assumed and told. The cluster's default class is not asked for.
     """
+    if named is not None:
+        file.manifests[:] = [named.applied_to(manifest) for manifest in file.manifests]
+        return
     classes = _classes_in(file)
     for index, manifest in enumerate(file.manifests):
         name = manifest.spec.get("priorityClassName")
         if not isinstance(name, str) or not name or "priority" in manifest.spec:
             continue
-        if name not in classes and name not in _BUILT_IN and args.on:
-            cluster.assumptions[f"a snapshot has no PriorityClasses: priority 0 is assumed, not {name}'s"] = (
-                None
-            )
+        if read is None and name not in classes and name not in _BUILT_IN:
+            assumed = f"a snapshot has no PriorityClasses: priority 0 is assumed, not {name}'s"
+            cluster.assumptions[assumed] = None
             continue
-        found = classes.get(name) or _find(args, name)
+        found = classes.get(name) or _find(name, read)
         if found is None:
             where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
             raise SettingsError(where, "spec.priorityClassName", name, "the name of a PriorityClass")
         classes[name] = found
-        policy = "PreemptLowerPriority" if found.may_preempt else "Never"
-        spec = {"preemptionPolicy": policy, **manifest.spec, "priority": found.priority}
-        file.manifests[index] = replace(manifest, spec=spec)
+        file.manifests[index] = found.applied_to(manifest, manifest.spec.get("preemptionPolicy"))
 
 
 def _classes_in(file: ManifestFile) -> dict[str, PriorityClass]:
@@ -109,15 +117,8 @@ def _classes_in(file: ManifestFile) -> dict[str, PriorityClass]:
     return classes
 
 
-def _find(args: argparse.Namespace, name: str) -> PriorityClass | None:
-    """Return the cluster's class of this name, None if there is none. Raises SettingsError."""
+def _find(name: str, read: ReadClass | None) -> PriorityClass | None:
     if name in _BUILT_IN:
         return PriorityClass(_BUILT_IN[name])
-    from scheduler.cli.query import listing
-
-    data = listing.read_object(_get(name), args.kubeconfig, args.context)
+    data = None if read is None else read(name)
     return None if data is None else msgspec.json.decode(data, type=_Stored).as_class()
-
-
-def _get(name: str) -> Request:
-    return Request("GET", f"/apis/scheduling.k8s.io/v1/priorityclasses/{escaped(name)}", "get")

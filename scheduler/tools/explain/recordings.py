@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from scheduler.engine.model.stimuli import WatchEvent
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.recording_file import KIND, Header, Line, Mark
+from scheduler.tools.explain.formats.terminal import print_notice
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP: Final = 31
@@ -93,7 +93,7 @@ def _lines(file: str) -> Iterator[bytes]:
         if len(rest) > _LINE_LIMIT_BYTES:
             raise SettingsError(file, "", f"a line of more than {_LINE_LIMIT_BYTES} bytes", "shorter lines")
     if rest:
-        print(f"{file} ends within a line: the recording was not finished", file=sys.stderr)
+        print_notice(f"{file} ends within a line: the recording was not finished")
 
 
 def _unzipped(file: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -113,7 +113,7 @@ def _unzipped(file: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
     except zlib.error as error:
         raise SettingsError(file, "", f"a damaged gzip file ({error})", f"a {KIND}") from error
     if not unpacker.eof:
-        print(f"{file} has no end: the recording was not finished", file=sys.stderr)
+        print_notice(f"{file} has no end: the recording was not finished")
 
 
 def _chunks(file: str) -> Iterator[bytes]:
