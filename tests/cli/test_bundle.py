@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 
 from scheduler.cli.main import main
+from scheduler.cli.query import bundling
 from scheduler.cli.query.bundle_file import Bundle
 from scheduler.cli.query.redaction import LEFT_OUT, known_configuration, without_secrets
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import CORE_EVENT, NODE, POD
-from scheduler.tools.explain.formats.snapshot_file import header
 from tests.cli.conftest import Called
 from tests.cli.test_commands import SECRET, web
 from tests.support import accounts, build
@@ -32,6 +32,7 @@ from tests.support.apiserver import Address
 from tests.support.cluster import kubeconfig_of, kubeconfig_text
 from tests.support.daemon import Daemon, running
 from tests.support.port_forwarding import port_forwarding
+from tests.support.snapshots import header
 from tests.support.waiting import until
 
 POD_NAME = socket.gethostname().lower()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from scheduler.cli.main import _COMMANDS
-from scheduler.tools.explain.formats.snapshot_file import header
 from tests.support import build
+from tests.support.snapshots import header
 
 ROOT = Path(__file__).parents[2]
 #: Runs the command line, then prints the modules that were imported meanwhile.

@@ -12,7 +12,7 @@ import aiohttp
 
 from scheduler.cli.query.redaction import without_secrets
 from scheduler.errors import ApiError, SettingsError
-from scheduler.tools.explain.input_files import BUNDLED_SNAPSHOT
+from scheduler.tools.explain.recordings import BUNDLED_SNAPSHOT
 from scheduler.version import product_version
 
 _FOLDER, _, SNAPSHOT = BUNDLED_SNAPSHOT.partition("/")

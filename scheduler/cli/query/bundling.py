@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import os
 import platform
 import re
+import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, requires, version
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -20,17 +22,20 @@ from scheduler.cli import settings_flags
 from scheduler.cli.query.bundle_file import LIMIT_BYTES, SNAPSHOT, SNAPSHOT_LIMIT_BYTES, Bundle
 from scheduler.cli.query.listing import connect
 from scheduler.cli.query.redaction import known_configuration
-from scheduler.cli.snapshot import save, snapshot_of
+from scheduler.cli.query.snapshots import take_snapshot, written
 from scheduler.cli.ui import DEPLOYMENT, check_kubectl, port_forward
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import Credentials, load_credentials
 from scheduler.daemon.kube.requests import SERVER_VERSION, Request, escaped, get_pod
 from scheduler.daemon.settings.resolved import Settings
-from scheduler.engine.model import nesting
-from scheduler.engine.model.read_fields import FieldTree
 from scheduler.errors import ApiError, SettingsError
-from scheduler.tools.explain.formats.snapshot_file import select
+from scheduler.tools.explain.formats.json_values import object_in
+from scheduler.tools.explain.formats.recording_file import select
+from scheduler.tools.shadow.cluster_recording import Recording
 from scheduler.version import product_version
+
+if TYPE_CHECKING:
+    from scheduler.engine.model.read_fields import FieldTree
 
 _TIMEOUT_S: Final = 30.0
 #: Of all answers of the scheduler's port together: one that hangs answers none.
@@ -52,7 +57,6 @@ _ENDPOINTS: Final = {
 }
 _NAME: Final = "affinity-scheduler"
 _PACKAGE: Final = re.compile(r"[\w.-]+")
-_JSON: Final = msgspec.json.Decoder(dict[str, object])
 
 _META: Final[FieldTree] = {"name": True, "namespace": True, "creationTimestamp": True, "labels": True}
 #: Neither arguments nor environment: /flagz has the flags.
@@ -76,7 +80,9 @@ _EVENT: Final[FieldTree] = {
 def save_bundle(args: argparse.Namespace) -> None:
     """Collect the parts and write them to the file of -o."""
     settings = settings_flags.settings(args.config, args.plugins)
-    save(args.output, asyncio.run(_collected(args, settings)).packed())
+    bundle = asyncio.run(_collected(args, settings))
+    with written(args.output) as file:
+        file.write(bundle.packed())
 
 
 async def _collected(args: argparse.Namespace, settings: Settings) -> Bundle:
@@ -86,14 +92,7 @@ async def _collected(args: argparse.Namespace, settings: Settings) -> Bundle:
     authorization = await credentials.authorization()
     bundle = Bundle(() if authorization is None else (authorization.split()[-1],))
     bundle.add("versions.json", msgspec.json.format(msgspec.json.encode(_versions())))
-    reading = snapshot_of(
-        args.kubeconfig,
-        args.context,
-        settings,
-        limit_bytes=SNAPSHOT_LIMIT_BYTES,
-        skips_forbidden=True,
-    )
-    taken = await bundle.take(SNAPSHOT, reading)
+    taken = await bundle.take(SNAPSHOT, _snapshot(args, settings))
     if taken is not None:
         snapshot, forbidden = taken
         bundle.add_snapshot(snapshot)
@@ -113,6 +112,17 @@ async def _collected(args: argparse.Namespace, settings: Settings) -> Bundle:
     async with connect(args.kubeconfig, args.context, os.environ) as client:
         await _add_objects(bundle, client, args.namespace, configuration)
     return bundle
+
+
+async def _snapshot(args: argparse.Namespace, settings: Settings) -> tuple[bytes, dict[str, str]]:
+    """Return a snapshot, and the kinds that the user may not list. Raises SettingsError."""
+    body, limit_bytes = io.BytesIO(), SNAPSHOT_LIMIT_BYTES
+    recording = Recording(body, compresses=False, max_bytes=limit_bytes, now_s=time.monotonic)
+    forbidden = await take_snapshot(recording, args.kubeconfig, args.context, settings, skips_forbidden=True)
+    if recording.is_full:
+        instead = "less; the command snapshot has no limit"
+        raise SettingsError("the cluster", "", f"more than {limit_bytes} bytes", instead)
+    return body.getvalue(), forbidden
 
 
 def _versions() -> dict[str, object]:
@@ -154,7 +164,7 @@ async def _leader(args: argparse.Namespace) -> str | None:
     async with connect(args.kubeconfig, args.context, os.environ) as client:
         try:
             lease = Request("GET", _lease_path(args.namespace, _NAME), "get")
-            spec = _mapping(_document(await client.request(lease, timeout_s=_TIMEOUT_S)).get("spec"))
+            spec = _mapping(object_in(await client.request(lease, timeout_s=_TIMEOUT_S)).get("spec"))
             # The name of a pod is its host's, with which the identity of an instance begins.
             pod = str(spec.get("holderIdentity") or "").partition("_")[0]
             if not pod:
@@ -187,7 +197,7 @@ async def _add_endpoints(bundle: Bundle, url: str, credentials: Credentials) -> 
             if body is None:
                 continue
             if name == "configz.json":
-                known = known_configuration(_document(body))
+                known = known_configuration(object_in(body))
                 body = msgspec.json.format(msgspec.json.encode(known))
                 configuration = _mapping(known.get("componentconfig"))
             bundle.add(name, body)
@@ -224,7 +234,7 @@ async def _add_objects(
     )
     taken = await bundle.take("lease.json", client.request(Request("GET", path, "get"), timeout_s=_TIMEOUT_S))
     if taken is not None:
-        bundle.add("lease.json", _lines([select(_document(taken), _LEASE)]))
+        bundle.add("lease.json", _lines([select(object_in(taken), _LEASE)]))
     query = (("labelSelector", f"app.kubernetes.io/name={_NAME}"), ("limit", "100"))
     pods = await _listed(bundle, client, "pods.json", f"/api/v1/namespaces/{escaped(namespace)}/pods", query)
     if pods == []:
@@ -302,19 +312,11 @@ async def _listed(
     taken = await bundle.take(name, client.request(Request("GET", path, "list", query), timeout_s=_TIMEOUT_S))
     if taken is None:
         return None
-    document = _document(taken)
+    document = object_in(taken)
     items = _mappings(document.get("items"))
     if _mapping(document.get("metadata")).get("continue"):
         bundle.miss(name, f"all but the first {len(items)} by name, which need not be the newest")
     return items
-
-
-def _document(body: bytes) -> Mapping[str, object]:
-    """Return the JSON object; an empty one if it is none."""
-    try:
-        return nesting.read(_JSON.decode, body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
 
 
 def _lines(documents: list[dict[str, object]]) -> bytes:

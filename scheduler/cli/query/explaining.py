@@ -37,7 +37,7 @@ def print_file(args: argparse.Namespace) -> int:
 
 def print_named(args: argparse.Namespace) -> int:
     """Explain the pods and workloads that the arguments name. Return the exit code."""
-    namespace, settings = namespace_of(args), settings_of(args)
+    settings, namespace = settings_of(args), namespace_of(args)
     named = [parse_workload(text, namespace) for text in args.pods]
     pods = [(each.namespace, each.name) for each in named if each.is_pod]
     cluster, found = read_cluster(args, settings, pods)
@@ -68,8 +68,9 @@ def _print(args: argparse.Namespace, answers: Sequence[Explanation], *, is_list:
 
 def print_pending(args: argparse.Namespace) -> int:
     """Print a table of all that is pending. Return 1 if anything is, else 0."""
+    settings = settings_of(args)
     namespace = "" if args.all_namespaces else namespace_of(args)
-    cluster, _ = read_cluster(args, settings_of(args))
+    cluster, _ = read_cluster(args, settings)
     known = cluster.state.label_sets.namespace_labels
     pending = pending_workloads(cluster, namespace)
     if namespace and known and namespace not in known and not pending.n_pods:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from scheduler.cli import settings_flags
 from scheduler.cli.source_flags import namespace_of
-from scheduler.tools.explain.input_files import ManifestFile, parse_manifest_files, read_snapshot
+from scheduler.tools.explain.input_files import ManifestFile, parse_manifest_files
 from scheduler.tools.explain.priority_classes import ReadClass
+from scheduler.tools.explain.recordings import read_snapshot
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 if TYPE_CHECKING:
