@@ -114,7 +114,7 @@ PROVISIONING_FAILED = (
             [
                 f"provisioning failed, and the scheduler tries again; it last said of it: {PROVISIONING_FAILED}"
             ],
-            "it fits; affinity-scheduler has not placed it yet",
+            "provisioning of its volume failed; affinity-scheduler tries again",
         ),
     ],
     ids=["waits", "failed"],

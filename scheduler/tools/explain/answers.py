@@ -16,6 +16,7 @@ from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.wire import MalformedObjectError
+from scheduler.engine.model.wording import waits_for_volume_text
 from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
@@ -194,12 +195,18 @@ def _was_decided(pod: Pod) -> bool:
     return bool(pod.node_name) or (condition is not None and condition.status == "False" and not pod.gates)
 
 
+def has_no_volume(pod: Pod) -> bool:
+    """Return whether the pod was last put back since no volume was made for it: it is tried again."""
+    condition = pod.scheduled_condition
+    return condition is not None and condition.status == "False" and _PROVISIONING_FAILED in condition.message
+
+
 def waiting_notes(cluster: LoadedCluster, pod: Pod) -> list[str]:
     """Return which of the pod's claims wait for a volume on the node that the scheduler has chosen for the pod."""
     names = (volume.claim_name(pod.name) for volume in pod.spec.claim_volumes)
     claims = (cluster.state.volumes.claim(f"{pod.namespace}/{name}") for name in names)
     return [
-        f"claim {claim.name} waits for its volume on node {claim.selected_node}"
+        waits_for_volume_text(claim.name, claim.selected_node)
         for claim in claims
         if claim is not None and not claim.is_bound and claim.selected_node == pod.nominated_node_name != ""
     ]
@@ -213,7 +220,7 @@ def _contradicting_notes(cluster: LoadedCluster, answer: Explanation, pod: Pod) 
     if answer.state != "schedulable" or condition is None or condition.status != "False":
         return ()
     message = condition.message.rstrip(".")
-    if _PROVISIONING_FAILED in message:
+    if has_no_volume(pod):
         return (f"provisioning failed, and the scheduler tries again; it last said of it: {message}",)
     return (
         f"the scheduler last said of it: {message}. If nothing has changed since, the scheduler has a configuration or "

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from scheduler.engine.model.changes import PodChange, RecreateWithMatchLabelKey, RollOutInPlace
 from scheduler.engine.model.pods import Pod
-from scheduler.tools.explain.answers import explain_waiting, waiting_notes
+from scheduler.tools.explain.answers import explain_waiting, has_no_volume, waiting_notes
 from scheduler.tools.explain.formats.explanation import (
     Document,
     Explanation,
@@ -140,8 +140,12 @@ def _reason(cluster: LoadedCluster, answer: Explanation, pod: Pod) -> str:
     if answer.unserved:
         return answer.unserved.partition("; ")[0].partition(": ")[0]
     if answer.state == "schedulable":
-        waits = ", ".join(waiting_notes(cluster, pod))
-        return waits or f"it fits; {pod.scheduler_name} has not placed it yet"
+        if waits := waiting_notes(cluster, pod):
+            return ", ".join(waits)
+        failed = "provisioning of its volume failed; {} tries again"
+        return (failed if has_no_volume(pod) else "it fits; {} has not placed it yet").format(
+            pod.scheduler_name
+        )
     if answer.state == "gated":
         return f"scheduling gates: {', '.join(pod.gates)}"
     if answer.state != "unschedulable" or answer.member is not None or not answer.groups:
