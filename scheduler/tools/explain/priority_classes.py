@@ -76,13 +76,19 @@ def priority_class_named(name: str, source: str, read: ReadClass | None) -> Prio
 
 
 def add_priorities(
-    file: ManifestFile, cluster: LoadedCluster, read: ReadClass | None, named: PriorityClass | None = None
+    file: ManifestFile,
+    cluster: LoadedCluster,
+    read: ReadClass | None,
+    named: PriorityClass | None = None,
+    *,
+    unknown: str = "a snapshot has no PriorityClasses",
 ) -> None:
     """
     Write what each manifest's PriorityClass says into its pods' spec, as the API server does; raise SettingsError.
 
     The class `named` stands for that of each manifest. A class may be in the file too. Where the cluster's classes are
-    not known, the priority 0 is assumed and told. The cluster's default class is not asked for.
+    not known, the priority 0 is assumed and told, with `unknown` as the reason. The cluster's default class is not
+    asked for.
     """
     if named is not None:
         file.manifests[:] = [named.applied_to(manifest) for manifest in file.manifests]
@@ -93,8 +99,7 @@ def add_priorities(
         if not isinstance(name, str) or not name or "priority" in manifest.spec:
             continue
         if read is None and name not in classes and name not in _BUILT_IN:
-            assumed = f"a snapshot has no PriorityClasses: priority 0 is assumed, not {name}'s"
-            cluster.assumptions[assumed] = None
+            cluster.assumptions[f"{unknown}: priority 0 is assumed, not {name}'s"] = None
             continue
         found = classes.get(name) or _find(name, read)
         if found is None:
