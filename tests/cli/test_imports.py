@@ -71,7 +71,7 @@ def test_the_help_of_a_command_imports_only_its_parser(command: str) -> None:
     """Neither the libraries of what it does come with it; so it is for a Tab after its name."""
     imported = imported_by(command, "--help")
     assert imported.isdisjoint(
-        {"aiohttp", "httptools", "kubernetes_asyncio", "msgspec", "numpy", "prometheus_client", "yaml"}
+        {"aiohttp", "httptools", "kubernetes_asyncio", "numpy", "prometheus_client", "yaml"}
     )
 
 
