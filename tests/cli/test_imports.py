@@ -45,12 +45,16 @@ def rooms(imported: set[str]) -> set[str]:
     return {name.split(".")[1] for name in imported if name.startswith("scheduler.")}
 
 
-@pytest.fixture
-def snapshot(tmp_path: Path) -> str:
+@pytest.fixture(params=["of an earlier version", "of today"])
+def snapshot(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return the file of a snapshot with one node and one pending pod."""
     path = tmp_path / "snapshot.json"
-    pod = build.pod("web-0", spec={"schedulerName": "affinity-scheduler"})
-    path.write_text(json.dumps({**header(), "nodes": [build.node("node-0")], "pods": [pod]}))
+    node, pod = build.node("node-0"), build.pod("web-0", spec={"schedulerName": "affinity-scheduler"})
+    lines: list[build.Json] = [{**header(), "nodes": [node], "pods": [pod]}]
+    if request.param == "of today":
+        objects = [{"atS": 0, "kind": each["kind"], "object": each} for each in (node, pod)]
+        lines = [{**header(), "kind": "ClusterRecording"}, *objects, {"atS": 0, "kind": "Synced"}]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return str(path)
 
 
