@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from scheduler.cli import kube_scheduler_flags, run, serving_flags
+from scheduler.daemon.port.delegated_auth import ALWAYS_ALLOWED
 from scheduler.daemon.port.status_server import ServingOptions
 from scheduler.engine.model.semantics import Gate, Version, semantics_of
 from scheduler.errors import SettingsError
@@ -117,6 +118,10 @@ def test_flags_of_kube_schedulers_port_ask_for_https_on_loopback(
     arguments: tuple[str, ...], is_secure: bool
 ) -> None:
     assert serving(*arguments).is_secure is is_secure
+
+
+def test_the_paths_that_need_no_authorization_are_those_of_the_port() -> None:
+    assert serving().always_allowed == ALWAYS_ALLOWED
 
 
 def test_tls_flags_restrict_the_context() -> None:
