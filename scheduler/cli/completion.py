@@ -92,9 +92,9 @@ class _Names(BaseCompleter):
         before, slash, _ = prefix.rpartition("/")
         path = _path_before_slash(before) if metavar == "POD" and slash else _PATHS[metavar]
         # Imported for a name alone: the client takes half a second.
-        from scheduler.cli.query.names import listed
+        from scheduler.cli.query.listing import listed_names
 
-        found = listed(parsed_args, path)
+        found = listed_names(parsed_args, path)
         if metavar == "ZONE":
             return sorted({labels.get("topology.kubernetes.io/zone", "") for _, labels in found} - {""})
         # Also the names of a list before this one.

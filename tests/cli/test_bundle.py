@@ -20,7 +20,6 @@ import pytest
 
 from scheduler.cli.main import main
 from scheduler.cli.query import bundling
-from scheduler.cli.query.bundle_file import Bundle
 from scheduler.cli.query.redaction import LEFT_OUT, known_configuration, without_secrets
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import CORE_EVENT, NODE, POD
@@ -352,7 +351,7 @@ def test_a_configuration_loses_fields_named_like_secrets_and_arguments_of_other_
 
 def test_parts_are_bounded(tmp_path: Path) -> None:
     """The manifest says so."""
-    made = Bundle()
+    made = bundling.Bundle()
     made.add("log.txt", b"x" * 100, limit_bytes=60)
     (tmp_path / "b").write_bytes(made.packed())
     parts = read(tmp_path / "b")

@@ -1,4 +1,4 @@
-"""Collects what a support bundle has from the API server and from the scheduler's port."""
+"""A support bundle: its parts, bounded and without secrets, from the API server and from the scheduler's port."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import io
 import os
 import platform
 import re
+import sys
+import tarfile
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, requires, version
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
 from scheduler.cli import settings_flags
-from scheduler.cli.query.bundle_file import LIMIT_BYTES, SNAPSHOT, SNAPSHOT_LIMIT_BYTES, Bundle
 from scheduler.cli.query.listing import connect
-from scheduler.cli.query.redaction import known_configuration
+from scheduler.cli.query.redaction import known_configuration, without_secrets
 from scheduler.cli.query.snapshots import take_snapshot, written
 from scheduler.cli.ui import DEPLOYMENT, check_kubectl, port_forward
 from scheduler.daemon.kube.client import KubeClient
@@ -31,12 +32,17 @@ from scheduler.daemon.settings.resolved import Settings
 from scheduler.errors import ApiError, SettingsError
 from scheduler.tools.explain.formats.json_values import object_in
 from scheduler.tools.explain.formats.recording_file import select
+from scheduler.tools.explain.recordings import BUNDLED_SNAPSHOT
 from scheduler.tools.shadow.cluster_recording import Recording
 from scheduler.version import product_version
 
 if TYPE_CHECKING:
     from scheduler.engine.model.read_fields import FieldTree
 
+_FOLDER, _, SNAPSHOT = BUNDLED_SNAPSHOT.partition("/")
+#: Of one part. The metrics of 5,000 nodes have 1 MB; the snapshot of 150,000 pods has 150 MB.
+LIMIT_BYTES: Final = 8 << 20
+SNAPSHOT_LIMIT_BYTES: Final = 512 << 20
 _TIMEOUT_S: Final = 30.0
 #: Of all answers of the scheduler's port together: one that hangs answers none.
 _PORT_TIMEOUT_S: Final = 60.0
@@ -75,6 +81,61 @@ _EVENT: Final[FieldTree] = {
     **dict.fromkeys(("eventTime", "firstTimestamp", "lastTimestamp", "reportingComponent"), True),
     "involvedObject": {"kind": True, "namespace": True, "name": True},
 }
+
+
+T = TypeVar("T")
+
+
+class Bundle:
+    """The parts so far, and why others are missing. `secrets` are replaced wherever they occur."""
+
+    def __init__(self, secrets: tuple[str, ...] = ()) -> None:
+        self._secrets = secrets
+        self._files: dict[str, bytes] = {}
+        self._lines: list[str] = []
+
+    def add(self, name: str, body: bytes, limit_bytes: int = LIMIT_BYTES) -> None:
+        """Add a text without its secrets, cut at the limit."""
+        kept = without_secrets(body[:limit_bytes].decode(errors="replace"), self._secrets)
+        note = f", cut: it has more than {limit_bytes}" if len(body) > limit_bytes else ""
+        self._put(name, kept.encode(), note)
+
+    def add_snapshot(self, body: bytes) -> None:
+        """Add the snapshot as it is."""
+        self._put(SNAPSHOT, body, "")
+
+    def miss(self, name: str, reason: str) -> None:
+        """Note that a part is missing, here and on standard error."""
+        line = without_secrets(f"{name}: missing: {' '.join(reason.split())}", self._secrets)
+        self._lines.append(line)
+        print(line, file=sys.stderr)
+
+    async def take(self, name: str, reading: Awaitable[T]) -> T | None:
+        """Return what is read; None with a note if it cannot be had."""
+        try:
+            return await reading
+        except TimeoutError:
+            self.miss(name, "no answer in time")
+        except (ApiError, SettingsError, aiohttp.ClientError) as error:
+            self.miss(name, str(error) or type(error).__name__)
+        return None
+
+    def packed(self) -> bytes:
+        """Return the tar file, compressed."""
+        manifest = "\n".join(
+            (f"A support bundle of affinity-scheduler {product_version()}", *self._lines, "")
+        )
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+            for name, body in {"MANIFEST.txt": manifest.encode(), **self._files}.items():
+                member = tarfile.TarInfo(f"{_FOLDER}/{name}")
+                member.size, member.mode = len(body), 0o600
+                tar.addfile(member, io.BytesIO(body))
+        return stream.getvalue()
+
+    def _put(self, name: str, body: bytes, note: str) -> None:
+        self._files[name] = body
+        self._lines.append(f"{name}: {len(body)} bytes{note}")
 
 
 def save_bundle(args: argparse.Namespace) -> None:
