@@ -4,8 +4,7 @@ import argparse
 import sys
 
 from scheduler.cli import settings_flags
-from scheduler.daemon.settings.writing import resolved_yaml
-from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
+from scheduler.daemon.settings.feature_gates import DEFAULT_VERSION
 from scheduler.errors import SettingsError
 
 
@@ -13,11 +12,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
     parser.add_argument("file", metavar="FILE", help='a KubeSchedulerConfiguration, "-" for standard input')
     settings_flags.add_plugins(parser)
-    settings_flags.add_semantics(parser, str(DEFAULT_SEMANTICS.version))
+    settings_flags.add_semantics(parser, DEFAULT_VERSION)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the complete configuration and return 0, or print every problem to standard error and return 2."""
+    from scheduler.daemon.settings.writing import resolved_yaml
+
     try:
         settings = settings_flags.settings(
             args.file, args.plugins, args.feature_gates, args.emulated_version

@@ -8,22 +8,17 @@ answers within two seconds. A key press has no place for an error: the command i
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, NoReturn
 from urllib.parse import quote
 
 import argcomplete
-import msgspec
 from argcomplete.completers import BaseCompleter, FilesCompleter
 from argcomplete.shell_integration import shellcode
 
-from scheduler.errors import ApiError, SettingsError
-
 PROGRAM: Final = "affinity-scheduler"
-_TIMEOUT_S: Final = 2.0
 #: Where the names of an argument stand, by its metavar; of a kind before a slash, by the kind. `{}` is the namespace.
 _PATHS: Final = {
     "POD": "/api/v1/namespaces/{}/pods",
@@ -38,19 +33,6 @@ _PATHS: Final = {
     "ZONE": "/api/v1/nodes",
     "NS": "/api/v1/namespaces",
 }
-
-
-class _Metadata(msgspec.Struct, frozen=True):
-    name: str = ""
-    labels: Mapping[str, str] | None = None
-
-
-class _Object(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-
-
-class _Page(msgspec.Struct, frozen=True):
-    items: tuple[_Object, ...] = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,18 +91,15 @@ class _Names(BaseCompleter):
             return files
         before, slash, _ = prefix.rpartition("/")
         path = _path_before_slash(before) if metavar == "POD" and slash else _PATHS[metavar]
-        try:
-            page = asyncio.run(_first_page(parsed_args, path))
-        except (ApiError, SettingsError, msgspec.DecodeError, TimeoutError):
-            return ()
+        # Imported for a name alone: the client takes half a second.
+        from scheduler.cli.query.listing import listed_names
+
+        found = listed_names(parsed_args, path)
         if metavar == "ZONE":
-            zones = {
-                (each.metadata.labels or {}).get("topology.kubernetes.io/zone", "") for each in page.items
-            }
-            return sorted(zones - {""})
+            return sorted({labels.get("topology.kubernetes.io/zone", "") for _, labels in found} - {""})
         # Also the names of a list before this one.
         written = prefix[: max(prefix.rfind("/"), prefix.rfind(",")) + 1]
-        return [f"{written}{each.metadata.name}" for each in page.items]
+        return [f"{written}{name}" for name, _ in found]
 
 
 def _path_before_slash(written: str) -> str:
@@ -128,17 +107,3 @@ def _path_before_slash(written: str) -> str:
     from scheduler.tools.explain.workloads import kind_of
 
     return _PATHS.get(kind_of(written) or "", _PATHS["POD"].format(quote(written, safe="")))
-
-
-async def _first_page(args: argparse.Namespace, path: str) -> _Page:
-    # Imported for a name alone: the client takes half a second.
-    from scheduler.cli.query.listing import connect
-    from scheduler.cli.query.sources import namespace_of
-    from scheduler.daemon.kube.requests import Resource, list_page
-
-    given = vars(args)  # not every command has both
-    kubeconfig, context = given.get("kubeconfig"), given.get("context")
-    path = path.format(namespace_of(args)) if "{}" in path else path
-    async with asyncio.timeout(_TIMEOUT_S), connect(kubeconfig, context, os.environ) as client:
-        answer = await client.request(list_page(Resource(path)), timeout_s=_TIMEOUT_S)
-    return msgspec.json.decode(answer, type=_Page)

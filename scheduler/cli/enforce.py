@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.cli import server_flags, serving_flags, settings_flags
-from scheduler.daemon.settings.loading import default_settings, load_settings
 from scheduler.errors import SettingsError
-from scheduler.tools.enforcer.eviction_limits import EvictionLimits
-from scheduler.tools.enforcer.loop import BrokenRule, DeletionCostOptions, Options, check_once, serve
-from scheduler.tools.enforcer.rebalancing import RebalanceLimits
-from scheduler.tools.enforcer.reports import NAME
-from scheduler.tools.explain.formats.table import table_lines
+from scheduler.tools.enforcer.limits import NAME, EvictionLimits, RebalanceLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.tools.enforcer.loop import BrokenRule, DeletionCostOptions, Options
 
 #: The scheduler has 10259.
 _PORT: Final = 10260
@@ -163,6 +161,10 @@ def _add_deletion_costs(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Enforce until SIGTERM or SIGINT, or print the broken rules once. Raises SettingsError for bad input."""
+    import asyncio
+
+    from scheduler.tools.enforcer.loop import check_once, serve
+
     options = _options(args)
     if args.once:
         broken = asyncio.run(check_once(options, os.environ))
@@ -173,6 +175,8 @@ def run(args: argparse.Namespace) -> int:
 
 def table(broken: Sequence[BrokenRule]) -> list[str]:
     """Return a table with one line per broken rule; one sentence if there is none."""
+    from scheduler.tools.explain.formats.table import table_lines
+
     if not broken:
         return ["Every required rule of every running pod holds."]
     rows = [
@@ -190,6 +194,9 @@ def table(broken: Sequence[BrokenRule]) -> list[str]:
 
 
 def _options(args: argparse.Namespace) -> Options:
+    from scheduler.daemon.settings.loading import default_settings, load_settings
+    from scheduler.tools.enforcer.loop import Options
+
     settings = load_settings(args.config) if args.config else default_settings()
     election = None
     if args.leader_elect == "true":
@@ -261,6 +268,8 @@ def _deletion_costs(args: argparse.Namespace) -> DeletionCostOptions | None:
                 "--deletion-costs", "", "only a flag that says how", "--deletion-costs as well"
             )
         return None
+    from scheduler.tools.enforcer.loop import DeletionCostOptions
+
     return DeletionCostOptions(
         writes=args.deletion_costs == "write", per_minute=args.max_cost_writes_per_minute
     )

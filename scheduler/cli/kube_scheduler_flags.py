@@ -1,5 +1,5 @@
 """
-kube-scheduler's flags that `run` does not need: accepted without effect, or refused by name with what to use instead.
+kube-scheduler's flags that `run` does not need: accepted without effect, or refused by name.
 
 Source: `kube-scheduler --help` (kubernetes 1.36).
 """
@@ -36,33 +36,34 @@ _BOOLEAN: Final = (
     "permit-address-sharing",
     "profiling",
 )
-#: What to use instead, by flag.
-_REFUSED: Final[Mapping[str, str]] = {
-    "allow-metric-labels": "metric_relabel_configs of Prometheus",
-    "allow-metric-labels-manifest": "metric_relabel_configs of Prometheus",
-    "authentication-token-webhook-cache-ttl": "the fixed 10s",
-    "authorization-webhook-cache-authorized-ttl": "the fixed 10s",
-    "authorization-webhook-cache-unauthorized-ttl": "the fixed 10s",
-    "cert-dir": "--tls-cert-file and --tls-private-key-file, or neither for a certificate in memory",
-    "client-ca-file": "bearer tokens, since clients cannot use certificates",
-    "disabled-metrics": "metric_relabel_configs of Prometheus",
-    "log-json-info-buffer-size": "nothing, since every line is written at once",
-    "log-json-split-stream": "nothing, since all lines go to standard error",
-    "log-text-info-buffer-size": "nothing, since every line is written at once",
-    "log-text-split-stream": "nothing, since all lines go to standard error",
-    "permit-port-sharing": "a port of its own for each process",
-    "requestheader-allowed-names": "bearer tokens, since no proxy is trusted",
-    "requestheader-client-ca-file": "bearer tokens, since no proxy is trusted",
-    "requestheader-extra-headers-prefix": "bearer tokens, since no proxy is trusted",
-    "requestheader-group-headers": "bearer tokens, since no proxy is trusted",
-    "requestheader-uid-headers": "bearer tokens, since no proxy is trusted",
-    "requestheader-username-headers": "bearer tokens, since no proxy is trusted",
-    "tls-curve-preferences": "the curves of OpenSSL",
-    "tls-sni-cert-key": "--tls-cert-file and --tls-private-key-file",
-    "unsupported-kube-api-over-localhost": "--master",
-    "vmodule": "-v",
-    "write-config-to": "affinity-scheduler check-config FILE",
-}
+#: It says what to use instead of each of `_REFUSED`.
+_PAGE: Final = "scheduler/cli/README.md#flags-of-kube-scheduler"
+_REFUSED: Final = (
+    "allow-metric-labels",
+    "allow-metric-labels-manifest",
+    "authentication-token-webhook-cache-ttl",
+    "authorization-webhook-cache-authorized-ttl",
+    "authorization-webhook-cache-unauthorized-ttl",
+    "cert-dir",
+    "client-ca-file",
+    "disabled-metrics",
+    "log-json-info-buffer-size",
+    "log-json-split-stream",
+    "log-text-info-buffer-size",
+    "log-text-split-stream",
+    "permit-port-sharing",
+    "requestheader-allowed-names",
+    "requestheader-client-ca-file",
+    "requestheader-extra-headers-prefix",
+    "requestheader-group-headers",
+    "requestheader-uid-headers",
+    "requestheader-username-headers",
+    "tls-curve-preferences",
+    "tls-sni-cert-key",
+    "unsupported-kube-api-over-localhost",
+    "vmodule",
+    "write-config-to",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,4 +120,4 @@ def _boolean(text: str) -> str:
 
 def _refuse(name: str, _value: str) -> NoReturn:
     found = "a flag of kube-scheduler that does not exist here"
-    raise SettingsError(f"--{name}", "", found, _REFUSED[name])
+    raise SettingsError(f"--{name}", "", found, f"what {_PAGE} says to use instead")

@@ -50,7 +50,7 @@ _COMMANDS: Final = (
         "shadow",
         "scheduler.cli.shadow",
         "watch what another scheduler decides, and report what would be otherwise here",
-        ("--of default-scheduler --for 10m", "--recording day.jsonl.gz -o markdown"),
+        ("--of default-scheduler --for 10m", "--recording day.jsonl.gz -o json"),
     ),
     (
         "record",

@@ -7,27 +7,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 import keyword
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from importlib.metadata import packages_distributions
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from scheduler.cli import settings_flags
-from scheduler.daemon.settings.out_of_tree_files import load_plugins
-from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME
-from scheduler.daemon.settings.problems import InvalidSettingsError
-from scheduler.daemon.settings.writing import args_document
-from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
-from scheduler.engine.plugins.registry import IN_TREE
 from scheduler.errors import SettingsError
-from scheduler.tools.explain.formats.table import table_lines
-from scheduler.tools.explain.report import print_answer
-from scheduler.version import product_version
 
 _TEMPLATES: Final = Path(__file__).parent / "plugin_templates"
 #: Template and file; `{stem}` is the name in snake case.
@@ -71,8 +60,14 @@ def run(args: argparse.Namespace) -> int:
         raise SettingsError("--node-by-node", "", "plugins list", "plugins new NAME --node-by-node")
     if args.name is not None:
         raise SettingsError("arguments", "", args.name, "nothing after list")
+    from scheduler.daemon.settings.out_of_tree_files import load_plugins
+    from scheduler.daemon.settings.plugin_listing import plugin_rows
+    from scheduler.daemon.settings.problems import InvalidSettingsError
+    from scheduler.tools.explain.formats.table import table_lines
+    from scheduler.tools.explain.report import print_answer
+
     loaded = load_plugins(args.plugins)
-    rows = [*_in_tree(), *(_guest(plugin) for plugin in loaded.by_name.values())]
+    rows = plugin_rows(loaded.by_name.values())
     cells = [[row["name"], row["version"], row["from"], *_wide(row)] for row in rows]
     print_answer(rows, args.output, lambda _: "\n".join(table_lines(_HEADINGS, cells)))
     if loaded.problems:
@@ -80,51 +75,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _in_tree() -> Iterator[dict[str, Any]]:
-    version = product_version()
-    for name, plugin in IN_TREE_BY_NAME.items():
-        if name not in IN_TREE:
-            continue
-        kind = IN_TREE[name].args_type
-        yield {
-            "name": name,
-            "version": version,
-            "from": "built in",
-            "points": list(IN_TREE[name].extension_points),
-            "weight": plugin.weight,
-            "arguments": {} if kind is None else args_document(kind()),
-        }
-
-
-def _guest(plugin: OutOfTreePlugin) -> dict[str, Any]:
-    return {
-        "name": plugin.name,
-        "version": plugin.version,
-        "from": plugin.source,
-        "points": list(plugin.points),
-        "weight": plugin.default_weight,
-        "arguments": _defaults(plugin.args_type),
-    }
-
-
-def _defaults(kind: type[Any] | None) -> Mapping[str, object]:
-    """Return the arguments with their defaults; those without one as their type in angle brackets."""
-    if kind is None:
-        return {}
-    return {
-        field.encode_name: f"<{getattr(field.type, '__name__', field.type)}>"
-        if field.required
-        else msgspec.to_builtins(
-            field.default if field.default is not msgspec.NODEFAULT else field.default_factory(),
-            enc_hook=repr,
-        )
-        for field in msgspec.structs.fields(kind)
-    }
-
-
 def _wide(row: Mapping[str, Any]) -> list[str]:
     arguments = ", ".join(
-        f"{name}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(',', ':'))}"
         for name, value in row["arguments"].items()
     )
     return [", ".join(row["points"]), str(row["weight"] or ""), arguments]
@@ -132,6 +85,8 @@ def _wide(row: Mapping[str, Any]) -> list[str]:
 
 def _is_module_elsewhere(stem: str) -> bool:
     """Return whether Python or a package has a module of this name."""
+    from importlib.metadata import packages_distributions
+
     return stem in {"affinity_scheduler", "scheduler", *sys.stdlib_module_names, *packages_distributions()}
 
 
@@ -139,6 +94,8 @@ def _write_new(name: str | None, form: str) -> int:
     """Write the files of a new plugin of this form into the current folder, none of which may exist."""
     if name is None or not _NAME.fullmatch(name):
         raise SettingsError("plugins new", "NAME", "nothing" if name is None else repr(name), _EXAMPLE)
+    from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME
+
     if name in IN_TREE_BY_NAME:
         raise SettingsError("plugins new", "NAME", name, "a name that no plugin of kube-scheduler has")
     stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

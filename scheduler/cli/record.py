@@ -8,7 +8,6 @@ it was stopped.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import re
 import sys
@@ -18,8 +17,6 @@ from typing import BinaryIO, Final
 from scheduler.cli import server_flags, settings_flags
 from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
-from scheduler.tools.explain.formats.terminal import LiveLines
-from scheduler.tools.shadow.cluster_recording import Options, record
 
 _UNITS: Final = {"Ki": 10, "Mi": 20, "Gi": 30}
 _SIZE: Final = re.compile(r"([0-9]{1,9})(Ki|Mi|Gi)")
@@ -59,6 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Record and return 0, also if the file is full before the time is over. Raises SettingsError for bad input."""
+    import asyncio
+
+    from scheduler.tools.explain.formats.terminal import LiveLines
+    from scheduler.tools.shadow.cluster_recording import Options, record
+
     live = LiveLines(sys.stderr, os.environ)
     if args.output in ("", "-"):
         raise SettingsError("--output", "", repr(args.output), "the name of a file to write")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import importlib
 import os
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.cli import election_flags, kube_scheduler_flags, server_flags, serving_flags, settings_flags
-from scheduler.daemon.loop.app import Options, serve
 from scheduler.daemon.settings.resolved import ClientConnection, Settings
 from scheduler.errors import SettingsError
-from scheduler.tools.page.cluster_page import ClusterPage
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
 
 #: kube-scheduler's port.
 _PORT: Final = 10259
@@ -82,6 +82,11 @@ def _add_rate_limit(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Schedule until SIGTERM or SIGINT. Return 0 after an orderly stop. Raises SettingsError for bad input."""
+    import asyncio
+
+    from scheduler.daemon.loop.app import Options, serve
+    from scheduler.tools.page.cluster_page import ClusterPage
+
     settings = settings_of(args)
     election = settings.leader_election
     serving = serving_flags.listening(args)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from scheduler.daemon.port.delegated_auth import ALWAYS_ALLOWED
-from scheduler.daemon.port.status_server import ServingOptions
 from scheduler.daemon.port.tls import ALWAYS_ON, CIPHER_SUITES, VERSIONS, TlsLimits
 from scheduler.errors import SettingsError
 
+if TYPE_CHECKING:
+    from scheduler.daemon.port.status_server import ServingOptions
+
 _LOOPBACK: Final = "127.0.0.1"
+#: kube-scheduler's.
+_ALWAYS_ALLOWED: Final = "/healthz,/readyz,/livez"
 
 
 def add_arguments(
@@ -53,7 +56,7 @@ def add_arguments(
         )
     group.add_argument(
         "--authorization-always-allow-paths",
-        default=",".join(ALWAYS_ALLOWED),
+        default=_ALWAYS_ALLOWED,
         metavar="PATHS",
         help="paths that need no authorization, separated by commas; a path that ends with * is a prefix "
         "(default %(default)s)",
@@ -108,6 +111,8 @@ def listening(args: argparse.Namespace, *, has_certificate: bool = True) -> Serv
     if args.insecure_http and (cert_file is not None or asked_by):
         other = "--tls-cert-file" if cert_file is not None else asked_by[0]
         raise SettingsError("--insecure-http", "", f"{other} as well", "one of them")
+    from scheduler.daemon.port.status_server import ServingOptions
+
     return ServingOptions(
         args.bind_address,
         port,

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from scheduler.daemon.settings.feature_gates import (
+    KNOWN_VERSIONS,
     RequestedSemantics,
     read_emulated_version,
     read_feature_gates,
 )
-from scheduler.daemon.settings.loading import default_settings, load_settings
-from scheduler.daemon.settings.out_of_tree_files import load_plugins
 from scheduler.daemon.settings.resolved import Settings
-from scheduler.engine.model.semantics import NEWEST, OLDEST
 
 
 def add_config(parser: argparse.ArgumentParser, text: str) -> None:
@@ -40,7 +38,7 @@ def add_semantics(parser: argparse.ArgumentParser, default: str = "that of the A
         action="append",
         default=[],
         metavar="kube=1.N",
-        help=f"the version of Kubernetes, {OLDEST} to {NEWEST}, whose decisions to make; default: {default}",
+        help=f"the version of Kubernetes, {KNOWN_VERSIONS}, whose decisions to make; default: {default}",
     )
     parser.add_argument(
         "--feature-gates",
@@ -62,6 +60,9 @@ def settings(
 
     Without a version, their semantics are not checked, but by `Settings.at`.
     """
+    from scheduler.daemon.settings.loading import default_settings, load_settings
+    from scheduler.daemon.settings.out_of_tree_files import load_plugins
+
     requested = RequestedSemantics(
         read_emulated_version(emulated_version), read_feature_gates(",".join(feature_gates))
     )

@@ -7,42 +7,21 @@ The JSON is a `scheduler.tools.shadow.report.ShadowReport`.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
-import textwrap
-from typing import Final
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from scheduler.cli import server_flags, serving_flags, settings_flags
-from scheduler.cli.query.recordings import recorded_events
-from scheduler.daemon.settings.resolved import Settings
-from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
-from scheduler.engine.syntax.plurals import counted
+from scheduler.daemon.settings.feature_gates import DEFAULT_VERSION
 from scheduler.errors import SettingsError
-from scheduler.tools.explain.formats.table import table_lines
-from scheduler.tools.explain.formats.terminal import LiveLines, Style, escape_control_characters
-from scheduler.tools.shadow.loop import Options, replay, watch
-from scheduler.tools.shadow.report import Cause, Difference, ShadowReport
-from scheduler.tools.shadow.shadow import RACE_S
+from scheduler.tools.shadow.orders import RACE_S
+
+if TYPE_CHECKING:
+    from scheduler.daemon.settings.resolved import Settings
+    from scheduler.tools.explain.formats.terminal import LiveLines
+    from scheduler.tools.shadow.loop import Options
 
 _NO_PORT: Final = 0
-#: Differences in the text of a report.
-_SHOWN: Final = 100
-_HEAD: Final = ("POD", "CAUSE", "THERE", "HERE", "BEHIND", "BY", "WHY")
-#: The live table has all columns if WHY has this much room, else fewer.
-_WHY_COLUMNS: Final = 40
-_NARROWER: Final = (_HEAD, ("POD", "CAUSE", "THERE", "HERE", "WHY"), ("POD", "CAUSE", "WHY"))
-
-_CAUSES: Final = {
-    Cause.RULE: "a rule decides otherwise",
-    Cause.SCORE: "another node has more points",
-    Cause.RACE: "proven: another order of the changes around it explains it",
-    Cause.SAMPLING: "the other scheduler may not have looked at the better nodes",
-}
-#: Causes of differences that are defects, here or there.
-_UNEXPLAINED: Final = frozenset({Cause.RULE, Cause.SCORE})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,9 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="schedulerName of the profile that decides; default: the configuration's first",
     )
     settings_flags.add_plugins(parser)
-    settings_flags.add_semantics(
-        parser, f"that of the API server; of a recording {DEFAULT_SEMANTICS.version}"
-    )
+    settings_flags.add_semantics(parser, f"that of the API server; of a recording {DEFAULT_VERSION}")
     parser.add_argument(
         "--for",
         dest="duration",
@@ -102,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        choices=("text", "json", "markdown"),
+        choices=("text", "json"),
         default="text",
         help="form of the report (default %(default)s)",
     )
@@ -118,6 +95,13 @@ def run(args: argparse.Namespace) -> int:
 
     Return 1 if a difference by rule or score is left that no order of the changes around it explains, else 0.
     """
+    import asyncio
+
+    from scheduler.cli.query.shadow_report import is_explained, print_report
+    from scheduler.tools.explain.formats.terminal import LiveLines
+    from scheduler.tools.explain.recordings import recorded_events
+    from scheduler.tools.shadow.loop import replay, watch
+
     live = LiveLines(sys.stderr, os.environ)
     options = _options(args, live)
     try:
@@ -128,19 +112,14 @@ def run(args: argparse.Namespace) -> int:
             report = asyncio.run(watch(options, os.environ))
     finally:
         live.clear()
-    _print(report, args.output)
-    return 1 if any(report.causes.get(cause) for cause in _UNEXPLAINED) else 0
-
-
-def _print(report: ShadowReport, form: str) -> None:
-    if form == "json":
-        print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
-    else:
-        lines = markdown(report) if form == "markdown" else text(report, Style(sys.stdout, os.environ))
-        print("\n".join(lines))
+    print_report(report, args.output)
+    return 0 if is_explained(report) else 1
 
 
 def _options(args: argparse.Namespace, live: LiveLines) -> Options:
+    from scheduler.cli.query.shadow_report import live_lines
+    from scheduler.tools.shadow.loop import Options
+
     if not args.of:
         raise SettingsError("--of", "", repr(args.of), "the schedulerName of the pods to compare")
     if args.recording == "":
@@ -176,93 +155,3 @@ def _profile(settings: Settings, name: str | None) -> str:
     if name not in names:
         raise SettingsError("--profile", "", name, f"one of {', '.join(names)}")
     return name
-
-
-def summary(report: ShadowReport) -> list[str]:
-    """Return one sentence about binds, one about pending pods, and one about the rest if there is one."""
-    otherwise = report.n_bound - report.n_alike
-    lines = [
-        f"{report.n_bound:,} {'pod' if report.n_bound == 1 else 'pods'} bound by {report.scheduler}: "
-        f"{report.n_alike:,} as we would ({report.n_tied:,} among equals), {otherwise:,} otherwise"
-    ]
-    others = report.n_pending - report.n_same_reasons
-    lines.append(
-        f"{report.n_pending:,} {'time' if report.n_pending == 1 else 'times'} a pod left pending: "
-        f"{report.n_same_reasons:,} for the reasons that we see, {others:,} for others"
-    )
-    if report.n_unseen:
-        pods = counted(report.n_unseen, "bound pod")
-        lines.append(f"{pods} not seen before the bind, or while a watch was interrupted: not compared")
-    if report.scheduler not in report.schedulers_seen:
-        seen = ", ".join(report.schedulers_seen)
-        named = f"the pods that were seen name {seen}" if seen else "no pod was seen"
-        lines.append(f"no pod names {report.scheduler}: {named}")
-    return lines
-
-
-def text(report: ShadowReport, style: Style) -> list[str]:
-    """Return the lines of a report as text; differences that nothing explains are red."""
-    is_explained = not _UNEXPLAINED.intersection(report.causes)
-    head, *others = map(escape_control_characters, summary(report))
-    lines = [style.heading(style.good(head) if is_explained else style.bad(head)), *others]
-    lines += [_cause_line(cause, count, style) for cause, count in report.causes.items()]
-    table = [escape_control_characters(line) for line in _table(report, style.columns)]
-    return [*lines, *(["", style.heading(table[0]), *table[1:]] if table else []), *_more(report)]
-
-
-def _cause_line(cause: Cause, count: int, style: Style) -> str:
-    line = f"  {count:,} {cause}: {_CAUSES[cause]}"
-    return style.bad(line) if cause in _UNEXPLAINED else style.faint(line)
-
-
-def live_lines(report: ShadowReport, columns: int) -> list[str]:
-    """Return the lines of a report for a terminal: sentences are broken there, and the table leaves out columns."""
-    lines = [
-        part for line in summary(report) for part in textwrap.wrap(line, columns, subsequent_indent="  ")
-    ]
-    lines += [f"  {count:,} {cause}: {_CAUSES[cause]}" for cause, count in report.causes.items()]
-    table = _table(report, columns)
-    return [*lines, "", *table] if table else lines
-
-
-def _table(report: ShadowReport, columns: int | None) -> list[str]:
-    """Return the table of differences; for so many columns with those that leave room for the last one."""
-    rows = [_row(each) for each in report.differences[:_SHOWN]]
-    table: list[str] = []
-    for head in _NARROWER:
-        places = [_HEAD.index(name) for name in head]
-        table = table_lines(head, [[row[place] for place in places] for row in rows])
-        if columns is None or not table or table[0].index(head[-1]) + _WHY_COLUMNS <= columns:
-            break
-    return table
-
-
-def markdown(report: ShadowReport) -> list[str]:
-    """Return the lines of a report as Markdown."""
-    lines = [f"# Shadow of {report.scheduler}", "", *(f"- {line}" for line in summary(report))]
-    lines += [f"- {count:,} {cause}: {_CAUSES[cause]}" for cause, count in report.causes.items()]
-    if report.differences:
-        lines += ["", f"| {' | '.join(_HEAD)} |", f"|{'---|' * len(_HEAD)}"]
-    for each in report.differences[:_SHOWN]:
-        cells = (escape_control_characters(str(cell)).replace("|", "\\|") for cell in _row(each))
-        lines.append(f"| {' | '.join(cells)} |")
-    return [*lines, *_more(report)]
-
-
-def _row(each: Difference) -> tuple[str | int, ...]:
-    there, here = each.node or "pending", each.here or "pending"
-    return (
-        f"{each.namespace}/{each.pod}",
-        each.cause,
-        there,
-        here,
-        each.behind,
-        each.plugin or "-",
-        each.explanation,
-    )
-
-
-def _more(report: ShadowReport) -> list[str]:
-    left = len(report.differences) - _SHOWN + report.n_more_differences
-    left = max(left, report.n_more_differences)
-    return [f"... and {counted(left, 'more difference')}"] if left > 0 else []

@@ -17,12 +17,13 @@ import webbrowser
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from scheduler.cli.query.sources import add_cluster_arguments
-from scheduler.daemon.kube.credentials import Credentials, load_credentials
+from scheduler.cli.source_flags import add_cluster_arguments
 from scheduler.errors import SettingsError
-from scheduler.tools.page.proxy import page_proxy
+
+if TYPE_CHECKING:
+    from scheduler.daemon.kube.credentials import Credentials
 
 _FORWARDING: Final = re.compile(rb"Forwarding from 127\.0\.0\.1:(\d+) ")
 DEPLOYMENT: Final = "deployment/affinity-scheduler"
@@ -84,6 +85,9 @@ def check_kubectl() -> None:
 
 
 async def _serve(args: argparse.Namespace) -> int:
+    from scheduler.daemon.kube.credentials import load_credentials
+    from scheduler.tools.page.proxy import page_proxy
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

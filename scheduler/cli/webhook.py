@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 from typing import TYPE_CHECKING, Final
 
 from scheduler.cli import server_flags, serving_flags
-from scheduler.daemon.port.status_server import ServingOptions
 from scheduler.errors import SettingsError
 
 if TYPE_CHECKING:
+    from scheduler.daemon.port.status_server import ServingOptions
     from scheduler.tools.webhook.app import Options
 
 #: controller-runtime's webhook port, which firewalls of managed clusters usually allow.
@@ -97,6 +96,8 @@ def _add_certificate(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT. Return 0 after an orderly stop. Raises SettingsError for bad input."""
+    import asyncio
+
     if not 1 <= args.webhook_port <= 65535:
         raise SettingsError("--webhook-port", "", str(args.webhook_port), "a port from 1 to 65535")
     listening = serving_flags.listening(args, has_certificate=False)

@@ -25,7 +25,6 @@ from typing import Final
 
 import msgspec
 
-from scheduler.tools.explain.formats.snapshot_file import header
 from tests.bench.api_objects import Objects, objects_of
 from tests.bench.http_level import rested
 from tests.bench.measuring import cpu_s
@@ -34,6 +33,7 @@ from tests.bench.schedulers import Contender, process
 from tests.bench.servers import Server, ServerName, started
 from tests.bench.templates import Planned
 from tests.support.ports import free_port
+from tests.support.snapshots import header
 
 #: Pods that wait at the start, and as many at the takeover.
 N_WAITING: Final = 10

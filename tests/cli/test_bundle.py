@@ -18,13 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cli import bundle
 from scheduler.cli.main import main
-from scheduler.cli.query.bundle_file import Bundle
+from scheduler.cli.query import bundling
 from scheduler.cli.query.redaction import LEFT_OUT, known_configuration, without_secrets
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import CORE_EVENT, NODE, POD
-from scheduler.tools.explain.formats.snapshot_file import header
 from tests.cli.conftest import Called
 from tests.cli.test_commands import SECRET, web
 from tests.support import accounts, build
@@ -33,6 +31,7 @@ from tests.support.apiserver import Address
 from tests.support.cluster import kubeconfig_of, kubeconfig_text
 from tests.support.daemon import Daemon, running
 from tests.support.port_forwarding import port_forwarding
+from tests.support.snapshots import header
 from tests.support.waiting import until
 
 POD_NAME = socket.gethostname().lower()
@@ -223,8 +222,8 @@ async def test_without_scheduler_and_rights_the_reasons_are_all_there_is(
 @pytest.mark.asyncio
 async def test_limits_are_named(tmp_path: Path, called: Called, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a cluster that is too large for a snapshot, whose reading ends early, and of events."""
-    monkeypatch.setattr(bundle, "_EVENTS_READ", 2)
-    monkeypatch.setattr(bundle, "SNAPSHOT_LIMIT_BYTES", 1_000)
+    monkeypatch.setattr(bundling, "_EVENTS_READ", 2)
+    monkeypatch.setattr(bundling, "SNAPSHOT_LIMIT_BYTES", 1_000)
     path = tmp_path / "bundle.tar.gz"
     async with DevCluster(nodes=3) as cluster:
         for number in range(3):
@@ -250,7 +249,7 @@ async def test_a_scheduler_that_hangs_costs_its_time_once(
     tmp_path: Path, called: Called, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its port accepts connections and never answers: each part says so."""
-    monkeypatch.setattr(bundle, "_PORT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(bundling, "_PORT_TIMEOUT_S", 0.5)
     path = tmp_path / "bundle.tar.gz"
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -352,7 +351,7 @@ def test_a_configuration_loses_fields_named_like_secrets_and_arguments_of_other_
 
 def test_parts_are_bounded(tmp_path: Path) -> None:
     """The manifest says so."""
-    made = Bundle()
+    made = bundling.Bundle()
     made.add("log.txt", b"x" * 100, limit_bytes=60)
     (tmp_path / "b").write_bytes(made.packed())
     parts = read(tmp_path / "b")

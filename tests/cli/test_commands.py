@@ -18,7 +18,6 @@ import pytest
 import yaml
 
 from scheduler.cli.main import main
-from scheduler.cli.simulate import simulate_manifests
 from scheduler.daemon.assembly.profiles import build_profiles, build_queue
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import Credentials, Endpoint
@@ -35,11 +34,13 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import NAMESPACE, POD
 from scheduler.tools.explain.formats.manifests import parse_manifest
+from scheduler.tools.explain.scenarios import simulate_manifests
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.cli.conftest import Called, embedded, hold_lease
 from tests.support import build
 from tests.support.json_cluster import decoded, encoded, zoned
 from tests.support.messages import refusals
+from tests.support.snapshots import objects_by_kind, read_objects
 
 SECRET = "s3cr3t"
 ALONE = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
@@ -381,7 +382,7 @@ async def test_a_snapshot_has_no_secrets_and_only_its_owner_may_read_it(
     assert (code, out) == (0, "")
     assert err.endswith("bytes\n")
     assert SECRET not in text
-    assert {len(json.loads(text)[section]) for section in ("nodes", "pods")} == {6, 4}
+    assert {len(objects_by_kind(text)[kind]) for kind in ("Node", "Pod")} == {6, 4}
     assert stat.S_IMODE((tmp_path / "s.json").stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
 
@@ -401,7 +402,7 @@ async def test_a_snapshot_is_written_to_a_pipe_and_through_a_link(tmp_path: Path
         async with asyncio.timeout(10):
             piped = await reading
     assert (pipe.is_fifo(), link.is_symlink()) == (True, True)
-    assert len(json.loads(piped)["nodes"]) == len(json.loads(target.read_text())["nodes"]) == 6
+    assert len(objects_by_kind(piped)["Node"]) == len(read_objects(target)["Node"]) == 6
 
 
 @pytest.mark.asyncio

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cli.query.recordings import recorded_events
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.stimuli import PodGroupSeen, PodGroupsServed
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import CUSTOM_RESOURCE_DEFINITION, NODE, POD
+from scheduler.tools.explain.recordings import recorded_events
 from tests.cli.conftest import Called, embedded
 from tests.support import build
 from tests.support.custom_kinds import (
@@ -27,6 +27,7 @@ from tests.support.custom_kinds import (
     topology,
     topology_definition,
 )
+from tests.support.snapshots import read_objects
 
 pytestmark = pytest.mark.asyncio
 
@@ -149,7 +150,7 @@ async def test_a_snapshot_of_a_cluster_without_the_kind_has_no_list_of_it(
         live = await called("explain", "rank-0", "-o", "json", *base)
     assert await called("explain", "rank-0", "-o", "json", "--on", snapshot) == live
     assert json.loads(live[1])["state"] == "schedulable"
-    assert not [name for name in json.loads(Path(snapshot).read_text()) if "Groups" in name]
+    assert not [name for name in read_objects(snapshot) if "Group" in name]
 
 
 async def test_a_recording_has_podgroups(tmp_path: Path) -> None:
@@ -166,4 +167,6 @@ async def test_a_recording_has_podgroups(tmp_path: Path) -> None:
     events = [event for _, event in recorded_events(str(file), default_settings())]
     (seen,) = [event.group for event in events if isinstance(event, PodGroupSeen)]
     assert (seen.key.text, seen.min_count, seen.topology.required) == ("default/gang", 3, (build.ZONE,))
-    assert not [event for event in events if isinstance(event, PodGroupsServed)]
+    served_kinds = [event for event in events if isinstance(event, PodGroupsServed)]
+    assert seen.key.kind in {event.kind for event in served_kinds}
+    assert all(event.is_served for event in served_kinds)

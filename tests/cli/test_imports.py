@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from scheduler.tools.explain.formats.snapshot_file import header
+from scheduler.cli.main import _COMMANDS
 from tests.support import build
+from tests.support.snapshots import header
 
 ROOT = Path(__file__).parents[2]
 #: Runs the command line, then prints the modules that were imported meanwhile.
@@ -27,6 +30,8 @@ sys.exit(code)
 """
 #: What talks to an API server or serves a port.
 _NETWORK = {"aiohttp", "asyncio", "httptools", "logging", "prometheus_client", "ssl"}
+#: Those of the sandbox are parsed by their own modules.
+OWN_COMMANDS = [name for name, module, *_ in _COMMANDS if module.startswith("scheduler.cli.")]
 _SERVING_ROOMS = {"observe", "serving", "shell", "webhook"}
 
 
@@ -40,12 +45,16 @@ def rooms(imported: set[str]) -> set[str]:
     return {name.split(".")[1] for name in imported if name.startswith("scheduler.")}
 
 
-@pytest.fixture
-def snapshot(tmp_path: Path) -> str:
+@pytest.fixture(params=["of an earlier version", "of today"])
+def snapshot(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return the file of a snapshot with one node and one pending pod."""
     path = tmp_path / "snapshot.json"
-    pod = build.pod("web-0", spec={"schedulerName": "affinity-scheduler"})
-    path.write_text(json.dumps({**header(), "nodes": [build.node("node-0")], "pods": [pod]}))
+    node, pod = build.node("node-0"), build.pod("web-0", spec={"schedulerName": "affinity-scheduler"})
+    lines: list[build.Json] = [{**header(), "nodes": [node], "pods": [pod]}]
+    if request.param == "of today":
+        objects = [{"atS": 0, "kind": each["kind"], "object": each} for each in (node, pod)]
+        lines = [{**header(), "kind": "ClusterRecording"}, *objects, {"atS": 0, "kind": "Synced"}]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return str(path)
 
 
@@ -59,6 +68,38 @@ def test_the_menu_imports_no_command() -> None:
         "scheduler.errors",
     }
     assert imported.isdisjoint(_NETWORK | {"importlib.metadata", "msgspec", "numpy", "yaml"})
+
+
+@pytest.mark.parametrize("command", OWN_COMMANDS)
+def test_the_help_of_a_command_imports_only_its_parser(command: str) -> None:
+    """Neither the libraries of what it does come with it; so it is for a Tab after its name."""
+    imported = imported_by(command, "--help")
+    assert imported.isdisjoint(
+        {"aiohttp", "httptools", "kubernetes_asyncio", "numpy", "prometheus_client", "yaml"}
+    )
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{}, {"_ARGCOMPLETE": "1", "COMP_LINE": "affinity-scheduler run --con", "COMP_POINT": "28", "IFS": "\n"}],
+    ids=["help", "tab"],
+)
+def test_the_help_of_run_costs_little(environ: dict[str, str]) -> None:
+    """At most three times the CPU of an import of asyncio."""
+
+    def cpu_s(*arguments: str) -> float:
+        def once() -> float:
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            with Path(os.devnull).open("w") as nowhere:
+                # To file descriptor 8 argcomplete writes.
+                line = ["sh", "-c", 'exec "$@" 8>/dev/null', "sh", sys.executable, *arguments]
+                subprocess.run(line, stdout=nowhere, stderr=nowhere, env={**os.environ, **environ})
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+        return min(once() for _ in range(5))
+
+    assert cpu_s("-m", "scheduler.cli.main", "run", "--help") <= 3 * cpu_s("-c", "import asyncio")
 
 
 def test_the_version_needs_nothing_else() -> None:

@@ -1,18 +1,23 @@
-"""Every flag of kube-scheduler 1.36 is understood by `run`, or refused by its name with what to use instead."""
+"""`run` understands every flag of kube-scheduler 1.36, or refuses it by its name; the page says what to use instead."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import ssl
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from scheduler.cli import kube_scheduler_flags, run, serving_flags
+from scheduler.daemon.port.delegated_auth import ALWAYS_ALLOWED
 from scheduler.daemon.port.status_server import ServingOptions
 from scheduler.engine.model.semantics import Gate, Version, semantics_of
 from scheduler.errors import SettingsError
 
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = "scheduler/cli/README.md"
 #: `kube-scheduler --help` of 1.36.2, but for -h and --version.
 _HELP: Final = """
     allow-metric-labels allow-metric-labels-manifest authentication-kubeconfig authentication-skip-lookup
@@ -61,7 +66,7 @@ def serving(*arguments: str) -> ServingOptions:
 
 @pytest.mark.parametrize("name", FLAGS)
 def test_each_flag_is_understood_or_refused_by_name(name: str) -> None:
-    """In both ways to write its value; a refusal says what to use."""
+    """In both ways to write its value; a refusal names the page that says what to use."""
     value = VALUES.get(name, "x")
     for arguments in ((f"--{name}={value}",), (f"--{name}", value)):
         try:
@@ -71,10 +76,16 @@ def test_each_flag_is_understood_or_refused_by_name(name: str) -> None:
                 f"--{name}",
                 "a flag of kube-scheduler that does not exist here",
             )
-            assert refused.expected
+            assert refused.expected == f"what {PAGE}#flags-of-kube-scheduler says to use instead"
         else:
             values = kube_scheduler_flags.flag_values(args)
             assert values["log-format" if name == "logging-format" else name] == value
+
+
+def test_the_page_has_every_refused_flag() -> None:
+    section = (ROOT / PAGE).read_text().partition("### Flags of kube-scheduler\n")[2].partition("\n###")[0]
+    refused = "".join(line.rpartition("|")[0].rpartition("|")[0] for line in section.splitlines())
+    assert set(re.findall(r"`--([a-z-]+)`", refused)) == set(kube_scheduler_flags._REFUSED)
 
 
 @pytest.mark.parametrize("name", BOOLEAN)
@@ -107,6 +118,10 @@ def test_flags_of_kube_schedulers_port_ask_for_https_on_loopback(
     arguments: tuple[str, ...], is_secure: bool
 ) -> None:
     assert serving(*arguments).is_secure is is_secure
+
+
+def test_the_paths_that_need_no_authorization_are_those_of_the_port() -> None:
+    assert serving().always_allowed == ALWAYS_ALLOWED
 
 
 def test_tls_flags_restrict_the_context() -> None:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scheduler.cli.explain import explain_named_pod
-from scheduler.cli.query.sources import PodQuery
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.plugins.kubelet_refusal import FAILED
+from scheduler.tools.explain.answers import explain_named_pod
 from scheduler.tools.explain.pending import pending_workloads
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
@@ -49,7 +48,7 @@ def test_the_note_names_nodes_and_reasons() -> None:
         _failed("another", "a", "OutOfcpu", [build.container(requests={"cpu": "2"})]),
         build.pod("p", containers=ONE_CPU, spec=SPEC),
     )
-    answer = explain_named_pod(cluster, PodQuery("default", "p"))
+    answer = explain_named_pod(cluster, "default", "p")
     assert answer is not None
     (note,) = answer.notes
     assert note.startswith("pods with the same spec were rejected by the kubelet of b (OutOfcpu); ")
@@ -57,7 +56,7 @@ def test_the_note_names_nodes_and_reasons() -> None:
 
 def test_without_failed_pods_there_is_no_note() -> None:
     cluster = _cluster(build.node("a"), build.pod("p", containers=ONE_CPU, spec=SPEC))
-    answer = explain_named_pod(cluster, PodQuery("default", "p"))
+    answer = explain_named_pod(cluster, "default", "p")
     assert answer is not None
     assert answer.notes == ()
 
@@ -68,7 +67,7 @@ def test_the_note_names_nodes_that_failed_under_the_group() -> None:
     text = f"0/3 nodes are available: 2 {FAILED} (deleted: a, b), 1 {FAILED} (not ready: c)."
     told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
     pod["status"]["conditions"] = [told]
-    answer = explain_named_pod(_cluster(build.node("a"), pod), PodQuery("default", "p"))
+    answer = explain_named_pod(_cluster(build.node("a"), pod), "default", "p")
     assert answer is not None
     assert any(
         "last attempt (deleted: a, b; not ready: c): it avoids such a node for 600 s" in note
@@ -87,14 +86,12 @@ def test_a_condition_that_contradicts_the_answer_is_noted() -> None:
         "message": message,
     }
     pod["status"]["conditions"] = [condition]
-    answer = explain_named_pod(_cluster(build.node("a"), pod), PodQuery("default", "p"))
+    answer = explain_named_pod(_cluster(build.node("a"), pod), "default", "p")
     assert answer is not None
     (note,) = answer.notes
     assert note.startswith(f"the scheduler last said of it: {message} If nothing has changed since, ")
     assert note.endswith("was not given with --config and --plugins")
-    answer = explain_named_pod(
-        _cluster(build.node("a", taints=["t=:NoSchedule"]), pod), PodQuery("default", "p")
-    )
+    answer = explain_named_pod(_cluster(build.node("a", taints=["t=:NoSchedule"]), pod), "default", "p")
     assert answer is not None
     assert answer.notes == (), "both say that it fits nowhere"
 
@@ -117,7 +114,7 @@ PROVISIONING_FAILED = (
             [
                 f"provisioning failed, and the scheduler tries again; it last said of it: {PROVISIONING_FAILED}"
             ],
-            "it fits; affinity-scheduler has not placed it yet",
+            "provisioning of its volume failed; affinity-scheduler tries again",
         ),
     ],
     ids=["waits", "failed"],
@@ -137,7 +134,7 @@ def test_a_pod_whose_volume_is_being_made_contradicts_nothing(
         },
     }
     cluster = _cluster(build.node("a"), storage_class("s"), claim("c", "s", node=chosen), pod)
-    answer = explain_named_pod(cluster, PodQuery("default", "p"))
+    answer = explain_named_pod(cluster, "default", "p")
     assert answer is not None
     assert list(answer.notes) == notes
     assert [row.reason for row in pending_workloads(cluster).workloads] == [reason]

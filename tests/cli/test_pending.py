@@ -15,6 +15,7 @@ from scheduler.sandbox.devcluster.kinds import LEASE, NAMESPACE, POD
 from tests.cli.conftest import Called, embedded, hold_lease
 from tests.support import accounts, build
 from tests.support.cluster import kubeconfig_text
+from tests.support.snapshots import read_objects
 
 OURS: Mapping[str, str] = {"schedulerName": "affinity-scheduler"}
 SMALL = [build.container(requests={"cpu": "1"})]
@@ -81,7 +82,7 @@ async def test_a_pod_whose_scheduler_is_stopped_has_no_scheduler(
         row = table[1].splitlines()[3]
         assert row.endswith("run  start affinity-scheduler")
     assert await called("explain", "web", "--on", snapshot) == (code, out, "")
-    saved = json.loads(Path(snapshot).read_text())["leases"]
+    (saved,) = read_objects(snapshot)["Leases"]
     assert [each["metadata"]["name"] for each in saved["found"]] == ["affinity-scheduler"] * (
         holder is not None
     )

@@ -130,6 +130,21 @@ async def test_a_recording_that_was_cut_is_compared_up_to_there(
     assert err.splitlines()[0].endswith(": the recording was not finished")
 
 
+async def test_a_recording_is_a_snapshot_of_its_beginning(tmp_path: Path, called: Called) -> None:
+    """What came after the first lists is not read; nor does a cut at the end matter."""
+    file = recording(tmp_path / "day.jsonl", pod("a", "1", "n"))
+    lines = file.read_text().splitlines(keepends=True)
+    first = {"atS": 0, "kind": "Pod", "object": pod("p", "1")}
+    file.write_text("".join([*lines[:2], json.dumps(first) + "\n", *lines[2:]])[:-20])
+    code, out, err = await called("explain", "p", "--on", str(file))
+    assert (code, err) == (0, "")
+    assert "fits on 1 of 1 node" in out
+    file.write_text("".join(lines[:2]))
+    code, out, err = await called("explain", "p", "--on", str(file))
+    assert (code, out) == (2, "")
+    assert err.endswith("expected the line Synced, which ends the first lists\n")
+
+
 HEAD = '{"apiVersion":"affinity-scheduler.io/v1","kind":"ClusterRecording"}\n'
 
 

@@ -14,7 +14,7 @@ from typing import TextIO
 import pytest
 from msgspec.structs import replace
 
-from scheduler.cli.shadow import live_lines, text
+from scheduler.cli.query.shadow_report import live_lines, text
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import LiveLines, ReadProgress, Style
 from scheduler.tools.shadow.report import Cause, Difference, ShadowReport

@@ -10,8 +10,8 @@ from scheduler.engine.model.nodes import decode_namespace, decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen
 from scheduler.engine.state.audit import differences
-from scheduler.tools.enforcer.eviction_limits import EvictionLimits
 from scheduler.tools.enforcer.instructions import EnforcerInstruction, Evict, EvictionResult, ReportViolation
+from scheduler.tools.enforcer.limits import EvictionLimits
 from scheduler.tools.enforcer.machine import Enforcer
 from tests.support import build
 from tests.support.build import Json

@@ -124,7 +124,7 @@ def _builders() -> list[Any]:
     """Return every public function that makes a Request, in the modules of scheduler.daemon.kube that `run` loads."""
     # In its own process: here, other tests have loaded modules of other commands.
     of_client = "(m for m in sys.modules if m.startswith('scheduler.daemon.kube.'))"
-    program = f"import sys, scheduler.cli.run; print(*{of_client})"
+    program = f"import sys, scheduler.daemon.loop.app, scheduler.tools.page.cluster_page; print(*{of_client})"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return [
         each

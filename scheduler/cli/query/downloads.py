@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 from typing import Final
 
+from scheduler.daemon.kube.proxies import proxy_of
 from scheduler.errors import SettingsError
 
 #: For everything: name, connection, redirections, body.
@@ -25,8 +27,8 @@ async def _get(url: str, limit_bytes: int) -> bytes:
     body = bytearray()
     try:
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_LIMIT_S), trust_env=True) as session,
-            session.get(url) as response,
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_LIMIT_S)) as session,
+            session.get(url, proxy=proxy_of(url, os.environ)) as response,
         ):
             if not response.ok:
                 raise SettingsError(url, "", f"status {response.status} {response.reason}", _EXPECTED)

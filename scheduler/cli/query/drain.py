@@ -1,40 +1,19 @@
-"""Drains nodes of a cluster that was read once, and prints where their pods would go."""
+"""Prints where the pods of drained nodes would go."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from scheduler.engine.framework.interface import Rng
-from scheduler.engine.model.terms import ZONE_KEY
 from scheduler.engine.syntax.plurals import counted
-from scheduler.errors import SettingsError
-from scheduler.tools.explain.answers import explain_pod
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
 from scheduler.tools.explain.reasons import reason_in
 from scheduler.tools.explain.report import more_lines, report_lines
-from scheduler.tools.explain.simulation.drain import (
-    Drain,
-    LeavingPod,
-    Moves,
-    Stay,
-    StayingPods,
-    empty_nodes,
-    leaving_pods,
-    move_pods,
-    relaxed_notes,
-    staying_pods,
-)
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, new_world
-from scheduler.tools.explain.simulation.world import World
+from scheduler.tools.explain.simulation.drain import Drain, LeavingPod, Stay, StayingPods
 
-#: Rows of each table unless it is wide, and zones in an error.
+#: Rows of each table unless it is wide, and nodes and pods that are named.
 _ROWS: Final = 20
-_ZONES: Final = 10
-#: Pods without a replacement that are named, of each reason.
-_STAYING: Final = 50
 _NAMED: Final = 3
 
 _WORDS: Final = {
@@ -43,68 +22,6 @@ _WORDS: Final = {
     Stay.NO_CONTROLLER: "without a controller: nothing makes them anew",
     Stay.TERMINATING: "terminating already",
 }
-
-
-def simulate_drain(cluster: LoadedCluster, drained: Sequence[str], zone: str | None, rng: Rng) -> Drain:
-    """
-    Drain the nodes, or take the zone away if one is named, and place the pods elsewhere in the cluster.
-
-    Raises SettingsError for an unknown node or zone.
-    """
-    names = _known_nodes(cluster, drained) if zone is None else _nodes_of_zone(cluster, zone)
-    departures = empty_nodes(cluster.state, names, stays=zone is None)
-    stand_ins = Counter(pod.scheduler_name for pod in departures.leaving if cluster.profile_for(pod)[1])
-    world = new_world(cluster.settings, cluster.state, rng, sorted(stand_ins))
-    namespaces = () if zone is not None else {pod.namespace for pod in departures.leaving}
-    budgets = [budget for name in namespaces for budget in cluster.state.budgets.within(name)]
-    moves = move_pods(departures.leaving, world, budgets)
-    homeless = next((pod for pod in departures.leaving if pod.uid in moves.unplaced), None)
-    return Drain(
-        nodes=tuple(names),
-        zone=zone or "",
-        n_pods=len(departures.leaving),
-        n_placed=len(moves.node_by_uid),
-        n_rounds=moves.n_rounds,
-        leaving=leaving_pods(departures.leaving, moves),
-        staying=staying_pods(departures, _STAYING),
-        next=None if homeless is None else explain_pod(cluster, homeless.recreated(), None, names),
-        notes=tuple(
-            f"{counted(count, 'pod')} of {name}: decided with profile {world.profiles[name].scheduler_name}"
-            for name, count in sorted(stand_ins.items())
-        )
-        + tuple(relaxed_notes(moves, world, departures.leaving))
-        + _eviction_notes(moves, world),
-    )
-
-
-def _eviction_notes(moves: Moves, world: World) -> tuple[str, ...]:
-    """Return a note about the pods of lower priority that make room, none if there are none."""
-    if not moves.evicted:
-        return ()
-    left = {pod.uid: pod for pod in moves.evicted if pod.uid not in moves.round_by_uid}
-    homeless = [pod.key for pod in left.values() if not world.node_of(pod.uid)]
-    named = ", ".join(homeless[:_NAMED]) + (", ..." if len(homeless) > _NAMED else "")
-    lost = f"; there is no other place for {len(homeless)} of them: {named}" if homeless else ""
-    return (f"{counted(len(moves.evicted), 'pod')} of lower priority would be evicted for these{lost}",)
-
-
-def _known_nodes(cluster: LoadedCluster, names: Sequence[str]) -> list[str]:
-    for name in names:
-        if cluster.state.node(name) is None:
-            raise SettingsError("--drain", "", repr(name), "the name of a node of the cluster")
-    return list(dict.fromkeys(names))
-
-
-def _nodes_of_zone(cluster: LoadedCluster, zone: str) -> list[str]:
-    by_zone: dict[str, list[str]] = {}
-    for node in cluster.state.nodes.nodes:
-        if node is not None and ZONE_KEY in node.labels:
-            by_zone.setdefault(node.labels[ZONE_KEY], []).append(node.name)
-    if zone not in by_zone:
-        known = ", ".join(sorted(by_zone)[:_ZONES]) or "none"
-        more = ", ..." if len(by_zone) > _ZONES else ""
-        raise SettingsError("--without-zone", "", repr(zone), f"a zone of the cluster ({known}{more})")
-    return sorted(by_zone[zone])
 
 
 def drain_lines(drain: Drain, style: Style, *, wide: bool) -> list[str]:

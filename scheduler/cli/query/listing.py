@@ -1,11 +1,12 @@
 """
 Reads objects from an API server.
 
-`sources` and `priority_class` import it once a cluster is read: its client takes a third of the imports of `explain`.
+`sources` imports it once a cluster is read: its client takes a third of the imports of `explain`.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import sys
@@ -13,19 +14,25 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from scheduler.cli.source_flags import namespace_of
 from scheduler.daemon.assembly.watched_kinds import resource_of
 from scheduler.daemon.kube.client import KubeClient, unusable
 from scheduler.daemon.kube.credentials import load_credentials
 from scheduler.daemon.kube.pager import list_pages
-from scheduler.daemon.kube.requests import SERVER_VERSION, Request, Resource, get_pod, second_time
+from scheduler.daemon.kube.requests import (
+    SERVER_VERSION,
+    Request,
+    Resource,
+    escaped,
+    get_pod,
+    list_page,
+    second_time,
+)
 from scheduler.daemon.kube.responses import decode_version
-from scheduler.daemon.settings.resolved import Settings
-from scheduler.engine.framework.kinds import WatchedKind
-from scheduler.engine.model.semantics import Version
 from scheduler.errors import (
     ApiError,
     Forbidden,
@@ -40,7 +47,14 @@ from scheduler.tools.explain.formats.terminal import ReadProgress, print_unliste
 from scheduler.tools.explain.serving import Leases, decode_lease, lease_names, leases_named
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
+if TYPE_CHECKING:
+    from scheduler.daemon.settings.resolved import Settings
+    from scheduler.engine.framework.kinds import WatchedKind
+    from scheduler.engine.model.semantics import Version
+
 _TIMEOUT_S: Final = 60.0
+#: For the names that complete a command line.
+_TAB_TIMEOUT_S: Final = 2.0
 #: A request that takes longer is named on standard error.
 _QUIET_S: Final = 3.0
 #: Of a request whose answer has a Retry-After (client-go rest/request.go, maxRetries, 1.36).
@@ -119,12 +133,13 @@ async def list_leases(client: KubeClient, settings: Settings, progress: ReadProg
     return leases
 
 
-def read_object(request: Request, kubeconfig: str | None, context: str | None) -> bytes | None:
-    """Return the JSON of the object that the request reads; None if there is none. Raises SettingsError."""
+def read_priority_class(name: str, kubeconfig: str | None, context: str | None) -> bytes | None:
+    """Return the JSON of the cluster's PriorityClass of this name; None if there is none. Raises SettingsError."""
 
     async def read() -> bytes | None:
+        path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{escaped(name)}"
         async with connect(kubeconfig, context, os.environ) as client:
-            return await _read(client, request)
+            return await _read(client, Request("GET", path, "get"))
 
     return asyncio.run(read())
 
@@ -228,3 +243,34 @@ async def list_all(
     raise SettingsError(
         resource.path, "", f"{_RESTARTS} lists that expired before their end", "a complete list"
     )
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str = ""
+    labels: Mapping[str, str] | None = None
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+class _Page(msgspec.Struct, frozen=True):
+    items: tuple[_Object, ...] = ()
+
+
+def listed_names(args: argparse.Namespace, path: str) -> Sequence[tuple[str, Mapping[str, str]]]:
+    """Return names and labels of the first objects at the path, whose `{}` is the namespace; none without an answer."""
+    try:
+        page = asyncio.run(_first_page(args, path))
+    except (ApiError, SettingsError, msgspec.DecodeError, TimeoutError):
+        return ()
+    return [(each.metadata.name, each.metadata.labels or {}) for each in page.items]
+
+
+async def _first_page(args: argparse.Namespace, path: str) -> _Page:
+    given = vars(args)  # not every command has both
+    kubeconfig, context = given.get("kubeconfig"), given.get("context")
+    path = path.format(namespace_of(args)) if "{}" in path else path
+    async with asyncio.timeout(_TAB_TIMEOUT_S), connect(kubeconfig, context, os.environ) as client:
+        answer = await client.request(list_page(Resource(path)), timeout_s=_TAB_TIMEOUT_S)
+    return msgspec.json.decode(answer, type=_Page)

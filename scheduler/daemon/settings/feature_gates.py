@@ -32,6 +32,9 @@ BOOLEANS: Final = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
 }
+#: For people.
+KNOWN_VERSIONS: Final = f"{OLDEST} to {NEWEST}"
+DEFAULT_VERSION: Final = str(DEFAULT_SEMANTICS.version)
 FLAG: Final = "--feature-gates"
 VERSION_FLAG: Final = "--emulated-version"
 #: The only component, and what upstream takes a name without one for.

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from scheduler.daemon.settings.feature_gates import RequestedSemantics
-from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics, Version
+
+if TYPE_CHECKING:
+    # Commands read the defaults below for their help: numpy, which a plugin needs, takes a tenth of a second.
+    from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
 
 
 @dataclass(frozen=True, slots=True)

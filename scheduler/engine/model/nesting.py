@@ -8,11 +8,13 @@ every client. No field that the scheduler reads is deeper than about 15 levels, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 #: Levels that are kept; decoders handle about ten times as many.
 KEPT_LEVELS: Final = 100
@@ -38,6 +40,9 @@ def shallow(document: bytes) -> bytes:
 
     Malformed JSON stays malformed. Cost: O(bytes), 10 ms per MB.
     """
+    # For rare documents alone: structs are imported without it, as for the defaults of flags.
+    import numpy as np
+
     text = np.frombuffer(document, dtype=np.uint8)
     quotes = text == _QUOTE
     if b"\\" in document:
@@ -59,6 +64,8 @@ def shallow(document: bytes) -> bytes:
 
 def _escaped(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     """Return a mask of the characters that a backslash escapes: those after the 1st, 3rd, 5th ... of a run."""
+    import numpy as np
+
     is_escaped = np.zeros(len(text) + 1, dtype=np.bool_)
     backslashes = np.flatnonzero(text == _BACKSLASH)
     is_first = np.diff(backslashes, prepend=-2) != 1

@@ -23,6 +23,11 @@ def selector_text(selector: Selector) -> str:
     return ",".join(requirement_text(requirement) for requirement in selector.requirements)
 
 
+def waits_for_volume_text(claim: str, node: str) -> str:
+    """Return that a claim waits for the volume that is made for it."""
+    return f"claim {claim} waits for its volume on node {node}"
+
+
 def requirement_text(requirement: Requirement | NodeRequirement) -> str:
     """Return the label requirement as `kubectl -l` reads it."""
     key, values = requirement.key, requirement.values

@@ -31,7 +31,7 @@ from scheduler.sdk.testing.decisions import Decision, Explained, Simulated, Tabl
 from scheduler.sdk.testing.objects import JsonObject
 from scheduler.tools.explain.answers import explain_pod
 from scheduler.tools.explain.formats.manifests import Manifest, parse_manifest
-from scheduler.tools.explain.input_files import read_snapshot
+from scheduler.tools.explain.recordings import read_snapshot
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, new_world
 from scheduler.tools.explain.simulation.replicas import place_replicas, zone_of
 

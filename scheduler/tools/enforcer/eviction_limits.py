@@ -9,37 +9,12 @@ from typing import Final, NamedTuple
 
 from scheduler.tools.enforcer.eviction_plan import PlannedEviction
 from scheduler.tools.enforcer.instructions import ReportTooManyEvictions, Share
+from scheduler.tools.enforcer.limits import EvictionLimits
 
 WINDOW_S: Final = 60.0
-#: This many evictions are always allowed, since a share of a small cluster is less than one pod.
-ALWAYS_ALLOWED: Final = 3
-
-_UNLIMITED: Final = 1 << 62
-
 #: Pause after the first refusal by a disruption budget. Each further refusal doubles it, up to the cap.
 BACKOFF_S: Final = 5.0
 BACKOFF_CAP_S: Final = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class EvictionLimits:
-    """The limits of one enforcer. Numbers of evictions are per 60 s."""
-
-    evictions: int = 30
-    evictions_per_namespace: int = 10
-    evictions_per_node: int = 10
-    #: If more than this share of a namespace's pods with enforced rules would be evicted, none is. 1 or more: no limit.
-    max_share: float = 0.1
-    #: How long affinity may lack a match, unless the pod has its own grace period.
-    grace_s: float = 60.0
-    #: How long anti-affinity has to be broken before the enforcer acts, since watches arrive at different times.
-    settle_s: float = 1.0
-
-    def allowed_at_once(self, n_enforced_pods: int) -> int:
-        """Return how many pods may be due for eviction. A share of 1 is no limit, as evicted pods need no rule."""
-        if self.max_share >= 1.0:
-            return _UNLIMITED
-        return max(ALWAYS_ALLOWED, int(self.max_share * n_enforced_pods))
 
 
 class _Eviction(NamedTuple):

@@ -38,7 +38,6 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import ApiError
 from scheduler.tools.enforcer.cost_writer import CostWriter
 from scheduler.tools.enforcer.deletion_costs import DeletionCosts
-from scheduler.tools.enforcer.eviction_limits import EvictionLimits
 from scheduler.tools.enforcer.evictor import evict, nominate
 from scheduler.tools.enforcer.grace_record import GraceRecord
 from scheduler.tools.enforcer.instructions import (
@@ -49,9 +48,10 @@ from scheduler.tools.enforcer.instructions import (
     ReportViolation,
     ViolationReport,
 )
+from scheduler.tools.enforcer.limits import EvictionLimits, RebalanceLimits
 from scheduler.tools.enforcer.machine import Enforcer
 from scheduler.tools.enforcer.metrics import EnforcementMetrics
-from scheduler.tools.enforcer.rebalancing import CHECK_PERIOD_S, Move, RebalanceLimits, Rebalancer
+from scheduler.tools.enforcer.rebalancing import CHECK_PERIOD_S, Move, Rebalancer
 from scheduler.tools.enforcer.reports import EnforcementReporter
 from scheduler.tools.enforcer.violations import violation_report
 from scheduler.version import product_version

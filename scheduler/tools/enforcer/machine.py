@@ -35,7 +35,6 @@ from scheduler.engine.state.cluster import MARKED_BY_LABEL, ClusterState
 from scheduler.engine.state.matching import NamespaceRule
 from scheduler.tools.enforcer.eviction_limits import (
     EvictionBackoff,
-    EvictionLimits,
     RecentEvictions,
     shares_of,
     too_many,
@@ -50,6 +49,7 @@ from scheduler.tools.enforcer.instructions import (
     ViolationCause,
     ViolationReport,
 )
+from scheduler.tools.enforcer.limits import EvictionLimits
 from scheduler.tools.enforcer.rules import Rule, RuleIndex, RuleSpec, Side
 from scheduler.tools.enforcer.violations import Violation, ViolationDetector, violation_report
 

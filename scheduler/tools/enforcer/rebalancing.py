@@ -33,6 +33,7 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.tools.enforcer.limits import RebalanceLimits
 from scheduler.tools.enforcer.waiting_groups import WaitingGroups
 
 #: How often the loop checks. A check asks about this many pods, 0.3 ms each at 5,000 nodes, and about the ones that
@@ -40,21 +41,6 @@ from scheduler.tools.enforcer.waiting_groups import WaitingGroups
 CHECK_PERIOD_S: Final = 2.0
 _PODS_PER_CHECK: Final = 50
 _MOST_QUALIFIED: Final = 10
-
-
-@dataclass(frozen=True, slots=True)
-class RebalanceLimits:
-    """
-    When pods move. `min_gain`: in points of the scheduler's weighted scores, as `explain` shows them. `for_groups`: how
-    many may move so that one waiting group fits.
-    """
-
-    min_gain: int = 100
-    hold_s: float = 30.0
-    pause_s: float = 60.0
-    cool_down_s: float = 600.0
-    memory_s: float = 86_400.0
-    for_groups: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,10 @@ from scheduler.tools.enforcer.instructions import (
     ViolationCause,
     ViolationReport,
 )
+from scheduler.tools.enforcer.limits import NAME
 from scheduler.tools.enforcer.metrics import EnforcementMetrics
 from scheduler.tools.enforcer.rebalancing import Move
 
-NAME: Final = "affinity-scheduler-enforcer"
 ENFORCED_REASON: Final = "RequiredDuringExecutionViolated"
 #: Event reason for rules that only had to hold when the pod was scheduled.
 ORDINARY_REASON: Final = "AffinityRuleBroken"

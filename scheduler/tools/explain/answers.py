@@ -10,19 +10,40 @@ from typing import Final
 
 import msgspec
 
-from scheduler.engine.core.decision_annotation import DecisionRecord, is_of_bind
+from scheduler.engine.core.decision_annotation import DecisionRecord, is_of_bind, read_record
+from scheduler.engine.model import nesting
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
+from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.wire import MalformedObjectError
+from scheduler.engine.model.wording import waits_for_volume_text
+from scheduler.engine.syntax.plurals import counted
+from scheduler.errors import SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
+from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.formats.terminal import ReadProgress
 from scheduler.tools.explain.serving import Leases, Service, service_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.workloads import Workload, alike
 
 #: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
 _SEED: Final = 1
 #: In the condition of a pod whose claim lost its selected node: the provisioner gave up (see VolumeBinding's PreBind).
 _PROVISIONING_FAILED: Final = "provisioning failed for PVC"
+#: Pods that a note names.
+_NAMED: Final = 3
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class _Annotated(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+
+
+_ANNOTATED: Final = msgspec.json.Decoder(_Annotated)
 
 
 def explain_pod(
@@ -93,6 +114,60 @@ def _in_thought(cluster: LoadedCluster) -> Iterator[str]:
             yield uid
 
 
+def explain_named_pod(
+    cluster: LoadedCluster, namespace: str, name: str, stored: bytes | None = None
+) -> Explanation | None:
+    """
+    Return the explanation of a pod of the cluster; None if there is no such pod.
+
+    `stored`: its JSON from the API server; it may have appeared after the cluster was read. Raises SettingsError.
+    """
+    pod = cluster.pods.get((namespace, name))
+    if pod is None and stored is not None:
+        try:
+            pod = PodDecoder(cluster.settings.semantics).decode(stored)
+        except MalformedObjectError as error:
+            where = f"pod {namespace}/{name}"
+            raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
+    recorded = None if stored is None else _recorded_decision(stored)
+    return None if pod is None else explain_waiting(cluster, pod, recorded)
+
+
+def explain_workload(cluster: LoadedCluster, workload: Workload) -> list[Explanation]:
+    """Return one explanation of all pending pods that are alike; if none is pending, of one of the others, if any."""
+    pods = [pod for pod in cluster.pods.values() if workload.has(pod)]
+    pending = [pod for pod in pods if not pod.node_name and not pod.terminating]
+    of_workload, found = f"{workload.kind} {workload.name}", []
+    for group in alike(pending):
+        first, *others = group.pods
+        answer = explain_waiting(cluster, first)
+        if others:
+            names = ", ".join(pod.name for pod in others[:_NAMED]) + (", ..." if others[_NAMED:] else "")
+            note = f"the same holds for {counted(len(others), 'more pod')} of {of_workload}: {names}"
+            answer = msgspec.structs.replace(answer, notes=(note, *answer.notes))
+        found.append(answer)
+    if found or not pods:
+        return found
+    note = f"no pod of {of_workload} is pending; it has {counted(len(pods), 'pod')}"
+    answer = explain_waiting(cluster, pods[0])
+    return [msgspec.structs.replace(answer, notes=(note, *answer.notes))]
+
+
+def _recorded_decision(pod: bytes) -> DecisionRecord | None:
+    """Return the decision that the pod's annotation records; None if there is none or it cannot be read."""
+    try:
+        annotations = nesting.read(_ANNOTATED.decode, pod).metadata.annotations or {}
+    except msgspec.DecodeError:
+        return None
+    text = annotations.get(DECISION_ANNOTATION)
+    return None if text is None else read_record(text)
+
+
+def explain_manifest(cluster: LoadedCluster, manifest: Manifest) -> Explanation:
+    """Return the explanation of the first pod that the manifest would create. Raises SettingsError."""
+    return explain_waiting(cluster, cluster.create_pod(manifest, 0))
+
+
 def explain_waiting(
     cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | None = None, *, owns_state: bool = False
 ) -> Explanation:
@@ -120,12 +195,18 @@ def _was_decided(pod: Pod) -> bool:
     return bool(pod.node_name) or (condition is not None and condition.status == "False" and not pod.gates)
 
 
+def has_no_volume(pod: Pod) -> bool:
+    """Return whether the pod was last put back since no volume was made for it: it is tried again."""
+    condition = pod.scheduled_condition
+    return condition is not None and condition.status == "False" and _PROVISIONING_FAILED in condition.message
+
+
 def waiting_notes(cluster: LoadedCluster, pod: Pod) -> list[str]:
     """Return which of the pod's claims wait for a volume on the node that the scheduler has chosen for the pod."""
     names = (volume.claim_name(pod.name) for volume in pod.spec.claim_volumes)
     claims = (cluster.state.volumes.claim(f"{pod.namespace}/{name}") for name in names)
     return [
-        f"claim {claim.name} waits for its volume on node {claim.selected_node}"
+        waits_for_volume_text(claim.name, claim.selected_node)
         for claim in claims
         if claim is not None and not claim.is_bound and claim.selected_node == pod.nominated_node_name != ""
     ]
@@ -139,7 +220,7 @@ def _contradicting_notes(cluster: LoadedCluster, answer: Explanation, pod: Pod) 
     if answer.state != "schedulable" or condition is None or condition.status != "False":
         return ()
     message = condition.message.rstrip(".")
-    if _PROVISIONING_FAILED in message:
+    if has_no_volume(pod):
         return (f"provisioning failed, and the scheduler tries again; it last said of it: {message}",)
     return (
         f"the scheduler last said of it: {message}. If nothing has changed since, the scheduler has a configuration or "

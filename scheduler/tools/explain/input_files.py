@@ -1,24 +1,18 @@
-"""Reads manifest files and snapshot files. Sizes are bounded, and every error is one line with the file's name."""
+"""Reads manifest files. Sizes are bounded, and every error is one line with the file's name."""
 
 from __future__ import annotations
 
-import gzip
-import io
 import sys
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
-
-import msgspec
 
 from scheduler.engine.model.match_label_keys import Json
 from scheduler.engine.model.semantics import Semantics
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.errors import SettingsError
-from scheduler.tools.explain.formats.explanation import API_VERSION
 from scheduler.tools.explain.formats.manifest_documents import (
     CLAIM_TEMPLATE,
     PRIORITY_CLASS,
@@ -29,24 +23,14 @@ from scheduler.tools.explain.formats.manifest_documents import (
     summary,
 )
 from scheduler.tools.explain.formats.manifests import Manifest, is_controlled
-from scheduler.tools.explain.formats.snapshot_file import FORBIDDEN, KIND, LEASES
-from scheduler.tools.explain.formats.terminal import print_unlisted
-from scheduler.tools.explain.serving import Leases
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.new_claims import created
 
 STANDARD_INPUT: Final = "-"
-#: A snapshot of 150,000 pods has about 150 MB.
-_SNAPSHOT_LIMIT_BYTES: Final = 2 << 30
-#: The snapshot in a file made by `bundle`, and the bytes that mark a tar file, with their place in it.
-BUNDLED_SNAPSHOT: Final = "affinity-scheduler-bundle/snapshot.json"
-_TAR_MAGIC: Final = b"ustar"
-_TAR_MAGIC_AT: Final = 257
 #: All of kube-prometheus in one file has 5 MB, a list of 300 pods as much.
 _MANIFEST_LIMIT_BYTES: Final = 64 << 20
 #: By which the limits of YAML are multiplied: files are one's own, and 1 MB takes 5 s.
 _YAML_SCALE: Final = 64
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 #: Of the files in a folder that are read.
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _URLS: Final = ("http://", "https://")
@@ -54,11 +38,6 @@ _URLS: Final = ("http://", "https://")
 
 class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
-
-
-class _Head(msgspec.Struct, frozen=True, rename="camel"):
-    api_version: str = ""
-    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,87 +141,6 @@ def _documents_of(file: str, download: Callable[[str, int], bytes]) -> list[tupl
     else:
         body = _read(file, source, _MANIFEST_LIMIT_BYTES, "a file with a manifest")
     return numbered_documents(_decode(body, source), source, scale=_YAML_SCALE)
-
-
-def read_snapshot(file: str, cluster: LoadedCluster) -> None:
-    """
-    Add the objects of a snapshot, or of the one in a support bundle, to `cluster`.
-
-    The kinds that its author was not allowed to list are named on standard error. Raises SettingsError if it is no
-    snapshot or of another version.
-    """
-    body = _unzipped(_read(file, file, _SNAPSHOT_LIMIT_BYTES, "a file made by the command snapshot"), file)
-    if body.startswith(_TAR_MAGIC, _TAR_MAGIC_AT):
-        body = _bundled(body, file)
-    try:
-        head = msgspec.json.decode(body, type=_Head)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(file, "", str(error), f"JSON of a {KIND}") from error
-    for field, found, expected in (("apiVersion", head.api_version, API_VERSION), ("kind", head.kind, KIND)):
-        if found != expected:
-            raise SettingsError(file, field, repr(found[:80]) if found else "nothing", expected)
-    try:
-        sections = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        by_kind = {
-            watched.kind: msgspec.json.decode(section, type=list[msgspec.Raw])
-            for watched in cluster.kinds
-            if (section := sections.get(watched.section))
-        }
-        if (section := sections.get(LEASES)) is None:
-            cluster.leases = Leases(unknown={"": "the snapshot has no Leases"})
-        else:
-            cluster.leases = msgspec.json.decode(section, type=Leases)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(file, "", str(error), "lists of objects") from error
-    forbidden = _forbidden(sections, file)
-    for watched in cluster.kinds:
-        if watched.kind in forbidden:
-            print_unlisted(watched.kind, forbidden[watched.kind])
-        for raw in by_kind.get(watched.kind, ()):
-            cluster.apply(cluster.decode(watched, raw))
-        if watched.kind in by_kind:
-            cluster.apply(watched.on_served)
-
-
-def _forbidden(sections: Mapping[str, msgspec.Raw], file: str) -> Mapping[str, str]:
-    """Return by kind why the snapshot has no list of it. Raises SettingsError."""
-    field = sections.get(FORBIDDEN)
-    if field is None:
-        return {}
-    try:
-        return msgspec.json.decode(field, type=dict[str, str])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(file, FORBIDDEN, str(error), "an object of reasons by kind") from error
-
-
-def _unzipped(body: bytes, source: str) -> bytes:
-    """Return the body, unzipped if it is in gzip's format. Raises SettingsError."""
-    if not body.startswith(_GZIP_MAGIC):
-        return body
-    try:
-        with gzip.open(io.BytesIO(body)) as stream:
-            return _bounded(stream, source, _SNAPSHOT_LIMIT_BYTES)
-    except (OSError, EOFError, zlib.error) as error:
-        raise SettingsError(source, "", f"a damaged gzip file ({error})", f"JSON of a {KIND}") from error
-
-
-def _bundled(body: bytes, source: str) -> bytes:
-    """Return the snapshot in a tar file. Raises SettingsError."""
-    import tarfile  # only here: it takes 9 ms
-
-    expected = f"{BUNDLED_SNAPSHOT}, as the command bundle writes it"
-    try:
-        with tarfile.open(fileobj=io.BytesIO(body), mode="r:") as bundle:
-            member = bundle.extractfile(BUNDLED_SNAPSHOT)
-            if member is None:
-                raise SettingsError(source, "", "no file of that name", expected)
-            return _bounded(member, source, _SNAPSHOT_LIMIT_BYTES)
-    except KeyError as error:
-        found = "a support bundle without a snapshot (its MANIFEST.txt may say why)"
-        raise SettingsError(source, "", found, expected) from error
-    # A damaged header can lead to each of these.
-    except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError, RecursionError) as error:
-        raise SettingsError(source, "", f"a damaged tar file ({error})", expected) from error
 
 
 def _read(file: str, source: str, limit_bytes: int, expected: str) -> bytes:

@@ -8,15 +8,14 @@ spec. Of many workloads the first ones are explained; others have what their sch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Final, Literal
 
 from msgspec.structs import replace
 
 from scheduler.engine.model.changes import PodChange, RecreateWithMatchLabelKey, RollOutInPlace
 from scheduler.engine.model.pods import Pod
-from scheduler.tools.explain.answers import explain_waiting, waiting_notes
+from scheduler.tools.explain.answers import explain_waiting, has_no_volume, waiting_notes
 from scheduler.tools.explain.formats.explanation import (
     Document,
     Explanation,
@@ -28,12 +27,10 @@ from scheduler.tools.explain.formats.explanation import (
 from scheduler.tools.explain.reasons import is_nowhere, reason_in
 from scheduler.tools.explain.sentences import SUCH_MEMBERS, change_texts
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from scheduler.tools.explain.workloads import Workload, workload_of
+from scheduler.tools.explain.workloads import Alike, Workload, alike
 
 #: A few seconds at 5,000 nodes and 50,000 pods.
 MAX_EXPLAINED: Final = 50
-#: Each pod of these has a spec of its own.
-_SPECS_DIFFER: Final = ("StatefulSet", "DaemonSet")
 #: Changes of a workload, which help all its pods.
 _OF_TEMPLATE: Final = (PodChange, RecreateWithMatchLabelKey, RollOutInPlace)
 _TRIED_LATER: Final = "not explained: there are too many; name the workload"
@@ -75,26 +72,6 @@ class PendingWorkloads(Document, frozen=True, kw_only=True):
     namespace: str
     n_pods: int
     workloads: tuple[PendingWorkload, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """Pending pods that one explanation is about, the oldest first."""
-
-    workload: Workload
-    pods: Sequence[Pod]
-
-
-def alike(pods: Iterable[Pod]) -> list[Alike]:
-    """Return the pods in groups that one explanation is about, that with the oldest pod first. O(n log n)."""
-    groups: dict[tuple[object, ...], list[Pod]] = {}
-    # RFC 3339 in UTC, as the API server writes it: the order of texts is the order of times.
-    for pod in sorted(pods, key=lambda pod: (pod.created, pod.key)):
-        kind, namespace, name = workload_of(pod)
-        spec = 0 if kind in _SPECS_DIFFER else id(pod.spec)
-        own = (kind, namespace, "" if pod.owner is None else name)
-        groups.setdefault((*own, spec, pod.scheduler_name, pod.gates, pod.priority), []).append(pod)
-    return [Alike(workload_of(found[0]), found) for found in groups.values()]
 
 
 def pending_workloads(
@@ -163,8 +140,12 @@ def _reason(cluster: LoadedCluster, answer: Explanation, pod: Pod) -> str:
     if answer.unserved:
         return answer.unserved.partition("; ")[0].partition(": ")[0]
     if answer.state == "schedulable":
-        waits = ", ".join(waiting_notes(cluster, pod))
-        return waits or f"it fits; {pod.scheduler_name} has not placed it yet"
+        if waits := waiting_notes(cluster, pod):
+            return ", ".join(waits)
+        failed = "provisioning of its volume failed; {} tries again"
+        return (failed if has_no_volume(pod) else "it fits; {} has not placed it yet").format(
+            pod.scheduler_name
+        )
     if answer.state == "gated":
         return f"scheduling gates: {', '.join(pod.gates)}"
     if answer.state != "unschedulable" or answer.member is not None or not answer.groups:

@@ -1,11 +1,15 @@
-"""Which workload a pod belongs to, and how commands name workloads."""
+"""Which workload a pod belongs to, and how people name pods and workloads."""
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import REVISION_KEY
+from scheduler.errors import SettingsError
 
 #: kubectl's short names by kind.
 _SHORT: Final = {
@@ -18,11 +22,20 @@ _SHORT: Final = {
     "Job": "job",
 }
 #: Kinds by what a user may write for them before a slash.
-KINDS_AS_WRITTEN: Final = {
+_KINDS_AS_WRITTEN: Final = {
     written: kind
     for kind, short in _SHORT.items()
     for written in (short, kind.lower(), f"{kind.lower()}s", "po" if kind == "Pod" else short)
 }
+#: Each pod of these has a spec of its own.
+_SPECS_DIFFER: Final = ("StatefulSet", "DaemonSet")
+_EXPECTED: Final = "POD, NAMESPACE/POD, or a workload such as deploy/NAME; use -f FILE to explain a manifest"
+#: What kubectl calls kinds whose objects are no workloads.
+_NO_WORKLOADS: Final = (
+    *("svc", "service", "services", "ing", "ingress", "cm", "configmap", "configmaps", "secret", "secrets"),
+    *("no", "node", "nodes", "ns", "namespace", "namespaces", "cj", "cronjob", "cronjobs"),
+    *("pv", "pvc", "pdb", "hpa"),
+)
 
 
 class Workload(NamedTuple):
@@ -37,6 +50,19 @@ class Workload(NamedTuple):
         """Return such as `deploy/shop`, which `kind_of` reads; kinds that kubectl does not have keep their name."""
         return f"{_SHORT.get(self.kind, self.kind)}/{self.name}"
 
+    @property
+    def is_pod(self) -> bool:
+        """Whether it is one pod."""
+        return self.kind == "Pod"
+
+    def has(self, pod: Pod) -> bool:
+        """Return whether the pod is one of the workload's. A ReplicaSet of a Deployment has pods too."""
+        if pod.namespace != self.namespace:
+            return False
+        owner = pod.owner
+        is_owned = owner is not None and (owner.kind, owner.name) == (self.kind, self.name)
+        return is_owned or workload_of(pod) == self
+
 
 def workload_of(pod: Pod) -> Workload:
     """Return the pod's workload. The ReplicaSet of a Deployment is named after it and the pods' revision."""
@@ -49,8 +75,59 @@ def workload_of(pod: Pod) -> Workload:
     return Workload(owner.kind, pod.namespace, owner.name)
 
 
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Pending pods that one explanation is about, the oldest first."""
+
+    workload: Workload
+    pods: Sequence[Pod]
+
+
+def alike(pods: Iterable[Pod]) -> list[Alike]:
+    """Return the pods in groups that one explanation is about, that with the oldest pod first. O(n log n)."""
+    groups: dict[tuple[object, ...], list[Pod]] = {}
+    # RFC 3339 in UTC, as the API server writes it: the order of texts is the order of times.
+    for pod in sorted(pods, key=lambda pod: (pod.created, pod.key)):
+        kind, namespace, name = workload_of(pod)
+        spec = 0 if kind in _SPECS_DIFFER else id(pod.spec)
+        own = (kind, namespace, "" if pod.owner is None else name)
+        groups.setdefault((*own, spec, pod.scheduler_name, pod.gates, pod.priority), []).append(pod)
+    return [Alike(workload_of(found[0]), found) for found in groups.values()]
+
+
 def kind_of(text: str) -> str | None:
     """Return the kind that a user means by `deploy`, `deployments` or `deployment.apps`; None for a namespace."""
     if text[:1].isupper():
         return text
-    return KINDS_AS_WRITTEN.get(text.partition(".")[0])
+    return _KINDS_AS_WRITTEN.get(text.partition(".")[0])
+
+
+def parse_workload(text: str, namespace: str) -> Workload:
+    """Return what an argument names; `namespace` is that of arguments which name none. Raises SettingsError."""
+    parts = text.split("/")
+    kind = kind_of(parts[-2]) if len(parts) > 1 else "Pod"
+    if not all(parts) or len(parts) > 3 or (len(parts) == 3 and kind is None):
+        raise SettingsError("POD", "", repr(text), _EXPECTED)
+    if kind is None or len(parts) == 3:
+        namespace = parts[0]
+    return Workload(kind or "Pod", namespace, parts[-1])
+
+
+def why_not_found(text: str, named: Workload, stated: str | None, namespaces: Container[str]) -> str:
+    """
+    Return why an argument names no pod; what stands before its slash may have been meant as a kind.
+
+    `stated` is the namespace of -n, `namespaces` are those of the cluster.
+    """
+    prefix, name = named.namespace, named.name
+    if text == f"{prefix}/{name}" and kind_of(prefix) is None and prefix not in namespaces:
+        alike = get_close_matches(prefix, _KINDS_AS_WRITTEN, n=1)
+        if prefix in _NO_WORKLOADS:
+            return f"{prefix}: no kind of workload; expected {_EXPECTED}"
+        if alike:
+            meant = Workload(_KINDS_AS_WRITTEN[alike[0]], "", name).text
+            return f"{prefix}: no kind of workload; did you mean {meant}?"
+        if stated is not None and stated != prefix:
+            return f"there is no pod {name} in namespace {prefix}, and {prefix} is no kind of workload"
+    what = f"pod {name}" if named.is_pod else f"pod of {named.kind} {name}"
+    return f"there is no {what} in namespace {prefix}"

@@ -16,14 +16,19 @@ from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
-from scheduler.engine.model.stimuli import NodeGone
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct, PodRef
-from scheduler.tools.explain.simulation.drain import Stay, cordoned, move_pods, relaxed_notes, stay_of
+from scheduler.tools.explain.simulation.drain import (
+    Departures,
+    cordoned,
+    empty_nodes,
+    move_pods,
+    relaxed_notes,
+)
 from scheduler.tools.explain.simulation.replicas import (
     NodeShare,
     Simulation,
@@ -39,8 +44,6 @@ MAX_REPLICAS: Final = 2_000
 MAX_DISPLACED: Final = 2_000
 _MAX_REASONS: Final = 10
 _MAX_EXAMPLES: Final = 5
-#: Pods that are placed again; one without a controller too, to show where it could go.
-_MOVING: Final = (None, Stay.NO_CONTROLLER)
 
 
 class NodeLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,10 +153,10 @@ class Rehearsal:
             world = self._world(names, self.state.copy(), is_changed=False)
             now = tuple(self._simulate(one, world, is_changed=False) for one in replicas)
         lost = self._change(request)
-        rows = [self.state.nodes.row_by_name[name] for name in lost]
-        pods = [placed.pod for row in rows for placed in self.state.placed_on(row)]
-        world = self._world({*names, *(pod.scheduler_name for pod in pods)}, self.state, is_changed=True)
-        displaced, relaxed = self._displace(lost, pods, world) if request.without else (None, ())
+        departures = empty_nodes(self.state, lost, stays=False)
+        names |= {pod.scheduler_name for pod in departures.replaceable}
+        world = self._world(names, self.state, is_changed=True)
+        displaced, relaxed = self._displace(lost, departures, world) if request.without else (None, ())
         notes = (*notes, *relaxed)
         if world.evictions:
             n_evicted = counted(len(world.evictions), "pod")
@@ -216,16 +219,10 @@ class Rehearsal:
         return lost
 
     def _displace(
-        self, lost: Sequence[str], pods: Sequence[Pod], world: World
+        self, lost: Sequence[str], departures: Departures, world: World
     ) -> tuple[Displaced, tuple[str, ...]]:
-        """Remove the nodes and place their pods again, by descending priority. Return notes about relaxed rules too."""
-        for pod in pods:
-            world.delete(pod.uid)
-        for name in lost:
-            world.process(NodeGone(name))
-        moving = sorted(
-            (pod for pod in pods if stay_of(pod) in _MOVING), key=lambda pod: (-pod.priority, pod.key)
-        )
+        """Place the pods of the lost nodes again, by descending priority. Return notes about relaxed rules too."""
+        moving = departures.replaceable
         leaving = moving[:MAX_DISPLACED]
         moves = move_pods(leaving, world, ())
         node_names = list(moves.node_by_uid.values())
@@ -236,8 +233,8 @@ class Rehearsal:
         shares, n_more = node_shares(self.state, node_names)
         displaced = Displaced(
             n_nodes=len(lost),
-            n_pods=len(pods),
-            n_stay=len(pods) - len(moving),
+            n_pods=departures.n_pods,
+            n_stay=departures.n_pods - len(moving),
             n_more=max(0, len(moving) - MAX_DISPLACED),
             n_placed=len(node_names),
             by_zone=zone_shares(self.state, node_names),

@@ -20,7 +20,6 @@ from scheduler.daemon.loop.slices import in_slices
 from scheduler.daemon.settings.resolved import ProfileSettings, Settings
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import SchedulerError, SettingsError
@@ -217,10 +216,7 @@ class WhatIfService:
         where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
         if manifest.is_daemon_set:
             raise SettingsError(where, "", "a DaemonSet", "a workload with a number of replicas")
-        try:
-            pods = cluster.create_pods(manifest, n_replicas)
-        except MalformedObjectError as error:
-            raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
+        pods = cluster.create_pods(manifest, n_replicas)
         return Replicas(manifest.kind, manifest.namespace, manifest.name, pods)
 
     def _with_weights(self, weights: Mapping[str, int]) -> Settings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,17 @@ from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.metrics.process import ControllerMetrics
 from scheduler.engine.framework.kinds import KINDS, WatchedKind
 from scheduler.engine.model import nesting
-from scheduler.tools.explain.formats.recording_file import DeletedObject, Header, Line, Mark, recorded_fields
+from scheduler.errors import Forbidden
+from scheduler.tools.explain.formats.recording_file import (
+    FORBIDDEN,
+    LEASES,
+    DeletedObject,
+    Header,
+    Line,
+    Mark,
+    recorded_fields,
+)
+from scheduler.tools.explain.serving import Leases
 from scheduler.version import product_version
 
 #: How often the recorded changes are written to the file, and `on_progress` is called.
@@ -34,6 +44,10 @@ _HELD_BYTES: Final = 128 << 10
 _GZIP: Final = 31
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
+
+
+#: Returns the decoded objects of a kind: None if the server does not have it, Forbidden if the user may not list it.
+ReadKind = Callable[[WatchedKind, Callable[[msgspec.Raw], bytes]], Awaitable[list[bytes] | Forbidden | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +87,23 @@ class Recording:
         """Add the object as it is now."""
         if self._hashes.get((kind, key)) != (new := hash(body)):
             self._hashes[kind, key] = new
-            self._append(Line(at_s=self._at_s(), kind=kind, object=msgspec.Raw(body)))
+            self.add(kind, body)
+
+    def add(self, kind: str, body: bytes) -> None:
+        """Add a line with this JSON."""
+        self._append(Line(at_s=self._at_s(), kind=kind, object=msgspec.Raw(body)))
+
+    def on_listed(self, kind: str) -> None:
+        """Add that the first list of a kind is complete."""
+        self._append(Line(at_s=self._at_s(), kind=kind, listed=True))
+
+    def end_lists(self, leases: Leases, forbidden: Mapping[str, str]) -> None:
+        """Add that the lists are complete, with what only a snapshot has, and the end of the file. Raises OSError."""
+        self.add(LEASES, msgspec.json.encode(leases))
+        if forbidden:
+            self.add(FORBIDDEN, msgspec.json.encode(forbidden))
+        self.on_mark(Mark.SYNCED)
+        self.close()
 
     def on_deleted(self, kind: str, deleted: Deleted) -> None:
         """Add the end of the object."""
@@ -117,6 +147,28 @@ class Recording:
         return round(self._now_s() - self._began_s, 4)
 
 
+async def record_lists(
+    recording: Recording, read: ReadKind, node_annotations: frozenset[str]
+) -> dict[str, str]:
+    """
+    Record the first lists, up to the one with which the recording is full. Return the kinds that may not be listed, and
+    the server's answer.
+    """
+    forbidden: dict[str, str] = {}
+    for kind, watched in KINDS.items():
+        listed = await read(watched, partial(reduced, kind, node_annotations))
+        if isinstance(listed, Forbidden):
+            forbidden[kind] = str(listed)
+        elif listed is not None:
+            for body in listed:
+                recording.add(kind, body)
+            recording.on_listed(kind)
+        recording.flush()
+        if recording.is_full:
+            break
+    return forbidden
+
+
 async def record(
     options: Options, open_file: Callable[[], BinaryIO], environ: Mapping[str, str]
 ) -> Recording:
@@ -142,9 +194,11 @@ async def _record(options: Options, recording: Recording, connection: Connection
     on_termination(stopped.set)
     unsynced = set(KINDS)
 
-    def on_synced(kind: str) -> None:
+    def on_synced(kind: str, *, is_served: bool) -> None:
         if kind in unsynced:
             unsynced.remove(kind)
+            if is_served:
+                recording.on_listed(kind)
             if not unsynced:
                 recording.on_mark(Mark.SYNCED)
                 log.info(0, "Recording changes")
@@ -184,14 +238,14 @@ async def _follow(
     client: KubeClient,
     recording: Recording,
     node_annotations: frozenset[str],
-    on_synced: Callable[[str], None],
+    on_synced: Callable[..., None],
     log: Logger,
 ) -> None:
     """Record the changes of one kind until cancelled. The reflector retries failures of the server."""
     reflector = Reflector(
         client,
         resource_of(kind),
-        partial(_reduced, kind.kind, node_annotations),
+        partial(reduced, kind.kind, node_annotations),
         is_absence=kind.is_unserved,
     )
     async with aclosing(reflector.batches()) as batches:
@@ -203,9 +257,9 @@ async def _follow(
                     case Deleted():
                         recording.on_deleted(kind.kind, change)
                     case Synced():
-                        on_synced(kind.kind)
+                        on_synced(kind.kind, is_served=True)
                     case Interrupted(error=error) if kind.may_lack(error):
-                        on_synced(kind.kind)
+                        on_synced(kind.kind, is_served=False)
                     case Interrupted(error=error):
                         recording.on_mark(Mark.INTERRUPTED)
                         log.info(0, "Watch is interrupted", kind=kind.kind, err=str(error))
@@ -213,6 +267,7 @@ async def _follow(
                         log.info(0, "Not recorded", kind=kind.kind, err=str(error))
 
 
-def _reduced(kind: str, node_annotations: frozenset[str], raw: msgspec.Raw) -> bytes:
+def reduced(kind: str, node_annotations: frozenset[str], raw: msgspec.Raw) -> bytes:
+    """Return the JSON of an object as a recording has it."""
     document = nesting.read(_JSON.decode, raw)
     return msgspec.json.encode(recorded_fields(kind, document, node_annotations))

@@ -10,6 +10,8 @@ from collections import OrderedDict
 from collections.abc import Collection
 from typing import Final
 
+#: Seconds within which changes may have been in another order for the other scheduler, unless a flag says otherwise.
+RACE_S: Final = 2.0
 #: The kind and the key of an object that changed.
 ChangeKey = tuple[str, str]
 #: Changes that are remembered: many times as many as are in one window.

@@ -56,11 +56,11 @@ from scheduler.tools.shadow.differences import (
     says,
 )
 from scheduler.tools.shadow.group_binds import GroupBinds, GroupComparison
+from scheduler.tools.shadow.orders import RACE_S
 from scheduler.tools.shadow.races import Races, Unsettled
 from scheduler.tools.shadow.recent_changes import RecentChanges
 from scheduler.tools.shadow.report import Cause, Difference, ShadowReport
 
-RACE_S: Final = 2.0
 #: Longer than the longest pause between two attempts to list or watch, which is 30 s.
 INTERRUPTED_S: Final = 40.0
 _MAX_SCHEDULERS: Final = 10

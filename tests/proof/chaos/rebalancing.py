@@ -26,10 +26,9 @@ from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.http.faults import Action, Fault
 from scheduler.sandbox.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, JsonObject
 from scheduler.sandbox.devcluster.status import StatusError
-from scheduler.tools.enforcer.eviction_limits import EvictionLimits
+from scheduler.tools.enforcer.limits import EvictionLimits, RebalanceLimits
 from scheduler.tools.enforcer.loop import EnforcerDaemon, Options
 from scheduler.tools.enforcer.metrics import EnforcementMetrics
-from scheduler.tools.enforcer.rebalancing import RebalanceLimits
 from tests.proof.chaos.instance import OURS, Instance
 from tests.proof.chaos.journal import Journal, Written, is_terminal, node_of
 from tests.proof.chaos.stage import Embedded

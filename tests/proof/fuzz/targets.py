@@ -130,8 +130,8 @@ def _manifest(text: str) -> None:
         if not each.is_daemon_set:
             try:
                 cluster.create_pods(each, min(each.n_replicas, _MAX_REPLICAS))
-            except MalformedObjectError as error:
-                _is_line(str(error))
+            except SettingsError as error:
+                _is_refusal(error)
 
 
 class _Expression(msgspec.Struct):

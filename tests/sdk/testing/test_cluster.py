@@ -14,8 +14,9 @@ import pytest
 from scheduler.errors import SettingsError
 from scheduler.sdk.plugin import NodeByNode, NodeView, Pod
 from scheduler.sdk.testing import Cluster, make_node, make_pod
-from scheduler.tools.explain.formats.snapshot_file import header, scheduling_fields
+from scheduler.tools.explain.formats.recording_file import recorded_fields
 from tests.support.messages import refusals
+from tests.support.snapshots import header
 
 PLUGINS = Path(__file__).parents[3] / "manifests" / "examples" / "plugins"
 ZONE = "topology.kubernetes.io/zone"
@@ -56,7 +57,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Cluster:
     sections: dict[str, list[Any]] = {"nodes": [], "pods": []}
     for one in _objects():
         stored = {**one, "metadata": {"uid": one["metadata"]["name"], **one["metadata"]}}
-        sections[f"{one['kind'].lower()}s"].append(scheduling_fields(one["kind"], stored, {PRICE}))
+        sections[f"{one['kind'].lower()}s"].append(recorded_fields(one["kind"], stored, {PRICE}))
     file = tmp_path / "snap.json.gz"
     file.write_bytes(gzip.compress(json.dumps({**header(), **sections}).encode()))
     return Cluster.from_snapshot(file, plugins=[Cheap], alone=True)

@@ -18,7 +18,7 @@ from scheduler.daemon.settings.loading import load_settings
 from scheduler.engine.framework.kinds import Asker
 from scheduler.tools.enforcer import loop as enforcer
 from scheduler.tools.enforcer import requests as enforcer_requests
-from scheduler.tools.enforcer.reports import NAME
+from scheduler.tools.enforcer.limits import NAME
 from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import (
     BASE,

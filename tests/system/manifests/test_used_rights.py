@@ -22,9 +22,8 @@ UNUSED: dict[str, set[Right]] = {
     },
 }
 
-#: Verbs and resources that a test tries without the right: manifests/enforcer/deletion-costs.yaml grants the former;
-#: tests run `explain` as the scheduler, and manifests/explain grants the latter to people.
-TRIED_WITHOUT = {"enforcer": {("patch", "pods")}, "scheduler": {("list", "leases")}}
+#: Verbs and resources that a test tries without the right: manifests/enforcer/deletion-costs.yaml grants this one.
+TRIED_WITHOUT = {"enforcer": {("patch", "pods")}}
 
 
 def superfluous(component: Component, used: set[Attributes]) -> list[Right]:

@@ -22,7 +22,8 @@ from scheduler.engine.state.audit import differences
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.tools.enforcer.rebalancing import Move, RebalanceLimits, Rebalancer
+from scheduler.tools.enforcer.limits import RebalanceLimits
+from scheduler.tools.enforcer.rebalancing import Move, Rebalancer
 from tests.support import build
 from tests.support.build import Json, container
 from tests.support.driving import NAME, Driver

@@ -11,7 +11,7 @@ import pytest
 from scheduler.engine.model.annotations import AFFINITY
 from scheduler.engine.model.fallback import FALLBACK, RELAXED
 from scheduler.engine.model.stimuli import NodeGone
-from scheduler.tools.enforcer.eviction_limits import BACKOFF_S, WINDOW_S, EvictionLimits
+from scheduler.tools.enforcer.eviction_limits import BACKOFF_S, WINDOW_S
 from scheduler.tools.enforcer.instructions import (
     EnforcerInstruction,
     Evict,
@@ -20,6 +20,7 @@ from scheduler.tools.enforcer.instructions import (
     Share,
     ViolationCause,
 )
+from scheduler.tools.enforcer.limits import EvictionLimits
 from tests.support import build
 from tests.support.build import ZONE, Json, selector, term
 from tests.support.enforcer_driver import FREE, REQUIRED, Driver, rules

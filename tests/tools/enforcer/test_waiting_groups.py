@@ -8,7 +8,8 @@ from typing import Any
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import PodGone, PodSeen
-from scheduler.tools.enforcer.rebalancing import Move, RebalanceLimits
+from scheduler.tools.enforcer.limits import RebalanceLimits
+from scheduler.tools.enforcer.rebalancing import Move
 from tests.support import build
 from tests.support.build import container
 from tests.support.driving import NAME

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from scheduler.engine.syntax.quantity import parse_quantity
-from tests.support import build
-from tests.support.cluster import NAME, Cluster
+from tests.support import accounts, build
+from tests.support.cluster import NAME, Cluster, kubeconfig_text
 from tests.support.daemon import running
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
@@ -54,10 +54,17 @@ def _deployment(n_replicas: int, *, cpu: str = "100m", labels: build.Json | None
     }
 
 
-async def _asked(*arguments: str) -> Any:
-    """Return what the command prints as JSON."""
+async def _asked(cluster: Cluster, *arguments: str) -> Any:
+    """Return what the command prints as JSON, to a person with the rights of manifests/explain."""
+    assert cluster.devcluster is not None
+    folder = Path(cluster.kubeconfig).parent
+    person = folder / "person"
+    if not person.exists():
+        token = accounts.new_account(cluster.devcluster, "person", accounts.EXPLAIN_READER)
+        person.write_text(kubeconfig_text(cluster.devcluster.url, token=token))
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "scheduler", *arguments, "-o", "json"), stdout=PIPE
+        *(sys.executable, "-m", "scheduler", *arguments, "--kubeconfig", str(person), "-o", "json"),
+        stdout=PIPE,
     )
     out, _ = await process.communicate()
     return json.loads(out)
@@ -227,7 +234,7 @@ async def test_every_suggestion_for_a_pending_pod_lets_the_workload_bind(case: s
     async with _clusters(tmp_path / "first") as cluster:
         stuck = [pod for pod in await _stuck(cluster, deployment, rollout) if not pod["spec"].get("nodeName")]
         name = stuck[0]["metadata"]["name"]
-        suggestions = (await _asked("explain", name, "--kubeconfig", cluster.kubeconfig))["suggestions"]
+        suggestions = (await _asked(cluster, "explain", name))["suggestions"]
     assert suggestions
 
     async def tried(number: int) -> None:
@@ -235,7 +242,7 @@ async def test_every_suggestion_for_a_pending_pod_lets_the_workload_bind(case: s
         async with _clusters(tmp_path / f"{number}") as cluster:
             before = await _stuck(cluster, deployment, rollout)
             pending = next(p["metadata"]["name"] for p in before if not p["spec"].get("nodeName"))
-            again = await _asked("explain", pending, "--kubeconfig", cluster.kubeconfig)
+            again = await _asked(cluster, "explain", pending)
             await _assert_helps(cluster, before, again["suggestions"][number]["changes"])
 
     for number in range(len(suggestions)):
@@ -249,7 +256,7 @@ async def test_what_would_help_more_replicas_is_not_a_change_that_all_replicas_s
         wanted = _deployment(1, cpu="200m", affinity=_ALONE)
         (tmp_path / "web.json").write_text(json.dumps(wanted))
         arguments = ("-f", str(tmp_path / "web.json"), "--replicas", "2")
-        (found,) = await _asked("simulate", *arguments, "--kubeconfig", cluster.kubeconfig)
+        (found,) = await _asked(cluster, "simulate", *arguments)
         changes = [change["change"] for s in found["next"]["suggestions"] for change in s["changes"]]
         assert changes
         assert not {"addMatchLabelKey", "recreateWithMatchLabelKey"} & set(changes)

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.cli.query.more_groups import count_more
-from scheduler.cli.simulate import simulate_manifests
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import ResourceClaim
@@ -24,7 +22,9 @@ from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import _TAKEN_OVER, ClusterState
 from scheduler.tools.explain.explainer import explain
 from scheduler.tools.explain.formats.manifests import parse_manifest
+from scheduler.tools.explain.scenarios import simulate_manifests
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.simulation.more_groups import count_more
 from scheduler.tools.shadow.recent_changes import RecentChanges
 from tests.engine.core.test_device_taint_rules import rule
 from tests.engine.state.test_copy import contents
@@ -89,7 +89,7 @@ def _more_groups(_cluster: Cluster, _subject: Json, state: ClusterState, chance:
     manifest = parse_manifest(
         group_with_claims("g"), namespace="default", semantics=loaded.settings.semantics
     )
-    count_more(loaded, GroupKey(GroupKind.OWN, "default", "g"), [(manifest, 1)], chance, None)
+    count_more(loaded, GroupKey(GroupKind.OWN, "default", "g"), [(manifest, 1)], chance)
 
 
 def _shadowed(cluster: Cluster, subject: Json, state: ClusterState, chance: random.Random) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from scheduler.cli.simulate import simulate_manifests
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.stimuli import NodeSeen, PodSeen
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.formats.manifests import parse_manifest
+from scheduler.tools.explain.scenarios import simulate_manifests
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.build import Json, container

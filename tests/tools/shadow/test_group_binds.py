@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import PodSeen
+from scheduler.tools.shadow.orders import RACE_S
 from scheduler.tools.shadow.report import Cause
-from scheduler.tools.shadow.shadow import RACE_S
 from tests.support import build
 from tests.support.build import Json
 from tests.support.json_cluster import decoded

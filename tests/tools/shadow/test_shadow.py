@@ -22,8 +22,9 @@ from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.shadow import races
 from scheduler.tools.shadow.differences import reasons_of
+from scheduler.tools.shadow.orders import RACE_S
 from scheduler.tools.shadow.report import Cause, Difference
-from scheduler.tools.shadow.shadow import INTERRUPTED_S, RACE_S, Shadow
+from scheduler.tools.shadow.shadow import INTERRUPTED_S, Shadow
 from tests.support import build, storage_objects
 from tests.support.driving import NAME
 from tests.support.json_cluster import SETTINGS, Cluster, decoded, encoded, zoned

@@ -14,6 +14,7 @@ from scheduler.engine.framework.reserving import Reservation
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.object_writes import NodeSelection, VolumePromise
 from scheduler.engine.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageKind, is_older
+from scheduler.engine.model.wording import waits_for_volume_text
 from scheduler.engine.plugins.volume_binding.matching import reached_rows
 from scheduler.engine.state.cluster_view import ClusterView
 
@@ -29,7 +30,7 @@ class VolumesToBind(Reservation):
     def notes(self) -> Sequence[str]:
         """Return which claims wait for a volume that is being made."""
         return [
-            f"claim {claim.name} waits for its volume on node {claim.selected_node}"
+            waits_for_volume_text(claim.name, claim.selected_node)
             for claim in (write.obj for write in self.writes if isinstance(write, NodeSelection))
             if claim.selected_node is not None
         ]

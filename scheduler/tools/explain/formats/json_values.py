@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
+import msgspec
+
+from scheduler.engine.model import nesting
 from scheduler.engine.model.match_label_keys import Json
+
+_OBJECT: Final = msgspec.json.Decoder(dict[str, object])
+
+
+def object_in(body: bytes) -> Json:
+    """Return the JSON object; an empty one if it is none."""
+    try:
+        return nesting.read(_OBJECT.decode, body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
 
 
 class ManifestError(ValueError):

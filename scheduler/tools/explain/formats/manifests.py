@@ -18,6 +18,7 @@ from scheduler.daemon.settings import problems
 from scheduler.engine.model.affinity import label_selector
 from scheduler.engine.model.match_label_keys import Json
 from scheduler.engine.model.pod_groups import GroupKey, group_reference
+from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.engine.model.revisions import REVISION_KEY
 from scheduler.engine.model.semantics import Semantics
 from scheduler.engine.model.wire import LabelSelector
@@ -103,6 +104,11 @@ class Manifest:
     def is_daemon_set(self) -> bool:
         """Whether there is a pod for each node, rather than a number of replicas."""
         return self.kind == "DaemonSet"
+
+    @property
+    def scheduler_name(self) -> str:
+        """The scheduler of its pods."""
+        return str(self.spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME)
 
     @property
     def group(self) -> GroupKey | None:

@@ -2,7 +2,7 @@
 The spec of a new pod as the API server stores it: label keys merged, requests, host ports and tolerations filled in.
 
 Limit ranges, priority classes and runtime classes are not applied: they need more than the manifest. Priority classes
-are applied before, by `cli.query.priority_class`.
+are applied before, by `tools.explain.priority_classes`.
 
 Source: pkg/apis/core/v1/defaults.go, DefaultTolerationSeconds (kubernetes 1.36).
 """

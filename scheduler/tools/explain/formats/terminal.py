@@ -65,10 +65,14 @@ class Style:
         return f"\x1b[{code}m{text}\x1b[0m" if self._is_coloured else text
 
 
+def print_notice(text: str) -> None:
+    """Print on standard error what the user should know of the input."""
+    print(escape_control_characters(" ".join(text.split())), file=sys.stderr)
+
+
 def print_unlisted(kind: str, reason: str) -> None:
     """Print on standard error that the answer disregards a kind, since the user may not list its objects."""
-    line = " ".join(f"Without {kind} objects: {reason}".split())
-    print(escape_control_characters(line), file=sys.stderr)
+    print_notice(f"Without {kind} objects: {reason}")
 
 
 class ReadProgress:

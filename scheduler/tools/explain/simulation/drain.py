@@ -125,6 +125,17 @@ class Departures:
     leaving: Sequence[Pod]
     staying: Sequence[tuple[Stay, Pod]]
 
+    @property
+    def n_pods(self) -> int:
+        """All pods of the nodes."""
+        return len(self.leaving) + len(self.staying)
+
+    @property
+    def replaceable(self) -> list[Pod]:
+        """The pods that leave and those without a controller, to show where they could go; by priority."""
+        lone = (pod for stay, pod in self.staying if stay is Stay.NO_CONTROLLER)
+        return sorted((*self.leaving, *lone), key=_by_priority)
+
 
 @dataclass(slots=True)
 class Moves:
@@ -164,8 +175,13 @@ def empty_nodes(state: ClusterState, node_names: Iterable[str], *, stays: bool) 
             state.upsert_node(cordoned(node))
         else:
             state.remove_node(name)
-    by_priority = sorted(leaving, key=lambda pod: (-pod.priority, pod.key))
-    return Departures(by_priority, sorted(staying, key=lambda entry: (entry[0], entry[1].key)))
+    return Departures(
+        sorted(leaving, key=_by_priority), sorted(staying, key=lambda entry: (entry[0], entry[1].key))
+    )
+
+
+def _by_priority(pod: Pod) -> tuple[int, str]:
+    return -pod.priority, pod.key
 
 
 def cordoned(node: Node) -> Node:

@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 
 from scheduler.daemon.assembly.profiles import build_profiles, build_queue, new_state
-from scheduler.daemon.assembly.watched_kinds import kinds_for
+from scheduler.daemon.assembly.watched_kinds import kinds_asked_by, kinds_for
 from scheduler.daemon.settings.resolved import ProfileSettings, Settings
 from scheduler.engine.framework.interface import Rng
-from scheduler.engine.framework.kinds import WatchedKind
+from scheduler.engine.framework.kinds import Asker, WatchedKind
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.device_gates import DeviceGates
 from scheduler.engine.model.device_requests import ResourceClaim
@@ -32,6 +32,7 @@ from scheduler.engine.plugins.kubelet_refusal import FAILED
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.kubelet_refusals import FAILED_S, READY_S
+from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.serving import Leases
 from scheduler.tools.explain.simulation.new_claims import add_claim
@@ -57,11 +58,18 @@ _MAX_REVISIONS: Final = 8
 class LoadedCluster:
     """A cluster that was read once, with the scheduler's configuration."""
 
-    def __init__(self, settings: Settings, state: ClusterState | None = None) -> None:
-        """`state`: the cluster's; by default an empty one, to which what is read is added."""
+    def __init__(
+        self, settings: Settings, state: ClusterState | None = None, *, reads_budgets: bool = False
+    ) -> None:
+        """
+        `state`: the cluster's; by default an empty one, to which what is read is added. `reads_budgets`: reads
+        PodDisruptionBudgets even if no profile preempts.
+        """
         self.settings = settings
         self.state = new_state(settings) if state is None else state
         self.kinds = kinds_for(settings)
+        if reads_budgets and all(watched.asked_by is not Asker.PREEMPTION for watched in self.kinds):
+            self.kinds += kinds_asked_by(Asker.PREEMPTION)
         #: Pods that have not finished, by namespace and name.
         self.pods: dict[tuple[str, str], Pod] = {}
         #: Numbers of objects that could not be decoded, by kind.
@@ -122,8 +130,15 @@ class LoadedCluster:
         Return a pod of the manifest, for the named node if it is a DaemonSet's; add its controller and claims to the
         cluster.
 
-        Raises MalformedObjectError.
+        Raises SettingsError for a pod or a claim that the API server would refuse.
         """
+        try:
+            return self._created(manifest, number, node_name)
+        except MalformedObjectError as error:
+            where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
+            raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
+
+    def _created(self, manifest: Manifest, number: int, node_name: str) -> Pod:
         if manifest.owner is not None:
             self.state.workloads.upsert(_workload(manifest.owner))
         for claim in manifest.claims(number):
@@ -224,6 +239,10 @@ class LoadedCluster:
     def build_profile(self, profile: ProfileSettings, view: ClusterView) -> Profile:
         """Return the profile for the view."""
         return build_profiles(self.settings, view)[profile.scheduler_name]
+
+    def world(self, rng: Rng, scheduler_names: Iterable[str]) -> World:
+        """Return a world of the cluster's state, which from now on only the world changes. See `new_world`."""
+        return new_world(self.settings, self.state, rng, sorted(set(scheduler_names)))
 
     def kubelet_refusal_notes(self, pod: Pod) -> tuple[str, ...]:
         """Return a note if kubelets rejected pods with the same spec: the scheduler avoids their nodes for a time."""

@@ -1,4 +1,4 @@
-"""A snapshot file has exactly what scheduling reads, and no secrets."""
+"""A snapshot or a recording has exactly what scheduling reads, and no secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.engine.model.volume_decoder import StorageDecoder
 from scheduler.engine.model.volumes import StorageKind
-from scheduler.tools.explain.formats.snapshot_file import scheduling_fields
+from scheduler.tools.explain.formats.recording_file import recorded_fields
 from tests.support import build, device_documents, storage_objects
 from tests.support.json_cluster import decoded
 from tests.tools.explain.random_clusters import random_cluster
@@ -89,7 +89,8 @@ FULL_POD: dict[str, Any] = {
         "message": SECRET,
         "podIP": SECRET,
         "conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": SECRET}
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"},
+            {"type": "Ready", "status": "False", "message": SECRET, SECRET: SECRET},
         ],
         "containerStatuses": [
             {"name": "c", "containerID": SECRET, "state": {"terminated": {"message": SECRET}}}
@@ -101,9 +102,10 @@ FULL_POD: dict[str, Any] = {
 def test_no_secret_of_a_pod_is_in_the_file() -> None:
     """The pod has one in every place that may have one."""
     before = copy.deepcopy(FULL_POD)
-    found = scheduling_fields("Pod", FULL_POD)
+    found = recorded_fields("Pod", FULL_POD)
     assert before == FULL_POD
     assert SECRET not in json.dumps(found)
+    assert found["status"]["conditions"][0] == FULL_POD["status"]["conditions"][0]  # type: ignore[index]  # JSON
     assert found["spec"]["volumes"] == [  # type: ignore[index]  # JSON
         {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
         {"name": "disk", "rbd": {"image": "i", "monitors": ["m"]}},
@@ -147,12 +149,12 @@ def test_no_secret_of_a_pod_is_in_the_file() -> None:
 )
 def test_no_secret_of_another_object_is_in_the_file(kind: str, document: build.Json) -> None:
     """Pod templates of workloads have the same places."""
-    assert SECRET not in json.dumps(scheduling_fields(kind, document))
+    assert SECRET not in json.dumps(recorded_fields(kind, document))
 
 
 def test_every_kind_in_the_file_has_a_list_of_fields() -> None:
     """Also for an empty object."""
-    assert [scheduling_fields(kind, {}) for kind in KINDS] == [{}] * len(KINDS)
+    assert [recorded_fields(kind, {}) for kind in KINDS] == [{}] * len(KINDS)
 
 
 def test_the_lists_of_the_file_have_the_names_that_earlier_versions_gave_them() -> None:
@@ -192,12 +194,12 @@ def test_an_object_in_the_file_decodes_as_the_whole_object(seed: int) -> None:
     """The fields left out do not matter to scheduling."""
     cluster, subject = random_cluster(seed)
     for pod in [*cluster.pods, subject]:
-        whole, reduced = decoded(pod), decoded(scheduling_fields("Pod", pod))
+        whole, reduced = decoded(pod), decoded(recorded_fields("Pod", pod))
         assert _facts(reduced) == _facts(whole)
     for node in cluster.nodes:
-        assert decode_node(_bytes(scheduling_fields("Node", node))) == decode_node(_bytes(node))
+        assert decode_node(_bytes(recorded_fields("Node", node))) == decode_node(_bytes(node))
     for namespace in cluster.namespaces:
-        assert decode_namespace(_bytes(scheduling_fields("Namespace", namespace))) == decode_namespace(
+        assert decode_namespace(_bytes(recorded_fields("Namespace", namespace))) == decode_namespace(
             _bytes(namespace)
         )
 
@@ -209,7 +211,7 @@ def test_selectors_of_workloads_are_in_the_file() -> None:
         ("ReplicaSet", build.replica_set("s", build.selector("app=web", "tier in a,b"))),
         ("StatefulSet", build.stateful_set("s", build.selector("app=web"))),
     ):
-        assert decode_workload(kind, _bytes(scheduling_fields(kind, document))) == decode_workload(
+        assert decode_workload(kind, _bytes(recorded_fields(kind, document))) == decode_workload(
             kind, _bytes(document)
         )
 
@@ -254,7 +256,7 @@ def test_a_part_of_volumes_in_the_file_decodes_as_the_whole(document: build.Json
     secret["parameters"] = {"secret": SECRET}
     if "csi" in document.get("spec", {}):
         secret["spec"]["csi"] |= {"nodeStageSecretRef": {"name": SECRET}, "volumeAttributes": {"a": SECRET}}
-    reduced = scheduling_fields(kind, secret)
+    reduced = recorded_fields(kind, secret)
     assert SECRET not in json.dumps(reduced)
     assert decoder.decode(kind, _bytes(reduced)) == decoder.decode(kind, _bytes(document))
 
@@ -264,7 +266,7 @@ def test_a_claim_of_devices_in_the_file_has_its_version() -> None:
     document = device_documents.resource_claim("c", allocation={})
     document["metadata"]["resourceVersion"] = "7"
     decoder = DeviceDecoder()
-    reduced = decoder.decode(DeviceKind.CLAIM, _bytes(scheduling_fields(DeviceKind.CLAIM, document)))
+    reduced = decoder.decode(DeviceKind.CLAIM, _bytes(recorded_fields(DeviceKind.CLAIM, document)))
     assert reduced == decoder.decode(DeviceKind.CLAIM, _bytes(document))
     assert isinstance(reduced, ResourceClaim)
     assert reduced.resource_version == "7"

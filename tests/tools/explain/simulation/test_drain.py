@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.cli.query.drain import simulate_drain
 from scheduler.engine.model.disruption_budgets import DisruptionBudget, decode_disruption_budget
 from scheduler.engine.model.fallback import CONDITION, FALLBACK, RELAXED
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME, Resize
 from scheduler.engine.model.terms import CORDON_TAINT_KEY
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import ClusterState
+from scheduler.tools.explain.scenarios import simulate_drain
 from scheduler.tools.explain.simulation.drain import Moves, Stay, empty_nodes, leaving_pods, move_pods
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, new_world
 from tests.support import build

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-from scheduler.cli.simulate import simulate_manifests
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.nodes import decode_node
@@ -16,6 +15,7 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import NodeSeen, PodGroupSeen, PodSeen, Stimulus
 from scheduler.tools.explain.answers import explain_pod
 from scheduler.tools.explain.formats.manifests import parse_manifest
+from scheduler.tools.explain.scenarios import simulate_manifests
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.build import Json, container

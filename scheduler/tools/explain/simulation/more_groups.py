@@ -7,15 +7,14 @@ from dataclasses import replace
 from itertools import count
 from typing import Final, NamedTuple
 
-from scheduler.cli.query.priority_class import PriorityClass
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.model.pod_groups import GroupKey, GroupKind
-from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME, Pod
+from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.simulation.groups import copy_of
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, new_world
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.replicas import place_replicas
 from scheduler.tools.explain.simulation.world import World
 
@@ -76,11 +75,7 @@ def _free_numbers(groups: PodGroups, key: GroupKey) -> Iterator[int]:
 
 
 def count_more(
-    cluster: LoadedCluster,
-    key: GroupKey,
-    members: Sequence[tuple[Manifest, int]],
-    rng: Rng,
-    priority_class: PriorityClass | None,
+    cluster: LoadedCluster, key: GroupKey, members: Sequence[tuple[Manifest, int]], rng: Rng
 ) -> MoreGroups:
     """
     Place groups like this one in a copy of the cluster until one does not fit, or only with evictions.
@@ -89,16 +84,13 @@ def count_more(
     """
     cluster = cluster.copy()
     n_groups, n_pods, why = 0, 0, ""
-    names = {str(manifest.spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME) for manifest, _ in members}
-    world = new_world(cluster.settings, cluster.state, rng, sorted(names))
+    world = cluster.world(rng, (manifest.scheduler_name for manifest, _ in members))
     numbers = _free_numbers(cluster.state.groups, key)
     while n_pods < _MOST_PODS and not why:
         pods: list[Pod] = []
         number = next(numbers)
         for manifest, n_replicas in members:
             pods += cluster.create_pods(copy_of(manifest, key, number), n_replicas)
-        if priority_class is not None:
-            pods = [priority_class.applied_to(pod) for pod in pods]
         create_group(world, key, pods[0])
         placed = place_replicas(pods, world)
         if placed.victims:

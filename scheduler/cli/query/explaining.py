@@ -1,0 +1,82 @@
+"""What `explain` prints: of manifests, of named pods and workloads, or of all that is pending."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from scheduler.cli.query.pending import pending_lines
+from scheduler.cli.query.sources import (
+    add_other_objects,
+    class_reader,
+    read_cluster,
+    read_manifest_file,
+    settings_of,
+)
+from scheduler.cli.source_flags import namespace_of
+from scheduler.errors import SettingsError
+from scheduler.tools.explain.answers import explain_manifest, explain_named_pod, explain_workload
+from scheduler.tools.explain.formats.explanation import Explanation
+from scheduler.tools.explain.pending import pending_workloads
+from scheduler.tools.explain.priority_classes import add_priorities
+from scheduler.tools.explain.report import print_answer, report_text
+from scheduler.tools.explain.workloads import parse_workload, why_not_found
+
+
+def print_file(args: argparse.Namespace) -> int:
+    """Explain the pods that the manifests of -f would create. Return the exit code."""
+    settings = settings_of(args)
+    manifest_file = read_manifest_file(args, settings)
+    cluster, _ = read_cluster(args, settings)
+    add_priorities(manifest_file, cluster, class_reader(args))
+    add_other_objects(manifest_file, cluster)
+    answers = [explain_manifest(cluster, manifest) for manifest in manifest_file.manifests]
+    return _print(args, answers, is_list=True)
+
+
+def print_named(args: argparse.Namespace) -> int:
+    """Explain the pods and workloads that the arguments name. Return the exit code."""
+    settings, namespace = settings_of(args), namespace_of(args)
+    named = [parse_workload(text, namespace) for text in args.pods]
+    pods = [(each.namespace, each.name) for each in named if each.is_pod]
+    cluster, found = read_cluster(args, settings, pods)
+    stored = dict(zip(pods, found, strict=True))
+    answers: list[Explanation] = []
+    for text, each in zip(args.pods, named, strict=True):
+        if each.is_pod:
+            pod = each.namespace, each.name
+            explanation = explain_named_pod(cluster, *pod, stored[pod])
+            of_argument = [] if explanation is None else [explanation]
+        else:
+            of_argument = explain_workload(cluster, each)
+        if not of_argument:
+            known = cluster.state.label_sets.namespace_labels
+            print(why_not_found(text, each, args.namespace, known), file=sys.stderr)
+            return 2
+        answers += of_argument
+    return _print(args, answers, is_list=len(named) > 1 or not named[0].is_pod)
+
+
+def _print(args: argparse.Namespace, answers: Sequence[Explanation], *, is_list: bool) -> int:
+    wide = args.output == "wide"
+    print_answer(
+        answers if is_list else answers[0], args.output, lambda style: report_text(answers, style, wide=wide)
+    )
+    return 0 if all(answer.is_ok for answer in answers) else 1
+
+
+def print_pending(args: argparse.Namespace) -> int:
+    """Print a table of all that is pending. Return 1 if anything is, else 0."""
+    settings = settings_of(args)
+    namespace = "" if args.all_namespaces else namespace_of(args)
+    cluster, _ = read_cluster(args, settings)
+    known = cluster.state.label_sets.namespace_labels
+    pending = pending_workloads(cluster, namespace)
+    if namespace and known and namespace not in known and not pending.n_pods:
+        raise SettingsError("namespace", "", namespace, "a namespace of the cluster")
+    read_at, wide = "" if cluster.leases is None else cluster.leases.read_at, args.output == "wide"
+    print_answer(
+        pending, args.output, lambda style: "\n".join(pending_lines(pending, read_at, style, wide=wide))
+    )
+    return 1 if pending.n_pods else 0

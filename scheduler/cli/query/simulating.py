@@ -1,0 +1,161 @@
+"""What `simulate` prints of replicas, and of drained nodes."""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from scheduler.cli.query.drain import drain_lines
+from scheduler.cli.query.sources import (
+    add_other_objects,
+    class_reader,
+    read_cluster,
+    read_manifest_file,
+    settings_of,
+)
+from scheduler.engine.syntax.plurals import counted
+from scheduler.errors import SettingsError
+from scheduler.tools.explain.formats.table import table_lines
+from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
+from scheduler.tools.explain.priority_classes import add_priorities, priority_class_named
+from scheduler.tools.explain.report import more_lines, print_answer, report_lines
+from scheduler.tools.explain.scenarios import MAX_REPLICAS, simulate_drain, simulate_manifests
+from scheduler.tools.explain.simulation.replicas import Simulation
+
+#: Nodes and evicted pods in the tables unless they are wide.
+_NODES: Final = 10
+_VICTIMS: Final = 10
+
+
+def print_replicas(args: argparse.Namespace) -> int:
+    """Place the replicas of the manifests of -f. Return 0 if all fit, else 1."""
+    if args.replicas is not None and not 0 <= args.replicas <= MAX_REPLICAS:
+        raise SettingsError("--replicas", "", str(args.replicas), f"a number from 0 to {MAX_REPLICAS}")
+    settings = settings_of(args)
+    manifest_file = read_manifest_file(args, settings)
+    read_class, flag = class_reader(args), "--priority-class"
+    named = args.priority_class
+    of_flag = None if named is None else priority_class_named(named, flag, read_class)
+    cluster, _ = read_cluster(args, settings)
+    add_priorities(manifest_file, cluster, read_class, of_flag)
+    add_other_objects(manifest_file, cluster)
+    rng = random.Random(args.seed)
+    simulations = simulate_manifests(cluster, manifest_file.manifests, args.replicas, rng)
+    print_answer(
+        simulations, args.output, lambda style: _text(simulations, style, wide=args.output == "wide")
+    )
+    return 0 if all(simulation.n_placed == simulation.n_replicas for simulation in simulations) else 1
+
+
+def print_drain(args: argparse.Namespace) -> int:
+    """Drain the nodes, or take the zone away. Return 0 if all pods find a place, else 1."""
+    cluster, _ = read_cluster(args, settings_of(args), budgets=args.drain is not None)
+    nodes = [name for names in args.drain or () for name in names.split(",") if name]
+    drain = simulate_drain(cluster, nodes, args.without_zone, random.Random(args.seed))
+    wide = args.output == "wide"
+    print_answer(drain, args.output, lambda style: "\n".join(drain_lines(drain, style, wide=wide)))
+    return 0 if drain.is_ok else 1
+
+
+def _text(simulations: Sequence[Simulation], style: Style, *, wide: bool) -> str:
+    """
+    Return the report on each manifest; of several, at last a table of all and the total.
+
+    Why a group has no places is in the report on its first manifest alone.
+    """
+    explained = _explained_before(simulations)
+    reports = [
+        "\n".join(_lines(simulation, style, wide=wide))
+        for index, simulation in enumerate(simulations)
+        if simulation.n_placed or index not in explained
+    ]
+    if len(simulations) > 1:
+        n_placed = sum(simulation.n_placed for simulation in simulations)
+        n_replicas = sum(simulation.n_replicas for simulation in simulations)
+        reports.append("\n".join(_summary_lines(simulations, style)))
+        reports.append(_count_line(f"All {len(simulations)} manifests", n_placed, n_replicas, style))
+    return "\n\n".join(reports)
+
+
+def _summary_lines(simulations: Sequence[Simulation], style: Style) -> list[str]:
+    """Return a table of all manifests; the reason is the first of the first replica that does not fit."""
+    explained = _explained_before(simulations)
+    rows = [
+        (
+            _subject(each),
+            each.n_running,
+            each.n_replicas,
+            each.n_placed,
+            "" if each.n_placed == each.n_replicas else explained.get(index) or _first_reason(each),
+        )
+        for index, each in enumerate(simulations)
+    ]
+    head = ("WORKLOAD", "RUN", "NEW", "FIT", "WHY NOT MORE")
+    return [style.heading("ALL MANIFESTS"), *table_lines(head, rows, columns=style.columns)]
+
+
+def _explained_before(simulations: Sequence[Simulation]) -> dict[int, str]:
+    """Return the manifests whose group an earlier manifest explains, by index; the values are such as `as Pod ns/a`."""
+    first: dict[str, str] = {}
+    explained: dict[int, str] = {}
+    for index, each in enumerate(simulations):
+        if each.n_placed == each.n_replicas:
+            continue
+        if each.next is None and each.notes and each.notes[-1] in first:
+            explained[index] = f"as {first[each.notes[-1]]}"
+        for note in each.notes:
+            first.setdefault(note, _subject(each))
+    return explained
+
+
+def _subject(simulation: Simulation) -> str:
+    return f"{simulation.manifest_kind} {simulation.namespace}/{simulation.name}"
+
+
+def _first_reason(simulation: Simulation) -> str:
+    """Return the first row of REFUSED; else the message, which of a group is its last note."""
+    if simulation.next is None:
+        reason = simulation.notes[-1] if simulation.notes else ""
+    else:
+        reason = simulation.next.groups[0].reason if simulation.next.groups else simulation.next.message
+    return escape_control_characters(reason)
+
+
+def _count_line(subject: str, n_placed: int, n_replicas: int, style: Style) -> str:
+    """Return a heading such as `Deployment default/web: 2 of 3 replicas fit`."""
+    replicas = counted(n_replicas, "replica")
+    count = f"{n_placed} of {replicas} {'fits' if n_replicas == 1 else 'fit'}"
+    return style.heading(f"{subject}: {style.good(count) if n_placed == n_replicas else style.bad(count)}")
+
+
+def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
+    lines = [_count_line(_subject(simulation), simulation.n_placed, simulation.n_replicas, style)]
+    lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in simulation.notes]
+    by_zone = [(z.zone, z.n_nodes, z.n_pods) for z in simulation.zones]
+    zones = table_lines(("ZONE", "NODES", "PODS"), by_zone, columns=style.columns)
+    shown = simulation.nodes if wide else simulation.nodes[:_NODES]
+    by_node = [(n.node, n.zone or "-", n.n_pods) for n in shown]
+    nodes = table_lines(("NODE", "ZONE", "PODS"), by_node, columns=style.columns)
+    nodes += more_lines(len(simulation.nodes) - len(shown), simulation.n_more_nodes, "node")
+    victims = _victim_lines(simulation, style.columns, wide=wide)
+    for table in (zones, nodes, victims):
+        lines += ["", *table] if table else []
+    if simulation.next is not None:
+        lines += [
+            "",
+            style.heading("WHY THE NEXT REPLICA DOES NOT FIT"),
+            "",
+            *report_lines(simulation.next, style, wide=wide),
+        ]
+    return lines
+
+
+def _victim_lines(simulation: Simulation, columns: int | None, *, wide: bool) -> list[str]:
+    """Return the table of the pods that are evicted, none if there are none."""
+    shown = simulation.victims if wide else simulation.victims[:_VICTIMS]
+    rows = [(f"{one.namespace}/{one.name}", one.priority, one.node, one.budget or "-") for one in shown]
+    lines = table_lines(("EVICTED", "PRIORITY", "NODE", "BREAKS BUDGET"), rows, columns=columns)
+    n_cut = len(simulation.victims) - len(shown)
+    return lines + more_lines(n_cut, simulation.n_evicted - len(simulation.victims), "pod")

@@ -1,0 +1,97 @@
+"""Saves what the scheduler reads of a cluster, as a recording of the first lists."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from scheduler.cli import settings_flags
+from scheduler.cli.query.listing import connect, list_kind, list_leases
+from scheduler.errors import SettingsError
+from scheduler.tools.explain.formats.terminal import ReadProgress, print_unlisted
+from scheduler.tools.explain.input_files import STANDARD_INPUT
+from scheduler.tools.shadow.cluster_recording import Recording, record_lists
+
+if TYPE_CHECKING:
+    from scheduler.daemon.settings.resolved import Settings
+
+
+def save_snapshot(args: argparse.Namespace) -> None:
+    """Write the file of -o, compressed if its name ends in .gz, and name the kinds that it lacks."""
+    settings = settings_flags.settings(args.config, args.plugins)
+    with written(args.output) as file:
+        recording = Recording(
+            file, compresses=args.output.endswith(".gz"), max_bytes=sys.maxsize, now_s=time.monotonic
+        )
+        forbidden = asyncio.run(take_snapshot(recording, args.kubeconfig, args.context, settings))
+        for kind, reason in forbidden.items():
+            print_unlisted(kind, reason)
+
+
+async def take_snapshot(
+    recording: Recording,
+    kubeconfig: str | None,
+    context: str | None,
+    settings: Settings,
+    *,
+    skips_forbidden: bool = False,
+) -> dict[str, str]:
+    """
+    Record the lists of all kinds, and the Leases of schedulers. Raises SettingsError, and OSError of the file.
+
+    Return the kinds that the user may not list, with the server's answer: those that roles may leave out; with
+    `skips_forbidden` any but pods and nodes, which would raise SettingsError otherwise.
+    """
+    progress = ReadProgress(sys.stderr, os.environ)
+    async with connect(kubeconfig, context, os.environ) as client:
+        read = partial(list_kind, client, progress=progress, skips_forbidden=skips_forbidden)
+        forbidden = await record_lists(recording, read, settings.node_annotations)
+        recording.end_lists(await list_leases(client, settings, progress), forbidden)
+    progress.clear()
+    return forbidden
+
+
+@contextmanager
+def written(output: str) -> Iterator[BinaryIO]:
+    """
+    Return the file of `-o` for the block to write, or what is printed after it. Raises SettingsError.
+
+    The file has all of it or is as it was. Only its owner may read it, since it describes a cluster. A pipe or device
+    is written to, and a symbolic link is followed.
+    """
+    if output == STANDARD_INPUT:
+        body = io.BytesIO()
+        yield body
+        sys.stdout.buffer.write(body.getvalue())
+        sys.stdout.buffer.flush()
+        return
+    path = Path(output)
+    try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as stream:
+                yield stream
+            return
+        path = path.resolve()
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                yield stream
+                n_bytes = stream.tell()
+            Path(name).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(name).unlink()
+            raise
+    except OSError as error:
+        raise SettingsError(output, "", error.strerror or str(error), "a file that can be written") from error
+    print(f"{output}: {n_bytes} bytes", file=sys.stderr)

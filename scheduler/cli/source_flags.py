@@ -1,0 +1,61 @@
+"""Flags of commands that ask about a cluster: which one, its configuration, and the form of the answer."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Final
+
+from scheduler.cli import server_flags, settings_flags
+
+#: Forms of `-o`.
+OUTPUTS: Final = ("table", "wide", "json", "yaml")
+_DEFAULT_NAMESPACE: Final = "default"
+
+
+def add_source_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name the cluster, the configuration and the output format."""
+    parser.add_argument("-n", "--namespace", metavar="NS", help="namespace; default: the current context's")
+    parser.add_argument(
+        "--on", metavar="SNAPSHOT", help="read a file made by `snapshot` or `bundle` instead of a cluster"
+    )
+    add_cluster_arguments(parser)
+    settings_flags.add_config(
+        parser, "the scheduler's KubeSchedulerConfiguration; default: one profile named affinity-scheduler"
+    )
+    settings_flags.add_plugins(parser)
+    settings_flags.add_semantics(parser)
+    parser.add_argument(
+        "-o", "--output", choices=OUTPUTS, default="table", help="output format (default %(default)s)"
+    )
+
+
+def add_manifest_argument(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add `-f`, which may be given several times."""
+    parser.add_argument(
+        "-f",
+        "--filename",
+        metavar="FILE",
+        action="append",
+        help=f'{text}: a file, a folder, a URL, or "-" for standard input; may be repeated',
+    )
+
+
+def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name the cluster."""
+    server_flags.add_kubeconfig(parser)
+    parser.add_argument(
+        "--context", metavar="NAME", help="context of the kubeconfig; default: the current one"
+    )
+
+
+def namespace_of(args: argparse.Namespace) -> str:
+    """Return the namespace that the command is about: without -n the context's, as kubectl. Raises SettingsError."""
+    if args.namespace:
+        return str(args.namespace)
+    if args.on:
+        return _DEFAULT_NAMESPACE
+    from scheduler.daemon.kube.kubeconfig import kubeconfig_paths, resolve_context
+
+    paths = kubeconfig_paths(args.kubeconfig, os.environ)
+    return (resolve_context(paths, args.context).namespace if paths else "") or _DEFAULT_NAMESPACE

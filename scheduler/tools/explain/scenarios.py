@@ -1,0 +1,232 @@
+"""
+What would happen: where the pods of manifests would go, and those of nodes that are drained or gone.
+
+A scenario changes the cluster that it is given, and asks its world where pods find places. It ends with an explanation
+of the first pod that finds none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import structs
+
+from scheduler.engine.framework.interface import Rng
+from scheduler.engine.model.pod_groups import GroupKey
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.terms import ZONE_KEY
+from scheduler.engine.syntax.plurals import counted
+from scheduler.errors import SettingsError
+from scheduler.tools.explain.answers import explain_pod, find_service
+from scheduler.tools.explain.formats.manifests import Manifest
+from scheduler.tools.explain.simulation.drain import (
+    Drain,
+    Moves,
+    empty_nodes,
+    leaving_pods,
+    move_pods,
+    relaxed_notes,
+    staying_pods,
+)
+from scheduler.tools.explain.simulation.groups import move_notes, rank_notes
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.simulation.more_groups import (
+    beside_running,
+    count_more,
+    create_group,
+    running_note,
+)
+from scheduler.tools.explain.simulation.replicas import PlacedReplicas, Simulation, place_replicas
+from scheduler.tools.explain.simulation.world import World
+
+#: About half a minute at 5,000 nodes.
+MAX_REPLICAS: Final = 100_000
+#: Zones in an error.
+_ZONES: Final = 10
+#: Pods without a replacement that are named, of each reason; and pods that a note names.
+_STAYING: Final = 50
+_NAMED: Final = 3
+
+
+def simulate_manifests(
+    cluster: LoadedCluster,
+    manifests: Sequence[Manifest],
+    n_replicas: int | None,
+    rng: Rng,
+) -> list[Simulation]:
+    """
+    Place the manifests' replicas in the cluster, one manifest after the other, but all of a group at once.
+
+    Of a manifest replicas are placed until one does not fit, and all of a DaemonSet. They evict pods of lower priority,
+    replicas of earlier manifests among them. Beside a group that runs, the manifests' own numbers of replicas are
+    another group like it. Raises SettingsError.
+    """
+    groups = cluster.state.groups
+    asked = beside_running(groups, manifests) if n_replicas is None else manifests
+    world = cluster.world(rng, (manifest.scheduler_name for manifest in manifests))
+    n_running = [len(cluster.running_pods(manifest)) for manifest in manifests]
+    simulations: dict[int, Simulation] = {}
+    placed_by: dict[int, PlacedReplicas] = {}
+    complete_groups: dict[GroupKey, Mapping[int, list[Pod]]] = {}
+    for index, manifest in enumerate(asked):
+        if index in simulations:
+            continue
+        pods = _new_pods(cluster, manifest, n_replicas)
+        if pods:
+            create_group(world, manifests[index].group, pods[0])
+        key = groups.key_of(pods[0]) if pods else None
+        running = running_note(groups, manifests[index].group, key)
+        together = {index: pods}
+        for later in range(index + 1, len(asked)) if key is not None else ():
+            if asked[later].group == key:
+                together[later] = _new_pods(cluster, asked[later], n_replicas)
+        everything = [pod for of_manifest in together.values() for pod in of_manifest]
+        placed = place_replicas(everything, world, go_on=manifest.is_daemon_set)
+        for number, of_manifest in together.items():
+            placed_by[number] = placed if key is None else placed.of(of_manifest, has_victims=number == index)
+            simulations[number] = _simulation(
+                cluster, manifests[number], of_manifest, placed_by[number], n_running[number], key, everything
+            )
+        notes = (*running, *simulations[index].notes)
+        if key is not None and len(placed.pods) == len(everything):
+            complete_groups[key] = together
+        elif key is not None and not manifest.is_daemon_set:
+            notes = (*notes, *move_notes(key, world))
+        simulations[index] = structs.replace(simulations[index], notes=notes)
+    for key, of_group in complete_groups.items():
+        members, first = [(manifests[index], len(pods)) for index, pods in of_group.items()], min(of_group)
+        like = manifests[first].group or key
+        more = count_more(cluster, like, members, rng)
+        ranks = rank_notes([placed for index in of_group for placed in placed_by[index].pods], world)
+        notes = (*simulations[first].notes, *ranks, more.text(like))
+        simulations[first] = structs.replace(simulations[first], n_more_groups=more.n_groups, notes=notes)
+    return [
+        _without_evicted(cluster, simulations[index], placed_by[index].pods)
+        for index in range(len(manifests))
+    ]
+
+
+def _without_evicted(
+    cluster: LoadedCluster, simulation: Simulation, placed: Sequence[tuple[Pod, str]]
+) -> Simulation:
+    """Return the simulation without its replicas that were evicted for those of a later manifest."""
+    left = [node_name for pod, node_name in placed if pod.uid in cluster.state.placed]
+    if not (n_evicted := len(placed) - len(left)):
+        return simulation
+    note = f"{counted(n_evicted, 'replica')} would be evicted again for a manifest of higher priority"
+    return structs.replace(simulation.on_nodes(left, cluster.state), notes=(*simulation.notes, note))
+
+
+def _new_pods(cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None) -> list[Pod]:
+    if n_replicas is not None and manifest.is_daemon_set:
+        expected = "a workload with a number of replicas: a DaemonSet has a pod for each node"
+        raise SettingsError("--replicas", "", f"DaemonSet {manifest.name}", expected)
+    n_replicas = manifest.n_replicas if n_replicas is None else n_replicas
+    if n_replicas > MAX_REPLICAS:
+        where = f"{manifest.kind} {manifest.name}"
+        raise SettingsError(where, "", f"{n_replicas} replicas", f"at most {MAX_REPLICAS}")
+    return cluster.create_pods(manifest, n_replicas)
+
+
+def _simulation(
+    cluster: LoadedCluster,
+    manifest: Manifest,
+    pods: Sequence[Pod],
+    placed: PlacedReplicas,
+    n_running: int,
+    group: GroupKey | None,
+    together: Sequence[Pod],
+) -> Simulation:
+    """Return the result for one manifest. `together`: the pods that are created with its pods."""
+    explanation, unplaced = None, placed.first_unplaced
+    notes = (*(_scheduler_notes(cluster, pods[0]) if pods else ()), *placed.notes())
+    if unplaced is not None and group is None:
+        explanation = explain_pod(cluster, unplaced, None, adds_replicas=True)
+    elif unplaced is not None and len(placed.pods) < len(pods):
+        notes = (*notes, placed.message)
+        if any(pod.uid == unplaced.uid for pod in pods):
+            placed_uids = {pod.uid for pod, _ in placed.pods}
+            waiting = [pod for pod in together if pod.uid not in placed_uids]
+            explanation = explain_pod(cluster, unplaced, None, together=waiting, adds_replicas=True)
+    return Simulation.of(
+        placed,
+        cluster.state,
+        manifest=(manifest.kind, manifest.namespace, manifest.name),
+        n_replicas=len(pods),
+        n_running=n_running,
+        explanation=explanation,
+        notes=(*cluster.assumptions, *notes),
+    )
+
+
+def _scheduler_notes(cluster: LoadedCluster, pod: Pod) -> tuple[str, ...]:
+    """Return the notes on a pod that is of no profile; first, if no scheduler is seen to serve it, that."""
+    notes = cluster.profile_for(pod)[1]
+    if not notes or cluster.leases is None:
+        return notes
+    unserved = find_service(cluster, pod, cluster.leases).unserved
+    return (unserved, *notes) if unserved else notes
+
+
+def simulate_drain(cluster: LoadedCluster, drained: Sequence[str], zone: str | None, rng: Rng) -> Drain:
+    """
+    Drain the nodes, or take the zone away if one is named, and place the pods elsewhere in the cluster.
+
+    Raises SettingsError for an unknown node or zone.
+    """
+    names = _known_nodes(cluster, drained) if zone is None else _nodes_of_zone(cluster, zone)
+    departures = empty_nodes(cluster.state, names, stays=zone is None)
+    stand_ins = Counter(pod.scheduler_name for pod in departures.leaving if cluster.profile_for(pod)[1])
+    world = cluster.world(rng, stand_ins)
+    namespaces = () if zone is not None else {pod.namespace for pod in departures.leaving}
+    budgets = [budget for name in namespaces for budget in cluster.state.budgets.within(name)]
+    moves = move_pods(departures.leaving, world, budgets)
+    homeless = next((pod for pod in departures.leaving if pod.uid in moves.unplaced), None)
+    return Drain(
+        nodes=tuple(names),
+        zone=zone or "",
+        n_pods=len(departures.leaving),
+        n_placed=len(moves.node_by_uid),
+        n_rounds=moves.n_rounds,
+        leaving=leaving_pods(departures.leaving, moves),
+        staying=staying_pods(departures, _STAYING),
+        next=None if homeless is None else explain_pod(cluster, homeless.recreated(), None, names),
+        notes=tuple(
+            f"{counted(count, 'pod')} of {name}: decided with profile {world.profiles[name].scheduler_name}"
+            for name, count in sorted(stand_ins.items())
+        )
+        + tuple(relaxed_notes(moves, world, departures.leaving))
+        + _eviction_notes(moves, world),
+    )
+
+
+def _eviction_notes(moves: Moves, world: World) -> tuple[str, ...]:
+    """Return a note about the pods of lower priority that make room, none if there are none."""
+    if not moves.evicted:
+        return ()
+    left = {pod.uid: pod for pod in moves.evicted if pod.uid not in moves.round_by_uid}
+    homeless = [pod.key for pod in left.values() if not world.node_of(pod.uid)]
+    named = ", ".join(homeless[:_NAMED]) + (", ..." if len(homeless) > _NAMED else "")
+    lost = f"; there is no other place for {len(homeless)} of them: {named}" if homeless else ""
+    return (f"{counted(len(moves.evicted), 'pod')} of lower priority would be evicted for these{lost}",)
+
+
+def _known_nodes(cluster: LoadedCluster, names: Sequence[str]) -> list[str]:
+    for name in names:
+        if cluster.state.node(name) is None:
+            raise SettingsError("--drain", "", repr(name), "the name of a node of the cluster")
+    return list(dict.fromkeys(names))
+
+
+def _nodes_of_zone(cluster: LoadedCluster, zone: str) -> list[str]:
+    by_zone: dict[str, list[str]] = {}
+    for node in cluster.state.nodes.nodes:
+        if node is not None and ZONE_KEY in node.labels:
+            by_zone.setdefault(node.labels[ZONE_KEY], []).append(node.name)
+    if zone not in by_zone:
+        known = ", ".join(sorted(by_zone)[:_ZONES]) or "none"
+        more = ", ..." if len(by_zone) > _ZONES else ""
+        raise SettingsError("--without-zone", "", repr(zone), f"a zone of the cluster ({known}{more})")
+    return sorted(by_zone[zone])
