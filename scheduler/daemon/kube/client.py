@@ -1,7 +1,7 @@
 """
 The API client: sends requests, returns response bodies, and raises other responses as an ApiError.
 
-It retries only after a 401, and resends a GET, PUT or DELETE once if its connection turns out to be closed.
+It retries only after a 401, and resends a GET or PUT once if its connection turns out to be closed.
 
 Watches and other requests have separate connection pools, so that a hundred binds in flight never keep a watch from
 reconnecting. Compression is off, as in kube-scheduler: it costs more CPU than it saves on a local network.
@@ -28,6 +28,7 @@ from scheduler.daemon.kube.transport import (
     BODY_LIMIT_BYTES,
     BODY_TOO_LONG,
     CONNECT_TIMEOUT_S,
+    REPEATABLE,
     DirectTransport,
     Response,
     Transport,
@@ -308,7 +309,7 @@ class _ProxyTransport:
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S))
         try:
             response = await _request_with_session(
-                self._session, self._endpoint, request, authorization, timeout
+                self._session, self._endpoint, request, authorization, timeout, middlewares=(_once,)
             )
             async with response:
                 body = await _bounded_body(response)
@@ -329,6 +330,7 @@ async def _request_with_session(
     request: Request,
     authorization: str | None,
     timeout: aiohttp.ClientTimeout,
+    middlewares: tuple[aiohttp.ClientMiddlewareType, ...] = (),
 ) -> aiohttp.ClientResponse:
     headers = {"Authorization": authorization} if authorization else {}
     if request.content_type:
@@ -342,7 +344,20 @@ async def _request_with_session(
         allow_redirects=False,
         server_hostname=endpoint.server_hostname,
         proxy=endpoint.proxy,
+        middlewares=middlewares,
     )
+
+
+async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Send the request once if it is not repeatable: after the errors named here aiohttp sends a DELETE again."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        if request.method in REPEATABLE:
+            raise
+        raise aiohttp.ClientConnectionError(str(error)) from error
 
 
 def _enable_keepalive(transport: asyncio.Transport) -> None:

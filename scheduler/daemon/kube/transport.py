@@ -34,7 +34,7 @@ TLS_FAILURE: Final = "TLS"
 IDLE_S: Final = 15.0
 #: Methods that are sent again if the connection turns out to be closed. Not DELETE: the answer of a second one does not
 #: tell whether the first one deleted the object.
-_REPEATABLE: Final = frozenset({"GET", "PUT"})
+REPEATABLE: Final = frozenset({"GET", "PUT"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class DirectTransport:
         is_write, sent = request.method != "GET", False
         try:
             async with asyncio.timeout(timeout_s), self._connection_slots:
-                for is_last in (request.method not in _REPEATABLE, True):
+                for is_last in (request.method not in REPEATABLE, True):
                     connection = self._pop_idle() or await self._connect()
                     sent = True
                     try:

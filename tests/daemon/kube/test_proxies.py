@@ -1,6 +1,7 @@
 """The proxies of the environment, as client-go reads them, and requests and watches through a real one."""
 
 import ssl
+from collections import Counter
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
@@ -10,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import load_credentials
 from scheduler.daemon.kube.proxies import proxy_of
-from scheduler.daemon.kube.requests import Resource, bind, get_pod, watch
+from scheduler.daemon.kube.requests import Resource, bind, delete_pod, get_pod, watch
 from scheduler.errors import SettingsError, Unreachable
 from tests.daemon.kube.certificates import authority_in
 from tests.daemon.kube.kubeconfigs import changed, written
@@ -90,10 +91,17 @@ def authority(tmp_path_factory):
 
 
 @asynccontextmanager
-async def api_server(authority, *, host, listens="127.0.0.1"):
-    """Yield the address of an HTTPS server that names the request, and streams two lines for a watch."""
+async def api_server(authority, *, host, listens="127.0.0.1", n_lost=None):
+    """
+    Yield the address of an HTTPS server that names the request, and streams two lines for a watch.
+
+    With `n_lost` it counts there by method, and answers nothing.
+    """
 
     async def answer(request):
+        if n_lost is not None:
+            n_lost[request.method] += 1
+            request.transport.abort()
         if "watch" not in request.query:
             return web.Response(text=f"{request.method} {request.headers['Authorization']}")
         response = web.StreamResponse()
@@ -209,3 +217,21 @@ async def test_a_proxy_that_does_not_answer_is_named(tmp_path, authority):
         await all_answers(await load_credentials(kubeconfig=path, master=None, environ={}))
     assert caught.value.reason == "ConnectionRefused"
     assert "127.0.0.1:1" in caught.value.message
+
+
+@pytest.mark.asyncio
+async def test_a_deletion_that_lost_its_answer_is_not_sent_again_through_a_proxy(tmp_path, authority):
+    """The answer of a second one would not tell whether the first one deleted the pod. A read had no effect."""
+    n_lost = Counter()
+    async with (
+        api_server(authority, host="DNS:api.invalid", n_lost=n_lost) as port,
+        connect_proxy("127.0.0.1", port) as proxy,
+    ):
+        path = kubeconfig(tmp_path, authority, "https://api.invalid:6443", **{"proxy-url": proxy.url})
+        credentials = await load_credentials(kubeconfig=path, master=None, environ={})
+        async with KubeClient(credentials) as client:
+            for request, in_doubt in ((delete_pod("d", "p", "u"), True), (get_pod("d", "p"), False)):
+                with pytest.raises(Unreachable) as caught:
+                    await client.request(request, timeout_s=5)
+                assert (caught.value.reason, caught.value.took_effect_unknown) == ("ConnectionLost", in_doubt)
+    assert n_lost == {"DELETE": 1, "GET": 2}
