@@ -18,6 +18,7 @@ import numpy as np
 from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.settings.loading import parse_settings
 from scheduler.daemon.writes.reservation_writer import ReservationWriter
+from scheduler.daemon.writes.sending import Sender
 from scheduler.engine.core.decide import decide
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
@@ -45,6 +46,7 @@ from tests.conformance.traces import Bind, Delete, DeviceLife, Json, Schedule, U
 from tests.support.claim_server import ClaimServer
 from tests.support.daemon import plugin_config
 from tests.support.messages import without_compile_errors
+from tests.support.scripted_server import FakeSleep
 
 #: The clock of the recordings: 2030-01-01.
 _NOW_S = 1893456000.0
@@ -86,8 +88,7 @@ class DeviceCluster:
         self._build()
         self.server = _NamingServer()
         self.writer = ReservationWriter(
-            self.server,  # type: ignore[arg-type]  # it answers the requests of this writer
-            pause=_no_pause,
+            Sender(self.server, sleep=FakeSleep()),  # type: ignore[arg-type]  # it answers the requests of this writer
             clock_s=lambda: _NOW_S,
         )
         self._held: dict[tuple[str, str], _Held] = {}
@@ -376,10 +377,6 @@ class DeviceCluster:
                     share = result["shareID"]
                     result["shareID"] = self._shares.setdefault(share, f"<share-{len(self._shares) + 1}>")
         return recorded
-
-
-async def _no_pause(_attempt: int, _error: object) -> None:
-    return None
 
 
 def _condition(name: str) -> Json:

@@ -19,17 +19,16 @@ Source: plugins/dynamicresources/dynamicresources.go, bindClaim and Unreserve; e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TypeAlias
 
 import msgspec
 
 from scheduler.daemon.kube import claim_requests
-from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.requests import Request, second_time
-from scheduler.daemon.writes.binder import TIMEOUT_S
 from scheduler.daemon.writes.conditions import is_pod_gone
+from scheduler.daemon.writes.sending import CLAIM, Sender
 from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.claim_writes import (
     ClaimDeallocation,
@@ -46,23 +45,11 @@ from scheduler.engine.model.devices import MAX_CONSUMERS, DeviceKind
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Semantics
 from scheduler.engine.model.volumes import is_older
-from scheduler.errors import ApiError, Conflict, NotFound, ServerFault, Throttled, Unreachable
+from scheduler.errors import ApiError, Conflict, NotFound, ServerFault
 
-#: Tries of one claim, and the pause after a conflict (client-go retry.DefaultRetry).
-_MAX_TRIES: Final = 5
-_CONFLICT_PAUSE_S: Final = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimOutcome:
-    """
-    How far the writes of one claim came.
-
-    `claim`: its newest state, None if nothing was written. `problem`: why the next write failed; empty if none did.
-    """
-
-    claim: ResourceClaim | None
-    problem: str = ""
+#: How far the writes of one claim came: its newest state, None if nothing was written, and why the next write failed;
+#: empty if none did.
+ClaimOutcome: TypeAlias = tuple[ResourceClaim | None, str]
 
 
 @dataclass(slots=True)
@@ -97,22 +84,20 @@ class _Turns:
 
 class ClaimWriter:
     """
-    Writes to the API server; arguments as `ReservationWriter`. `clock_s`: the time since the epoch.
+    Writes to the API server. `clock_s`: the time since the epoch.
 
     `on_created` is called with "success" or "failure" after a request that creates a claim.
     """
 
     def __init__(
         self,
-        client: KubeClient,
+        sender: Sender,
         *,
-        pause: Callable[[int, ApiError], Awaitable[None]],
-        may_write: Callable[[], bool],
         clock_s: Callable[[], float],
         on_created: Callable[[str], None],
         semantics: Semantics,
     ) -> None:
-        self._client, self._pause, self._may_write, self._clock_s = client, pause, may_write, clock_s
+        self._sender, self._clock_s = sender, clock_s
         self._on_created = on_created
         self._decoder = GatedDeviceDecoder(semantics)
         #: Whether allocations get a time, from which the timeout of binding conditions counts.
@@ -131,30 +116,25 @@ class ClaimWriter:
         is_new = not claim.resource_version
         if is_new:
             try:
-                claim = await self._created(claim, pod)
+                claim = await self._create(claim, pod)
             except ApiError as error:
                 # As upstream prints the name that the claim does not have yet.
-                return ClaimOutcome(
-                    None, f"create claim for extended resources {pod.namespace}/: {error.message}"
-                )
+                return None, f"create claim for extended resources {pod.namespace}/: {error.message}"
             if write.mappings and (problem := await self._note_in_pod(pod, claim, write.mappings)):
-                return ClaimOutcome(claim, problem)
-        outcome = await self._in_turn(claim, write)
-        problem = outcome.problem
+                return claim, problem
+        reserved, problem = await self._in_turn(claim, write)
         if is_new and not write.mappings and not problem:
             problem = f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus"
-        return ClaimOutcome(outcome.claim or (claim if is_new else None), problem)
+        return reserved or (claim if is_new else None), problem
 
     async def release(self, write: ClaimRelease) -> str:
         """Take the pod out of the claim. Return why that failed, empty if it did not."""
-        return await self._repeated(
-            lambda _: claim_requests.release_claim(write.obj, write.pod.uid), write.obj
-        )
+        return await self._repeat(lambda _: claim_requests.release_claim(write.obj, write.pod.uid), write.obj)
 
     async def deallocate(self, write: ClaimDeallocation) -> str:
         """Take the allocation from the claim, unless it has changed. Return why that failed, empty if it did not."""
         try:
-            await self._request(claim_requests.deallocate_claim(write.obj))
+            await self._sender.request(claim_requests.deallocate_claim(write.obj))
         except ApiError as error:
             return error.message
         return ""
@@ -169,7 +149,7 @@ class ClaimWriter:
         if problem:
             return problem
         try:
-            await self._request(claim_requests.patch_extended_claim_status(pod, None))
+            await self._sender.request(claim_requests.patch_extended_claim_status(pod, None))
         except ApiError as error:
             return (
                 ""
@@ -185,12 +165,12 @@ class ClaimWriter:
             left = [each for each in claim.finalizers if each != CLAIM_FINALIZER]
             return claim_requests.set_finalizers(claim, left)
 
-        problem = await self._repeated(unprotect, write.obj)
+        problem = await self._repeat(unprotect, write.obj)
         if problem:
             return problem
-        return await self._repeated(lambda _: claim_requests.delete_resource_claim(write.obj), write.obj)
+        return await self._repeat(lambda _: claim_requests.delete_resource_claim(write.obj), write.obj)
 
-    async def _created(self, wanted: ResourceClaim, pod: Pod) -> ResourceClaim:
+    async def _create(self, wanted: ResourceClaim, pod: Pod) -> ResourceClaim:
         """Create the claim for the pod's extended resources, unless an earlier request did. Return it."""
         request = claim_requests.create_resource_claim(wanted, pod)
         try:
@@ -228,7 +208,7 @@ class ClaimWriter:
                     claim.resource_version, turns.newest.resource_version
                 ):
                     claim = turns.newest
-                outcome, joined = await self._reserved(claim, write, turns)
+                outcome, joined = await self._reserve(claim, write, turns)
                 turns.answered |= {each.pod.uid: outcome for each in joined if each is not write}
                 return outcome
         finally:
@@ -236,46 +216,46 @@ class ClaimWriter:
             if not turns.waiting:
                 self._turns.pop(key, None)
 
-    async def _reserved(
+    async def _reserve(
         self, claim: ResourceClaim, write: ClaimReservation, turns: _Turns
     ) -> tuple[ClaimOutcome, Sequence[ClaimReservation]]:
         """Return the outcome, and the reservations that share it."""
-        alone = joined = [write]
-        uid, problem = claim.uid, ""
+        alone, joined, key = [write], [write], claim.key
         changed: ResourceClaim | None = None
-        for attempt in range(1, _MAX_TRIES + 1):
-            if attempt > 1 or is_reserved_for(claim, write.pod):
-                try:
-                    claim = await self._claim(claim_requests.get_resource_claim(claim))
-                except ApiError as error:
-                    text = f"get updated claim {claim.key} after conflict: {error.message}"
-                    if isinstance(error, NotFound) or not _may_repeat(error):
-                        return ClaimOutcome(changed, text), alone
-                    problem = text
-                    await self._pause(attempt, error)
-                    continue
-                if claim.uid != uid:
-                    return ClaimOutcome(changed, _deleted(claim)), alone
+        doing = ""
+
+        async def attempt(number: int) -> tuple[ClaimOutcome, Sequence[ClaimReservation]]:
+            nonlocal claim, changed, doing, joined
+            if number > 1 or is_reserved_for(claim, write.pod):
+                doing = f"get updated claim {key} after conflict"
+                found = await self._claim(claim_requests.get_resource_claim(claim))
+                if found.uid != claim.uid:
+                    return (changed, _deleted(claim)), alone
+                claim = found
                 if _is_done(claim, write):
                     turns.newest = claim
-                    return ClaimOutcome(claim), alone
-            verb = "add finalizer to" if _lacks_finalizer(claim, write) else _status_verb(write)
-            try:
-                if _lacks_finalizer(claim, write) and not _contradiction(claim, write):
-                    finalizers = (*claim.finalizers, CLAIM_FINALIZER)
-                    claim = changed = await self._claim(claim_requests.set_finalizers(claim, finalizers))
-                    verb = _status_verb(write)
-                if contradiction := _contradiction(claim, write):
-                    return ClaimOutcome(changed, contradiction), alone
-                joined = turns.joining(claim, write)
-                turns.newest = await self._claim(self._status_request(claim, write, joined))
-                return ClaimOutcome(turns.newest), joined
-            except ApiError as error:
-                problem = f"{verb} claim {claim.key}: {error.message}"
-                if not _may_repeat(error):
-                    return ClaimOutcome(changed, problem), alone
-                await self._pause_after(attempt, error)
-        return ClaimOutcome(changed, problem), joined
+                    return (claim, ""), alone
+            contradiction = _contradiction(claim, write)
+            if _lacks_finalizer(claim, write) and not contradiction:
+                doing = f"add finalizer to claim {key}"
+                finalizers = (*claim.finalizers, CLAIM_FINALIZER)
+                claim = changed = await self._claim(claim_requests.set_finalizers(claim, finalizers))
+                contradiction = _contradiction(claim, write)
+            if contradiction:
+                return (changed, contradiction), alone
+            doing = f"add reservation to claim {key}"
+            if write.allocation is not None:
+                doing = f"add allocation and reservation to claim {key}"
+            joined = turns.joining(claim, write)
+            turns.newest = await self._claim(self._status_request(claim, write, joined))
+            return (turns.newest, ""), joined
+
+        reserved = await self._sender.repeat(CLAIM, attempt)
+        if not isinstance(reserved, ApiError):
+            return reserved
+        problem = f"{doing}: {reserved.message}"
+        # After the last try those that were written along are told, too; they need no tries of their own.
+        return (changed, problem), joined if CLAIM.repeats(reserved) else alone
 
     def _status_request(
         self, claim: ResourceClaim, write: ClaimReservation, joined: Sequence[ClaimReservation]
@@ -291,51 +271,33 @@ class ClaimWriter:
 
     async def _note_in_pod(self, pod: Pod, claim: ResourceClaim, mappings: Sequence[ContainerRequest]) -> str:
         request = claim_requests.patch_extended_claim_status(pod, (claim.name, mappings))
-        problem = await self._repeated(lambda _: request, claim, reads=False)
+        problem = await self._repeat(lambda _: request, claim, reads=False)
         return f"update pod {pod.key} ExtendedResourceClaimStatus: {problem}" if problem else ""
 
-    async def _repeated(
+    async def _repeat(
         self, request_for: Callable[[ResourceClaim], Request], claim: ResourceClaim, *, reads: bool = True
     ) -> str:
         """Send a request that may take effect twice. `reads`: whether a conflict is followed by a read of the claim."""
-        problem = ""
-        for attempt in range(1, _MAX_TRIES + 1):
-            try:
-                if attempt > 1 and reads:
-                    uid, claim = claim.uid, await self._claim(claim_requests.get_resource_claim(claim))
-                    if claim.uid != uid:
-                        return ""
-                await self._request(request_for(claim))
-            except NotFound as error:
-                # The claim is gone, and with it what is to be undone.
-                return "" if reads else error.message
-            except ApiError as error:
-                problem = error.message
-                if not _may_repeat(error):
-                    return problem
-                await self._pause_after(attempt, error)
-            else:
-                return ""
-        return problem
 
-    async def _pause_after(self, attempt: int, error: ApiError) -> None:
-        if attempt == _MAX_TRIES:
-            return
-        if isinstance(error, Conflict):
-            await asyncio.sleep(_CONFLICT_PAUSE_S)
-        else:
-            await self._pause(attempt, error)
+        async def attempt(number: int) -> str:
+            newest = claim
+            if number > 1 and reads:
+                newest = await self._claim(claim_requests.get_resource_claim(claim))
+            if newest.uid == claim.uid:
+                await self._sender.request(request_for(newest))
+            return ""
+
+        outcome = await self._sender.repeat(CLAIM, attempt)
+        if isinstance(outcome, NotFound) and reads:
+            # The claim is gone, and with it what is to be undone.
+            return ""
+        return outcome.message if isinstance(outcome, ApiError) else outcome
 
     async def _claim(self, request: Request) -> ResourceClaim:
-        claim = self._decoder.decode(DeviceKind.CLAIM, await self._request(request))
+        claim = self._decoder.decode(DeviceKind.CLAIM, await self._sender.request(request))
         if not isinstance(claim, ResourceClaim):
             raise ServerFault(200, "Unreadable", "the answer is no ResourceClaim")
         return claim
-
-    async def _request(self, request: Request) -> bytes:
-        if not self._may_write():
-            raise ApiError(0, "NotLeading", "this instance does not hold the Lease")
-        return await self._client.request(request, timeout_s=TIMEOUT_S, may_send=self._may_write)
 
 
 def _is_done(claim: ResourceClaim, write: ClaimReservation) -> bool:
@@ -367,10 +329,6 @@ def _lacks_finalizer(claim: ResourceClaim, write: ClaimReservation) -> bool:
     )
 
 
-def _status_verb(write: ClaimReservation) -> str:
-    return "add reservation to" if write.allocation is None else "add allocation and reservation to"
-
-
 def _contradiction(claim: ResourceClaim, write: ClaimReservation) -> str:
     """Return what another client has done that leaves no room for the write; empty if nothing."""
     if claim.terminating:
@@ -386,7 +344,3 @@ def _contradiction(claim: ResourceClaim, write: ClaimReservation) -> str:
 
 def _deleted(claim: ResourceClaim) -> str:
     return f"claim {claim.key} got deleted in the meantime"
-
-
-def _may_repeat(error: ApiError) -> bool:
-    return isinstance(error, (Conflict, Throttled, Unreachable, ServerFault)) or error.took_effect_unknown

@@ -7,15 +7,13 @@ A waiting condition is replaced by a newer one of its pod; the queue is bounded 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.requests import PodCondition, Request, patch_pod_status, second_time
 from scheduler.daemon.metrics.logs import Logger
-from scheduler.daemon.writes.binder import requested_pause_s
+from scheduler.daemon.writes.sending import CONDITION, Sender
 from scheduler.engine.model.fallback import CONDITION as FALLBACK_CONDITION
 from scheduler.engine.model.fallback import waited_text
 from scheduler.engine.model.instructions import (
@@ -24,19 +22,13 @@ from scheduler.engine.model.instructions import (
     SaveWaits,
     WriteReservation,
 )
-from scheduler.errors import ApiError, Conflict, Invalid, NotFound, ServerFault, Throttled, Unreachable
+from scheduler.errors import ApiError, Invalid, NotFound
 
 #: Conditions written at a time, and where many wait. On a busy server each that is in flight delays binds, which matter
 #: more: beside 100 conditions and events a second, two at a time instead of eight halve p99 of binds.
 _WRITERS: Final = 2
 _MOST_WRITERS: Final = 8
 _MANY: Final = 1000
-_TIMEOUT_S: Final = 10.0
-#: client-go util/retry, DefaultBackoff (1.36), used by PatchPodStatus.
-_MAX_ATTEMPTS: Final = 4
-_BACKOFF_S: Final = 0.010
-_BACKOFF_FACTOR: Final = 5.0
-_BACKOFF_JITTER: Final = 0.1
 
 #: What writes a nomination alone; of a reservation the nomination is all that is written here.
 _Nominating: TypeAlias = ClearNomination | WriteReservation
@@ -46,27 +38,20 @@ class ConditionWriter:
     """
     A queue of conditions by pod, and the tasks that write them.
 
-    `on_throttled` is called with the seconds of every pause that the server asks for. `may_write` returns True while
-    this instance may write. `is_ending` returns whether the pod with a UID is known to end: unlike upstream, nothing is
-    written about it then. Failures are logged, unless the pod is gone.
+    `is_ending` returns whether the pod with a UID is known to end: unlike upstream, nothing is written about it then.
+    Failures are logged, unless the pod is gone.
     """
 
     def __init__(
         self,
-        client: KubeClient,
+        sender: Sender,
         *,
         clock_s: Callable[[], float],
         log: Logger,
-        on_throttled: Callable[[float], None] = lambda _: None,
-        may_write: Callable[[], bool] = lambda: True,
         is_ending: Callable[[str], bool] = lambda _: False,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._client, self._clock_s = client, clock_s
-        self._log, self._on_throttled, self._may_write = log, on_throttled, may_write
-        self._is_ending = is_ending
-        self._sleep, self._jitter = sleep, jitter
+        self._sender, self._clock_s = sender, clock_s
+        self._log, self._is_ending = log, is_ending
         self._waiting: dict[str, PatchCondition | _Nominating] = {}
         self._waiting_saves: dict[str, SaveWaits] = {}
         self._in_flight: dict[str, asyncio.Event] = {}
@@ -151,25 +136,15 @@ class ConditionWriter:
         Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36).
         """
         request = self._request(instruction)
-        for attempt in range(1, _MAX_ATTEMPTS + 1):
-            if self._is_ending(instruction.pod.uid):
-                return
-            try:
-                await self._client.request(request, timeout_s=_TIMEOUT_S, may_send=self._may_write)
-            except ApiError as error:
-                if is_pod_gone(error):
-                    return
-                if attempt == _MAX_ATTEMPTS or not _is_retried(error):
-                    pod = instruction.pod.key
-                    self._log.error("Failed to write the PodScheduled condition", pod=pod, err=error.message)
-                    return
-                if isinstance(error, Throttled):
-                    self._on_throttled(error.retry_after_s or 0.0)
-                backoff_s = _BACKOFF_S * _BACKOFF_FACTOR ** (attempt - 1)
-                backoff_s *= 1.0 + _BACKOFF_JITTER * self._jitter()
-                await self._sleep(max(backoff_s, requested_pause_s(error, self._jitter())))
-            else:
-                return
+
+        async def attempt(_number: int) -> None:
+            if not self._is_ending(instruction.pod.uid):
+                await self._sender.request(request)
+
+        error = await self._sender.repeat(CONDITION, attempt)
+        if error is not None and not is_pod_gone(error):
+            pod = instruction.pod.key
+            self._log.error("Failed to write the PodScheduled condition", pod=pod, err=error.message)
 
     def _request(self, instruction: PatchCondition | SaveWaits | _Nominating) -> Request:
         pod = instruction.pod
@@ -220,12 +195,3 @@ def _nomination(instruction: PatchCondition | _Nominating | None) -> str | None:
 def is_pod_gone(error: ApiError) -> bool:
     """Return True if the patched pod does not exist. For another uid the server says that the uid can't be changed."""
     return isinstance(error, NotFound) or (isinstance(error, Invalid) and "metadata.uid" in error.message)
-
-
-def _is_retried(error: ApiError) -> bool:
-    match error:
-        case ServerFault(reason="InternalError") | ServerFault(status=503) | Conflict() | Throttled():
-            return True
-        case Unreachable(reason="ConnectionRefused"):
-            return True
-    return False

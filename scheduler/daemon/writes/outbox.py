@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 from scheduler.daemon.kube.event_series import EventKey
 from scheduler.daemon.writes.autoscaler_events import AutoscalerEvents
-from scheduler.daemon.writes.binder import Binder, Bound, BoundElsewhere, PodNotFound, WriteFailed
+from scheduler.daemon.writes.binder import Binder
 from scheduler.daemon.writes.conditions import ConditionWriter
 from scheduler.daemon.writes.eviction_turns import EvictionTurns
 from scheduler.daemon.writes.inbox import Inbox
@@ -135,26 +135,8 @@ class ClusterOutbox:
     async def _bind(self, instruction: Bind) -> None:
         pod = instruction.pod
         await self._conditions.cancel(pod.uid)
-        outcome = await self._binder.bind(
-            namespace=pod.namespace,
-            name=pod.name,
-            uid=pod.uid,
-            node_name=instruction.node_name,
-            annotations=instruction.annotations,
-        )
-        match outcome:
-            case Bound():
-                self._inbox.put_now(BindDone(pod.uid))
-            case BoundElsewhere(node_name):
-                text = f'pod {pod.name} is already assigned to node "{node_name}"'
-                conflict = f'Operation cannot be fulfilled on pods/binding "{pod.name}": {text}'
-                self._inbox.put_now(BindFailed(pod.uid, conflict))
-            case PodNotFound():
-                self._inbox.put_now(BindFailed(pod.uid, f'pods "{pod.name}" not found'))
-            case WriteFailed(_, message):
-                self._inbox.put_now(BindFailed(pod.uid, message))
-            case _:
-                assert_never(outcome)
+        problem = await self._binder.bind(instruction)
+        self._inbox.put_now(BindFailed(pod.uid, problem) if problem else BindDone(pod.uid))
 
     async def _reserve(self, instruction: WriteReservation) -> None:
         if instruction.nominates:

@@ -26,8 +26,9 @@ from scheduler.daemon.kube.event_series import (
     ObjectReference,
 )
 from scheduler.daemon.kube.requests import Request
+from scheduler.daemon.writes.sending import EVENT, Sender
 from scheduler.engine.model.pods import Pod
-from scheduler.errors import ApiError, NotFound, Throttled, Unreachable
+from scheduler.errors import NotFound, Throttled
 
 #: Limit on queued events, 1.5 KB each; further ones are dropped. Four times client-go's maxQueuedEvents, since events
 #: wait for binds.
@@ -41,10 +42,6 @@ DEFER_AFTER_BIND_S: Final = 0.25
 WORKERS: Final = 8
 #: Writes at a time, unless more than `DEFER_LIMIT` are queued: each that is in flight on a busy server delays binds.
 _WRITES: Final = 2
-#: Attempts at an unreachable server, and the pause between them, plus up to a quarter of jitter.
-MAX_TRIES: Final = 12
-RETRY_S: Final = 10.0
-TIMEOUT_S: Final = 10.0
 #: Series that are finished or refreshed before other tasks run, 20 µs each; there are up to 10,000.
 _SERIES_PER_STEP: Final = 50
 #: Time for which events are dropped after a 429 without Retry-After, and its upper limit.
@@ -77,10 +74,10 @@ class EventRecorder:
         on_dropped: Callable[[], None] = lambda: None,
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._client, self._leads = client, leads
+        self._sender, self._leads = Sender(client, sleep=sleep, jitter=jitter), leads
         self._on_dropped = on_dropped
         self._series = EventSeries()
-        self._clock_s, self._now_s, self._sleep, self._jitter = clock_s, now_s, sleep, jitter
+        self._clock_s, self._now_s, self._sleep = clock_s, now_s, sleep
         #: Events, and until when each waits for binds.
         self._queues: list[asyncio.Queue[tuple[EventWrite, float]]] = [
             asyncio.Queue() for _ in range(WORKERS)
@@ -185,31 +182,27 @@ class EventRecorder:
                     self._on_dropped()
 
     async def _write(self, write: EventWrite) -> None:
-        for attempt in range(1, MAX_TRIES + 1):
+        async def attempt(_number: int) -> bool:
             if self._is_dropping():
-                break
-            try:
-                # A pause between attempts takes no turn from other events.
-                async with nullcontext() if self._pending > DEFER_LIMIT else self._few:
-                    await self._send(write.request, write.on_missing)
-            except Unreachable:
-                if attempt < MAX_TRIES:
-                    await self._sleep(RETRY_S * (1.0 + 0.25 * self._jitter()))
-            except ApiError as error:
-                if isinstance(error, Throttled):
-                    self.drop_for(error.retry_after_s or DROP_S)
-                break
-            else:
-                return
-        self._on_dropped()
+                return False
+            # A pause between attempts takes no turn from other events.
+            async with nullcontext() if self._pending > DEFER_LIMIT else self._few:
+                await self._send(write.request, write.on_missing)
+            return True
+
+        outcome = await self._sender.repeat(EVENT, attempt)
+        if isinstance(outcome, Throttled):
+            self.drop_for(outcome.retry_after_s or DROP_S)
+        if outcome is not True:
+            self._on_dropped()
 
     def _is_dropping(self) -> bool:
         return self._now_s() < self._drop_until_s
 
     async def _send(self, request: Request, on_missing: Request | None) -> None:
         try:
-            await self._client.request(request, timeout_s=TIMEOUT_S)
+            await self._sender.request(request)
         except NotFound:
             if on_missing is None:
                 raise
-            await self._client.request(on_missing, timeout_s=TIMEOUT_S)
+            await self._sender.request(on_missing)

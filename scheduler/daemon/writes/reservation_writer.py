@@ -2,12 +2,6 @@
 Writes what is reserved for a pod, each kind of object by its row of `_WRITER_BY_TYPE`. Outcomes are values.
 
 Every write names the resourceVersion on which it was decided, so that another scheduler's write is never overwritten.
-
-       PATCH --2xx--> written              429, or never sent --pause--> PATCH again (bounded)
-         |
-         '--409, lost, 5xx--> GET until answered --as wanted--> written
-                               '--otherwise--> after 409 or changed: failed; else pause, PATCH again (bounded)
-
 A write that was given up and takes effect later does no harm: watches will show it.
 """
 
@@ -15,17 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from scheduler.daemon.kube import requests
-from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.requests import Request
 from scheduler.daemon.kube.responses import WrittenVolume, decode_written_volume
-from scheduler.daemon.writes.binder import MAX_POSTS, TIMEOUT_S
 from scheduler.daemon.writes.claim_writer import ClaimWriter
+from scheduler.daemon.writes.sending import Doubt, Sender, Write
 from scheduler.engine.model.claim_writes import (
     ClaimDeallocation,
     ClaimDeletion,
@@ -37,22 +30,11 @@ from scheduler.engine.model.object_writes import NodeSelection, ObjectWrite, Sto
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.engine.model.stimuli import ReservationWritten
 from scheduler.engine.model.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
-from scheduler.errors import (
-    ApiError,
-    Conflict,
-    Forbidden,
-    Invalid,
-    InvariantViolation,
-    NotFound,
-    Throttled,
-    Unreachable,
-)
-
-NOT_LEADING: Final = "this instance does not hold the Lease"
+from scheduler.errors import ApiError, Forbidden, Invalid, InvariantViolation, NotFound
 
 
 @dataclass(frozen=True, slots=True)
-class _Write:
+class _ObjectWrite:
     """One object's write, the request that reads it, and whether an object as read is as wanted."""
 
     patch: Request
@@ -65,30 +47,20 @@ class ReservationWriter:
     """
     Writes to the API server.
 
-    `pause` waits after the failed attempt of a number. `may_write` returns True while this instance may write; it is
-    called before a write and after the rate limit. `clock_s`: the time since the epoch. `on_claim_created` is called
-    with "success" or "failure" after the creation of a claim.
+    `clock_s`: the time since the epoch. `on_claim_created` is called with "success" or "failure" after the creation of
+    a claim.
     """
 
     def __init__(
         self,
-        client: KubeClient,
+        sender: Sender,
         *,
-        pause: Callable[[int, ApiError], Awaitable[None]],
-        may_write: Callable[[], bool] = lambda: True,
         clock_s: Callable[[], float] = time.time,
         on_claim_created: Callable[[str], None] = lambda _: None,
         semantics: Semantics = DEFAULT_SEMANTICS,
     ) -> None:
-        self._client, self._pause, self._may_write = client, pause, may_write
-        self._claims = ClaimWriter(
-            client,
-            pause=pause,
-            may_write=may_write,
-            clock_s=clock_s,
-            on_created=on_claim_created,
-            semantics=semantics,
-        )
+        self._sender = sender
+        self._claims = ClaimWriter(sender, clock_s=clock_s, on_created=on_claim_created, semantics=semantics)
         #: By UID of a pod: set once the last of its writes is made.
         self._turns: dict[str, asyncio.Event] = {}
 
@@ -100,12 +72,9 @@ class ReservationWriter:
         async with self._turn(instruction.pod.uid):
             for write in instruction.writes:
                 if isinstance(write, ClaimReservation):
-                    outcome = await self._claims.reserve(write)
-                    objects += [] if outcome.claim is None else [outcome.claim]
-                    version, problem = (
-                        "" if outcome.claim is None else outcome.claim.resource_version,
-                        outcome.problem,
-                    )
+                    claim, problem = await self._claims.reserve(write)
+                    objects += [] if claim is None else [claim]
+                    version = "" if claim is None else claim.resource_version
                 else:
                     written = await self._make(_WRITER_BY_TYPE[type(write)](write))
                     version, problem = (
@@ -149,46 +118,29 @@ class ReservationWriter:
             if self._turns.get(uid) is own:
                 del self._turns[uid]
 
-    async def _make(self, write: _Write) -> str | ApiError:
+    async def _make(self, write: _ObjectWrite) -> str | ApiError:
         """Return the written version, or the error of a write that is given up."""
-        last = ApiError(0, "NotLeading", NOT_LEADING)
-        for attempt in range(1, MAX_POSTS + 1):
-            if not self._may_write():
-                return ApiError(0, "NotLeading", NOT_LEADING)
-            try:
-                body = await self._client.request(write.patch, timeout_s=TIMEOUT_S, may_send=self._may_write)
-                return decode_written_volume(body).metadata.resource_version
-            except ApiError as error:
-                last = error
-                if isinstance(error, Conflict) or error.took_effect_unknown:
-                    settled = await self._settle(write, error)
-                    if settled is not None:
-                        return settled
-                elif not isinstance(error, (Throttled, Unreachable)):
-                    return error
-                if attempt < MAX_POSTS:
-                    await self._pause(attempt, error)
-        return last
 
-    async def _settle(self, write: _Write, error: ApiError) -> str | ApiError | None:
-        """Read the object until it is known if the write took effect. Return None if it may be sent again."""
-        attempt = 0
-        while True:
-            attempt += 1
+        async def read(doubt: Doubt) -> str | ApiError | None:
             try:
-                stored = decode_written_volume(await self._client.request(write.read, timeout_s=TIMEOUT_S))
-            except (NotFound, Forbidden, Invalid) as refusal:
-                return refusal if isinstance(refusal, NotFound) else error
-            except ApiError as unanswered:
-                await self._pause(attempt, unanswered)
-                continue
+                stored = decode_written_volume(await self._sender.read(write.read))
+            except NotFound as gone:
+                return gone
+            except (Forbidden, Invalid):
+                return doubt.error
+            version = stored.metadata.resource_version
             if write.is_done(stored):
-                return stored.metadata.resource_version
-            is_as_before = stored.metadata.resource_version == write.resource_version
-            return None if is_as_before and not isinstance(error, Conflict) else error
+                return version
+            return None if version == write.resource_version else doubt.error
+
+        return await self._sender.send(Write(write.patch, _version, read))
 
 
-def _promise(promise: VolumePromise) -> _Write:
+def _version(body: bytes) -> str:
+    return decode_written_volume(body).metadata.resource_version
+
+
+def _promise(promise: VolumePromise) -> _ObjectWrite:
     """Source: component-helpers storage/volume/pv_helpers.go, GetBindVolumeToClaim (kubernetes 1.36)."""
     volume, claim = promise.obj, promise.claim
     wanted = (claim.namespace, claim.name, claim.uid)
@@ -204,10 +156,10 @@ def _promise(promise: VolumePromise) -> _Write:
         reference = found.spec.claim_ref
         return reference is not None and (reference.namespace, reference.name, reference.uid) == wanted
 
-    return _Write(patch, requests.get_volume(volume.key), volume.resource_version, is_done)
+    return _ObjectWrite(patch, requests.get_volume(volume.key), volume.resource_version, is_done)
 
 
-def _selection(selection: NodeSelection) -> _Write:
+def _selection(selection: NodeSelection) -> _ObjectWrite:
     """Source: plugins/volumebinding/binder.go, AssumePodVolumes (kubernetes 1.36)."""
     claim, node_name = selection.obj, selection.node_name
     patch = requests.annotate_claim(
@@ -222,11 +174,11 @@ def _selection(selection: NodeSelection) -> _Write:
         return found.metadata.uid == claim.uid and selected == node_name
 
     read = requests.get_claim(claim.namespace, claim.name)
-    return _Write(patch, read, claim.resource_version, is_done)
+    return _ObjectWrite(patch, read, claim.resource_version, is_done)
 
 
 #: By type of write: the requests that make it.
-_WRITER_BY_TYPE: Final[Mapping[type[ObjectWrite[Any]], Callable[[Any], _Write]]] = {
+_WRITER_BY_TYPE: Final[Mapping[type[ObjectWrite[Any]], Callable[[Any], _ObjectWrite]]] = {
     VolumePromise: _promise,
     NodeSelection: _selection,
 }

@@ -19,6 +19,7 @@ from scheduler.daemon.writes.outbox import ClusterOutbox
 from scheduler.daemon.writes.pod_group_status import PodGroupStatusWriter
 from scheduler.daemon.writes.recorder import EventRecorder
 from scheduler.daemon.writes.reservation_writer import ReservationWriter
+from scheduler.daemon.writes.sending import Sender
 from scheduler.daemon.writes.victims import VictimEvictor
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.model.instructions import Attempted, EvictVictim, GroupAttempted, Instruction
@@ -54,19 +55,15 @@ class Writers:
             client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.events_dropped.add, leads=leads
         )
         self._autoscalers = AutoscalerEvents(client, inbox, log=self._log, leads=leads)
+        sender = Sender(client, may_write=leads, on_throttled=self._on_throttled, now_s=now_s)
         self._binder = Binder(
-            client,
-            on_throttled=self._on_throttled,
+            sender,
             on_answer=self.limit.on_answer,
-            may_write=leads,
             watched_node=machine.observed_node_name,
             on_unreadable=self._on_unreadable_bind,
-            now_s=now_s,
         )
         self._reservations = ReservationWriter(
-            client,
-            pause=self._binder.pause,
-            may_write=leads,
+            sender,
             clock_s=clock_s,
             on_claim_created=metrics.claim_creations.add,
             semantics=semantics,
@@ -77,20 +74,16 @@ class Writers:
             return machine.handle(due, now_s())
 
         self._victims = VictimEvictor(
-            client,
+            sender,
             clock_s=clock_s,
-            pause=self._binder.pause,
             put=put,
-            may_write=leads,
             on_failed=self._on_eviction_failed,
             on_deleted=self._on_evicted,
         )
         self._conditions = ConditionWriter(
-            client,
+            sender,
             clock_s=clock_s,
             log=self._log,
-            on_throttled=self._on_throttled,
-            may_write=leads,
             is_ending=machine.is_ending,
         )
         self._groups = PodGroupStatusWriter(client, clock_s=clock_s, log=self._log, may_write=leads)

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -15,11 +16,14 @@ from scheduler.daemon.kube.event_series import EventKey, EventSeries, ObjectRefe
 from scheduler.daemon.kube.login import Identity
 from scheduler.daemon.kube.reflector import Reflector
 from scheduler.daemon.kube.requests import PodCondition, patch_pod_status
-from scheduler.daemon.writes.binder import Binder, Bound, BoundElsewhere, PodNotFound, WriteFailed
+from scheduler.daemon.writes.binder import Binder
+from scheduler.daemon.writes.sending import Sender
+from scheduler.engine.model.instructions import Bind
 from scheduler.errors import Invalid, NotFound, Unauthorized
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.http.faults import Action, Fault
 from scheduler.sandbox.devcluster.kinds import EVENT, POD
+from tests.support.driving import Driver
 from tests.support.scripted_server import FakeSleep
 
 pytestmark = pytest.mark.asyncio
@@ -207,10 +211,9 @@ async def test_a_wrong_token_is_unauthorized():
 
 
 async def bound(client, name, uid, node_name="n1"):
-    binder = Binder(client, sleep=FakeSleep())
-    return await binder.bind(
-        namespace="default", name=name, uid=uid, node_name=node_name, annotations={"why": "because"}
-    )
+    pod = replace(Driver().pod(name), uid=uid)
+    binder = Binder(Sender(client, sleep=FakeSleep()))
+    return await binder.bind(Bind(pod, node_name, {"why": "because"}))
 
 
 LOST = Fault(Action.LOSE_ANSWER, method="post", path="/binding$")
@@ -232,7 +235,7 @@ async def test_a_bind_happens_exactly_once_whatever_goes_wrong(tmp_path, faults)
     async with cluster(tmp_path) as (served, client):
         uid = put(served, "a")
         served.faults.add(*faults)
-        assert await bound(client, "a", uid) == Bound()
+        assert await bound(client, "a", uid) == ""
         pod = served.store.get(POD, "default", "a")
     assert (pod["spec"]["nodeName"], pod["metadata"]["annotations"]) == ("n1", {"why": "because"})
     assert served.faults.pending() == []
@@ -242,16 +245,18 @@ async def test_binds_that_cannot_happen_say_why(tmp_path):
     """Another node, another uid, no pod, gates."""
     async with cluster(tmp_path) as (served, client):
         uid = put(served, "a")
-        assert await bound(client, "a", "other-uid") == PodNotFound()
-        assert await bound(client, "a", uid) == Bound()
-        assert await bound(client, "a", uid) == Bound(), "our own earlier bind is no conflict"
-        assert await bound(client, "a", uid, "n2") == BoundElsewhere("n1")
-        assert await bound(client, "gone", "u") == PodNotFound()
+        assert await bound(client, "a", "other-uid") == 'pods "a" not found'
+        assert await bound(client, "a", uid) == ""
+        assert await bound(client, "a", uid) == "", "our own earlier bind is no conflict"
+        assert (
+            await bound(client, "a", uid, "n2")
+            == 'Operation cannot be fulfilled on pods/binding "a": pod a is already assigned to node "n1"'
+        )
+        assert await bound(client, "gone", "u") == 'pods "gone" not found'
         spec = {"containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": "g"}]}
         gated = served.store.create(POD, "default", {"metadata": {"name": "g"}, "spec": spec})
         refused = await bound(client, "g", gated["metadata"]["uid"])
-    assert isinstance(refused, WriteFailed)
-    assert (refused.status, "has non-empty .spec.schedulingGates" in refused.message) == (409, True)
+    assert "has non-empty .spec.schedulingGates" in refused
 
 
 async def test_a_condition_and_a_nomination_are_merged_into_the_status(tmp_path):

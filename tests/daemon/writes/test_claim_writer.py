@@ -12,6 +12,7 @@ import pytest
 
 from scheduler.daemon.kube.requests import Request
 from scheduler.daemon.writes.reservation_writer import ReservationWriter
+from scheduler.daemon.writes.sending import Sender
 from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.claim_writes import ClaimDeletion, ClaimReservation, ContainerRequest
 from scheduler.engine.model.device_decoder import DeviceDecoder
@@ -28,6 +29,7 @@ from tests.support.build import Json
 from tests.support.claim_server import ClaimServer
 from tests.support.device_documents import DRIVER, device_class, resource_claim
 from tests.support.driving import Driver
+from tests.support.scripted_server import FakeSleep
 
 pytestmark = pytest.mark.asyncio
 
@@ -89,18 +91,11 @@ def _pods(n_pods: int) -> list[Pod]:
 
 
 async def _reserved(server: _Server, writes: Sequence[ClaimReservation]) -> list[ReservationWritten]:
-    writer = ReservationWriter(
-        server,  # type: ignore[arg-type]  # it answers the requests of this writer
-        pause=_no_pause,
-    )
+    writer = ReservationWriter(Sender(server, sleep=FakeSleep()))  # type: ignore[arg-type]  # it answers the requests of this writer
     instructions = (WriteReservation(write.pod, "a", (write,)) for write in writes)
     answers = await asyncio.gather(*map(writer.write, instructions))
     assert not writer._claims._turns, "turns end with the last pod that waits"
     return answers
-
-
-async def _no_pause(_attempt: int, _error: object) -> None:
-    return None
 
 
 async def test_the_pods_of_one_claim_are_reserved_by_two_writes() -> None:
@@ -234,7 +229,7 @@ async def test_the_pod_names_a_created_claim_before_the_claim_is_reserved_and_no
     assert named == [1]
     (claim,) = answer.objects
     assert isinstance(claim, ResourceClaim)
-    writer = ReservationWriter(server, pause=_no_pause)  # type: ignore[arg-type]  # as in `_reserved`
+    writer = ReservationWriter(Sender(server, sleep=FakeSleep()))  # type: ignore[arg-type]  # as in `_reserved`
     assert await writer.write_all(WriteObjects(pod, (ClaimDeletion(claim),))) == []
     assert server.claims == {}
     assert server.pod_patches[-1] == {"extendedResourceClaimStatus": None}

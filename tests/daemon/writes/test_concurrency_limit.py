@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import load_credentials
-from scheduler.daemon.writes.binder import Binder, Bound
+from scheduler.daemon.writes.binder import Binder
 from scheduler.daemon.writes.concurrency_limit import MAX_LIMIT, MIN_LIMIT, SLOW_S, BindLimit
+from scheduler.daemon.writes.sending import Sender
+from scheduler.engine.model.instructions import Bind
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.http.faults import Action, Fault
 from scheduler.sandbox.devcluster.kinds import POD
 from tests.support import build
+from tests.support.driving import Driver
 
 
 class Clock:
@@ -79,7 +84,8 @@ async def test_the_binder_reports_overload(fault: Fault) -> None:
         )
         cluster.faults.add(fault)
         async with KubeClient(credentials) as client:
-            binder = Binder(client, on_throttled=lambda _: limit.on_overload(), on_answer=limit.on_answer)
-            bound = await binder.bind(namespace="default", name="p", uid=uid, node_name="node-0001")
-    assert bound == Bound()
+            sender = Sender(client, on_throttled=lambda _: limit.on_overload())
+            binder = Binder(sender, on_answer=limit.on_answer)
+            problem = await binder.bind(Bind(replace(Driver().pod("p"), uid=uid), "node-0001"))
+    assert problem == ""
     assert limit() in (MAX_LIMIT // 2, MAX_LIMIT // 2 + 1)

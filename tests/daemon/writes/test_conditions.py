@@ -14,6 +14,7 @@ import pytest
 from scheduler.daemon.metrics.logs import configure
 from scheduler.daemon.writes import conditions
 from scheduler.daemon.writes.conditions import ConditionWriter
+from scheduler.daemon.writes.sending import NOT_LEADING, Sender
 from scheduler.engine.model.instructions import PatchCondition
 from scheduler.engine.model.pods import Pod, PodCondition
 from tests.support.api_bodies import body
@@ -48,9 +49,11 @@ async def writing(
 ) -> AsyncIterator[ConditionWriter]:
     """Run a writer at second 1000 since the epoch."""
     defaults: dict[str, Any] = {"sleep": FakeSleep(), "jitter": lambda: 0.0}
+    is_ending = options.pop("is_ending", lambda _: False)
     async with client_of(script) as client:
         log = configure(verbosity=0, form="text", stream=stream)
-        writer = ConditionWriter(client, clock_s=lambda: 1000.0, log=log, **(defaults | options))
+        sender = Sender(client, **(defaults | options))
+        writer = ConditionWriter(sender, clock_s=lambda: 1000.0, log=log, is_ending=is_ending)
         task = asyncio.create_task(writer.run())
         try:
             yield writer
@@ -217,7 +220,7 @@ async def test_without_the_lease_no_condition_is_sent() -> None:
     """The next leader may have bound the pod."""
     async with scripted(reply()) as script:
         failures = await written(script, may_write=lambda: False)
-    assert failures == ["the request was withdrawn before it was sent"]
+    assert failures == [NOT_LEADING]
     assert script.received == []
 
 

@@ -17,6 +17,7 @@ from scheduler.daemon.writes.outbox import ClusterOutbox
 from scheduler.daemon.writes.pod_group_status import PodGroupStatusWriter
 from scheduler.daemon.writes.recorder import EventRecorder
 from scheduler.daemon.writes.reservation_writer import ReservationWriter
+from scheduler.daemon.writes.sending import Sender
 from scheduler.daemon.writes.victims import VictimEvictor
 from scheduler.engine.model.instructions import (
     Attempted,
@@ -67,17 +68,16 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
     inbox, attempts, evicted = Inbox(), list[Attempted](), list[Pod]()
     log = configure(verbosity=0, form="text")
     async with client_of(script) as client, asyncio.TaskGroup() as group:
-        binder = Binder(client, sleep=FakeSleep())
-        conditions = ConditionWriter(client, clock_s=lambda: 0.0, log=log)
+        sender = Sender(client, sleep=FakeSleep())
+        conditions = ConditionWriter(sender, clock_s=lambda: 0.0, log=log)
         recorder = EventRecorder(client, sleep=FakeSleep())
         outbox = ClusterOutbox(
             binds=group,
-            binder=binder,
-            reservations=ReservationWriter(client, pause=binder.pause),
+            binder=Binder(sender),
+            reservations=ReservationWriter(sender),
             victims=VictimEvictor(
-                client,
+                sender,
                 clock_s=lambda: 0.0,
-                pause=binder.pause,
                 put=_proceed,
             ),
             conditions=conditions,

@@ -18,7 +18,6 @@ from scheduler.daemon.kube.requests import micro_time
 from scheduler.daemon.writes.recorder import (
     DEFER_AFTER_BIND_S,
     DEFER_S,
-    MAX_TRIES,
     QUEUE_LIMIT,
     WORKERS,
     EventRecorder,
@@ -310,7 +309,7 @@ async def test_an_unreachable_server_is_given_up_after_twelve_attempts():
         pass
     async with Recording(script) as recording:
         await recording.record(key_of())
-    assert len(recording.sleep.slept_s) == MAX_TRIES - 1
+    assert len(recording.sleep.slept_s) == 11
     assert recording.n_dropped == 1
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.daemon.writes.binder import MAX_POSTS, Binder
-from scheduler.daemon.writes.reservation_writer import NOT_LEADING, ReservationWriter
+from scheduler.daemon.writes.reservation_writer import ReservationWriter
+from scheduler.daemon.writes.sending import NOT_LEADING, Sender
 from scheduler.engine.model.instructions import WriteReservation
 from scheduler.engine.model.object_writes import NodeSelection, VolumePromise
 from scheduler.engine.model.stimuli import ReservationWritten
@@ -60,8 +60,7 @@ DONE, TAKEN = stored("9"), stored("10", annotations=SELECTED, uid="default-d")
 
 async def written(script: Script, instruction: WriteReservation, **options: Any) -> ReservationWritten:
     async with client_of(script) as client:
-        binder = Binder(client, sleep=FakeSleep(), jitter=lambda: 1.0)
-        return await ReservationWriter(client, pause=binder.pause, **options).write(instruction)
+        return await ReservationWriter(Sender(client, sleep=FakeSleep(), **options)).write(instruction)
 
 
 ANSWERS = {
@@ -114,7 +113,7 @@ ANSWERS = {
     "forbidden": ([refusal(403)], (), "no", f"PATCH {V}"),
     "unreadable": ([refusal(500, message="down"), refusal(403)], (), "down", f"PATCH {V} GET {V}"),
     "throttled": ([refusal(429), DONE, TAKEN], ("9", "10"), "", f"PATCH {V} PATCH {V} PATCH {C}"),
-    "busy": ([refusal(429)] * MAX_POSTS, (), "no", " ".join([f"PATCH {V}"] * MAX_POSTS)),
+    "busy": ([refusal(429)] * 5, (), "no", " ".join([f"PATCH {V}"] * 5)),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.daemon.writes.binder import MAX_POSTS, Binder
+from scheduler.daemon.writes.sending import Sender
 from scheduler.daemon.writes.victims import VictimEvictor
 from scheduler.engine.model.instructions import EvictVictim, Instruction, ProceedWithEviction, SpareVictim
 from scheduler.engine.model.pods import Pod
@@ -52,9 +52,8 @@ async def _evicted(
 
     async with scripted(*answers) as script, client_of(script) as client:
         evictor = VictimEvictor(
-            client,
+            Sender(client, sleep=FakeSleep()),
             clock_s=lambda: 0.0,
-            pause=Binder(client, sleep=FakeSleep(), jitter=lambda: 1.0).pause,
             put=put,
             on_failed=lambda pod, why: told.append((pod, why)),
             on_deleted=deleted.append,
@@ -107,9 +106,9 @@ ANSWERS = {
     ),
     "not allowed to": ([refusal(403, "rbac")], VictimFate.FAILED, [PATCH]),
     "a server that fails": (
-        [reply(), *[refusal(500)] * MAX_POSTS],
+        [reply(), *[refusal(500)] * 5],
         VictimFate.FAILED,
-        [PATCH, *[DELETE] * MAX_POSTS],
+        [PATCH, *[DELETE] * 5],
     ),
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 from scheduler.daemon.kube.requests import Request
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.daemon.writes.reservation_writer import ReservationWriter
+from scheduler.daemon.writes.sending import Sender
 from scheduler.engine.framework.kinds import kinds
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.instructions import DevicesAwaited, Instruction, WriteObjects, WriteReservation
@@ -26,6 +27,7 @@ from tests.support import build
 from tests.support.claim_server import ClaimServer
 from tests.support.device_documents import device_class, device_slice
 from tests.support.driving import NAME, Driver, only
+from tests.support.scripted_server import FakeSleep
 
 
 class LossyServer(ClaimServer):
@@ -69,8 +71,7 @@ class ClaimCluster(Driver):
         self._decode = {row.kind: row.decode for row in kinds(semantics=semantics)}
         self.server = LossyServer()
         self.writer = ReservationWriter(
-            self.server,  # type: ignore[arg-type]  # it answers the requests of this writer
-            pause=_no_pause,
+            Sender(self.server, sleep=FakeSleep()),  # type: ignore[arg-type]  # it answers the requests of this writer
             clock_s=lambda: 1_900_000_000.0,
             semantics=semantics,
         )
@@ -164,7 +165,3 @@ def awaited(instructions: list[Instruction]) -> tuple[str, tuple[tuple[str, bool
 
 def _version(item: tuple[str, build.Json]) -> int:
     return int(item[1]["metadata"]["resourceVersion"])
-
-
-async def _no_pause(_attempt: int, _error: object) -> None:
-    return None

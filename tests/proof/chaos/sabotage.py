@@ -12,7 +12,8 @@ import numpy as np
 from scheduler.daemon.kube import changes, requests
 from scheduler.daemon.kube.store import Store
 from scheduler.daemon.loop.app import Scheduler
-from scheduler.daemon.writes.binder import Binder, PodNotFound
+from scheduler.daemon.writes.binder import Binder
+from scheduler.daemon.writes.sending import Doubt
 from scheduler.engine.core.preemption import Preemptions
 from scheduler.engine.core.unfit_pods import UnfitPods
 from scheduler.engine.framework.events import ClusterEvent
@@ -69,11 +70,9 @@ class Sabotage:
         return mock.patch.object(self.owner, self.attribute, self.instead)
 
 
-async def _never_looked_up(
-    _self: Binder, _namespace: str, _name: str, _uid: str, _node_name: str
-) -> PodNotFound:
+async def _never_looked_up(_self: Binder, pod: Pod, _node_name: str, _doubt: Doubt) -> str:
     """Take a bind without an answer for failed, without reading the pod."""
-    return PodNotFound()
+    return f'pods "{pod.name}" not found'
 
 
 def _always_lead(self: Scheduler) -> bool:
