@@ -7,7 +7,6 @@ so they are listed now and then rather than watched.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import Final
@@ -19,6 +18,7 @@ from scheduler.daemon.kube.pager import list_pages
 from scheduler.daemon.kube.requests import Resource
 from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.writes.inbox import Inbox
+from scheduler.daemon.writes.newest_queue import NewestQueue
 from scheduler.engine.model.stimuli import ScaleUpNotTriggered
 from scheduler.errors import ApiError
 
@@ -49,30 +49,25 @@ class AutoscalerEvents:
         self, client: KubeClient, inbox: Inbox, *, log: Logger, leads: Callable[[], bool] = lambda: True
     ) -> None:
         self._client, self._inbox, self._log, self._leads = client, inbox, log, leads
-        self._asked: dict[str, None] = {}
-        self._arrived = asyncio.Event()
+        #: Namespaces.
+        self._asked = NewestQueue[str](self._answer)
+        #: Answers with stimuli until cancelled. What cannot be read now is asked for again.
+        self.run = self._asked.run
         #: The last error, which is logged once and not at every attempt.
         self._problem = ""
 
     def ask(self, namespace: str) -> None:
         """Have the events of the namespace read soon; never blocks."""
-        self._asked[namespace] = None
-        self._arrived.set()
+        self._asked.put(namespace, namespace)
 
-    async def run(self) -> None:
-        """Answer with stimuli until cancelled. What cannot be read now is asked for again."""
-        while True:
-            await self._arrived.wait()
-            self._arrived.clear()
-            while self._asked and self._leads():
-                namespace = next(iter(self._asked))
-                try:
-                    await self._read(namespace)
-                    self._problem = ""
-                except ApiError as error:
-                    self._report(namespace, error)
-                # Not before the answer: a request in between is served by the one that is on its way.
-                self._asked.pop(namespace, None)
+    async def _answer(self, namespace: str) -> None:
+        if not self._leads():
+            return
+        try:
+            await self._read(namespace)
+            self._problem = ""
+        except ApiError as error:
+            self._report(namespace, error)
 
     async def _read(self, namespace: str) -> None:
         pages = list_pages(self._client, autoscaler_events(namespace), timeout_s=_PAGE_TIMEOUT_S)

@@ -1,28 +1,41 @@
 """
 Writes conditions and nominations of pods without a node: per pod only the newest, in order, and never after its bind.
 
-A waiting condition is replaced by a newer one of its pod; the queue is bounded by the number of pending pods.
+Conditions of PodGroups are written beside them. One that fails is not repeated: the next attempt at placing the group
+writes again. A group whose condition is True needs no further write. The queue is bounded by the number of pending pods
+and their groups.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from scheduler.daemon.kube.requests import PodCondition, Request, patch_pod_status, second_time
+import msgspec
+
+from scheduler.daemon.kube.requests import (
+    GroupCondition,
+    PodCondition,
+    Request,
+    patch_pod_group_status,
+    patch_pod_status,
+    second_time,
+)
 from scheduler.daemon.metrics.logs import Logger
+from scheduler.daemon.writes.newest_queue import NewestQueue
 from scheduler.daemon.writes.sending import CONDITION, Sender
 from scheduler.engine.model.fallback import CONDITION as FALLBACK_CONDITION
 from scheduler.engine.model.fallback import waited_text
 from scheduler.engine.model.instructions import (
     ClearNomination,
     PatchCondition,
+    PatchPodGroup,
     SaveWaits,
     WriteReservation,
 )
-from scheduler.errors import ApiError, Invalid, NotFound
+from scheduler.engine.model.pod_groups import CONDITION_TYPES
+from scheduler.errors import ApiError, Conflict, Invalid, NotFound
 
 #: Conditions written at a time, and where many wait. On a busy server each that is in flight delays binds, which matter
 #: more: beside 100 conditions and events a second, two at a time instead of eight halve p99 of binds.
@@ -32,14 +45,17 @@ _MANY: Final = 1000
 
 #: What writes a nomination alone; of a reservation the nomination is all that is written here.
 _Nominating: TypeAlias = ClearNomination | WriteReservation
+_OfPod: TypeAlias = PatchCondition | SaveWaits | _Nominating
+#: The kind in the queue of what is saved of a pod's waits; other conditions have none.
+_WAITS: Final = "waits"
 
 
 class ConditionWriter:
     """
-    A queue of conditions by pod, and the tasks that write them.
+    A queue of conditions by pod or group, and the tasks that write them.
 
     `is_ending` returns whether the pod with a UID is known to end: unlike upstream, nothing is written about it then.
-    Failures are logged, unless the pod is gone.
+    Failures are logged, unless the pod or group is gone, or the group has changed.
     """
 
     def __init__(
@@ -52,108 +68,74 @@ class ConditionWriter:
     ) -> None:
         self._sender, self._clock_s = sender, clock_s
         self._log, self._is_ending = log, is_ending
-        self._waiting: dict[str, PatchCondition | _Nominating] = {}
-        self._waiting_saves: dict[str, SaveWaits] = {}
-        self._in_flight: dict[str, asyncio.Event] = {}
-        self._arrived = asyncio.Event()
+        self._queue = NewestQueue(self._write, n_writers=_WRITERS, n_most=_MOST_WRITERS, many=_MANY)
+        #: Writes conditions until cancelled.
+        self.run = self._queue.run
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._waiting_saves) + len(self._in_flight)
+        return len(self._queue)
 
-    def write(self, instruction: PatchCondition | SaveWaits | _Nominating) -> None:
+    def write(self, instruction: _OfPod | PatchPodGroup) -> None:
         """
         Queue the condition, or the nomination.
 
         It is written unless a newer one of its type or a bind of the pod comes first.
         """
+        if isinstance(instruction, PatchPodGroup):
+            self._queue.put(instruction.group.key, instruction, instruction.condition_type)
+            return
         uid = instruction.pod.uid
-        waiting = self._waiting.get(uid)
         if isinstance(instruction, SaveWaits):
-            self._waiting_saves[uid] = instruction
-        elif isinstance(instruction, _Nominating) and isinstance(waiting, PatchCondition):
-            self._waiting[uid] = replace(waiting, nominated_node_name=_nomination(instruction))
+            self._queue.put(uid, instruction, _WAITS)
+            return
+        waiting = self._queue.waiting(uid)
+        if isinstance(instruction, _Nominating) and isinstance(waiting, PatchCondition):
+            instruction = replace(waiting, nominated_node_name=_nomination(instruction))
         elif isinstance(instruction, PatchCondition) and instruction.nominated_node_name is None:
             # The nomination that the older one would have written is still to be written.
-            self._waiting[uid] = replace(instruction, nominated_node_name=_nomination(waiting))
-        else:
-            self._waiting[uid] = instruction
-        self._arrived.set()
+            instruction = replace(instruction, nominated_node_name=_nomination(waiting))
+        self._queue.put(uid, instruction)
 
     async def hasten(self, uid: str) -> None:
         """Write what waits of the pod before all others, and return once it is written or given up."""
-        while (in_flight := self._in_flight.get(uid)) is not None:
-            await in_flight.wait()
-        if (instruction := self._waiting.pop(uid, None)) is not None:
-            await self._write_alone(instruction)
+        await self._queue.hasten(uid)
 
     async def cancel(self, uid: str) -> None:
         """Drop the pod's waiting condition and wait for the one in flight, so that neither overtakes a later bind."""
-        self._waiting.pop(uid, None)
-        self._waiting_saves.pop(uid, None)
-        in_flight = self._in_flight.get(uid)
-        if in_flight is not None:
-            await in_flight.wait()
+        await self._queue.cancel(uid, "", _WAITS)
 
-    async def run(self) -> None:
-        """Write conditions until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for number in range(_MOST_WRITERS):
-                least = 0 if number < _WRITERS else _MANY
-                group.create_task(self._work(least), name=f"condition writer {number}")
-
-    async def _work(self, least: int) -> None:
-        """Write conditions while more than `least` wait."""
-        while True:
-            instruction = self._pop_next() if len(self._waiting) + len(self._waiting_saves) > least else None
-            if instruction is None:
-                self._arrived.clear()
-                await self._arrived.wait()
-                continue
-            await self._write_alone(instruction)
-
-    async def _write_alone(self, instruction: PatchCondition | SaveWaits | _Nominating) -> None:
-        """Send the patch while no other one of its pod is sent."""
-        finished = self._in_flight[instruction.pod.uid] = asyncio.Event()
-        try:
-            await self._write(instruction)
-        finally:
-            del self._in_flight[instruction.pod.uid]
-            finished.set()
-            self._arrived.set()
-
-    def _pop_next(self) -> PatchCondition | SaveWaits | _Nominating | None:
-        """Remove and return the oldest waiting condition whose pod has none in flight, None if there is none."""
-        for waiting in (self._waiting, self._waiting_saves):
-            for uid in waiting:
-                if uid not in self._in_flight:
-                    return waiting.pop(uid)
-        return None
-
-    async def _write(self, instruction: PatchCondition | SaveWaits | _Nominating) -> None:
-        """
-        Send the patch; repeat it as upstream does, and after 429 as client-go's transport does.
-
-        Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36).
-        """
-        request = self._request(instruction)
+    async def _write(self, instruction: _OfPod | PatchPodGroup) -> None:
+        """Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36)."""
+        if isinstance(instruction, PatchPodGroup):
+            await self._write_group(instruction)
+            return
+        pod, request = instruction.pod, self._request(instruction)
 
         async def attempt(_number: int) -> None:
-            if not self._is_ending(instruction.pod.uid):
+            if not self._is_ending(pod.uid):
                 await self._sender.request(request)
 
         error = await self._sender.repeat(CONDITION, attempt)
         if error is not None and not is_pod_gone(error):
-            pod = instruction.pod.key
-            self._log.error("Failed to write the PodScheduled condition", pod=pod, err=error.message)
+            self._log.error("Failed to write the PodScheduled condition", pod=pod.key, err=error.message)
 
-    def _request(self, instruction: PatchCondition | SaveWaits | _Nominating) -> Request:
+    async def _write_group(self, instruction: PatchPodGroup) -> None:
+        try:
+            await self._sender.request(_group_request(instruction, self._clock_s()))
+        except (NotFound, Conflict):
+            return
+        except ApiError as error:
+            group = instruction.group.key.text
+            self._log.error("Failed to write the condition of a PodGroup", group=group, err=error.message)
+
+    def _request(self, instruction: _OfPod) -> Request:
         pod = instruction.pod
         return patch_pod_status(
             namespace=pod.namespace,
             name=pod.name,
             uid=pod.uid,
             condition=None if isinstance(instruction, _Nominating) else self._condition(instruction),
-            nominated_node_name=None if isinstance(instruction, SaveWaits) else _nomination(instruction),
+            nominated_node_name=_nomination(instruction),
         )
 
     def _condition(self, instruction: PatchCondition | SaveWaits) -> PodCondition:
@@ -179,17 +161,48 @@ class ConditionWriter:
         )
 
 
-def _nomination(instruction: PatchCondition | _Nominating | None) -> str | None:
+def _nomination(instruction: _OfPod | PatchPodGroup | None) -> str | None:
     """Return the nomination that the instruction writes, None if it leaves it."""
     match instruction:
-        case None:
-            return None
         case ClearNomination():
             return ""
         case WriteReservation():
             return instruction.node_name
         case PatchCondition():
             return instruction.nominated_node_name
+        case _:
+            return None
+
+
+def _group_request(instruction: PatchPodGroup, epoch_s: float) -> Request:
+    """Return the request to the version of the group on which the condition was decided; its others stay."""
+    group, status = instruction.group, "True" if instruction.is_true else "False"
+    before = group.condition_of(instruction.condition_type)
+    is_transition = before is None or before.status != status
+    own = GroupCondition(
+        type=instruction.condition_type or CONDITION_TYPES[group.api_version]
+        if before is None
+        else before.type,
+        status=status,
+        reason=instruction.reason,
+        message=instruction.message,
+        last_transition_time=second_time(epoch_s)
+        if before is None or is_transition
+        else before.last_transition_time,
+        observed_generation=group.generation,
+    )
+    others = (
+        msgspec.convert(other, GroupCondition, from_attributes=True)
+        for other in group.conditions
+        if other is not before
+    )
+    return patch_pod_group_status(
+        namespace=group.key.namespace,
+        name=group.key.name,
+        api_version=group.api_version,
+        resource_version=group.resource_version,
+        conditions=(*others, own),
+    )
 
 
 def is_pod_gone(error: ApiError) -> bool:

@@ -12,7 +12,6 @@ from scheduler.daemon.writes.binder import Binder
 from scheduler.daemon.writes.conditions import ConditionWriter
 from scheduler.daemon.writes.eviction_turns import EvictionTurns
 from scheduler.daemon.writes.inbox import Inbox
-from scheduler.daemon.writes.pod_group_status import PodGroupStatusWriter
 from scheduler.daemon.writes.recorder import EventRecorder, pod_reference
 from scheduler.daemon.writes.reservation_writer import ReservationWriter
 from scheduler.daemon.writes.victims import VictimEvictor
@@ -51,7 +50,6 @@ class ClusterOutbox:
         victims: VictimEvictor,
         conditions: ConditionWriter,
         autoscalers: AutoscalerEvents,
-        groups: PodGroupStatusWriter,
         recorder: EventRecorder,
         inbox: Inbox,
         hostname: str,
@@ -68,7 +66,6 @@ class ClusterOutbox:
         self._eviction_turns = EvictionTurns()
         self._conditions = conditions
         self._autoscalers = autoscalers
-        self._groups = groups
         self._recorder = recorder
         self._inbox = inbox
         self._hostname = hostname
@@ -96,12 +93,10 @@ class ClusterOutbox:
             case ProceedWithEviction() | SpareVictim():
                 # The evictor puts EvictionDue to the machine itself, right before it sends, and has the answer.
                 pass
-            case PatchCondition() | SaveWaits() | ClearNomination():
+            case PatchCondition() | SaveWaits() | ClearNomination() | PatchPodGroup():
                 self._conditions.write(instruction)
             case FindScaleUpEvents(namespace):
                 self._autoscalers.ask(namespace)
-            case PatchPodGroup():
-                self._groups.write(instruction)
             case EmitEvent():
                 self._emit(instruction)
             case Attempted():

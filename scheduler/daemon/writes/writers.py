@@ -16,7 +16,6 @@ from scheduler.daemon.writes.concurrency_limit import BindLimit
 from scheduler.daemon.writes.conditions import ConditionWriter
 from scheduler.daemon.writes.inbox import Inbox
 from scheduler.daemon.writes.outbox import ClusterOutbox
-from scheduler.daemon.writes.pod_group_status import PodGroupStatusWriter
 from scheduler.daemon.writes.recorder import EventRecorder
 from scheduler.daemon.writes.reservation_writer import ReservationWriter
 from scheduler.daemon.writes.sending import Sender
@@ -86,14 +85,12 @@ class Writers:
             log=self._log,
             is_ending=machine.is_ending,
         )
-        self._groups = PodGroupStatusWriter(client, clock_s=clock_s, log=self._log, may_write=leads)
 
     def start(self, start: Callable[[str, Coroutine[Any, Any, None]], None]) -> None:
         """Start the tasks of the writers that have a queue."""
         start("events", self.recorder.run())
         start("conditions", self._conditions.run())
         start("events of autoscalers", self._autoscalers.run())
-        start("PodGroup statuses", self._groups.run())
 
     def new_outbox(
         self,
@@ -111,7 +108,6 @@ class Writers:
             victims=self._victims,
             conditions=self._conditions,
             autoscalers=self._autoscalers,
-            groups=self._groups,
             recorder=self.recorder,
             inbox=self._inbox,
             hostname=socket.gethostname(),

@@ -222,7 +222,7 @@ async def test_a_proxy_that_does_not_answer_is_named(tmp_path, authority):
 @pytest.mark.asyncio
 async def test_a_deletion_that_lost_its_answer_is_not_sent_again_through_a_proxy(tmp_path, authority):
     """The answer of a second one would not tell whether the first one deleted the pod. A read had no effect."""
-    n_lost = Counter()
+    n_lost: Counter[str] = Counter()
     async with (
         api_server(authority, host="DNS:api.invalid", n_lost=n_lost) as port,
         connect_proxy("127.0.0.1", port) as proxy,

@@ -14,7 +14,6 @@ from scheduler.daemon.writes.binder import Binder
 from scheduler.daemon.writes.conditions import ConditionWriter
 from scheduler.daemon.writes.inbox import Inbox
 from scheduler.daemon.writes.outbox import ClusterOutbox
-from scheduler.daemon.writes.pod_group_status import PodGroupStatusWriter
 from scheduler.daemon.writes.recorder import EventRecorder
 from scheduler.daemon.writes.reservation_writer import ReservationWriter
 from scheduler.daemon.writes.sending import Sender
@@ -82,7 +81,6 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
             ),
             conditions=conditions,
             autoscalers=AutoscalerEvents(client, inbox, log=log),
-            groups=PodGroupStatusWriter(client, clock_s=lambda: 0.0, log=log, may_write=lambda: True),
             recorder=recorder,
             inbox=inbox,
             hostname="host",

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from scheduler.daemon.metrics.logs import configure
-from scheduler.daemon.writes.pod_group_status import PodGroupStatusWriter
+from scheduler.daemon.writes.conditions import ConditionWriter
+from scheduler.daemon.writes.sending import Sender
 from scheduler.engine.core.lost_members import LostMembers
 from scheduler.engine.model.instructions import PatchPodGroup
 from scheduler.engine.model.pod_groups import WHOLE, GroupKey, GroupKind, PodGroup, decode_pod_group
@@ -58,9 +59,8 @@ def _lost_one(groups: PodGroups, lost: LostMembers) -> list[PatchPodGroup]:
 async def _written(instruction: PatchPodGroup) -> list[dict[str, Any]]:
     """Return the conditions that are sent."""
     async with scripted(reply()) as script, client_of(script) as client:
-        writer = PodGroupStatusWriter(
-            client, clock_s=lambda: 0.0, log=configure(verbosity=0, form="text"), may_write=lambda: True
-        )
+        log = configure(verbosity=0, form="text")
+        writer = ConditionWriter(Sender(client), clock_s=lambda: 0.0, log=log)
         writer.write(instruction)
         task = asyncio.create_task(writer.run())
         async with asyncio.timeout(5.0):
