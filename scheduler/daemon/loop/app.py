@@ -139,8 +139,11 @@ class Scheduler(daemon.Daemon):
             self._machine,
             self._inbox,
             metrics,
+            self._group,
             semantics=settings.semantics,
             leads=self._leads,
+            on_attempt=self._on_attempt,
+            on_evicted=self._view.on_evicted,
             clock_s=clock_s,
             now_s=now_s,
         )
@@ -212,16 +215,10 @@ class Scheduler(daemon.Daemon):
             self._log.info(0, "Configuration", note=note)
 
     async def _work(self) -> None:
-        outbox = self._writers.new_outbox(
-            self._group,
-            on_attempt=self._on_attempt,
-            on_evicted=self._view.on_evicted,
-            on_group_attempt=lambda attempt: self._metrics.on_group_attempt(attempt, self._now_s()),
-        )
         self._loop = SchedulingLoop(
             self._machine,
             self._inbox,
-            outbox.execute,
+            self._writers.execute,
             is_ready=lambda: self._caches.is_synced() and self._leads() and self._caught_up,
             max_binding=self._writers.limit,
             clock_s=self._clock_s,
@@ -233,7 +230,7 @@ class Scheduler(daemon.Daemon):
         if self._is_stopping:
             self._loop.stop(_STOP_BINDS_S)
         await self._loop.run()
-        for pod in outbox.abandon_binds():
+        for pod in self._writers.abandon():
             self._log.error(
                 "Stopping before the API server answered the bind, the volumes or the eviction", pod=pod
             )

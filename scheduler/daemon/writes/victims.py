@@ -39,8 +39,6 @@ class VictimEvictor:
         clock_s: the time since the epoch.
         put: puts EvictionDue to the machine, once no group is on trial, and returns its instruction at once. The
             disruption controller takes back a condition that no DELETE follows within two minutes.
-        on_failed: called with the victim and the error of an eviction that is given up.
-        on_deleted: called with the eviction of a pod that this deleted.
     """
 
     def __init__(
@@ -49,33 +47,27 @@ class VictimEvictor:
         *,
         clock_s: Callable[[], float],
         put: Callable[[EvictionDue], Awaitable[list[Instruction]]],
-        on_failed: Callable[[Pod, str], None] = lambda _pod, _why: None,
-        on_deleted: Callable[[EvictVictim], None] = lambda _instruction: None,
     ) -> None:
         self._sender, self._clock_s, self._put = sender, clock_s, put
-        self._on_failed, self._on_deleted = on_failed, on_deleted
 
     async def evict(self, instruction: EvictVictim) -> EvictionEnded:
         """Evict the victim and return its fate."""
-        fate, problem = await self._evict(instruction)
-        if fate is VictimFate.DELETED:
-            self._on_deleted(instruction)
-        return EvictionEnded(instruction.preemptor.uid, instruction.victim.uid, fate, problem)
-
-    async def _evict(self, instruction: EvictVictim) -> tuple[VictimFate, str]:
         preemptor, victim = instruction.preemptor, instruction.victim
         condition = self._condition(preemptor, victim)
         deletion = delete_pod(victim.namespace, victim.name, victim.uid)
+        fate, problem = VictimFate.DELETED, ""
         for request, step in ((condition, EvictionStep.CONDITION), (deletion, EvictionStep.DELETION)):
             outcome = await self._send(request, step, instruction)
-            if isinstance(outcome, VictimFate):
-                return outcome, ""
-            if outcome is not None and outcome.message == NOT_LEADING:
-                return VictimFate.SPARED, ""
+            if isinstance(outcome, ApiError):
+                is_leading = outcome.message != NOT_LEADING
+                fate, problem = (
+                    (VictimFate.FAILED, outcome.message) if is_leading else (VictimFate.SPARED, "")
+                )
+                break
             if outcome is not None:
-                self._on_failed(victim, str(outcome))
-                return VictimFate.FAILED, outcome.message
-        return VictimFate.DELETED, ""
+                fate = outcome
+                break
+        return EvictionEnded(preemptor.uid, victim.uid, fate, problem)
 
     async def _send(
         self, request: Request, step: EvictionStep, instruction: EvictVictim

@@ -1,39 +1,47 @@
-"""The outbox executes every instruction; every bind has exactly one result, or is abandoned by name."""
+"""The writers execute every instruction; every bind has exactly one result, or is abandoned by name."""
 
 import asyncio
+import io
 import json
+import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import cast
+from unittest import mock
 
 import pytest
 
+from scheduler.daemon.loop.connection import Connection
 from scheduler.daemon.metrics.logs import configure
-from scheduler.daemon.writes.autoscaler_events import AutoscalerEvents
-from scheduler.daemon.writes.binder import Binder
-from scheduler.daemon.writes.conditions import ConditionWriter
+from scheduler.daemon.metrics.metrics import Metrics
 from scheduler.daemon.writes.inbox import Inbox
-from scheduler.daemon.writes.outbox import ClusterOutbox
-from scheduler.daemon.writes.recorder import EventRecorder
-from scheduler.daemon.writes.reservation_writer import ReservationWriter
-from scheduler.daemon.writes.sending import Sender
 from scheduler.daemon.writes.victims import VictimEvictor
+from scheduler.daemon.writes.writers import Writers
 from scheduler.engine.model.instructions import (
-    Attempted,
     Bind,
     EmitEvent,
-    Instruction,
+    EvictVictim,
     PatchCondition,
-    ProceedWithEviction,
     WriteReservation,
 )
 from scheduler.engine.model.object_writes import NodeSelection
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import BindDone, BindFailed, EvictionDue, ReservationWritten, Stimulus
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
+from scheduler.engine.model.stimuli import (
+    BindDone,
+    BindFailed,
+    EvictionEnded,
+    ReservationWritten,
+    Stimulus,
+    VictimFate,
+)
 from scheduler.engine.model.volumes import PersistentVolumeClaim
 from tests.support.api_bodies import body
 from tests.support.driving import NAME, Driver
-from tests.support.scripted_server import FakeSleep, Script, client_of, held, reply, scripted, silence
+from tests.support.scripted_server import Script, client_of, held, reply, scripted, silence
 from tests.support.storage_objects import claim
 from tests.support.volume_server import VolumeServer
 
@@ -42,12 +50,10 @@ pytestmark = pytest.mark.asyncio
 
 @dataclass
 class Bench:
-    """An outbox with a scripted server, and its results."""
+    """The writers with a scripted server, and their results."""
 
-    outbox: ClusterOutbox
+    writers: Writers
     inbox: Inbox
-    attempts: list[Attempted]
-    evicted: list[Pod]
 
     async def answer(self) -> Stimulus:
         """Return the next result."""
@@ -57,38 +63,34 @@ class Bench:
         return taken[0]
 
 
-async def _proceed(due: EvictionDue) -> list[Instruction]:
-    return [ProceedWithEviction(due.preemptor_uid, due.victim_uid)]
+def _ignore(_told: object) -> None:
+    return None
 
 
 @asynccontextmanager
-async def bench(script: Script) -> AsyncIterator[Bench]:
-    """Run the outbox with everything that it needs."""
-    inbox, attempts, evicted = Inbox(), list[Attempted](), list[Pod]()
-    log = configure(verbosity=0, form="text")
+async def bench(script: Script, stream: io.StringIO | None = None) -> AsyncIterator[Bench]:
+    """Run the writers with everything that they need."""
+    inbox, log, background = (
+        Inbox(),
+        configure(verbosity=2, form="text", stream=stream),
+        list[asyncio.Task[None]](),
+    )
     async with client_of(script) as client, asyncio.TaskGroup() as group:
-        sender = Sender(client, sleep=FakeSleep())
-        conditions = ConditionWriter(sender, clock_s=lambda: 0.0, log=log)
-        recorder = EventRecorder(client, sleep=FakeSleep())
-        outbox = ClusterOutbox(
-            binds=group,
-            binder=Binder(sender),
-            reservations=ReservationWriter(sender),
-            victims=VictimEvictor(
-                sender,
-                clock_s=lambda: 0.0,
-                put=_proceed,
-            ),
-            conditions=conditions,
-            autoscalers=AutoscalerEvents(client, inbox, log=log),
-            recorder=recorder,
-            inbox=inbox,
-            hostname="host",
-            on_attempt=attempts.append,
-            on_evicted=evicted.append,
+        writers = Writers(
+            cast(Connection, SimpleNamespace(client=client, log=log)),
+            Driver().machine,
+            inbox,
+            Metrics(),
+            group,
+            semantics=DEFAULT_SEMANTICS,
+            leads=lambda: True,
+            on_attempt=_ignore,
+            on_evicted=_ignore,
+            clock_s=lambda: 0.0,
+            now_s=time.monotonic,
         )
-        background = [group.create_task(conditions.run()), group.create_task(recorder.run())]
-        yield Bench(outbox, inbox, attempts, evicted)
+        writers.start(lambda name, task: background.append(group.create_task(task, name=name)))
+        yield Bench(writers, inbox)
         for task in background:
             task.cancel()
 
@@ -126,7 +128,7 @@ RESULTS = {
 async def test_a_bind_has_one_result(answers: list[object], stimulus: Stimulus) -> None:
     """With the text of upstream's condition."""
     async with scripted(*answers) as script, bench(script) as made:
-        made.outbox.execute(Bind(waiting(), "a"))
+        made.writers.execute(Bind(waiting(), "a"))
         assert await made.answer() == stimulus
         assert len(made.inbox) == 0
 
@@ -136,9 +138,9 @@ async def test_abandoned_binds_are_named_and_have_no_result() -> None:
     async with scripted(silence()) as script:
         async with asyncio.timeout(5.0):
             async with bench(script) as made:
-                made.outbox.execute(Bind(waiting(), "a"))
+                made.writers.execute(Bind(waiting(), "a"))
                 await script.until_received(1)
-                assert made.outbox.abandon_binds() == ["default/p"]
+                assert made.writers.abandon() == ["default/p"]
         assert len(made.inbox) == 0
 
 
@@ -148,9 +150,9 @@ async def test_a_bind_waits_for_the_condition_in_flight() -> None:
 
     async with scripted(held(release, reply()), reply(status=201)) as script, bench(script) as made:
         async with asyncio.timeout(5.0):
-            made.outbox.execute(PatchCondition(waiting(), "Unschedulable", "m"))
+            made.writers.execute(PatchCondition(waiting(), "Unschedulable", "m"))
             await script.until_received(1)
-            made.outbox.execute(Bind(waiting(), "a"))
+            made.writers.execute(Bind(waiting(), "a"))
             release.set()
             assert await made.answer() == BindDone(UID)
     assert [one.method for one in script.received] == ["PATCH", "POST"]
@@ -177,14 +179,14 @@ def statuses(script: Script) -> list[object]:
 async def test_a_pod_is_nominated_before_its_claims_are_written(answer: object) -> None:
     """As upstream, a nomination that cannot be written holds nothing up."""
     async with scripted(answer, reply(WRITTEN)) as script, bench(script) as made:
-        made.outbox.execute(reserving())
+        made.writers.execute(reserving())
         assert await made.answer() == ReservationWritten(UID, ("9",), number=1)
     assert statuses(script) == [{"nominatedNodeName": "a"}, None]
 
 
 async def test_a_pod_that_need_not_be_nominated_costs_no_patch() -> None:
     async with scripted(reply(WRITTEN)) as script, bench(script) as made:
-        made.outbox.execute(reserving(nominates=False))
+        made.writers.execute(reserving(nominates=False))
         await made.answer()
     assert statuses(script) == [None]
 
@@ -198,9 +200,9 @@ async def test_the_condition_that_waits_is_written_with_the_nomination_and_befor
     async with scripted(*answers) as script, bench(script) as made:
         async with asyncio.timeout(5.0):
             for pod in (*others, waiting()):
-                made.outbox.execute(PatchCondition(pod, "Unschedulable", "m"))
+                made.writers.execute(PatchCondition(pod, "Unschedulable", "m"))
             await script.until_received(2)
-            made.outbox.execute(reserving())
+            made.writers.execute(reserving())
             await made.answer()
             release.set()
     status = statuses(script)[2]
@@ -213,10 +215,10 @@ async def test_a_nomination_that_is_over_before_it_is_sent_is_not_written() -> N
     release = asyncio.Event()
     async with scripted(held(release, reply()), reply(), reply(WRITTEN)) as script, bench(script) as made:
         async with asyncio.timeout(5.0):
-            made.outbox.execute(PatchCondition(waiting(), "Unschedulable", "m"))
+            made.writers.execute(PatchCondition(waiting(), "Unschedulable", "m"))
             await script.until_received(1)
-            made.outbox.execute(reserving())
-            made.outbox.execute(PatchCondition(waiting(), "SchedulerError", "failed", ""))
+            made.writers.execute(reserving())
+            made.writers.execute(PatchCondition(waiting(), "SchedulerError", "failed", ""))
             release.set()
             await made.answer()
     nominations = [
@@ -231,8 +233,8 @@ async def test_events_are_written_when_no_bind_is_in_flight() -> None:
 
     async with scripted(held(release, reply(status=201)), reply(status=201)) as script, bench(script) as made:
         async with asyncio.timeout(5.0):
-            made.outbox.execute(Bind(waiting(), "a"))
-            made.outbox.execute(EmitEvent(waiting(), "Normal", "Scheduled", "Binding", "why"))
+            made.writers.execute(Bind(waiting(), "a"))
+            made.writers.execute(EmitEvent(waiting(), "Normal", "Scheduled", "Binding", "why"))
             await script.until_received(1)
             for _ in range(200):
                 await asyncio.sleep(0)
@@ -245,8 +247,31 @@ async def test_events_are_written_when_no_bind_is_in_flight() -> None:
 async def test_an_event_names_its_profile_and_host() -> None:
     """reportingController is the pod's schedulerName."""
     async with scripted(reply(status=201)) as script, bench(script) as made:
-        made.outbox.execute(EmitEvent(waiting(), "Warning", "FailedScheduling", "Scheduling", "why"))
+        made.writers.execute(EmitEvent(waiting(), "Warning", "FailedScheduling", "Scheduling", "why"))
         await script.until_received(1)
     event = json.loads(script.received[0].body)
-    assert (event["reportingController"], event["reportingInstance"]) == (NAME, f"{NAME}-host")
+    assert (event["reportingController"], event["reportingInstance"]) == (
+        NAME,
+        f"{NAME}-{socket.gethostname()}",
+    )
     assert (event["regarding"]["uid"], event["regarding"]["apiVersion"], event["note"]) == (UID, "v1", "why")
+
+
+FATES = {
+    VictimFate.DELETED: '"Preemptor Pod preempted victim Pod" preemptor="default/high" victim="default/low" node="n"',
+    VictimFate.FAILED: '"Failed to evict a pod for one of higher priority" pod="default/low" err="no right"',
+    VictimFate.SPARED: "",
+}
+
+
+@pytest.mark.parametrize(("fate", "line"), FATES.items())
+async def test_evictions_that_delete_a_pod_or_fail_are_logged(fate: VictimFate, line: str) -> None:
+    high, low = Driver().pod("high"), Driver().pod("low", node="n")
+    ended = EvictionEnded(high.uid, low.uid, fate, "no right" if fate is VictimFate.FAILED else "")
+    log = io.StringIO()
+    async with scripted() as script, bench(script, log) as made:
+        with mock.patch.object(VictimEvictor, "evict", mock.AsyncMock(return_value=ended)):
+            made.writers.execute(EvictVictim(high, low))
+            assert await made.answer() == ended
+    assert line in log.getvalue()
+    assert bool(line) == bool(log.getvalue())
