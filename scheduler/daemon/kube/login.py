@@ -140,12 +140,12 @@ async def _with_id_token(entry: Entry[User], config: ProviderConfig, current: Id
     """Return the identity of the kubeconfig's ID token if it is valid and not yet used, else of a renewed token."""
     tokens = _Tokens(config.id_token, current.refresh_token if current else config.refresh_token)
     if current or not tokens.id_token or _lifetime_s(tokens.id_token) < EXPIRY_MARGIN_S:
-        tokens = await _renewed(entry, config, tokens.refresh_token)
+        tokens = await _renew_tokens(entry, config, tokens.refresh_token)
     lifetime_s = _lifetime_s(tokens.id_token)
     return Identity(bearer(tokens.id_token), expires_in_s=lifetime_s, refresh_token=tokens.refresh_token)
 
 
-async def _renewed(entry: Entry[User], config: ProviderConfig, refresh_token: str) -> _Tokens:
+async def _renew_tokens(entry: Entry[User], config: ProviderConfig, refresh_token: str) -> _Tokens:
     if not refresh_token:
         raise ValueError("no refresh-token for an ID token that is missing, expired or refused")
     if not config.idp_issuer_url.startswith("https://"):

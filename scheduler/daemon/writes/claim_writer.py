@@ -28,7 +28,7 @@ import msgspec
 from scheduler.daemon.kube import claim_requests
 from scheduler.daemon.kube.requests import Request, second_time
 from scheduler.daemon.writes.conditions import is_pod_gone
-from scheduler.daemon.writes.sending import CLAIM, Sender
+from scheduler.daemon.writes.sending import CLAIM, ONCE, Policy, Sender
 from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.claim_writes import (
     ClaimDeallocation,
@@ -116,11 +116,11 @@ class ClaimWriter:
         is_new = not claim.resource_version
         if is_new:
             try:
-                claim = await self._create(claim, pod)
+                claim = await self._create_claim(claim, pod)
             except ApiError as error:
                 # As upstream prints the name that the claim does not have yet.
                 return None, f"create claim for extended resources {pod.namespace}/: {error.message}"
-            if write.mappings and (problem := await self._note_in_pod(pod, claim, write.mappings)):
+            if write.mappings and (problem := await self._name_in_pod(pod, (claim.name, write.mappings))):
                 return claim, problem
         reserved, problem = await self._in_turn(claim, write)
         if is_new and not write.mappings and not problem:
@@ -133,11 +133,7 @@ class ClaimWriter:
 
     async def deallocate(self, write: ClaimDeallocation) -> str:
         """Take the allocation from the claim, unless it has changed. Return why that failed, empty if it did not."""
-        try:
-            await self._sender.request(claim_requests.deallocate_claim(write.obj))
-        except ApiError as error:
-            return error.message
-        return ""
+        return await self._repeat(lambda _: claim_requests.deallocate_claim(write.obj), write.obj, ONCE)
 
     async def delete(self, write: ClaimDeletion, pod: Pod) -> str:
         """
@@ -145,18 +141,7 @@ class ClaimWriter:
 
         Difference: the pod names it no more. Upstream's does, and a kubelet with a device plugin waits for that claim.
         """
-        problem = await self._delete(write)
-        if problem:
-            return problem
-        try:
-            await self._sender.request(claim_requests.patch_extended_claim_status(pod, None))
-        except ApiError as error:
-            return (
-                ""
-                if is_pod_gone(error)
-                else f"update pod {pod.key} ExtendedResourceClaimStatus: {error.message}"
-            )
-        return ""
+        return await self._delete(write) or await self._name_in_pod(pod, None)
 
     async def _delete(self, write: ClaimDeletion) -> str:
         """Delete the claim, which nothing protects any more. Return why that failed, empty if it did not."""
@@ -165,23 +150,22 @@ class ClaimWriter:
             left = [each for each in claim.finalizers if each != CLAIM_FINALIZER]
             return claim_requests.set_finalizers(claim, left)
 
-        problem = await self._repeat(unprotect, write.obj)
-        if problem:
-            return problem
-        return await self._repeat(lambda _: claim_requests.delete_resource_claim(write.obj), write.obj)
+        return await self._repeat(unprotect, write.obj) or await self._repeat(
+            lambda _: claim_requests.delete_resource_claim(write.obj), write.obj
+        )
 
-    async def _create(self, wanted: ResourceClaim, pod: Pod) -> ResourceClaim:
+    async def _create_claim(self, wanted: ResourceClaim, pod: Pod) -> ResourceClaim:
         """Create the claim for the pod's extended resources, unless an earlier request did. Return it."""
         request = claim_requests.create_resource_claim(wanted, pod)
         try:
-            claim = await self._claim(request)
+            claim = await self._send(request)
         except ApiError as error:
             self._on_created("failure")
             if not (isinstance(error, Conflict) or error.took_effect_unknown):
                 raise
             key = f"{pod.namespace}/{wanted.created_name}"
             try:
-                claim = await self._claim(claim_requests.get_resource_claim(replace(wanted, key=key)))
+                claim = await self._send(claim_requests.get_resource_claim(replace(wanted, key=key)))
             except NotFound:
                 raise error from None
             if claim.controller is None or claim.controller.uid != pod.uid:
@@ -191,7 +175,7 @@ class ClaimWriter:
             # Of an attempt on another kind of node.
             if await self._delete(ClaimDeletion(claim)):
                 raise
-            claim = await self._claim(request)
+            claim = await self._send(request)
         self._on_created("success")
         return claim
 
@@ -208,7 +192,7 @@ class ClaimWriter:
                     claim.resource_version, turns.newest.resource_version
                 ):
                     claim = turns.newest
-                outcome, joined = await self._reserve(claim, write, turns)
+                outcome, joined = await self._reserve_claim(claim, write, turns)
                 turns.answered |= {each.pod.uid: outcome for each in joined if each is not write}
                 return outcome
         finally:
@@ -216,7 +200,7 @@ class ClaimWriter:
             if not turns.waiting:
                 self._turns.pop(key, None)
 
-    async def _reserve(
+    async def _reserve_claim(
         self, claim: ResourceClaim, write: ClaimReservation, turns: _Turns
     ) -> tuple[ClaimOutcome, Sequence[ClaimReservation]]:
         """Return the outcome, and the reservations that share it."""
@@ -228,7 +212,7 @@ class ClaimWriter:
             nonlocal claim, changed, doing, joined
             if number > 1 or is_reserved_for(claim, write.pod):
                 doing = f"get updated claim {key} after conflict"
-                found = await self._claim(claim_requests.get_resource_claim(claim))
+                found = await self._send(claim_requests.get_resource_claim(claim))
                 if found.uid != claim.uid:
                     return (changed, _deleted(claim)), alone
                 claim = found
@@ -239,7 +223,7 @@ class ClaimWriter:
             if _lacks_finalizer(claim, write) and not contradiction:
                 doing = f"add finalizer to claim {key}"
                 finalizers = (*claim.finalizers, CLAIM_FINALIZER)
-                claim = changed = await self._claim(claim_requests.set_finalizers(claim, finalizers))
+                claim = changed = await self._send(claim_requests.set_finalizers(claim, finalizers))
                 contradiction = _contradiction(claim, write)
             if contradiction:
                 return (changed, contradiction), alone
@@ -247,7 +231,7 @@ class ClaimWriter:
             if write.allocation is not None:
                 doing = f"add allocation and reservation to claim {key}"
             joined = turns.joining(claim, write)
-            turns.newest = await self._claim(self._status_request(claim, write, joined))
+            turns.newest = await self._send(self._status_request(claim, write, joined))
             return (turns.newest, ""), joined
 
         reserved = await self._sender.repeat(CLAIM, attempt)
@@ -269,31 +253,32 @@ class ClaimWriter:
         consumers = (consumer(each.pod) for each in joined)
         return claim_requests.reserve_claim(claim, changed, (*claim.reserved_for, *consumers))
 
-    async def _note_in_pod(self, pod: Pod, claim: ResourceClaim, mappings: Sequence[ContainerRequest]) -> str:
-        request = claim_requests.patch_extended_claim_status(pod, (claim.name, mappings))
-        problem = await self._repeat(lambda _: request, claim, reads=False)
-        return f"update pod {pod.key} ExtendedResourceClaimStatus: {problem}" if problem else ""
+    async def _name_in_pod(self, pod: Pod, named: tuple[str, Sequence[ContainerRequest]] | None) -> str:
+        """Have the pod's status name this claim, or none. Return why that failed, empty if it did not."""
+        request = claim_requests.patch_extended_claim_status(pod, named)
+        outcome = await self._sender.repeat(CLAIM, lambda _: self._sender.request(request))
+        if not isinstance(outcome, ApiError) or (named is None and is_pod_gone(outcome)):
+            return ""
+        return f"update pod {pod.key} ExtendedResourceClaimStatus: {outcome.message}"
 
     async def _repeat(
-        self, request_for: Callable[[ResourceClaim], Request], claim: ResourceClaim, *, reads: bool = True
+        self,
+        request_for: Callable[[ResourceClaim], Request],
+        claim: ResourceClaim,
+        policy: Policy = CLAIM,
     ) -> str:
-        """Send a request that may take effect twice. `reads`: whether a conflict is followed by a read of the claim."""
+        """Send a request that may take effect twice, and is not needed for a claim that is gone. Return as `delete`."""
 
-        async def attempt(number: int) -> str:
-            newest = claim
-            if number > 1 and reads:
-                newest = await self._claim(claim_requests.get_resource_claim(claim))
+        async def attempt(number: int) -> None:
+            newest = claim if number == 1 else await self._send(claim_requests.get_resource_claim(claim))
             if newest.uid == claim.uid:
                 await self._sender.request(request_for(newest))
-            return ""
 
-        outcome = await self._sender.repeat(CLAIM, attempt)
-        if isinstance(outcome, NotFound) and reads:
-            # The claim is gone, and with it what is to be undone.
-            return ""
-        return outcome.message if isinstance(outcome, ApiError) else outcome
+        error = await self._sender.repeat(policy, attempt)
+        return "" if error is None or isinstance(error, NotFound) else error.message
 
-    async def _claim(self, request: Request) -> ResourceClaim:
+    async def _send(self, request: Request) -> ResourceClaim:
+        """Send a write or a read of a claim, and return the claim as it is stored then. Raises ApiError."""
         claim = self._decoder.decode(DeviceKind.CLAIM, await self._sender.request(request))
         if not isinstance(claim, ResourceClaim):
             raise ServerFault(200, "Unreadable", "the answer is no ResourceClaim")

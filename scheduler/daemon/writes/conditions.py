@@ -72,9 +72,6 @@ class ConditionWriter:
         #: Writes conditions until cancelled.
         self.run = self._queue.run
 
-    def __len__(self) -> int:
-        return len(self._queue)
-
     def write(self, instruction: _OfPod | PatchPodGroup) -> None:
         """
         Queue the condition, or the nomination.

@@ -26,9 +26,6 @@ class NewestQueue(Generic[_V]):
         self._in_flight: dict[Hashable, asyncio.Event] = {}
         self._arrived = asyncio.Event()
 
-    def __len__(self) -> int:
-        return len(self._waiting) + len(self._in_flight)
-
     def put(self, key: Hashable, value: _V, kind: str = "") -> None:
         """Have the value written in place of what waits of its key and kind."""
         self._waiting[key, kind] = value

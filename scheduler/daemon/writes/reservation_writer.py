@@ -76,10 +76,7 @@ class ReservationWriter:
                     objects += [] if claim is None else [claim]
                     version = "" if claim is None else claim.resource_version
                 else:
-                    written = await self._make(_WRITER_BY_TYPE[type(write)](write))
-                    version, problem = (
-                        ("", written.message) if isinstance(written, ApiError) else (written, "")
-                    )
+                    version, problem = await self._make(_WRITER_BY_TYPE[type(write)](write))
                 if problem:
                     break
                 versions.append(version)
@@ -118,8 +115,8 @@ class ReservationWriter:
             if self._turns.get(uid) is own:
                 del self._turns[uid]
 
-    async def _make(self, write: _ObjectWrite) -> str | ApiError:
-        """Return the written version, or the error of a write that is given up."""
+    async def _make(self, write: _ObjectWrite) -> tuple[str, str]:
+        """Return the written version, and why the write is given up; empty if it is not."""
 
         async def read(doubt: Doubt) -> str | ApiError | None:
             try:
@@ -133,7 +130,8 @@ class ReservationWriter:
                 return version
             return None if version == write.resource_version else doubt.error
 
-        return await self._sender.send(Write(write.patch, _version, read))
+        outcome = await self._sender.send(Write(write.patch, _version, read))
+        return ("", outcome.message) if isinstance(outcome, ApiError) else (outcome, "")
 
 
 def _version(body: bytes) -> str:

@@ -89,6 +89,8 @@ EVENT: Final = Policy(
     cap_s=10.0,
     jitter=0.25,
 )
+#: What is decided anew if it fails.
+ONCE: Final = Policy(lambda _: False)
 #: The reads that settle a doubt.
 READING: Final = Policy(lambda _: True, n_tries=inf)
 
