@@ -88,7 +88,7 @@ class CertificateRotation:
         is_valid = refusal_reason(stored.trusted, self._hosts, self._clock_s()) is None
         trusted, refusal = stored.trusted, None
         try:
-            trusted = await self._renewed(stored)
+            trusted = await self._renew(stored)
         except ApiError as error:
             if not is_valid:
                 raise
@@ -128,7 +128,7 @@ class CertificateRotation:
             self._reported = line
             self._log.error(message, err=error, **pairs)
 
-    async def _renewed(self, stored: StoredCertificate) -> TrustedKeyPair:
+    async def _renew(self, stored: StoredCertificate) -> TrustedKeyPair:
         """Return what the Secret has, after a renewal if that is needed. Raises ApiError if it cannot be written."""
         now_s = self._clock_s()
         reason = renewal_reason(stored.trusted, self._hosts, now_s)
