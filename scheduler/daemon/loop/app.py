@@ -29,8 +29,7 @@ from scheduler.daemon.port.status_server import StatusServer
 from scheduler.daemon.port.zpages import ZPages
 from scheduler.daemon.settings.writing import as_json
 from scheduler.daemon.writes.concurrency_limit import MAX_LIMIT
-from scheduler.daemon.writes.eviction_turns import MAX_EVICTIONS
-from scheduler.daemon.writes.writers import Writers
+from scheduler.daemon.writes.writers import MAX_EVICTIONS, Writers
 from scheduler.engine.core.audit import MachineAudit
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.model.instructions import Attempted

@@ -275,3 +275,85 @@ async def test_evictions_that_delete_a_pod_or_fail_are_logged(fate: VictimFate, 
             assert await made.answer() == ended
     assert line in log.getvalue()
     assert bool(line) == bool(log.getvalue())
+
+
+class _Evictions:
+    """Evictions that run until they are told to end."""
+
+    def __init__(self, made: Bench) -> None:
+        self._made, self.running = made, dict[str, asyncio.Event]()
+
+    async def ask(self, name: str, *, priority: int = 0, number: int = 0) -> None:
+        high, low = Driver().pod("high", priority=priority), Driver().pod(name, node="n")
+        self._made.writers.execute(EvictVictim(high, low, number))
+        await _idle()
+
+    async def end(self, name: str) -> None:
+        self.running[name].set()
+        await _idle()
+
+    async def evict(self, instruction: EvictVictim) -> EvictionEnded:
+        name = instruction.victim.name
+        ends = self.running[name] = asyncio.Event()
+        await ends.wait()
+        del self.running[name]
+        return EvictionEnded(instruction.preemptor.uid, instruction.victim.uid, VictimFate.SPARED)
+
+
+async def _idle() -> None:
+    """Let all tasks run as far as they can: none waits for anything but another one."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def evicting(limit: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[_Evictions]:
+    monkeypatch.setattr("scheduler.daemon.writes.writers.MAX_EVICTIONS", limit)
+    async with scripted() as script, bench(script) as made:
+        evictions = _Evictions(made)
+        monkeypatch.setattr(VictimEvictor, "evict", lambda _, instruction: evictions.evict(instruction))
+        yield evictions
+        made.writers.abandon()
+
+
+async def test_the_most_important_pod_evicts_first_then_the_one_decided_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Victims of one pod go in the order of their arrival."""
+    async with evicting(1, monkeypatch) as evictions:
+        await evictions.ask("first")
+        await evictions.ask("decided-late", number=3)
+        await evictions.ask("decided-early", number=2)
+        await evictions.ask("its-second-victim", number=2)
+        await evictions.ask("important", priority=1, number=4)
+        for name in ("first", "important", "decided-early", "its-second-victim", "decided-late"):
+            assert list(evictions.running) == [name]
+            await evictions.end(name)
+
+
+async def test_no_more_evictions_run_than_the_limit_and_a_freed_place_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with evicting(2, monkeypatch) as evictions:
+        for name in ("a", "b", "c", "d"):
+            await evictions.ask(name)
+        assert list(evictions.running) == ["a", "b"]
+        await evictions.end("a")
+        await evictions.end("b")
+        assert list(evictions.running) == ["c", "d"]
+        await evictions.end("c")
+        await evictions.end("d")
+        for name in ("e", "f", "g"):
+            await evictions.ask(name)
+        assert list(evictions.running) == ["e", "f"]
+
+
+async def test_evictions_whose_turn_has_not_come_do_not_begin_once_the_others_are_abandoned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with evicting(1, monkeypatch) as evictions:
+        await evictions.ask("a")
+        await evictions.ask("b")
+        assert evictions._made.writers.abandon() == ["default/a"]
+        await _idle()
+        assert list(evictions.running) == ["a"], "the cancelled one, and no other"
