@@ -44,8 +44,8 @@ from scheduler.engine.model.device_gates import DeviceGates, GatedDeviceDecoder
 from scheduler.engine.model.device_requests import CLAIM_FINALIZER, ResourceClaim
 from scheduler.engine.model.devices import MAX_CONSUMERS, DeviceKind
 from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.resource_versions import is_older
 from scheduler.engine.model.semantics import Semantics
-from scheduler.engine.model.volumes import is_older
 from scheduler.errors import ApiError, Conflict, NotFound, ServerFault, Throttled, Unreachable
 
 #: Tries of one claim, and the pause after a conflict (client-go retry.DefaultRetry).

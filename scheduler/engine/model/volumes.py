@@ -263,11 +263,6 @@ StorageObject = (
 )
 
 
-def is_older(version: str, than: str) -> bool:
-    """Return whether a resourceVersion is older: they are numbers without a limit (KEP-5504, kubernetes 1.35)."""
-    return (len(version), version) < (len(than), than)
-
-
 def no_such(kind: StorageKind, name: str) -> str:
     """Return the message that an object does not exist."""
     group = ".storage.k8s.io" if kind is StorageKind.CLASS else ""

@@ -27,7 +27,7 @@ from scheduler.engine.model.devices import (
 )
 from scheduler.engine.model.object_writes import ObjectWrite, StoredObject
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.volumes import is_older
+from scheduler.engine.model.resource_versions import is_older
 from scheduler.engine.state.allocated_devices import AllocatedDevices
 from scheduler.engine.state.assumed_objects import AssumedObjects
 from scheduler.engine.state.batches import batches

@@ -19,7 +19,7 @@ from scheduler.engine.model.instructions import DevicesAwaited
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.object_writes import ObjectWrite, StoredObject
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.volumes import is_older
+from scheduler.engine.model.resource_versions import is_older
 from scheduler.engine.model.wording import named_to
 from scheduler.engine.plugins.dynamic_resources.binding import (
     BINDING_FAILED,
