@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from scheduler.engine.model import wire
 from scheduler.engine.model.group_forms import (
     GROUP_FROM,
     JOB_SET,
@@ -38,6 +37,8 @@ from scheduler.engine.model.group_topology import (
     label_or_annotation,
     parse_topology,
 )
+from scheduler.engine.model.json_fields import UNREAD, At, Reader, ResourceVersion, namespace_and_name
+from scheduler.engine.model.wire import Wire
 from scheduler.engine.syntax.names import label_value_faults
 from scheduler.engine.syntax.selectors import escaped
 
@@ -121,6 +122,41 @@ class GroupReference:
     rank: Rank = field(default=(), compare=False)
 
 
+class GroupCondition(Wire, frozen=True):
+    """status.conditions[] of a PodGroup, as far as it is written back."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
+class TopologyConstraint(Wire, frozen=True):
+    """spec.schedulingConstraints.topology[] of a PodGroup."""
+
+    key: str = ""
+
+
+class DisruptionMode(Wire, frozen=True):
+    """spec.disruptionMode of a PodGroup as v1beta1 has it; in v1alpha2 it is a text."""
+
+    all: dict[str, object] | None = None
+
+
+def _at_least_one(min_count: int) -> int:
+    return max(1, min_count)
+
+
+def _required(levels: tuple[TopologyConstraint, ...]) -> Topology:
+    return Topology(required=tuple(level.key for level in levels if level.key))
+
+
+def _is_disrupted_whole(mode: str | DisruptionMode | None) -> bool:
+    return mode.all is not None if isinstance(mode, DisruptionMode) else mode == "PodGroup"
+
+
 @dataclass(frozen=True, slots=True)
 class PodGroup:
     """
@@ -131,15 +167,20 @@ class PodGroup:
     its members are evicted or none.
     """
 
-    key: GroupKey
-    min_count: int
-    topology: Topology = ANYWHERE
-    api_version: str = ""
-    resource_version: str = ""
-    generation: int = 0
-    conditions: tuple[wire.GroupCondition, ...] = ()
-    priority: int | None = None
-    is_disrupted_whole: bool = False
+    key: Annotated[GroupKey, UNREAD]
+    min_count: Annotated[int, At("spec.schedulingPolicy.gang.minCount", parse=_at_least_one)]
+    topology: Annotated[
+        Topology,
+        At("spec.schedulingConstraints.topology", of=tuple[TopologyConstraint, ...], parse=_required),
+    ] = ANYWHERE
+    api_version: Annotated[str, UNREAD] = ""
+    resource_version: ResourceVersion = ""
+    generation: Annotated[int, At("metadata.generation")] = 0
+    conditions: Annotated[tuple[GroupCondition, ...], At("status.conditions")] = ()
+    priority: Annotated[int | None, At("spec.priority")] = None
+    is_disrupted_whole: Annotated[
+        bool, At("spec.disruptionMode", of=str | DisruptionMode | None, parse=_is_disrupted_whole)
+    ] = False
 
     @property
     def victim_priority(self) -> int | None:
@@ -154,11 +195,11 @@ class PodGroup:
         return self.priority if self.api_version != "v1alpha2" else None
 
     @property
-    def scheduled_condition(self) -> wire.GroupCondition | None:
+    def scheduled_condition(self) -> GroupCondition | None:
         """Return the condition that says whether the group was placed; None if there is none."""
         return self.condition_of("")
 
-    def condition_of(self, condition_type: str) -> wire.GroupCondition | None:
+    def condition_of(self, condition_type: str) -> GroupCondition | None:
         """Return the condition of the type, empty for `scheduled_condition`; None if there is none."""
         types = (condition_type,) if condition_type else CONDITION_TYPES.values()
         return next((condition for condition in self.conditions if condition.type in types), None)
@@ -170,35 +211,28 @@ class PodGroup:
         return condition is not None and condition.status == "True"
 
 
-_DECODER: Final = msgspec.json.Decoder(wire.PodGroup)
+def _place_of(kind: GroupKind) -> At:
+    def key(namespace: str, name: str) -> GroupKey:
+        return GroupKey(kind, *namespace_and_name(namespace, name))
+
+    return At("metadata.namespace", ("metadata.name",), parse=key)
+
+
+KUBERNETES_GROUPS: Final = Reader(PodGroup, key=_place_of(GroupKind.KUBERNETES))
+COSCHEDULING_GROUPS: Final = Reader(
+    PodGroup,
+    key=_place_of(GroupKind.COSCHEDULING),
+    min_count=At("spec.minMember", parse=_at_least_one),
+    priority=UNREAD,
+    is_disrupted_whole=UNREAD,
+)
 
 
 def decode_pod_group(kind: GroupKind, api_version: str, data: bytes | msgspec.Raw) -> PodGroup:
     """Return the PodGroup of a JSON document; raise MalformedObjectError, which names the problem."""
-    raw = wire.decoded(_DECODER, "PodGroup", data)
-    meta, spec = raw.metadata, raw.spec
-    namespace, name = wire.namespace_and_name("PodGroup", meta)
-    policy, constraints = spec.scheduling_policy, spec.scheduling_constraints
-    gang = None if policy is None else policy.gang
-    topology = () if constraints is None else constraints.topology or ()
-    min_count = (
-        spec.min_member if kind is GroupKind.COSCHEDULING else None if gang is None else gang.min_count
-    )
-    return PodGroup(
-        key=GroupKey(kind, namespace, name),
-        min_count=max(1, min_count or 1),
-        topology=Topology(required=tuple(entry.key for entry in topology if entry.key)),
-        api_version=api_version if kind is GroupKind.KUBERNETES else "",
-        resource_version=meta.resource_version,
-        generation=meta.generation,
-        conditions=raw.status.conditions or (),
-        priority=spec.priority if kind is GroupKind.KUBERNETES else None,
-        is_disrupted_whole=kind is GroupKind.KUBERNETES and _is_disrupted_whole(spec.disruption_mode),
-    )
-
-
-def _is_disrupted_whole(mode: str | wire.DisruptionMode | None) -> bool:
-    return mode.all is not None if isinstance(mode, wire.DisruptionMode) else mode == "PodGroup"
+    if kind is GroupKind.COSCHEDULING:
+        return COSCHEDULING_GROUPS.decode("PodGroup", data)
+    return KUBERNETES_GROUPS.decode("PodGroup", data, api_version=api_version)
 
 
 def group_reference(
