@@ -7,8 +7,9 @@ import asyncio
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from scheduler.cli import server_flags, serving_flags, settings_flags
 from scheduler.daemon.settings.loading import default_settings, load_settings
@@ -193,7 +194,9 @@ def _options(args: argparse.Namespace) -> Options:
     settings = load_settings(args.config) if args.config else default_settings()
     election = None
     if args.leader_elect == "true":
-        lease = replace(settings.leader_election, resource_namespace=args.namespace, resource_name=args.name)
+        lease = msgspec.structs.replace(
+            settings.leader_election, resource_namespace=args.namespace, resource_name=args.name
+        )
         election = server_flags.checked_election(lease)
     return Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
