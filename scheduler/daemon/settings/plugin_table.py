@@ -42,43 +42,39 @@ class InTreePlugin:
     weight: int = 0
 
 
-def _built(name: str) -> InTreePlugin:
-    """Return a plugin that is built here, as its class describes it."""
+#: Those that no class here is for.
+_WITHOUT_CLASS: Final = {
+    plugin.name: plugin
+    for plugin in (
+        InTreePlugin("PrioritySort", frozenset({"queueSort"})),
+        InTreePlugin("DefaultBinder", frozenset({"bind"})),
+        InTreePlugin("TopologyPlacementGenerator", frozenset({"placementGenerate"})),
+        InTreePlugin("PodGroupPodsCount", frozenset({"placementScore"}), 1),
+    )
+}
+
+
+def _named(*names: str) -> tuple[InTreePlugin, ...]:
+    """Return the plugins as their classes describe them."""
+    return tuple(_WITHOUT_CLASS[name] if name in _WITHOUT_CLASS else _described(name) for name in names)
+
+
+def _described(name: str) -> InTreePlugin:
     plugin = IN_TREE[name]
     weight = plugin.default_weight if "score" in plugin.extension_points else 0
     return InTreePlugin(name, frozenset(plugin.extension_points), weight)
 
 
 #: Enabled through multiPoint by default, in this order.
-DEFAULT_PLUGINS: Final = (
-    _built("SchedulingGates"),
-    InTreePlugin("PrioritySort", frozenset({"queueSort"})),
-    _built("NodeUnschedulable"),
-    _built("NodeName"),
-    _built("TaintToleration"),
-    _built("NodeAffinity"),
-    _built("NodePorts"),
-    _built("NodeResourcesFit"),
-    _built("VolumeRestrictions"),
-    _built("NodeVolumeLimits"),
-    _built("VolumeBinding"),
-    _built("VolumeZone"),
-    _built("PodTopologySpread"),
-    _built("InterPodAffinity"),
-    _built("DynamicResources"),
-    _built("DefaultPreemption"),
-    _built("NodeResourcesBalancedAllocation"),
-    _built("ImageLocality"),
-    InTreePlugin("DefaultBinder", frozenset({"bind"})),
-    _built("NodeDeclaredFeatures"),
+DEFAULT_PLUGINS: Final = _named(
+    *("SchedulingGates", "PrioritySort", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity"),
+    *("NodePorts", "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding"),
+    *("VolumeZone", "PodTopologySpread", "InterPodAffinity", "DynamicResources", "DefaultPreemption"),
+    *("NodeResourcesBalancedAllocation", "ImageLocality", "DefaultBinder", "NodeDeclaredFeatures"),
 )
 
 #: Registered upstream only with a feature gate that is off by default.
-_GATED_PLUGINS: Final = (
-    _built("GangScheduling"),
-    InTreePlugin("TopologyPlacementGenerator", frozenset({"placementGenerate"})),
-    InTreePlugin("PodGroupPodsCount", frozenset({"placementScore"}), 1),
-)
+_GATED_PLUGINS: Final = _named("GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
 
 IN_TREE_BY_NAME: Final[MappingProxyType[str, InTreePlugin]] = MappingProxyType(
     {plugin.name: plugin for plugin in (*DEFAULT_PLUGINS, *_GATED_PLUGINS)}

@@ -27,18 +27,16 @@ from scheduler.engine.state.cluster import ClusterState, PlacedPod
 from scheduler.engine.state.columns import LabelColumn, PerDomain
 from scheduler.engine.state.counts import Domains, PodCounts, TermSums
 from scheduler.engine.state.derived import Sized
-from scheduler.engine.state.devices import Devices
 from scheduler.engine.state.existing_terms import ExistingPodTerm, TermKey
 from scheduler.engine.state.kubelet_refusals import Subject
 from scheduler.engine.state.label_sets import LabelSet
 from scheduler.engine.state.matching import NamespaceRule, PodMatcher
 from scheduler.engine.state.node_masks import NodeMasks
-from scheduler.engine.state.node_table import NodeTable, Usage
+from scheduler.engine.state.node_table import Usage
 from scheduler.engine.state.node_view import NodeView
 from scheduler.engine.state.pod_columns import PodsByRow
 from scheduler.engine.state.rule_guard import not_for_rules
 from scheduler.engine.state.topology_rows import TopologyRows
-from scheduler.engine.state.volumes import Volumes
 from scheduler.engine.syntax.selectors import NOTHING, Selector
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -86,17 +84,14 @@ class ClusterView(NodeMasks):
         super().__init__(state.nodes, state.derived)
         self._state = state
         self._owner = owner
+        #: The node columns; the volumes, claims and classes; the claims, slices and classes of devices.
+        self.nodes, self.volumes, self.devices = state.nodes, state.volumes, state.devices
 
     def owned_by(self, owner: Hashable) -> ClusterView:
         """Return the view as an out-of-tree plugin gets it."""
         return ClusterView(self._state, owner)
 
     # Nodes.
-
-    @property
-    def nodes(self) -> NodeTable:
-        """The node columns; plugins only call methods that do not change them."""
-        return self._state.nodes
 
     @property
     def n_rows(self) -> int:
@@ -361,16 +356,6 @@ class ClusterView(NodeMasks):
         return self._state.disks.conflicting_rows(disks)
 
     # Volumes.
-
-    @property
-    def volumes(self) -> Volumes:
-        """The volumes, claims and classes; a plugin calls no method that changes them."""
-        return self._state.volumes
-
-    @property
-    def devices(self) -> Devices:
-        """The claims, slices and classes of devices; a plugin calls no method that changes them."""
-        return self._state.devices
 
     def are_of_its_group(self, uids: Collection[str], pod: Pod) -> bool:
         """Return whether all these placed pods are of the pod's group; False if it has none."""
