@@ -32,8 +32,8 @@ def test_every_problem_of_a_bad_file_is_printed(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        f"{path}: parallelism: Invalid value: 0: should be an integer value greater than zero",
         f'{path}: percentageOfNodesToScore: found "x", expected an integer',
+        f"{path}: parallelism: Invalid value: 0: should be an integer value greater than zero",
     ]
 
 

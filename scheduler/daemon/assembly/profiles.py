@@ -8,6 +8,7 @@ from scheduler.daemon.settings.resolved import ProfileSettings, Settings
 from scheduler.engine.core.profile_queue import queue_for
 from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.affinity import label_selector
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.semantics import Gate
 from scheduler.engine.model.terms import SpreadConstraint
@@ -97,7 +98,8 @@ def annotating_namespaces(settings: Settings) -> NamespaceRule:
     args = settings.profiles[0].args_by_plugin.get(AFFINITY)
     if not isinstance(args, InterPodAffinityArgs):
         return MARKED_BY_LABEL
-    return NamespaceRule(frozenset(args.annotation_namespaces), args.annotation_namespace_selector)
+    given = args.annotation_namespaces
+    return NamespaceRule(frozenset(given.names), label_selector(given.selector))
 
 
 def uses_default_spreading(profile: ProfileSettings) -> bool:

@@ -27,7 +27,6 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.columns import ABSENT, LabelColumn
 from scheduler.engine.state.existing_terms import ExistingPodTerm
 from scheduler.engine.state.matching import PodMatcher
-from scheduler.engine.state.read_only import ReadOnlyClusterView
 
 #: The likeness, of 1 in all, of two names of which one is a slip of the pen: `rack` is not meant by `block`.
 _NEARLY: Final = 0.9
@@ -52,10 +51,10 @@ class ExplainContext:
         self._state = state
         self._held_by: dict[str, str] = {}
 
-    def read_only(self, owner: Hashable) -> ExplainContext:
+    def owned_by(self, owner: Hashable) -> ExplainContext:
         """Return the context for an out-of-tree plugin. `owner`: see `OutOfTreeKey`."""
         context = ExplainContext(self.pod, self._state, self._kept)
-        context.view = ReadOnlyClusterView(self._state, owner)
+        context.view = ClusterView(self._state, owner)
         return context
 
     @property

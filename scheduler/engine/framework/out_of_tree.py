@@ -2,7 +2,7 @@
 Out-of-tree plugins: plugins of the user's, in files or packages, that run beside the built-in ones.
 
 An out-of-tree plugin keeps the contract of `interface`, but may be wrong about it. `GuardedPlugin` stands between: it
-gives the plugin a view that cannot be written to, checks what the plugin returns (`out_of_tree_results`), and turns an
+keeps the plugin from changing the state, checks what the plugin returns (`out_of_tree_results`), and turns an
 exception of the plugin into `PluginFailed`, which fails the pod's cycle. An out-of-tree plugin that failed never lets a
 pod through.
 """
@@ -36,9 +36,9 @@ from scheduler.engine.framework.out_of_tree_results import (
 from scheduler.engine.framework.status import SKIP, Code, Skip, Status, unresolvable
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.volumes import StorageKind
+from scheduler.engine.state.arrays import read_only
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.engine.state.read_only import ReadOnlyClusterView
-from scheduler.engine.state.read_only_views import read_only
+from scheduler.engine.state.rule_guard import running_rule
 from scheduler.errors import PluginFailed
 
 #: The method by which a plugin runs at an extension point.
@@ -191,7 +191,7 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
             return self.refusal
         identity = self._identity
         with identity.failing_at("PreFilter"):
-            result = self.plugin.prefilter(context, ReadOnlyClusterView.of(view, self.owner))
+            result = self.plugin.prefilter(context, view.owned_by(self.owner))
             if isinstance(result, Skip):
                 return SKIP
             if isinstance(result, Status):
@@ -226,7 +226,7 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         with self._identity.failing_at("PreScore"):
             result = self.plugin.prescore(
                 context,
-                ReadOnlyClusterView.of(view, self.owner),
+                view.owned_by(self.owner),
                 FeasibleNodes(read_only(feasible.mask)),
             )
             if isinstance(result, Skip):
@@ -264,7 +264,8 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
 
     def _guarded_hint(self, hint: HintFn) -> HintFn:
         def checked(pod: Pod, old: object, new: object) -> Hint:
-            answer = hint(pod, old, new)
+            with running_rule():
+                answer = hint(pod, old, new)
             if not isinstance(answer, Hint):
                 raise TypeError(f"a hint returned {shown(answer)}, expected queue_if(...)")
             return answer
@@ -287,7 +288,8 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         if self.shut_off or not hasattr(self.plugin, "explain"):
             return PluginExplanation()
         try:
-            return guarded_explanation(self._identity, self.plugin.explain(context.read_only(self.owner)))
+            with running_rule():
+                return guarded_explanation(self._identity, self.plugin.explain(context.owned_by(self.owner)))
         except Exception as error:  # noqa: BLE001 - an out-of-tree plugin may raise anything
             text = unexplained(self._identity, error)
             return PluginExplanation(where=lambda rows: [text] * len(rows))
@@ -297,7 +299,8 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         if self.shut_off or not hasattr(self.plugin, "explain_rejection"):
             return ""
         try:
-            return str(self.plugin.explain_rejection(context.read_only(self.owner)))
+            with running_rule():
+                return str(self.plugin.explain_rejection(context.owned_by(self.owner)))
         except Exception as error:  # noqa: BLE001 - as above
             return unexplained(self._identity, error)
 

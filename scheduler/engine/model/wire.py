@@ -21,6 +21,9 @@ QuantityText = str | int | float | None
 
 #: The API server refuses other values; files may have any.
 Int32: TypeAlias = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+#: Seconds, which files have in Go's syntax, such as "15s".
+Duration: TypeAlias = Annotated[float, Meta(description="a duration in Go's syntax")]
 
 
 class MalformedObjectError(ValueError):

@@ -19,10 +19,10 @@ from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.state.arrays import wrapped
 from scheduler.engine.state.change_log import ChangeLog
 from scheduler.engine.state.cluster import ClusterState, PlacedPod
+from scheduler.engine.state.cluster_view import OutOfTreeKey
 from scheduler.engine.state.existing_terms import ExistingPodTerm
 from scheduler.engine.state.matching import PodMatcher
 from scheduler.engine.state.pod_columns import COUNTED
-from scheduler.engine.state.read_only import OutOfTreeKey
 from scheduler.engine.state.volumes import Volumes
 
 #: Pods looked at in one piece, 2 µs each.

@@ -1,15 +1,15 @@
 """
-The read-only view of the state that a decision gets.
+The read-only view of the state that a decision gets; rules of the user's get the same.
 
 Nothing is copied: with one writer and no await inside a cycle, the state cannot change during a decision. Returned
-arrays must not be written to, and are valid until the next stimulus.
+arrays cannot be written to, and are valid until the next stimulus.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,23 +20,23 @@ from scheduler.engine.model.disruption_budgets import DisruptionBudget
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.volumes import PersistentVolumeClaim
-from scheduler.engine.state.arrays import Amounts, Counts, Mask, RowIndex, Rows, Scores
+from scheduler.engine.state.arrays import Amounts, Counts, Mask, RowIndex, Rows, Scores, read_only
 from scheduler.engine.state.change_log import Change
 from scheduler.engine.state.class_devices import class_devices
 from scheduler.engine.state.cluster import ClusterState, PlacedPod
 from scheduler.engine.state.columns import LabelColumn, PerDomain
 from scheduler.engine.state.counts import Domains, PodCounts, TermSums
 from scheduler.engine.state.derived import Sized
-from scheduler.engine.state.devices import Devices
 from scheduler.engine.state.existing_terms import ExistingPodTerm, TermKey
 from scheduler.engine.state.kubelet_refusals import Subject
 from scheduler.engine.state.label_sets import LabelSet
 from scheduler.engine.state.matching import NamespaceRule, PodMatcher
 from scheduler.engine.state.node_masks import NodeMasks
-from scheduler.engine.state.node_table import NodeTable, Usage
+from scheduler.engine.state.node_table import Usage
+from scheduler.engine.state.node_view import NodeView
 from scheduler.engine.state.pod_columns import PodsByRow
+from scheduler.engine.state.rule_guard import not_for_rules
 from scheduler.engine.state.topology_rows import TopologyRows
-from scheduler.engine.state.volumes import Volumes
 from scheduler.engine.syntax.selectors import NOTHING, Selector
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -66,19 +66,32 @@ class _ImageScores:
         return self.scores.nbytes
 
 
+class OutOfTreeKey(NamedTuple):
+    """
+    The key of a value that an out-of-tree plugin computes. `owner`: identifies the plugin, its profile and its
+    arguments.
+    """
+
+    owner: Hashable
+    key: Hashable
+
+
 class ClusterView(NodeMasks):
     """The read-only state. Arrays have one entry per node row unless they say otherwise; dead rows hold no node."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, owner: Hashable = None) -> None:
+        """`owner`: see `OutOfTreeKey`; None for the built-in plugins, whose values are audited."""
         super().__init__(state.nodes, state.derived)
         self._state = state
+        self._owner = owner
+        #: The node columns; the volumes, claims and classes; the claims, slices and classes of devices.
+        self.nodes, self.volumes, self.devices = state.nodes, state.volumes, state.devices
+
+    def owned_by(self, owner: Hashable) -> ClusterView:
+        """Return the view as an out-of-tree plugin gets it."""
+        return ClusterView(self._state, owner)
 
     # Nodes.
-
-    @property
-    def nodes(self) -> NodeTable:
-        """The node columns; plugins only call methods that do not change them."""
-        return self._state.nodes
 
     @property
     def n_rows(self) -> int:
@@ -98,6 +111,11 @@ class ClusterView(NodeMasks):
     def node_at(self, row: int) -> Node | None:
         """Return the node of a row, None if the row is dead."""
         return self._state.nodes.nodes[row]
+
+    def view_at(self, row: int) -> NodeView | None:
+        """Return the node of a row and what is on it, None if the row is dead."""
+        node = self._state.nodes.nodes[row]
+        return None if node is None else NodeView(self._state, row, node)
 
     def row_of(self, name: str) -> int | None:
         """Return the row of the node of that name, None without one."""
@@ -134,6 +152,10 @@ class ClusterView(NodeMasks):
         """Return the number of pods per row that the matcher selects; `live_only` leaves terminating pods out."""
         return self._state.counts.selected(matcher, live_only=live_only)
 
+    def pods_per_node(self, matcher: PodMatcher) -> Counts:
+        """Return how many pods, terminating ones included, the matcher selects on each row."""
+        return self.selected(matcher).by_row
+
     def pods_by_domain(self, matcher: PodMatcher, key: str) -> PerDomain:
         """Return how many pods, terminating ones included, the matcher selects in each domain of the topology key."""
         column = self.column(key)
@@ -146,6 +168,7 @@ class ClusterView(NodeMasks):
         """Return whether annotations of the namespace's pods may be about other namespaces."""
         return self._state.terms.may_cross(namespace)
 
+    @not_for_rules
     def existing_terms(self, label_set: LabelSet) -> Iterator[ExistingPodTerm]:
         """Yield the affinity terms of placed pods that select pods of the label set."""
         return self._state.terms.selecting(label_set)
@@ -184,6 +207,7 @@ class ClusterView(NodeMasks):
         """Return the number of pods per row that declare the term."""
         return self._state.counts.declaring(term)
 
+    @not_for_rules
     def term_sums(
         self,
         purpose: Hashable,
@@ -208,7 +232,7 @@ class ClusterView(NodeMasks):
         mask = self._state.pods.has_below(priority, self.n_rows)
         for row in self.rows_of_unequal_priority():
             mask[row] = any(self.victim_priority(placed.pod) < priority for placed in self.placed_on(row))
-        return mask
+        return read_only(mask)
 
     def rows_evicted_otherwise(self) -> set[int]:
         """Return the rows with pods that are not evicted one by one and by their own priority. O(such pods)."""
@@ -333,16 +357,6 @@ class ClusterView(NodeMasks):
 
     # Volumes.
 
-    @property
-    def volumes(self) -> Volumes:
-        """The volumes, claims and classes; a plugin calls no method that changes them."""
-        return self._state.volumes
-
-    @property
-    def devices(self) -> Devices:
-        """The claims, slices and classes of devices; a plugin calls no method that changes them."""
-        return self._state.devices
-
     def are_of_its_group(self, uids: Collection[str], pod: Pod) -> bool:
         """Return whether all these placed pods are of the pod's group; False if it has none."""
         placed = [self._state.placed.get(uid) for uid in uids]
@@ -373,6 +387,7 @@ class ClusterView(NodeMasks):
         provider = devices.extended_resources.class_of(resource) if devices.is_served else None
         return None if provider is None else class_devices(provider, devices, self._state.nodes, self)
 
+    @not_for_rules
     def topology_rows(self) -> TopologyRows:
         """Return the rows that reach the topologies of volumes, each kept until nodes change."""
         return self._state.derived.get("topology rows", lambda: TopologyRows(self.nodes, self))
@@ -453,15 +468,14 @@ class ClusterView(NodeMasks):
         dtype: type[_Scalar],
     ) -> npt.NDArray[_Scalar]:
         """
-        Return an array of shape (n_rows,), recomputed only at rows whose pods or amounts changed.
+        Return an array of shape (n_rows,), recomputed only at rows whose node or pods changed.
 
         Args:
-            key: identifies the formula and its parameters; may include the plugin instance.
-            compute: returns the value of one row, or the values of several. It reads only these rows, and neither
-                labels nor taints.
+            key: identifies the formula and everything that it reads besides these rows.
+            compute: returns the value of one row, or the values of several. It reads only these rows.
             dtype: of the array.
 
-        Cost: 1 µs, and `compute` for each changed row.
+        Cost: 1 µs, and `compute` for each changed row; for all rows where a node came, went or got another label.
         """
 
         def compute_all() -> npt.NDArray[_Scalar]:
@@ -477,7 +491,7 @@ class ClusterView(NodeMasks):
                 for row in rows:
                     array[row] = compute(row)
 
-        return self._state.derived.get(key, compute_all, patch)
+        return self._state.derived.get(self._owned(key), compute_all, patch)
 
     def scores_per_row(
         self, key: Hashable, compute: Callable[[RowIndex], npt.NDArray[np.generic] | int]
@@ -488,8 +502,38 @@ class ClusterView(NodeMasks):
         return scores
 
     def per_node(self, key: Hashable, compute: Callable[[], npt.NDArray[_Scalar]]) -> npt.NDArray[_Scalar]:
-        """Return an array that depends on nodes but not on amounts; cached until a node, label or taint changes."""
-        return self._state.derived.get(key, compute)
+        """
+        Return an array that `compute` makes of nodes alone, neither of their pods nor of amounts.
+
+        `key` identifies the formula and its parameters. Recomputed where a node, label, taint or annotation changed.
+        """
+        return self._state.derived.get(self._owned(key), compute)
+
+    def per_asked_node(
+        self, key: Hashable, ask: Callable[[NodeView], int], where: Mask
+    ) -> npt.NDArray[np.int16]:
+        """
+        Return what `ask` returns of each node: an array of shape (n_rows,), valid on the rows of `where`.
+
+        Args:
+            key: identifies the question and all that it reads besides the node and what is on it.
+            ask: returns a number from 0 to 32767. Where there is an earlier answer, it is called again only if the
+                node, its pods or its amounts changed since.
+            where: live rows.
+
+        Cost: 10 µs, and one call for each of these nodes.
+        """
+        log = self._state.log
+        asked = self._state.derived.kept(self._owned(key), _AskedNodes)
+        answers = asked.current(log.changed_after(asked.version, self.n_rows), log.version)
+        for row in np.flatnonzero(where & (answers < 0)).tolist():
+            node = self.view_at(row)
+            if node is not None:
+                answers[row] = ask(node)
+        return read_only(answers)
+
+    def _owned(self, key: Hashable) -> Hashable:
+        return key if self._owner is None else OutOfTreeKey(self._owner, key)
 
     def per_image(self, key: Hashable, compute: Callable[[], Scores]) -> Scores:
         """Return an array that depends only on nodes and their images; cached until one of them changes."""
@@ -497,11 +541,34 @@ class ClusterView(NodeMasks):
 
         def patch(cached: _ImageScores, _changes: Sequence[Change]) -> None:
             if cached.images_version != nodes.images_version:
-                cached.scores, cached.images_version = compute(), nodes.images_version
+                cached.scores, cached.images_version = read_only(compute()), nodes.images_version
 
         return self._state.derived.get(
-            key, lambda: _ImageScores(compute(), nodes.images_version), patch
+            self._owned(key), lambda: _ImageScores(read_only(compute()), nodes.images_version), patch
         ).scores
+
+
+@dataclass(slots=True, eq=False)
+class _AskedNodes:
+    """An out-of-tree plugin's answer for each node at a version of the change log; -1 if it has to be asked."""
+
+    answers: npt.NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
+    version: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the answers."""
+        return self.answers.nbytes
+
+    def current(self, changed: Mask, version: int) -> npt.NDArray[np.int16]:
+        """Drop the answers of changed rows; new rows have none. Return all of them."""
+        n_new = len(changed) - len(self.answers)
+        if n_new:
+            self.answers = np.append(self.answers, np.full(n_new, -1, np.int16))
+        if version != self.version:
+            self.answers[changed] = -1
+            self.version = version
+        return self.answers
 
 
 def _above(pod: Pod, others: Collection[Pod]) -> Sequence[Pod]:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
+from types import MappingProxyType
 from typing import Final
 
 from scheduler.engine.model.pod_groups import GroupKey
@@ -60,7 +61,7 @@ class _Exclusion:
         return self.ends_s + LONGEST_S if self.has_ended else min(self.ends_s, last_resort_s)
 
 
-_NONE: Final[Mapping[str, str]] = {}
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class KubeletRefusals:
@@ -98,7 +99,8 @@ class KubeletRefusals:
 
     def excluded_nodes(self, subject: Subject) -> Mapping[str, str]:
         """Return the names of the nodes that are excluded for the subject, each with the reason. O(1)."""
-        return self._excluded.get(subject, _NONE) if self._excluded else _NONE
+        excluded = self._excluded.get(subject) if self._excluded else None
+        return _NONE if excluded is None else MappingProxyType(excluded)
 
     def record(self, spec: PodSpec, node_name: str, reason: str, now_s: float) -> None:
         """Record that the node's kubelet refused a pod of the spec. Exclude the node for it, longer each time."""

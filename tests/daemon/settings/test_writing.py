@@ -76,7 +76,4 @@ def test_configz_has_upstreams_component_and_our_remarks():
     document = json.loads(as_json(settings))
     assert parse_settings(json.dumps(document["componentconfig"]), "configz") == settings
     assert all(isinstance(each["kind"], str) for each in document.values())
-    assert document["affinity-scheduler"]["notBuilt"] == {
-        "affinity-scheduler": list(settings.profiles[0].not_built)
-    }
     assert document["affinity-scheduler"]["featureGates"]["MatchLabelKeysInPodAffinity"] is True

@@ -10,7 +10,6 @@ from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.engine.state.read_only import ReadOnlyClusterView
 from tests.support import build
 
 LABELS = {"a": {"n": "3"}, "b": {"n": "7", "x": "y"}, "c": {"n": "many"}, "d": {}}
@@ -83,5 +82,4 @@ def test_a_plugin_reads_the_taints_of_a_row(view: ClusterView) -> None:
     """None of a node that is gone while pods are on it."""
     state = view._state
     state.nodes.row_for("ghost")
-    nodes = ReadOnlyClusterView(state, "plugin").nodes
-    assert [[taint.key for taint in nodes.taints_of(row)] for row in range(5)] == [[], ["k"], [], [], []]
+    assert [[taint.key for taint in view.nodes.taints_of(row)] for row in range(5)] == [[], ["k"], [], [], []]

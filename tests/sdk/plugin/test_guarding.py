@@ -376,6 +376,8 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
     "pods per node": lambda s: s.pods_per_node(WEB),
     "selected": lambda s: s.selected(WEB).by_row,
     "pods by domain": lambda s: s.pods_by_domain(WEB, ZONE).amounts,
+    "all of a resource": lambda s: s.nodes.use("cpu", slice(None))[0],
+    "taints": lambda s: s.nodes.taint_set,
     "ids of domains": lambda s: s.pods_by_domain(WEB, ZONE).ids,
     "per row": lambda s: s.per_row("k", lambda rows: 1, np.int64),
     "scores per row": lambda s: s.scores_per_row("s", lambda rows: 1),
@@ -430,6 +432,10 @@ def test_a_guest_cannot_write_to_an_array(array: Callable[[Any], Any]):
         pytest.param(lambda c, s: s.nodes.images.clear(), id="the images"),
         pytest.param(lambda c, s: s.nodes.remove("n0"), id="the nodes"),
         pytest.param(lambda c, s: s.column(ZONE).set(0, "x"), id="a label"),
+        pytest.param(lambda c, s: s.nodes.ports.clear(), id="host ports"),
+        pytest.param(lambda c, s: s.nodes.add_usage(0, s.usage_of(c.pod)), id="the usage of a node"),
+        pytest.param(lambda c, s: s.devices.remove("ResourceClaim", "default/c"), id="devices"),
+        pytest.param(lambda c, s: s._state.remove_pod("running"), id="the state behind the view"),
     ],
 )
 def test_a_guest_cannot_change_an_object(change: Callable[[Any, Any], Any]):

@@ -17,6 +17,7 @@ from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.node_trial import RoomOnly
 from scheduler.engine.framework.post_filter import UnfitPod
 from scheduler.engine.framework.status import Status
+from scheduler.engine.model.wire import Int32, Wire
 from scheduler.engine.plugins.default_preemption.candidates import NO_VICTIMS, Candidate, Harm, candidate_at
 from scheduler.engine.plugins.default_preemption.dry_runs import dry_runs, room_only
 from scheduler.engine.plugins.default_preemption.protection import Protections, protections
@@ -25,16 +26,15 @@ from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultPreemptionArgs:
+class DefaultPreemptionArgs(Wire, frozen=True):
     """
     How many candidates to look for: a share of the nodes where victims may help, but at least a number.
 
     `prefer_fewer_victims`: whether pods of equal priority are reprieved by their use for the pod too (not upstream).
     """
 
-    min_candidate_nodes_percentage: int = 10
-    min_candidate_nodes_absolute: int = 100
+    min_candidate_nodes_percentage: Int32 = 10
+    min_candidate_nodes_absolute: Int32 = 100
     prefer_fewer_victims: bool = False
 
     def n_wanted(self, n_nodes: int) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -22,6 +23,7 @@ from scheduler.engine.model.node_selection import NodeSelection
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Semantics
+from scheduler.engine.model.wire import Duration, Wire
 from scheduler.engine.plugins.dynamic_resources.allocator import (
     CANNOT_ALLOCATE,
     INVALID_POOLS,
@@ -42,8 +44,7 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import PluginFailed, SearchUnfinished
 
 
-@dataclass(frozen=True, slots=True)
-class DynamicResourcesArgs:
+class DynamicResourcesArgs(Wire, frozen=True):
     """
     How long a node's search for devices, and the binding conditions of a pod's devices, may take.
 
@@ -54,8 +55,8 @@ class DynamicResourcesArgs:
         preempt_for_devices: whether pods are evicted for their devices; upstream's never are.
     """
 
-    filter_timeout_s: float = 10.0
-    binding_timeout_s: float = 600.0
+    filter_timeout_s: Duration = msgspec.field(name="filterTimeout", default=10.0)
+    binding_timeout_s: Duration = msgspec.field(name="bindingTimeout", default=600.0)
     preempt_for_devices: bool = True
 
 

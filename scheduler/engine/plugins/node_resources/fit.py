@@ -109,7 +109,8 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
             each.name for each in self._strategy.resources if is_provided_by_classes(each.name)
         )
         #: Score from 0 to 100 at each percent of utilisation, for RequestedToCapacityRatio.
-        self._shape = shape_table(args.scoring_strategy.shape) if args.scoring_strategy.shape else None
+        ratio = self._strategy.requested_to_capacity_ratio
+        self._shape = None if ratio is None else shape_table(ratio.shape)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return deleted and scaled-down pods, new nodes, and changed allocatable."""

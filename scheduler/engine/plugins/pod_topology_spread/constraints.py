@@ -9,35 +9,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Final, Literal
+from typing import Final
 
 from scheduler.engine.framework.memo import MemoBySpec
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Gate, Semantics
 from scheduler.engine.model.terms import Problem, SpreadConstraint
+from scheduler.engine.model.wire import Int32, LabelSelector, Wire
 from scheduler.engine.state.matching import NamespaceRule, PodMatcher
 from scheduler.engine.syntax.selectors import EVERYTHING, NOTHING, Selector, with_requirements
 
-DefaultingType = Literal["System", "List"]
-WhenUnsatisfiable = Literal["DoNotSchedule", "ScheduleAnyway"]
+DEFAULTING_TYPES: Final = ("System", "List")
+ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultConstraint:
+class DefaultConstraint(Wire, frozen=True):
     """
     A topology spread constraint for pods that have none; its selector is derived from the pod's workloads.
 
     `min_domains`, the policies and `match_label_keys` are as written (None or empty if absent): upstream does not
-    validate them either.
+    validate them either. `label_selector` is refused on reading.
     """
 
-    max_skew: int
-    topology_key: str
-    when_unsatisfiable: WhenUnsatisfiable
-    min_domains: int | None = None
+    max_skew: Int32 = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] = ()
+    label_selector: LabelSelector | None = None
 
 
 SYSTEM_DEFAULT_CONSTRAINTS: Final = (
@@ -46,11 +47,10 @@ SYSTEM_DEFAULT_CONSTRAINTS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PodTopologySpreadArgs:
+class PodTopologySpreadArgs(Wire, frozen=True):
     """The source of default constraints; `default_constraints` is empty if `defaulting_type` is System."""
 
-    defaulting_type: DefaultingType = "System"
+    defaulting_type: str = "System"
     default_constraints: tuple[DefaultConstraint, ...] = ()
 
     @property
