@@ -41,7 +41,7 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Mask, Scores
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.errors import PluginFailed, SearchUnfinished
+from scheduler.errors import PluginFailed
 
 _Raw = TypeVar("_Raw")
 _T = TypeVar("_T")
@@ -213,8 +213,7 @@ class _PluginTimer:
         try:
             result = call()
         except PluginFailed as failure:
-            code = Code.SUCCESS if isinstance(failure, SearchUnfinished) else Code.ERROR
-            self.observe(plugin, point, self.now_s() - started_s, code.value, str(failure))
+            self.observe(plugin, point, self.now_s() - started_s, Code.ERROR.value, str(failure))
             raise
         self.observe(plugin, point, self.now_s() - started_s, status_of(result))
         return result

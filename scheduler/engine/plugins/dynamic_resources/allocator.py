@@ -30,9 +30,9 @@ from scheduler.engine.plugins.dynamic_resources.results import allocation_of
 from scheduler.engine.plugins.dynamic_resources.search import Budget, Outcome, Search
 from scheduler.engine.plugins.dynamic_resources.selection import ENDED_AT_LIMIT, SelectorResults, all_match
 
-#: Devices that the search for a pod looks at once more in a turn, over all nodes: 8 ms at up to 2.7 µs each.
+#: Devices that the search for a pod looks at once more in a piece, over all nodes: 8 ms at up to 2.7 µs each.
 DEFAULT_STEPS: Final = 3_125
-#: The most on one node, over all turns that go on with its search: those of one attempt.
+#: The most on one node, over all pieces that go on with its search: those of one cycle.
 MAX_STEPS: Final = 50_000
 
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
@@ -66,7 +66,7 @@ class Allocator:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a search that is not over goes on at once, in a turn of its own: unless its selectors are costly."""
+        """Whether a search that is not over goes on in the same cycle: unless its selectors are costly."""
         return not self._results.is_spent_on_few
 
     def allocate(self, node: TargetNode, claims: Sequence[ResourceClaim]) -> tuple[Allocation, ...] | Refusal:

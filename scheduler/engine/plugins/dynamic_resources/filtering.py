@@ -39,7 +39,7 @@ from scheduler.engine.plugins.dynamic_resources.trial import DeviceTrials, Fixed
 from scheduler.engine.state.arrays import Mask, RowIndex
 from scheduler.engine.state.batches import Pieces, finished
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.errors import PluginFailed, SearchUnfinished
+from scheduler.errors import PluginFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,9 @@ class DynamicResourcesArgs:
     preempt_for_devices: bool = True
 
 
+#: Pieces of a search, each with the whole budget, as long as no node has devices: the longest search on a node, or
+#: selectors of 200,000 devices, which take a second.
+_MAX_PIECES: Final = 16
 UNAVAILABLE: Final = unresolvable("resourceclaim not available on the node")
 _STATUS_BY_ANSWER: Final[Mapping[int, Status]] = {
     Answer.DEVICES: UNAVAILABLE,
@@ -151,7 +154,7 @@ class DeviceFilter(NodeFilter):
         """
         Return the same of these rows alone.
 
-        Raises PluginFailed if the search for devices fails at one of them, SearchUnfinished if it takes another turn.
+        Raises PluginFailed if the search for devices fails at one of them, or is not over at any.
         """
         self._asked |= rows
         accepted = self._accepted(rows, until_error=True)
@@ -160,9 +163,8 @@ class DeviceFilter(NodeFilter):
             if isinstance(answer, Status) and answer.code is Code.ERROR:
                 raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {answer.message}')
         if not accepted.any() and (rows & (self._has_devices == Answer.POSTPONED)).any():
-            # Else an error, so that the pod is tried again soon: the next attempt gets further.
-            failure = SearchUnfinished if self._allocator.goes_on else PluginFailed
-            raise failure(NAME, "Filter", f'running "{NAME}" filter plugin: {ENDED_AT_LIMIT}')
+            # An error, so that the pod is tried again soon: the next attempt gets further.
+            raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {ENDED_AT_LIMIT}')
         return accepted
 
     def statuses(self) -> NodeStatuses:
@@ -284,12 +286,26 @@ class DeviceFilter(NodeFilter):
 
     def _look_at(self, rows: Mask, *, until_error: bool) -> Pieces[None]:
         new = rows & self._view.alive & ~self._known
-        if new.any():
-            self._known |= new
-            yield from self._ask(new, until_error=until_error)
+        if not new.any():
+            return
+        self._known |= new
+        yield from self._ask(new, until_error=until_error)
+        for _ in range(_MAX_PIECES - 1 if until_error else 0):
+            answers = self._has_devices
+            unfinished = rows & (answers == Answer.POSTPONED)
+            is_decided = self._usable(rows).any() or (rows & (answers == Answer.ERROR)).any()
+            if is_decided or not unfinished.any() or not self._allocator.goes_on:
+                return
+            yield
+            self._allocator.renew()
+            yield from self._ask(unfinished, until_error=True)
 
     def _accepted(self, rows: Mask, *, until_error: bool = False) -> Mask:
         finished(self._look_at(rows, until_error=until_error))
+        return self._usable(rows)
+
+    def _usable(self, rows: Mask) -> Mask:
+        """Return which of the rows, which were asked, have all devices."""
         accepted: Mask = rows & (self._has_devices == Answer.DEVICES)
         if any(self._unready):
             accepted[:] = False
