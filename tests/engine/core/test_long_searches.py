@@ -9,7 +9,7 @@ import pytest
 from scheduler.engine.model.claim_writes import ClaimReservation
 from scheduler.engine.model.instructions import Instruction, WriteReservation
 from scheduler.engine.model.stimuli import CycleDue
-from scheduler.engine.plugins.dynamic_resources.selection import ENDED_AT_LIMIT
+from scheduler.engine.plugins.dynamic_resources.answers import ENDED_AT_LIMIT
 from tests.engine.core.claim_cluster import ClaimCluster
 from tests.support.build import Json
 from tests.support.device_documents import DRIVER, device_slice, resource_claim

@@ -7,7 +7,7 @@ dynamic-resource-allocation/resourceclaim, Name and IsForPod (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from scheduler.engine.framework.status import Status, failed, unresolvable
@@ -22,7 +22,7 @@ ClaimOf = Callable[[str], ResourceClaim | None]
 
 
 @dataclass(frozen=True, slots=True)
-class PodClaims:
+class DeviceClaims:
     """
     The claims of a pod.
 
@@ -108,14 +108,14 @@ def _claim_name(pod: Pod, entry: PodResourceClaim) -> str | _Unknown | None:
 
 def checked(
     pod: Pod, of_user: tuple[ResourceClaim, ...], special: ResourceClaim | None, view: ClusterView
-) -> PodClaims | Status:
+) -> DeviceClaims | Status:
     """
     Return the claims as a filter needs them, or the status with which the pod is rejected on all nodes.
 
     Members of a group share a claim whose allocation is being written for one of them.
     """
     devices = view.devices
-    claims = PodClaims(of_user, special)
+    claims = DeviceClaims(of_user, special)
     for claim in claims.all:
         if devices.is_pending(claim.key):
             shown = devices.seen(claim.kind, claim.key)
@@ -132,6 +132,17 @@ def checked(
                 return failed(selection.problem)
             claims.selections[claim.key] = selection
     return claims
+
+
+def queries_of(claims: Iterable[ResourceClaim]) -> Iterator[DeviceQuery]:
+    """Yield what the requests of the claims ask for, every alternative included."""
+    for claim in claims:
+        for request in claim.requests:
+            yield from (
+                request.first_available
+                if request.exactly is None
+                else (request.exactly, *request.first_available)
+            )
 
 
 def unknown_class(claim: ResourceClaim, devices: Devices) -> Status | None:

@@ -27,14 +27,14 @@ from scheduler.engine.plugins.dynamic_resources.allocator import (
     INVALID_POOLS,
     Allocator,
 )
+from scheduler.engine.plugins.dynamic_resources.answers import ENDED_AT_LIMIT, Answer, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.binding import has_timed_out, readiness
-from scheduler.engine.plugins.dynamic_resources.claims import PodClaims
+from scheduler.engine.plugins.dynamic_resources.claims import DeviceClaims
 from scheduler.engine.plugins.dynamic_resources.extended_resources import Variant, Variants, supply_of
-from scheduler.engine.plugins.dynamic_resources.inputs import Refusal, RefusalKind, SearchError, TargetNode
-from scheduler.engine.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers, form_of
+from scheduler.engine.plugins.dynamic_resources.node_answers import Cycle, NodeAnswers, form_of
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.reserving import NAME, ReservedClaims, reserved_claims
-from scheduler.engine.plugins.dynamic_resources.selection import ENDED_AT_LIMIT
 from scheduler.engine.plugins.dynamic_resources.trial import DeviceTrials, FixedTrial
 from scheduler.engine.state.arrays import Mask, RowIndex
 from scheduler.engine.state.batches import Pieces, finished
@@ -103,7 +103,7 @@ class DeviceFilter(NodeFilter):
     def __init__(
         self,
         pod: Pod,
-        claims: PodClaims,
+        claims: DeviceClaims,
         variants: Variants | None,
         view: ClusterView,
         index: PoolIndex,
@@ -186,8 +186,8 @@ class DeviceFilter(NodeFilter):
         if isinstance(claims, Status):
             return FixedTrial(claims)
         pools = self._index.pools(TargetNode(node.name, node.labels))
-        if not claims or isinstance(pools, SearchError):
-            return FixedTrial(failed(pools.text) if isinstance(pools, SearchError) else None)
+        if not claims or isinstance(pools, NotAllocated):
+            return FixedTrial(failed(pools.text) if isinstance(pools, NotAllocated) else None)
         has_devices = self._has_devices.item(row) == Answer.DEVICES
         return trials.at(row, node, pools, claims, has_devices=has_devices)
 
@@ -267,7 +267,7 @@ class DeviceFilter(NodeFilter):
         # Pods may share a claim.
         by_uid = {claim.uid: claim for claims in asked for claim in claims}
         allocated = self._allocator.allocate(TargetNode(node.name, node.labels), tuple(by_uid.values()))
-        if isinstance(allocated, Refusal):
+        if isinstance(allocated, NotAllocated):
             return None
         allocation_of = dict(zip(by_uid, allocated, strict=True))
         for each, claims in zip(filters, asked, strict=True):
@@ -343,8 +343,7 @@ class DeviceFilter(NodeFilter):
             self._has_devices[rows] = Answer.DEVICES
             return
         answers = self._node_answers(claims)
-        first_fit = self._allocator.first_fit(claims)
-        cycle = Cycle(self._allocator, claims, self._index, self._view, first_fit)
+        cycle = Cycle(self._allocator, claims, self._index, self._view)
         yield from answers.ask(rows, cycle, until_error=until_error)
         np.copyto(self._has_devices, answers.answers, where=rows)
         np.copyto(self._scores, answers.scores, where=rows)
@@ -380,20 +379,22 @@ class DeviceFilter(NodeFilter):
         allocations: tuple[Allocation, ...] = ()
         if claims:
             allocated = self._allocate(node, claims)
-            if isinstance(allocated, Refusal):
+            if isinstance(allocated, NotAllocated):
                 return _status(allocated)
             allocations = allocated
         if self.missing(row):
             return UNAVAILABLE
         return NodeAllocation(claims, allocations, variant)
 
-    def _allocate(self, node: Node, claims: tuple[ResourceClaim, ...]) -> tuple[Allocation, ...] | Refusal:
+    def _allocate(
+        self, node: Node, claims: tuple[ResourceClaim, ...]
+    ) -> tuple[Allocation, ...] | NotAllocated:
         """Return what the claims get on a node; as long as its search took in one cycle, it may take once more."""
         self._allocator.renew()
         target = TargetNode(node.name, node.labels)
         pools = self._index.pools(target)
         long = (
-            None if isinstance(pools, SearchError) else self._node_answers(claims).long_search(target, pools)
+            None if isinstance(pools, NotAllocated) else self._node_answers(claims).long_search(target, pools)
         )
         if long is None:
             return self._allocator.allocate(target, claims)
@@ -426,5 +427,5 @@ class DeviceFilter(NodeFilter):
         return self._view.matching(selection.rule)
 
 
-def _status(refusal: Refusal) -> Status:
-    return failed(refusal.text) if refusal.kind is RefusalKind.ERROR else unresolvable(refusal.text)
+def _status(refusal: NotAllocated) -> Status:
+    return failed(refusal.text) if refusal.answer is Answer.ERROR else unresolvable(refusal.text)
