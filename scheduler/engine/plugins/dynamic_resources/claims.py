@@ -60,8 +60,11 @@ def resolved(pod: Pod, claim_of: ClaimOf) -> tuple[ResourceClaim, ...] | str:
         name = _claim_name(pod, entry)
         if name is None:
             continue
-        if not isinstance(name, str):
-            return name.text
+        if not name:
+            if entry.template_name is not None:
+                return f'pod "{pod.key}": ResourceClaim not created yet'
+            problem = "none of the supported fields are set"
+            return f'pod "{pod.key}", spec.resourceClaim "{entry.name}": {problem}'
         claim = claim_of(f"{pod.namespace}/{name}")
         if claim is None:
             return f'could not find ResourceClaim "{pod.namespace}/{name}"'
@@ -81,29 +84,16 @@ def held_in_deletion(pod: Pod, claim_of: ClaimOf) -> Iterator[ResourceClaim]:
     """
     for entry in pod.spec.resource_claims:
         name = _claim_name(pod, entry)
-        claim = claim_of(f"{pod.namespace}/{name}") if isinstance(name, str) else None
+        claim = claim_of(f"{pod.namespace}/{name}") if name else None
         if claim is not None and claim.terminating and is_reserved_for(claim, pod):
             yield claim
 
 
-@dataclass(frozen=True, slots=True)
-class _Unknown:
-    """Why the name of a claim is not known."""
-
-    text: str
-
-
-def _claim_name(pod: Pod, entry: PodResourceClaim) -> str | _Unknown | None:
-    """Return the name of the entry's claim, None if it needs none."""
-    if entry.claim_name is not None:
-        return entry.claim_name
-    if entry.template_name is None:
-        problem = "none of the supported fields are set"
-        return _Unknown(f'pod "{pod.key}", spec.resourceClaim "{entry.name}": {problem}')
-    for name, claim_name in pod.generated_claims:
-        if name == entry.name:
-            return claim_name
-    return _Unknown(f'pod "{pod.key}": ResourceClaim not created yet')
+def _claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
+    """Return the name of the entry's claim; None if it needs none, empty if the name is not known."""
+    if entry.claim_name is not None or entry.template_name is None:
+        return entry.claim_name or ""
+    return next((claim_name for name, claim_name in pod.generated_claims if name == entry.name), "")
 
 
 def checked(

@@ -205,7 +205,7 @@ class DeviceFilter(NodeFilter):
 
     def alternative_scores(self, rows: Mask) -> npt.NDArray[np.int16]:
         """Return what the alternatives of unallocated claims add to the scores of these rows."""
-        self._accepted(rows)
+        finished(self._look_at(rows, until_error=False))
         return self._scores
 
     def answer(self, row: int) -> NodeAllocation | Status:
@@ -380,7 +380,8 @@ class DeviceFilter(NodeFilter):
         if claims:
             allocated = self._allocate(node, claims)
             if isinstance(allocated, NotAllocated):
-                return _status(allocated)
+                is_error = allocated.answer is Answer.ERROR
+                return failed(allocated.text) if is_error else unresolvable(allocated.text)
             allocations = allocated
         if self.missing(row):
             return UNAVAILABLE
@@ -425,7 +426,3 @@ class DeviceFilter(NodeFilter):
             # The selector of nearly every claim: its node's name, which other claims do not share.
             return self._view.matching_names(terms[0])
         return self._view.matching(selection.rule)
-
-
-def _status(refusal: NotAllocated) -> Status:
-    return failed(refusal.text) if refusal.answer is Answer.ERROR else unresolvable(refusal.text)

@@ -6,7 +6,7 @@ Source: structured/internal/incubating/allocator_incubating.go, Allocate and cre
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 from scheduler.engine.model.allocations import (
@@ -18,7 +18,6 @@ from scheduler.engine.model.allocations import (
     DeviceResults,
 )
 from scheduler.engine.model.device_requests import ResourceClaim
-from scheduler.engine.model.devices import DeviceClass
 from scheduler.engine.model.node_selection import NodeSelection, on_node
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
@@ -77,13 +76,13 @@ def _share_id(seed: str) -> str:
 
 def _class_configuration(chosen: Sequence[NodeQuery]) -> Iterator[AllocatedConfiguration]:
     """Yield the configuration of each class once, for all requests of that class."""
-    requests_by_class: dict[str, list[str]] = {}
-    classes: Mapping[str, DeviceClass] = {query.device_class.key: query.device_class for query in chosen}
+    by_class: dict[str, list[NodeQuery]] = {}
     for query in chosen:
-        requests_by_class.setdefault(query.device_class.key, []).append(query.full_name)
-    for name, requests in requests_by_class.items():
-        for each in classes[name].config:
-            yield AllocatedConfiguration(FROM_CLASS, tuple(requests), each.opaque)
+        by_class.setdefault(query.device_class.key, []).append(query)
+    for queries in by_class.values():
+        for each in queries[0].device_class.config:
+            requests = tuple(query.full_name for query in queries)
+            yield AllocatedConfiguration(FROM_CLASS, requests, each.opaque)
 
 
 def _claim_configuration(
