@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Final
 
 from scheduler.engine.model.device_requests import DeviceQuery, ResourceClaim
-from scheduler.engine.model.devices import NO_EXECUTE, NO_SCHEDULE, Device, DeviceClass, DeviceId
+from scheduler.engine.model.devices import NO_EXECUTE, NO_SCHEDULE, Device, DeviceClass
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
 from scheduler.engine.plugins.dynamic_resources.capacity import Wanted, is_left, wanted_of
@@ -121,25 +121,26 @@ class NodeDevices:
         self._node, self._allocated, self._results = node, allocated, results
         self._counters = Counters(allocated)
         #: The claims, by number, that took each device as a whole.
-        self._marks: dict[DeviceId, set[int]] = {}
+        self._marks: dict[PoolDevice, set[int]] = {}
         #: The amounts taken of each shared device; an empty mapping if it has no capacities.
-        self._shared: dict[DeviceId, list[Wanted]] = {}
+        self._shared: dict[PoolDevice, list[Wanted]] = {}
 
     def suits(self, query: NodeQuery, device: PoolDevice) -> Verdict | NotAllocated:
         """Return FREE if the device is what the query asks for, whoever has it, else the first reason why not."""
-        verdict = query.verdicts.get(device)
-        if verdict is None:
-            answer = self._suits(query, device)
-            if isinstance(answer, NotAllocated):
-                return answer
-            verdict = query.verdicts[device] = answer
+        known = query.verdicts.get(device)
+        if known is not None:
+            return known
+        verdict = self._suits(query, device)
+        if not isinstance(verdict, NotAllocated):
+            query.verdicts[device] = verdict
         return verdict
 
     def _suits(self, query: NodeQuery, device: PoolDevice) -> Verdict | NotAllocated:
         device_class, results = query.device_class, self._results
-        of_class = results.all_match(device_class.selectors, device, "class", device_class.key)
-        if of_class is not True:
-            return of_class or Verdict.NOT_OF_CLASS
+        if device_class.selectors:
+            of_class = results.all_match(device_class.selectors, device, "class", device_class.key)
+            if of_class is not True:
+                return of_class or Verdict.NOT_OF_CLASS
         if query.query.selectors:
             selected = results.all_match(query.query.selectors, device, "claim", query.claim.key)
             if selected is not True:
@@ -150,31 +151,35 @@ class NodeDevices:
                 return reached or Verdict.OF_OTHER_NODES
         if device.device.taints and not all(map(query.tolerates, device.device.taints)):
             return Verdict.TAINTED
-        return Verdict.FREE if query.wanted_of(device.device) is not None else Verdict.WITHOUT_CAPACITY
+        if device.device.capacity:
+            return Verdict.WITHOUT_CAPACITY if query.wanted_of(device.device) is None else Verdict.FREE
+        return Verdict.WITHOUT_CAPACITY if query.query.capacity else Verdict.FREE
 
     def left(self, query: NodeQuery, device: PoolDevice) -> Verdict:
         """Return FREE if enough is left of a device that suits the query, else what is not."""
         if self.is_in_use(query, device):
             return Verdict.IN_USE
-        is_charged = device.device.consumes_counters and self._is_charged(device)
-        if is_charged and not self._counters.can_take(self.pools.pool_of(device), device.device):
-            return Verdict.SHORT_OF_COUNTERS
+        if device.device.consumes_counters and self._is_charged(device):
+            if not self._counters.can_take(self.pools.pool_of(device), device.device):
+                return Verdict.SHORT_OF_COUNTERS
         return Verdict.FREE if self.has_capacity(query, device) else Verdict.SHORT_OF_CAPACITY
 
     def is_in_use(self, query: NodeQuery, device: PoolDevice) -> bool:
         """Return whether a claim has the device for itself; with admin access, whether its own claim took it."""
-        marks = self._marks.get(device.id)
+        marks = self._marks.get(device)
         if query.query.admin_access:
             return marks is not None and query.number in marks
         return bool(marks) or device.id in self._allocated.dedicated
 
     def has_capacity(self, query: NodeQuery, device: PoolDevice) -> bool:
         """Return whether the device has the capacities that the query takes, and they are left."""
+        if not device.device.capacity:
+            return not query.query.capacity
         wanted = query.wanted_of(device.device)
-        if not wanted:
-            return wanted is not None
+        if wanted is None:
+            return False
         stored = self._allocated.consumed.get(device.id, _NO_USE)
-        return is_left(wanted, device.device, stored, self._taken_of(device.id))
+        return is_left(wanted, device.device, stored, self._taken_of(device))
 
     def take(self, query: NodeQuery, device: PoolDevice) -> Taken:
         """Take a device that suits the query, and of which enough is left."""
@@ -183,9 +188,9 @@ class NodeDevices:
         for constraint in query.constraints:
             constraint.add(query.request, device)
         if wanted is not None:
-            self._shared.setdefault(device.id, []).append(wanted)
+            self._shared.setdefault(device, []).append(wanted)
         else:
-            self._marks.setdefault(device.id, set()).add(query.number)
+            self._marks.setdefault(device, set()).add(query.number)
         if has_counters:
             self._counters.take(self.pools.pool_of(device), device.device)
         return Taken(query, device, wanted, has_counters)
@@ -196,12 +201,12 @@ class NodeDevices:
         for constraint in query.constraints:
             constraint.remove(query.request)
         if taken.wanted is not None:
-            shares = self._shared[device.id]
+            shares = self._shared[device]
             shares.pop()
             if not shares:
-                del self._shared[device.id]
+                del self._shared[device]
         else:
-            self._marks[device.id].discard(query.number)
+            self._marks[device].discard(query.number)
         if taken.has_counters:
             self._counters.give_back(self.pools.pool_of(device), device.device)
 
@@ -210,11 +215,11 @@ class NodeDevices:
         if not device.device.allow_multiple_allocations:
             return True
         # As upstream, a shared device without capacities is charged again for each claim (kubernetes #140433).
-        return device.id not in self._allocated.consumed and device.id not in self._shared
+        return device.id not in self._allocated.consumed and device not in self._shared
 
-    def _taken_of(self, device_id: DeviceId) -> Mapping[str, int]:
+    def _taken_of(self, device: PoolDevice) -> Mapping[str, int]:
         total: dict[str, int] = {}
-        for share in self._shared.get(device_id, ()):
+        for share in self._shared.get(device, ()):
             for name, amount in share.items():
                 total[name] = total.get(name, 0) + amount.nano
         return total

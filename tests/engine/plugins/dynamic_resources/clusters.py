@@ -18,8 +18,10 @@ def published(
 ) -> Devices:
     """Return what is known of these devices."""
     devices = Devices()
-    for each in (*slices, *classes):
+    for each in slices:
         devices.upsert(each)
+    for device_class in classes:
+        devices.upsert(device_class)
     devices.allocated = allocated(allocations)
     return devices
 
