@@ -159,9 +159,9 @@ class NodeDevices:
         """Return FREE if enough is left of a device that suits the query, else what is not."""
         if self.is_in_use(query, device):
             return Verdict.IN_USE
-        if device.device.consumes_counters and self._is_charged(device):
-            if not self._counters.can_take(self.pools.pool_of(device), device.device):
-                return Verdict.SHORT_OF_COUNTERS
+        is_charged = device.device.consumes_counters and self._is_charged(device)
+        if is_charged and not self._counters.can_take(self.pools.pool_of(device), device.device):
+            return Verdict.SHORT_OF_COUNTERS
         return Verdict.FREE if self.has_capacity(query, device) else Verdict.SHORT_OF_CAPACITY
 
     def is_in_use(self, query: NodeQuery, device: PoolDevice) -> bool:
