@@ -41,7 +41,7 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Mask, Scores
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.errors import PluginFailed, SearchUnfinished
+from scheduler.errors import PluginFailed
 
 _Raw = TypeVar("_Raw")
 _T = TypeVar("_T")
@@ -210,8 +210,7 @@ class _Timer:
         try:
             result = call()
         except PluginFailed as failure:
-            code = Code.SUCCESS if isinstance(failure, SearchUnfinished) else Code.ERROR
-            self._observe(point, self.now_s() - started_s, code.value, str(failure))
+            self._observe(point, self.now_s() - started_s, Code.ERROR.value, str(failure))
             raise
         if (status := status_of(result)) is not None:
             self._observe(point, self.now_s() - started_s, status)

@@ -30,13 +30,10 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Mask, Scores
 from scheduler.engine.state.batches import Pieces, finished
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.errors import PluginFailed, SearchUnfinished
+from scheduler.errors import PluginFailed
 
 NO_NODES: Final = "no nodes available to schedule pods"
 
-#: Decisions that one attempt may take while each gets further: the longest search for devices on a node, or selectors
-#: of 200,000 devices, which take a second.
-MAX_TURNS: Final = 16
 #: Fewest nodes that sampling may look for, as upstream's minFeasibleNodesToFind.
 _FEWEST_FEASIBLE: Final = 100
 
@@ -53,16 +50,10 @@ class ScheduleResult:
 
 @dataclass(frozen=True, slots=True)
 class CycleError:
-    """
-    A failed cycle; the pod is tried again after a backoff.
-
-    `unschedulable`: it is reported as Unschedulable. `goes_on`: another decision gets further, as a plugin keeps what
-    it has found.
-    """
+    """A failed cycle; the pod is tried again after a backoff. `unschedulable`: it is reported as Unschedulable."""
 
     message: str
     unschedulable: bool = False
-    goes_on: bool = False
 
 
 Decision = ScheduleResult | FitError | CycleError
@@ -115,29 +106,10 @@ def deciding(
         if isinstance(decided, UnfitPod):
             decided = yield from _post_filtered(decided, view, profile, rng, observer)
         decision: Decision = decided
-    except SearchUnfinished as unfinished:
-        decision = CycleError(str(unfinished), goes_on=True)
     except PluginFailed as failure:
         observer.leave(failure.point, Code.ERROR)
         decision = CycleError(str(failure))
     observer.end()
-    return decision
-
-
-def deciding_in_turns(
-    pod: Pod,
-    view: ClusterView,
-    profile: Profile,
-    rng: Rng,
-    observer: Observer,
-    scope: Scope | None = None,
-) -> Pieces[Decision]:
-    """As `deciding`, with all turns of an attempt, for where no other pod waits for its own."""
-    for _ in range(MAX_TURNS):
-        decision = yield from deciding(pod, view, profile, rng, observer, scope)
-        if not isinstance(decision, CycleError) or not decision.goes_on:
-            return decision
-        yield
     return decision
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
 
-from scheduler.engine.core.decide import MAX_TURNS, fits
+from scheduler.engine.core.decide import fits
 from scheduler.engine.core.pod_records import PodRecords, Relaxation
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.profile import Profile
@@ -22,7 +22,7 @@ from scheduler.engine.model.pods import Pod, PodSpec, relaxed_spec
 from scheduler.engine.queueing.rule_clocks import RuleClocks, RuleSet
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.errors import PluginFailed, SearchUnfinished
+from scheduler.errors import PluginFailed
 
 #: Specs that are remembered with rules left out; a pod that waits is asked about them in each attempt.
 _MEMOIZED_SPECS: Final = 1_024
@@ -126,16 +126,12 @@ class Fallbacks:
 
 
 def would_fit(pod: Pod, view: ClusterView, profile: Profile) -> bool:
-    """Return whether a node takes the pod; False if a plugin fails to say so, or not within the turns of an attempt."""
-    for _ in range(MAX_TURNS):
-        try:
-            return fits(pod, view, profile)
-        except SearchUnfinished:
-            continue  # It has kept what it found, and gets further.
-        except PluginFailed:
-            # Its failures are counted where pods are decided.
-            return False
-    return False
+    """Return whether a node takes the pod; False if a plugin fails to say so."""
+    try:
+        return fits(pod, view, profile)
+    except PluginFailed:
+        # Its failures are counted where pods are decided.
+        return False
 
 
 def keeping_rules(rules: RuleSet, fits_without: Callable[[RuleSet], bool]) -> list[RuleSet]:

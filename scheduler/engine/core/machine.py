@@ -28,7 +28,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from scheduler.engine.core.audit import differences
-from scheduler.engine.core.decide import MAX_TURNS, CycleError, Decision, ScheduleResult, deciding
+from scheduler.engine.core.decide import CycleError, Decision, ScheduleResult, deciding
 from scheduler.engine.core.decision_annotation import DecisionAnnotations
 from scheduler.engine.core.event_handlers import EventHandlers
 from scheduler.engine.core.fallbacks import Fallbacks
@@ -336,8 +336,6 @@ class Machine:
                 instructions = yield from self._trying_relaxed(queued, decision, profile, now_s)
                 # `+= yield from` would extend a list that was taken meanwhile.
                 self._ordered += instructions
-            case CycleError(goes_on=True) if queued.n_turns < MAX_TURNS:
-                self.queue.line_up(queued, now_s)
             case CycleError(message, unschedulable):
                 self._ordered += self._fail(queued, message, now_s, unschedulable=unschedulable)
             case _:

@@ -14,7 +14,7 @@ from typing import Final, assert_never
 import numpy as np
 from msgspec.structs import replace as with_parts
 
-from scheduler.engine.core.decide import CycleError, Decision, ScheduleResult, decide, deciding_in_turns
+from scheduler.engine.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
 from scheduler.engine.core.fallbacks import Fallbacks, keeping_rules, would_fit
 from scheduler.engine.core.group_members import waiting_members
@@ -34,7 +34,6 @@ from scheduler.engine.model.terms import ZONE_KEY
 from scheduler.engine.model.unread_names import unread_notes
 from scheduler.engine.queueing.rule_clocks import RuleClocks, RuleSet
 from scheduler.engine.state.arrays import Mask
-from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.syntax.plurals import counted
@@ -237,7 +236,7 @@ def _next_decision(request: ExplainRequest) -> tuple[Decision, tuple[str, ...]]:
     profile = request.new_profile(view)
     # A nomination of which no watch has told yet counts too.
     pod = nominated.applied_to(request.pod) if nominated.node_of(request.pod.uid) else request.pod
-    decision = finished(deciding_in_turns(pod, view, profile, request.rng, Unobserved()))
+    decision = decide(pod, view, profile, request.rng, Unobserved())
     if isinstance(decision, FitError) and request.state.groups.key_of(pod) is None:
         fallbacks = Fallbacks(request.state, view, PodRecords(request.state), RuleClocks())
         relaxation = fallbacks.consider(pod, decision, profile, request.now_s)

@@ -18,14 +18,14 @@ from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
+from scheduler.engine.plugins.dynamic_resources.answers import Answer, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.claims import resolved, unknown_class
 from scheduler.engine.plugins.dynamic_resources.extended_resources import (
     Variants,
     extended_request,
     special_claim,
 )
-from scheduler.engine.plugins.dynamic_resources.inputs import Refusal, RefusalKind, TargetNode
-from scheduler.engine.plugins.dynamic_resources.pools import NodePools
+from scheduler.engine.plugins.dynamic_resources.pools import NodePools, TargetNode
 from scheduler.engine.state.allocated_devices import AllocatedDevices
 from scheduler.engine.state.cluster_view import ClusterView
 
@@ -118,9 +118,9 @@ class DeviceTrials:
         }
         claims = (*before.values(), *trial.claims)
         search = self._allocator.beside(allocated).search(trial.node, trial.pools, claims)
-        if not isinstance(search, Refusal):
+        if not isinstance(search, NotAllocated):
             return None
-        return failed(search.text) if search.kind is RefusalKind.ERROR else unschedulable(search.text)
+        return failed(search.text) if search.answer is Answer.ERROR else unschedulable(search.text)
 
     def _unallocated(self, pod: Pod, node: TargetNode) -> tuple[ResourceClaim, ...]:
         """Return the claims of another pod that need devices on the node, as far as they are known."""
