@@ -24,7 +24,6 @@ from scheduler.engine.core.group_attempt import Outcome, SearchRequest
 from scheduler.engine.core.group_members import has_minimum, n_needed, part_of, waiting_members
 from scheduler.engine.core.group_messages import (
     NOT_RELAXED,
-    stays_message,
     unlike_members,
     unlike_schedulers,
     unplaced_message,
@@ -32,13 +31,13 @@ from scheduler.engine.core.group_messages import (
     waiting_for_part,
 )
 from scheduler.engine.core.group_nominations import GroupNominations
-from scheduler.engine.core.group_preemption import Nominations, places_anew
+from scheduler.engine.core.group_preemption import Nominations
 from scheduler.engine.core.group_requests import search_request, unnominated
-from scheduler.engine.core.group_search import search, search_twice
+from scheduler.engine.core.group_search import search
 from scheduler.engine.core.group_trial import GroupTrial, Place, TrialRng
 from scheduler.engine.core.group_turns import GroupTurns
 from scheduler.engine.core.incomplete_groups import IncompleteGroups
-from scheduler.engine.core.lost_members import MOVED, RELEASED, LostMembers
+from scheduler.engine.core.lost_members import RELEASED, LostMembers
 from scheduler.engine.core.nominator import Nominator
 from scheduler.engine.core.outcomes import attempted, report_failure, report_group
 from scheduler.engine.core.pod_records import PodRecords
@@ -164,22 +163,19 @@ class GroupCycles:
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
         first, n_most = next(iter(entries.values())), request.max_decisions(profile.max_search_decisions)
         trial = self._trial(f"{first.uid} {first.attempts}", profile, n_most)
-        with self._state.without_nominations(self._own(key, entries)):
-            outcome, trial = yield from search_twice(key, request, trial)
+        with self._state.without_nominations(entries.keys()):
+            outcome = yield from search(request, trial)
         if not outcome.is_placed:
             return (yield from self._on_unplaced(entries, key, request, outcome, trial, now_s))
         self._lost.note_decided(key)
         self._nominations.forget(key)
-        self._end_move(key, now_s)
         attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, trial.n_decisions)
         placed = [(entries.pop(place.pod.uid), place) for place in trial.places]
         for few in batches(placed):
             for _, place in few:
                 self._nominator.take_node(place.pod, place.node_name, now_s)
             yield
-        # The group's own search alone takes a last resort, and this one had no need of it.
-        has_last_resorts = bool(self._state.kubelet_refusals.last_resorts(key))
-        yield from self._give_back(entries, now_s, are_surplus=not has_last_resorts)
+        yield from self._give_back(entries, now_s)
         return GroupResult([attempt], placed)
 
     def _on_unplaced(
@@ -197,7 +193,7 @@ class GroupCycles:
             and has_minimum(self._groups, key)
             and not (request.topology or request.parts)
         ):
-            yield from self._give_back(entries, now_s, are_surplus=True)
+            yield from self._give_back(entries, now_s)
             attempt = GroupAttempted(
                 trial.profile.scheduler_name, "unschedulable", now_s, outcome.n_decisions
             )
@@ -210,52 +206,15 @@ class GroupCycles:
         text = unplaced_message(key, request.n_needed, n_running, outcome, n_most)
         nominated = self._state.nominated
         before = {uid: node_name for uid in entries if (node_name := nominated.node_of(uid))}
-        with self._state.without_nominations(self._own(key, entries)):
+        with self._state.without_nominations(entries.keys()):
             nominations = yield from self._nominations.next_step(key, request, before, trial, now_s)
         if not nominations.victims and self._lost.take_due(key):
             nominations = Nominations(victims=tuple(self._groups.placed(key)), note=RELEASED)
             self._groups.release(key)
-        elif not nominations.victims and self._lost.take_move_due(key, now_s):
-            nominations = yield from self._moving(entries, key, request, trial, nominations, now_s)
         yield from self._nominate(entries, nominations, now_s)
-        stays = "" if nominations.victims else self._lost.why_stays(key)
-        notes = [
-            nominations.note,
-            stays,
-            NOT_RELAXED if any(pod.spec.fallbacks for pod in request.members) else "",
-        ]
-        text = " ".join([text, *filter(None, notes)])
+        relaxed = NOT_RELAXED if any(pod.spec.fallbacks for pod in request.members) else ""
+        text = " ".join([text, *filter(None, (nominations.note, relaxed))])
         return (yield from self._put_back_all(entries, key, text, now_s, outcome, nominations))
-
-    def _moving(
-        self,
-        entries: Mapping[str, QueuedPod],
-        key: GroupKey,
-        request: SearchRequest,
-        trial: GroupTrial,
-        otherwise: Nominations,
-        now_s: float,
-    ) -> Pieces[Nominations]:
-        """Return the move of the group if it has places elsewhere, which are held for it from now on."""
-        with self._state.without_nominations(self._own(key, entries)):
-            places = yield from places_anew(key, request, self._state, trial)
-        if isinstance(places, str):
-            self._lost.note_stays(key, stays_message(key, places, self._nominations.moving()))
-            return otherwise
-        leaving = tuple(self._groups.placed(key))
-        for stand_in, node_name in self._nominations.begin_move(key, places, now_s):
-            self._nominator.nominate(stand_in, node_name, now_s)
-        self._lost.note_moved(key, now_s)
-        self._groups.release(key)
-        return Nominations(victims=leaving, note=MOVED)
-
-    def _own(self, key: GroupKey, entries: Mapping[str, QueuedPod]) -> Collection[str]:
-        """Return the UIDs of the members, and of their stand-ins."""
-        return {*entries, *self._nominations.stand_ins(key)}
-
-    def _end_move(self, key: GroupKey, now_s: float) -> None:
-        for stand_in in self._nominations.end_move(key):
-            self._nominator.withdraw(stand_in, now_s)
 
     def _nominate(
         self, entries: Mapping[str, QueuedPod], nominations: Nominations, now_s: float
@@ -265,13 +224,11 @@ class GroupCycles:
             self._nominator.nominate(unnominated(queued.pod), nominations.nodes.get(uid, ""), now_s)
             yield
 
-    def _give_back(
-        self, entries: Mapping[str, QueuedPod], now_s: float, *, are_surplus: bool
-    ) -> Pieces[None]:
-        """Let members without which the group is placed be tried on their own; as a group if not `are_surplus`."""
+    def _give_back(self, entries: Mapping[str, QueuedPod], now_s: float) -> Pieces[None]:
+        """Let members without which the group is placed be tried on their own."""
         yield from self._nominate(entries, _NO_NOMINATIONS, now_s)
         for queued in entries.values():
-            self._queue.give_back(queued, is_surplus=are_surplus)
+            self._queue.give_back(queued)
             yield
 
     def is_alone(self, queued: QueuedPod, key: GroupKey) -> bool:
@@ -372,8 +329,6 @@ class GroupCycles:
         O(1) while the group is incomplete, O(members) when it becomes complete.
         """
         self._lost.note(key, changed, now_s)
-        if not self._groups.is_released(key):
-            self._end_move(key, now_s)
         first = next(iter(self._groups.pending(key)), None)
         if first is None:
             self._incomplete.forget(key)
@@ -434,7 +389,6 @@ class GroupCycles:
                 if pod.nominated_node_name and not self._state.is_assumed(pod.uid)
             ]
             self._withdraw(held, now_s)
-            self._end_move(held, now_s)
         for key in self._lost.take_reached(now_s):
             if (first := next(iter(self._groups.pending(key)), None)) is not None:
                 self._queue.activate(first.uid, now_s)

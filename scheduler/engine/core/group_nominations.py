@@ -9,9 +9,6 @@ For which places a group waits: where pods are evicted for it, or where room is 
     nominated by another, such as `enforce --rebalance-for-groups` --> so it stays until the group is placed, or
               `HOLD_FOR_S` have passed since a watch has shown it, or pods are evicted for the group elsewhere
 
-    moves as a whole --> stand-ins of its members are nominated where these go, in this scheduler alone, until the group
-              is placed or `HOLD_FOR_S` have passed; its members leave meanwhile, and are created anew with other UIDs
-
 Pods of the members' priority or lower get no room that a nominated member needs. So a large group does not starve
 behind small pods that each take what comes free; pods of a higher priority are not held up, and at most one group holds
 room of its own accord at a time. Such a hold is forgotten by a restart, and is not written to the API server, where it
@@ -20,15 +17,14 @@ would keep autoscalers from adding nodes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from scheduler.engine.core.group_attempt import SearchRequest
 from scheduler.engine.core.group_preemption import Nominations, make_room, preemptor_of
 from scheduler.engine.core.group_trial import GroupTrial
 from scheduler.engine.model.pod_groups import GroupKey
-from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
@@ -36,9 +32,6 @@ from scheduler.engine.state.cluster_view import ClusterView
 #: How long a group is unplaced before room is held for it, and for how long that is.
 HOLD_AFTER_S: Final = 120.0
 HOLD_FOR_S: Final = 300.0
-
-#: Ends the UID of a stand-in.
-STAND_IN: Final = " moves"
 
 HELD: Final = "Room is held for it meanwhile."
 NO_ROOM: Final = "preemption: no pods of lower priority were found whose eviction makes room for all members."
@@ -48,17 +41,6 @@ NO_ROOM: Final = "preemption: no pods of lower priority were found whose evictio
 class _Hold:
     key: GroupKey
     end_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Move:
-    """`stand_ins`: by UID, each with the node of a member."""
-
-    stand_ins: Mapping[str, tuple[Pod, str]]
-    end_s: float
-
-
-_NO_MOVE: Final = _Move({}, 0.0)
 
 
 class GroupNominations:
@@ -72,33 +54,6 @@ class GroupNominations:
         self._rest_until_s = 0.0
         #: By group that another has nominated: until when that counts.
         self._shown_until_s: dict[GroupKey, float] = {}
-        #: Groups that have left their nodes and are not placed anew yet.
-        self._moves: dict[GroupKey, _Move] = {}
-
-    def begin_move(
-        self, key: GroupKey, places: Mapping[str, str], now_s: float
-    ) -> Collection[tuple[Pod, str]]:
-        """Return the stand-ins of the group's members, each with its node. `places`: the nodes by the members' UIDs."""
-        members = (*self._state.groups.pending(key), *self._state.groups.placed(key))
-        stand_ins = {
-            (uid := f"{pod.uid}{STAND_IN}"): (replace(pod.recreated(), uid=uid), places[pod.uid])
-            for pod in members
-            if pod.uid in places
-        }
-        self._moves[key] = _Move(stand_ins, now_s + HOLD_FOR_S)
-        return stand_ins.values()
-
-    def stand_ins(self, key: GroupKey) -> Collection[str]:
-        """Return the UIDs of the stand-ins of the group's members; empty for a group that does not move."""
-        return self._moves.get(key, _NO_MOVE).stand_ins.keys()
-
-    def end_move(self, key: GroupKey) -> list[Pod]:
-        """Note that the places are held no more. Return the stand-ins."""
-        return [pod for pod, _ in self._moves.pop(key, _NO_MOVE).stand_ins.values()]
-
-    def moving(self) -> Collection[GroupKey]:
-        """Return the groups for which places are held while they move."""
-        return self._moves.keys()
 
     def note_shown(self, key: GroupKey, now_s: float) -> None:
         """Note that a watch has shown a new nomination of a member that was not made here."""
@@ -162,13 +117,12 @@ class GroupNominations:
             self._hold = None
 
     def next_wake_s(self) -> float | None:
-        """Return when the next hold ends, None without one. O(groups that another has nominated, or that move)."""
+        """Return when the next hold ends, None without one. O(groups that another has nominated)."""
         ends_s = [*self._shown_until_s.values(), *([] if self._hold is None else [self._hold.end_s])]
-        ends_s += [move.end_s for move in self._moves.values()]
         return min(ends_s, default=None)
 
     def end_holds(self, now_s: float) -> list[GroupKey]:
-        """End the holds whose time is over; return the groups for which room was held, for `end_move` too."""
+        """End the holds whose time is over; return the groups for which room was held."""
         ended = [key for key, end_s in self._shown_until_s.items() if end_s <= now_s]
         for key in ended:
             del self._shown_until_s[key]
@@ -178,4 +132,4 @@ class GroupNominations:
             # Other groups come first.
             self._unplaced_since_s[key] = now_s
             ended.append(key)
-        return [*ended, *(key for key, move in self._moves.items() if move.end_s <= now_s)]
+        return ended

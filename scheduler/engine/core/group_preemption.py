@@ -18,7 +18,7 @@ affinity or a topology constraint may preempt too; a group without a priority of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -26,12 +26,10 @@ import numpy as np
 from scheduler.engine.core.group_attempt import Outcome, SearchRequest
 from scheduler.engine.core.group_clearings import clearings_for
 from scheduler.engine.core.group_devices import FreedClaims
-from scheduler.engine.core.group_requests import search_request
 from scheduler.engine.core.group_search import search
 from scheduler.engine.core.group_trial import GroupTrial, Place
 from scheduler.engine.framework.post_filter import GroupPreemptor, Unit
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.model.pod_groups import GroupKey, PodGroup
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.batches import Pieces
@@ -96,38 +94,6 @@ def _room(
     return None
 
 
-def places_anew(
-    key: GroupKey, request: SearchRequest, state: ClusterState, trial: GroupTrial
-) -> Pieces[Mapping[str, str] | str]:
-    """
-    Return the nodes of the group's members, by UID, once the running ones have left theirs; or why the group stays.
-
-    A group stays without a profile that preempts, if a PodDisruptionBudget protects it, if a member is not bound yet,
-    is of another scheduler, or has no controller, which creates it again. `request`: of the pending members. `trial`:
-    as of `make_room`. Cost: a search for the group.
-    """
-    group, view = state.groups.get(key), ClusterView(state)
-    running = [state.placed[pod.uid] for pod in state.groups.placed(key)]
-    preemptor = preemptor_of(trial.profile)
-    if group is None or preemptor is None:
-        return "its profile evicts no pods."
-    if len(request.members) + len(running) < group.min_count:
-        return f"{len(request.members) + len(running)} of {group.min_count} members exist."
-    if any(placed.assumed for placed in running):
-        return "a member is being bound."
-    if (alone := next((placed.pod for placed in running if placed.pod.owner is None), None)) is not None:
-        return f"{alone.key} has no controller, which would create it again."
-    if {placed.pod.scheduler_name for placed in running} != {request.members[0].scheduler_name}:
-        return "members on nodes are of another scheduler."
-    if preemptor.reprieve_order([(placed,) for placed in running], view)[1]:
-        return "a PodDisruptionBudget protects its members on nodes."
-    anew = [placed.pod.recreated() for placed in running]
-    attempt = _Attempt(replace(request, members=[*request.members, *anew]), state, preemptor, trial)
-    return (
-        yield from attempt.places_anew(key, group, running)
-    ) or "not all its members have places elsewhere."
-
-
 def preemptor_of(profile: Profile) -> GroupPreemptor | None:
     """Return the rules by which the profile evicts pods for groups; None if it evicts none."""
     return next(filter(None, (plugin.group_preemptor for plugin in profile.post_filters)), None)
@@ -166,24 +132,6 @@ class _Attempt:
                 self._units.append(unit)
                 self._remove(unit)
                 yield
-
-    def places_anew(
-        self, key: GroupKey, group: PodGroup, running: Iterable[PlacedPod]
-    ) -> Pieces[dict[str, str] | None]:
-        """Return the nodes of all members without the running ones on theirs, which are back afterwards."""
-        profile = self._trial.profile
-        for placed in running:
-            self._remove((placed,))
-            yield
-        request = search_request(self._state, key, group, self._request.members, profile)
-        # Of a group that was placed once, the members that run count as finished here.
-        self._request = replace(request, n_needed=group.min_count)
-        n_most = request.max_decisions(profile.max_search_decisions)
-        self._trial = replace(self._trial, max_decisions=n_most)
-        places = yield from self.places()
-        yield from self.restore_all()
-        self.claims.take_all_back()
-        return places
 
     def restore_all(self) -> Pieces[None]:
         """Bring back every pod that is still removed."""
