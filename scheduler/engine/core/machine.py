@@ -57,16 +57,13 @@ from scheduler.engine.model.stimuli import (
     EvictionEnded,
     PluginFailing,
     ReservationWritten,
-    ScaleUpNotTriggered,
     Stimulus,
     SweepDue,
     TimePassed,
-    WatchInterrupted,
 )
 from scheduler.engine.queueing.incremental_work import IncrementalWork
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.queueing.queued_pod import QueuedPod
-from scheduler.engine.queueing.rule_clocks import RuleClocks
 from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
@@ -110,8 +107,7 @@ class Machine:
         is_async = semantics.enabled(Gate.SCHEDULER_ASYNC_PREEMPTION)
         self.preemptions = Preemptions(state, queue, self.records, is_async=is_async)
         self._nominator = Nominator(state, queue)
-        self._clocks = RuleClocks()
-        self._fallbacks = Fallbacks(state, self._view, self.records, self._clocks)
+        self._fallbacks = Fallbacks(state, self._view, self.records)
         self._groups = GroupCycles(
             state,
             queue,
@@ -228,7 +224,7 @@ class Machine:
             self.queue.next_wake_s(now_s),
             self.state.kubelet_refusals.next_s,
             self._reservations.next_wake_s(),
-            self._clocks.next_wake_s(now_s),
+            self._fallbacks.next_wake_s(),
             self._groups.next_wake_s(),
         )
         known_s = [due for due in due_s if due is not None]
@@ -271,11 +267,6 @@ class Machine:
             case CycleEnded(used_s):
                 self.queue.charge(used_s, now_s)
                 return []
-            case ScaleUpNotTriggered(uid):
-                if self._clocks.give_up(uid, now_s):
-                    self.queue.activate(uid, now_s)
-            case WatchInterrupted():
-                self._clocks.on_interrupted(now_s)
             case TimePassed():
                 instructions = self._on_time(now_s)
             case SweepDue():
@@ -298,10 +289,9 @@ class Machine:
     def _on_time(self, now_s: float) -> list[Instruction]:
         self.queue.flush(now_s)
         self._handlers.expire_kubelet_refusals(now_s)
-        due, instructions = self._fallbacks.on_time(now_s)
-        for uid in due:
+        for uid in self._fallbacks.take_due(now_s):
             self.queue.activate(uid, now_s)
-        return [*instructions, *self._groups.on_time(now_s)]
+        return self._groups.on_time(now_s)
 
     # The cycle.
 
@@ -397,7 +387,7 @@ class Machine:
         placed = pod if relaxation is None else relaxation.pod
         self._nominator.take_node(pod, node_name, now_s)
         self.state.assume(replace(placed, node_name=node_name), node_name)
-        self._fallbacks.on_assumed(pod.uid, now_s)
+        self._fallbacks.on_assumed(pod.uid)
         binding = Binding(
             queued,
             bind,
@@ -405,7 +395,6 @@ class Machine:
             result.n_feasible,
             now_s,
             relaxation,
-            self._clocks.waited_s(pod.uid),
             is_nominated=bool(reserved) and self._reservations.nominates,
         )
         self._lifecycle.on_assumed(binding, now_s, is_reserved=bool(reserved))
