@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final
 
 from scheduler.engine.core.group_attempt import SearchRequest
@@ -37,31 +38,43 @@ HELD: Final = "Room is held for it meanwhile."
 NO_ROOM: Final = "preemption: no pods of lower priority were found whose eviction makes room for all members."
 
 
+class _By(Enum):
+    """Who keeps room for a group: this scheduler, for one group at a time, or another, which has nominated members."""
+
+    US = auto()
+    ANOTHER = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    key: GroupKey
+    """Room that is kept for the nominated members of a group."""
+
+    by: _By
     end_s: float
+
+    def kept(self, nodes: Mapping[str, str]) -> Nominations:
+        """Return the nominations to these nodes, as they were. Those of another are in the API server, ours are not."""
+        return Nominations(nodes, {} if self.by is _By.US else None, note=HELD)
 
 
 class GroupNominations:
-    """Decides where members of groups are nominated, and holds room for one group at a time."""
+    """Decides where members of groups are nominated, and for how long room is held there."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._view = ClusterView(state)
         self._unplaced_since_s: dict[GroupKey, float] = {}
-        self._hold: _Hold | None = None
+        self._holds: dict[GroupKey, _Hold] = {}
         self._rest_until_s = 0.0
-        #: By group that another has nominated: until when that counts.
-        self._shown_until_s: dict[GroupKey, float] = {}
 
     def note_shown(self, key: GroupKey, now_s: float) -> None:
         """Note that a watch has shown a new nomination of a member that was not made here."""
-        self._shown_until_s[key] = now_s + HOLD_FOR_S
+        self._holds[key] = _Hold(_By.ANOTHER, now_s + HOLD_FOR_S)
 
     def is_shown(self, key: GroupKey) -> bool:
         """Return whether nominations count that another has made."""
-        return key in self._shown_until_s
+        hold = self._holds.get(key)
+        return hold is not None and hold.by is _By.ANOTHER
 
     def next_step(
         self,
@@ -78,58 +91,56 @@ class GroupNominations:
         """
         self._unplaced_since_s.setdefault(key, now_s)
         preemptor = preemptor_of(trial.profile)
-        is_shown = bool(before) and self.is_shown(key)
+        hold = self._holds.get(key)
+        if hold is not None and hold.by is _By.ANOTHER and not before:
+            # The nodes are gone, or taken by pods of higher priority.
+            hold = None
         if preemptor is None:
-            return Nominations(before, None, note=HELD) if is_shown else Nominations()
+            return Nominations() if hold is None else hold.kept(before)
         members, note = request.members, ""
         priority = min(map(self._view.preemptor_priority, members))
         reason = preemptor.group_ineligibility(members, priority, set(before.values()), self._view)
         if reason is None:
             room = yield from make_room(request, priority, self._state, preemptor, trial)
             if room is not None:
-                self._shown_until_s.pop(key, None)
+                if self.is_shown(key):
+                    del self._holds[key]
                 return room
             if (self._view.has_lower(priority) & request.rows).any():
                 note = NO_ROOM
         else:
             note = f"preemption: {reason}"
-            if before and self._hold is None:
+            if before and (hold is None or hold.by is _By.ANOTHER):
+                # Pods end there.
                 return Nominations(before, None, note=note)
-        if is_shown:
-            return Nominations(before, None, note=HELD)
-        if self._hold is None and self._may_hold(key, now_s):
+        if hold is not None:
+            return hold.kept(before)
+        if self._may_hold(key, now_s):
             room = yield from make_room(request, priority + 1, self._state, preemptor, trial)
             if room is not None:
-                self._hold = _Hold(key, now_s + HOLD_FOR_S)
-                return Nominations(room.nodes, note=HELD)
-        elif self._hold is not None and self._hold.key == key:
-            return Nominations(before, note=HELD)
+                self._holds[key] = hold = _Hold(_By.US, now_s + HOLD_FOR_S)
+                return hold.kept(room.nodes)
         return Nominations(note=note)
 
     def _may_hold(self, key: GroupKey, now_s: float) -> bool:
+        if any(hold.by is _By.US for hold in self._holds.values()):
+            return False
         return now_s >= max(self._rest_until_s, self._unplaced_since_s[key] + HOLD_AFTER_S)
 
     def forget(self, key: GroupKey) -> None:
         """Note that the group is placed, or that it no longer waits for places."""
         self._unplaced_since_s.pop(key, None)
-        self._shown_until_s.pop(key, None)
-        if self._hold is not None and self._hold.key == key:
-            self._hold = None
+        self._holds.pop(key, None)
 
     def next_wake_s(self) -> float | None:
-        """Return when the next hold ends, None without one. O(groups that another has nominated)."""
-        ends_s = [*self._shown_until_s.values(), *([] if self._hold is None else [self._hold.end_s])]
-        return min(ends_s, default=None)
+        """Return when the next hold ends, None without one. O(groups for which room is held)."""
+        return min((hold.end_s for hold in self._holds.values()), default=None)
 
     def end_holds(self, now_s: float) -> list[GroupKey]:
         """End the holds whose time is over; return the groups for which room was held."""
-        ended = [key for key, end_s in self._shown_until_s.items() if end_s <= now_s]
+        ended = [key for key, hold in self._holds.items() if hold.end_s <= now_s]
         for key in ended:
-            del self._shown_until_s[key]
-        if self._hold is not None and now_s >= self._hold.end_s:
-            key = self._hold.key
-            self._hold, self._rest_until_s = None, now_s + HOLD_FOR_S
-            # Other groups come first.
-            self._unplaced_since_s[key] = now_s
-            ended.append(key)
+            if self._holds.pop(key).by is _By.US:
+                # Other groups come first.
+                self._unplaced_since_s[key], self._rest_until_s = now_s, now_s + HOLD_FOR_S
         return ended
