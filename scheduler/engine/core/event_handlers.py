@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from scheduler.engine.core.group_cycle import GroupCycles
+from scheduler.engine.core.group_lives import GroupLives
 from scheduler.engine.core.pod_lifecycle import PodLifecycle
 from scheduler.engine.core.unfit_pods import UnfitPods
 from scheduler.engine.framework.events import (
@@ -52,7 +52,7 @@ class EventHandlers:
         state: ClusterState,
         queue: PodQueue,
         lifecycle: PodLifecycle,
-        groups: GroupCycles,
+        groups: GroupLives,
         unfit: UnfitPods,
     ) -> None:
         self._state, self._queue = state, queue

@@ -33,6 +33,7 @@ from scheduler.engine.core.decision_annotation import DecisionAnnotations
 from scheduler.engine.core.event_handlers import EventHandlers
 from scheduler.engine.core.fallbacks import Fallbacks
 from scheduler.engine.core.group_cycle import GroupCycles
+from scheduler.engine.core.group_lives import GroupLives
 from scheduler.engine.core.nominator import Nominator
 from scheduler.engine.core.outcomes import attempted, failed_event, report_failure
 from scheduler.engine.core.pod_lifecycle import PodLifecycle
@@ -108,15 +109,17 @@ class Machine:
         self.preemptions = Preemptions(state, queue, self.records, is_async=is_async)
         self._nominator = Nominator(state, queue)
         self._fallbacks = Fallbacks(state, self._view, self.records)
+        self._group_lives = GroupLives(
+            state, queue, self.records, self._nominator, queues_as_one=semantics.queues_groups_as_one
+        )
         self._groups = GroupCycles(
             state,
             queue,
-            self.records,
+            self._group_lives,
             self._nominator,
             self._reservations,
             self._observer,
             self._annotations,
-            queues_as_one=semantics.queues_groups_as_one,
         )
         self._lifecycle = PodLifecycle(
             state,
@@ -127,7 +130,7 @@ class Machine:
             preemptions=self.preemptions,
             fallbacks=self._fallbacks,
             reservations=self._reservations,
-            groups=self._groups,
+            groups=self._group_lives,
         )
         self._unfit = UnfitPods(
             state,
@@ -140,7 +143,7 @@ class Machine:
             reservations=self._reservations,
             groups=self._groups,
         )
-        self._handlers = EventHandlers(state, queue, self._lifecycle, self._groups, self._unfit)
+        self._handlers = EventHandlers(state, queue, self._lifecycle, self._group_lives, self._unfit)
         #: The rest of a sweep that has begun.
         self._sweeping: Iterator[None] | None = None
         #: The rest of a cycle that has begun, and what it has ordered so far.
@@ -225,7 +228,7 @@ class Machine:
             self.state.kubelet_refusals.next_s,
             self._reservations.next_wake_s(),
             self._fallbacks.next_wake_s(),
-            self._groups.next_wake_s(),
+            self._group_lives.next_wake_s(),
         )
         known_s = [due for due in due_s if due is not None]
         return max(now_s, min(known_s)) if known_s else None
@@ -291,7 +294,7 @@ class Machine:
         self._handlers.expire_kubelet_refusals(now_s)
         for uid in self._fallbacks.take_due(now_s):
             self.queue.activate(uid, now_s)
-        return self._groups.on_time(now_s)
+        return self._group_lives.on_time(now_s)
 
     # The cycle.
 
