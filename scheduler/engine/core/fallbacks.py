@@ -53,9 +53,9 @@ class Fallbacks:
 
     def consider(self, pod: Pod, error: FitError, profile: Profile, now_s: float) -> Relaxation | None:
         """Return the unfit pod relaxed if rules are due that keep it pending; else have it tried again in time."""
+        self._forget_time(pod.uid)
         if not pod.spec.fallbacks:
             return None
-        self._forget_time(pod.uid)
         known_s = waited_s(pod, self._state.devices.epoch_s)
         waits_s = now_s - self._since_s.setdefault(pod.uid, now_s - known_s)
         if self._is_preempting(pod, error):
@@ -71,7 +71,7 @@ class Fallbacks:
             self._by_time.add((due_s, pod.uid))
             return None
         kept = "alone" if len(rules) == 1 else "with the other rules"
-        why = f"it kept the pod pending {kept} after {int(waits_s + _ROUNDING_S)} s"
+        why = f"after {int(waits_s + _ROUNDING_S)} s it kept the pod pending {kept}"
         return Relaxation(self._relaxed(pod, rules), tuple(RelaxedRule(rule.name, why) for rule in rules))
 
     def reports(self, pod: Pod, error: FitError, profile: Profile) -> list[Instruction]:

@@ -69,11 +69,11 @@ def test_a_rule_counts_as_preferred_after_its_time(cluster: Driver) -> None:
     assert bind.pod.uid == third.uid
     (mark,) = json.loads(bind.annotations[RELAXED])
     assert mark["rule"] == "podAntiAffinity by topology.kubernetes.io/zone"
-    assert mark["why"] == "it kept the pod pending alone after 60 s"
+    assert mark["why"] == "after 60 s it kept the pod pending alone"
     told = cluster.handle(BindDone(third.uid))
     assert events(told, "RuleRelaxed") == [
-        "podAntiAffinity by topology.kubernetes.io/zone counts as preferred with weight 100: it kept the pod pending "
-        "alone after 60 s"
+        "podAntiAffinity by topology.kubernetes.io/zone counts as preferred with weight 100: after 60 s it kept the "
+        "pod pending alone"
     ]
     (relaxed,) = [one for one in told if isinstance(one, EmitEvent) and one.reason == "RuleRelaxed"]
     assert (relaxed.type, relaxed.action) == ("Normal", "Binding")
@@ -173,7 +173,7 @@ def test_rules_that_keep_a_pod_only_together_are_relaxed_together(cluster: Drive
         "podAntiAffinity by topology.kubernetes.io/zone",
         "topologySpreadConstraints by kubernetes.io/hostname",
     ]
-    why = "it kept the pod pending with the other rules after 50 s"
+    why = "after 50 s it kept the pod pending with the other rules"
     assert marks[1]["why"] == why
     assert events(cluster.handle(BindDone(third.uid)), "RuleRelaxed") == [
         f"podAntiAffinity by topology.kubernetes.io/zone counts as preferred with weight 100: {why}; "

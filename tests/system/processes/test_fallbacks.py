@@ -43,4 +43,4 @@ async def test_a_rule_is_relaxed_after_its_time(cluster: Cluster) -> None:
     await _add_web(cluster, "first", afterSeconds=60)
     assert await cluster.node_of("first") == "a"
     await _add_web(cluster, "second", afterSeconds=2)
-    await _assert_relaxed(cluster, "second", "it kept the pod pending alone after 2 s")
+    await _assert_relaxed(cluster, "second", "after 2 s it kept the pod pending alone")

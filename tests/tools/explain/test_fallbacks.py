@@ -59,7 +59,7 @@ def test_a_pending_pod_is_told_what_relaxes_its_rule_and_how_long_it_has_waited(
 def test_a_pod_whose_rule_is_relaxed_in_its_next_cycle_fits() -> None:
     answer = explained(unschedulable("third", "1970-01-01T00:16:39Z"), 1300.0)
     assert answer.state == "schedulable"
-    why = "it kept the pod pending alone after 300 s"
+    why = "after 300 s it kept the pod pending alone"
     assert answer.notes == (f"relaxed: {RULE} counts as preferred with weight 50: {why}",)
 
 
@@ -95,11 +95,11 @@ def test_a_plugin_that_fails_on_a_relaxed_pod_keeps_it_pending() -> None:
 
 
 def test_a_bound_pod_shows_which_rule_was_relaxed_and_why() -> None:
-    placed = web("third", "a1", mark="it kept the pod pending alone for 300 s")
+    placed = web("third", "a1", mark="after 300 s it kept the pod pending alone")
     answer = Cluster(zoned("a1 b1"), [web("first", "a1"), placed]).explain(placed)
     assert answer.state == "bound"
     assert answer.notes == (
-        f"relaxed: {RULE} counts as preferred with weight 50 since the bind: it kept the pod pending alone for 300 s",
+        f"relaxed: {RULE} counts as preferred with weight 50 since the bind: after 300 s it kept the pod pending alone",
     )
 
 
