@@ -34,7 +34,7 @@ from scheduler.daemon.writes.writers import Writers
 from scheduler.engine.core.audit import MachineAudit
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.model.instructions import Attempted
-from scheduler.engine.model.stimuli import PluginFailing, WatchInterrupted
+from scheduler.engine.model.stimuli import PluginFailing
 from scheduler.engine.queueing.pod_queue import QueuePolicy
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.version import product_version
@@ -116,7 +116,6 @@ class Scheduler(daemon.Daemon):
             kinds_for(settings),
             connection,
             metrics,
-            on_interrupted=lambda _: self._inbox.put_now(WatchInterrupted()),
             now_s=now_s,
         )
         self._inbox = self._caches.inbox

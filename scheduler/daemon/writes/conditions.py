@@ -16,12 +16,9 @@ from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.requests import PodCondition, Request, patch_pod_status, second_time
 from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.writes.binder import requested_pause_s
-from scheduler.engine.model.fallback import CONDITION as FALLBACK_CONDITION
-from scheduler.engine.model.fallback import waited_text
 from scheduler.engine.model.instructions import (
     ClearNomination,
     PatchCondition,
-    SaveWaits,
     WriteReservation,
 )
 from scheduler.errors import ApiError, Conflict, Invalid, NotFound, ServerFault, Throttled, Unreachable
@@ -68,24 +65,21 @@ class ConditionWriter:
         self._is_ending = is_ending
         self._sleep, self._jitter = sleep, jitter
         self._waiting: dict[str, PatchCondition | _Nominating] = {}
-        self._waiting_saves: dict[str, SaveWaits] = {}
         self._in_flight: dict[str, asyncio.Event] = {}
         self._arrived = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._waiting_saves) + len(self._in_flight)
+        return len(self._waiting) + len(self._in_flight)
 
-    def write(self, instruction: PatchCondition | SaveWaits | _Nominating) -> None:
+    def write(self, instruction: PatchCondition | _Nominating) -> None:
         """
         Queue the condition, or the nomination.
 
-        It is written unless a newer one of its type or a bind of the pod comes first.
+        It is written unless a newer one or a bind of the pod comes first.
         """
         uid = instruction.pod.uid
         waiting = self._waiting.get(uid)
-        if isinstance(instruction, SaveWaits):
-            self._waiting_saves[uid] = instruction
-        elif isinstance(instruction, _Nominating) and isinstance(waiting, PatchCondition):
+        if isinstance(instruction, _Nominating) and isinstance(waiting, PatchCondition):
             self._waiting[uid] = replace(waiting, nominated_node_name=_nomination(instruction))
         elif isinstance(instruction, PatchCondition) and instruction.nominated_node_name is None:
             # The nomination that the older one would have written is still to be written.
@@ -104,7 +98,6 @@ class ConditionWriter:
     async def cancel(self, uid: str) -> None:
         """Drop the pod's waiting condition and wait for the one in flight, so that neither overtakes a later bind."""
         self._waiting.pop(uid, None)
-        self._waiting_saves.pop(uid, None)
         in_flight = self._in_flight.get(uid)
         if in_flight is not None:
             await in_flight.wait()
@@ -119,14 +112,14 @@ class ConditionWriter:
     async def _work(self, least: int) -> None:
         """Write conditions while more than `least` wait."""
         while True:
-            instruction = self._pop_next() if len(self._waiting) + len(self._waiting_saves) > least else None
+            instruction = self._pop_next() if len(self._waiting) > least else None
             if instruction is None:
                 self._arrived.clear()
                 await self._arrived.wait()
                 continue
             await self._write_alone(instruction)
 
-    async def _write_alone(self, instruction: PatchCondition | SaveWaits | _Nominating) -> None:
+    async def _write_alone(self, instruction: PatchCondition | _Nominating) -> None:
         """Send the patch while no other one of its pod is sent."""
         finished = self._in_flight[instruction.pod.uid] = asyncio.Event()
         try:
@@ -136,15 +129,12 @@ class ConditionWriter:
             finished.set()
             self._arrived.set()
 
-    def _pop_next(self) -> PatchCondition | SaveWaits | _Nominating | None:
+    def _pop_next(self) -> PatchCondition | _Nominating | None:
         """Remove and return the oldest waiting condition whose pod has none in flight, None if there is none."""
-        for waiting in (self._waiting, self._waiting_saves):
-            for uid in waiting:
-                if uid not in self._in_flight:
-                    return waiting.pop(uid)
-        return None
+        uid = next((uid for uid in self._waiting if uid not in self._in_flight), None)
+        return None if uid is None else self._waiting.pop(uid)
 
-    async def _write(self, instruction: PatchCondition | SaveWaits | _Nominating) -> None:
+    async def _write(self, instruction: PatchCondition | _Nominating) -> None:
         """
         Send the patch; repeat it as upstream does, and after 429 as client-go's transport does.
 
@@ -171,27 +161,18 @@ class ConditionWriter:
             else:
                 return
 
-    def _request(self, instruction: PatchCondition | SaveWaits | _Nominating) -> Request:
+    def _request(self, instruction: PatchCondition | _Nominating) -> Request:
         pod = instruction.pod
         return patch_pod_status(
             namespace=pod.namespace,
             name=pod.name,
             uid=pod.uid,
             condition=None if isinstance(instruction, _Nominating) else self._condition(instruction),
-            nominated_node_name=None if isinstance(instruction, SaveWaits) else _nomination(instruction),
+            nominated_node_name=_nomination(instruction),
         )
 
-    def _condition(self, instruction: PatchCondition | SaveWaits) -> PodCondition:
+    def _condition(self, instruction: PatchCondition) -> PodCondition:
         pod = instruction.pod
-        if isinstance(instruction, SaveWaits):
-            is_transition = instruction.is_over or not pod.fallback_waited_s
-            return PodCondition(
-                type=FALLBACK_CONDITION,
-                status="False" if instruction.is_over else "True",
-                reason="Bound" if instruction.is_over else "RuleKeepsPending",
-                message=waited_text(instruction.waited_s),
-                last_transition_time=second_time(self._clock_s()) if is_transition else None,
-            )
         previous = pod.scheduled_condition
         is_transition = previous is None or previous.status != "False"
         return PodCondition(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any, assert_never
 
 from scheduler.daemon.kube.event_series import EventKey
-from scheduler.daemon.writes.autoscaler_events import AutoscalerEvents
 from scheduler.daemon.writes.binder import Binder, Bound, BoundElsewhere, PodNotFound, WriteFailed
 from scheduler.daemon.writes.conditions import ConditionWriter
 from scheduler.daemon.writes.eviction_turns import EvictionTurns
@@ -24,13 +23,11 @@ from scheduler.engine.model.instructions import (
     EmitEvent,
     Evicted,
     EvictVictim,
-    FindScaleUpEvents,
     GroupAttempted,
     Instruction,
     PatchCondition,
     PatchPodGroup,
     ProceedWithEviction,
-    SaveWaits,
     SpareVictim,
     WriteObjects,
     WriteReservation,
@@ -50,7 +47,6 @@ class ClusterOutbox:
         reservations: ReservationWriter,
         victims: VictimEvictor,
         conditions: ConditionWriter,
-        autoscalers: AutoscalerEvents,
         groups: PodGroupStatusWriter,
         recorder: EventRecorder,
         inbox: Inbox,
@@ -67,7 +63,6 @@ class ClusterOutbox:
         self._victims = victims
         self._eviction_turns = EvictionTurns()
         self._conditions = conditions
-        self._autoscalers = autoscalers
         self._groups = groups
         self._recorder = recorder
         self._inbox = inbox
@@ -96,10 +91,8 @@ class ClusterOutbox:
             case ProceedWithEviction() | SpareVictim():
                 # The evictor puts EvictionDue to the machine itself, right before it sends, and has the answer.
                 pass
-            case PatchCondition() | SaveWaits() | ClearNomination():
+            case PatchCondition() | ClearNomination():
                 self._conditions.write(instruction)
-            case FindScaleUpEvents(namespace):
-                self._autoscalers.ask(namespace)
             case PatchPodGroup():
                 self._groups.write(instruction)
             case EmitEvent():

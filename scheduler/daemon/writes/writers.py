@@ -10,7 +10,6 @@ from typing import Any
 from scheduler.daemon.loop.connection import Connection
 from scheduler.daemon.loop.slices import off_trial
 from scheduler.daemon.metrics.metrics import Metrics
-from scheduler.daemon.writes.autoscaler_events import AutoscalerEvents
 from scheduler.daemon.writes.binder import Binder
 from scheduler.daemon.writes.concurrency_limit import BindLimit
 from scheduler.daemon.writes.conditions import ConditionWriter
@@ -53,7 +52,6 @@ class Writers:
         self.recorder = EventRecorder(
             client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.events_dropped.add, leads=leads
         )
-        self._autoscalers = AutoscalerEvents(client, inbox, log=self._log, leads=leads)
         self._binder = Binder(
             client,
             on_throttled=self._on_throttled,
@@ -99,7 +97,6 @@ class Writers:
         """Start the tasks of the writers that have a queue."""
         start("events", self.recorder.run())
         start("conditions", self._conditions.run())
-        start("events of autoscalers", self._autoscalers.run())
         start("PodGroup statuses", self._groups.run())
 
     def new_outbox(
@@ -117,7 +114,6 @@ class Writers:
             reservations=self._reservations,
             victims=self._victims,
             conditions=self._conditions,
-            autoscalers=self._autoscalers,
             groups=self._groups,
             recorder=self.recorder,
             inbox=self._inbox,

@@ -33,6 +33,7 @@ from scheduler.engine.core.decision_annotation import DecisionAnnotations
 from scheduler.engine.core.event_handlers import EventHandlers
 from scheduler.engine.core.fallbacks import Fallbacks
 from scheduler.engine.core.group_cycle import GroupCycles
+from scheduler.engine.core.group_lives import GroupLives
 from scheduler.engine.core.nominator import Nominator
 from scheduler.engine.core.outcomes import attempted, failed_event, report_failure
 from scheduler.engine.core.pod_lifecycle import PodLifecycle
@@ -57,16 +58,13 @@ from scheduler.engine.model.stimuli import (
     EvictionEnded,
     PluginFailing,
     ReservationWritten,
-    ScaleUpNotTriggered,
     Stimulus,
     SweepDue,
     TimePassed,
-    WatchInterrupted,
 )
 from scheduler.engine.queueing.incremental_work import IncrementalWork
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.queueing.queued_pod import QueuedPod
-from scheduler.engine.queueing.rule_clocks import RuleClocks
 from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
@@ -110,17 +108,18 @@ class Machine:
         is_async = semantics.enabled(Gate.SCHEDULER_ASYNC_PREEMPTION)
         self.preemptions = Preemptions(state, queue, self.records, is_async=is_async)
         self._nominator = Nominator(state, queue)
-        self._clocks = RuleClocks()
-        self._fallbacks = Fallbacks(state, self._view, self.records, self._clocks)
+        self._fallbacks = Fallbacks(state, self._view, self.records)
+        self._group_lives = GroupLives(
+            state, queue, self.records, self._nominator, queues_as_one=semantics.queues_groups_as_one
+        )
         self._groups = GroupCycles(
             state,
             queue,
-            self.records,
+            self._group_lives,
             self._nominator,
             self._reservations,
             self._observer,
             self._annotations,
-            queues_as_one=semantics.queues_groups_as_one,
         )
         self._lifecycle = PodLifecycle(
             state,
@@ -131,7 +130,7 @@ class Machine:
             preemptions=self.preemptions,
             fallbacks=self._fallbacks,
             reservations=self._reservations,
-            groups=self._groups,
+            groups=self._group_lives,
         )
         self._unfit = UnfitPods(
             state,
@@ -144,7 +143,7 @@ class Machine:
             reservations=self._reservations,
             groups=self._groups,
         )
-        self._handlers = EventHandlers(state, queue, self._lifecycle, self._groups, self._unfit)
+        self._handlers = EventHandlers(state, queue, self._lifecycle, self._group_lives, self._unfit)
         #: The rest of a sweep that has begun.
         self._sweeping: Iterator[None] | None = None
         #: The rest of a cycle that has begun, and what it has ordered so far.
@@ -228,8 +227,8 @@ class Machine:
             self.queue.next_wake_s(now_s),
             self.state.kubelet_refusals.next_s,
             self._reservations.next_wake_s(),
-            self._clocks.next_wake_s(now_s),
-            self._groups.next_wake_s(),
+            self._fallbacks.next_wake_s(),
+            self._group_lives.next_wake_s(),
         )
         known_s = [due for due in due_s if due is not None]
         return max(now_s, min(known_s)) if known_s else None
@@ -271,11 +270,6 @@ class Machine:
             case CycleEnded(used_s):
                 self.queue.charge(used_s, now_s)
                 return []
-            case ScaleUpNotTriggered(uid):
-                if self._clocks.give_up(uid, now_s):
-                    self.queue.activate(uid, now_s)
-            case WatchInterrupted():
-                self._clocks.on_interrupted(now_s)
             case TimePassed():
                 instructions = self._on_time(now_s)
             case SweepDue():
@@ -298,10 +292,9 @@ class Machine:
     def _on_time(self, now_s: float) -> list[Instruction]:
         self.queue.flush(now_s)
         self._handlers.expire_kubelet_refusals(now_s)
-        due, instructions = self._fallbacks.on_time(now_s)
-        for uid in due:
+        for uid in self._fallbacks.take_due(now_s):
             self.queue.activate(uid, now_s)
-        return [*instructions, *self._groups.on_time(now_s)]
+        return self._group_lives.on_time(now_s)
 
     # The cycle.
 
@@ -395,7 +388,7 @@ class Machine:
         placed = pod if relaxation is None else relaxation.pod
         self._nominator.take_node(pod, node_name, now_s)
         self.state.assume(replace(placed, node_name=node_name), node_name)
-        self._fallbacks.on_assumed(pod.uid, now_s)
+        self._fallbacks.on_assumed(pod.uid)
         binding = Binding(
             queued,
             bind,
@@ -403,7 +396,6 @@ class Machine:
             result.n_feasible,
             now_s,
             relaxation,
-            self._clocks.waited_s(pod.uid),
             is_nominated=bool(reserved) and self._reservations.nominates,
         )
         self._lifecycle.on_assumed(binding, now_s, is_reserved=bool(reserved))

@@ -18,7 +18,6 @@ from scheduler.engine.model.instructions import (
     Instruction,
     PatchCondition,
     PatchPodGroup,
-    SaveWaits,
 )
 from scheduler.engine.model.pod_groups import PodGroup
 from scheduler.engine.model.pods import Pod
@@ -63,7 +62,6 @@ def report_bound(binding: Binding) -> list[Instruction]:
     return [
         EmitEvent(pod, "Normal", "Scheduled", "Binding", note),
         *([] if relaxation is None else [_relaxed_event(pod, relaxation)]),
-        *([SaveWaits(pod, binding.waited_s, is_over=True)] if binding.waited_s else []),
         attempted(
             binding.queued,
             "scheduled",

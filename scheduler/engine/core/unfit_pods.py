@@ -151,9 +151,8 @@ class UnfitPods:
         for other in [pod for name in node_names for pod in nominated.on(name)]:
             if other.priority < pod.priority and other.uid not in members:
                 self._nominator.withdraw(other, now_s)
-                # Also if no watch has shown it yet: it may be written. A stand-in's is not.
-                if self._records.shown(other.uid) is not None:
-                    instructions.append(ClearNomination(other))
+                # Also if no watch has shown it yet: it may be written.
+                instructions.append(ClearNomination(other))
         return instructions
 
     def on_eviction_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
@@ -247,5 +246,4 @@ class UnfitPods:
 
     def withdraw_nominations(self, node_name: str, now_s: float) -> list[Instruction]:
         """Return the instructions that clear the nominations to a node that is gone."""
-        pods = self._nominator.leave_node(node_name, now_s)
-        return [ClearNomination(pod) for pod in pods if self._records.shown(pod.uid) is not None]
+        return [ClearNomination(pod) for pod in self._nominator.leave_node(node_name, now_s)]

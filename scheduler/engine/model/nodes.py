@@ -17,11 +17,6 @@ from scheduler.engine.model.wire import LabelSelector, QuantityText, Wire
 from scheduler.engine.syntax.quantity import non_negative_quantity
 from scheduler.engine.syntax.selectors import Selector, SelectorError, parse_selector
 
-#: Taints of the node lifecycle controller for a node without a running kubelet, and what they say.
-_FAILURES: Final = {
-    "node.kubernetes.io/not-ready": "not ready",
-    "node.kubernetes.io/unreachable": "unreachable",
-}
 _MAPPED: Final = ("Service", "ReplicationController")
 
 
@@ -84,11 +79,6 @@ class Node:
     declared_features: Annotated[frozenset[str], At("status.declaredFeatures")]
     created: Created = ""
     annotations: Annotated[Mapping[str, str], UNREAD] = field(default_factory=FrozenDict, hash=False)
-
-    @property
-    def failure(self) -> str:
-        """Return why the node lifecycle controller keeps pods off the node; empty while it is ready."""
-        return next((_FAILURES[taint.key] for taint in self.taints if taint.key in _FAILURES), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,6 @@ MIN_COUNT: Final = "affinity-scheduler.io/pod-group-min-count"
 RANK: Final = "affinity-scheduler.io/pod-group-rank"
 #: Seconds after which the members on nodes are evicted if others are lost and wait in vain; an annotation of members.
 RELEASE_AFTER: Final = "affinity-scheduler.io/pod-group-release-after-seconds"
-#: Seconds after which the members on nodes are evicted if another waits in vain and the whole group fits elsewhere.
-MOVE_AFTER: Final = "affinity-scheduler.io/pod-group-move-after-seconds"
 #: The condition that says whether a PodGroup that was placed still has enough members on nodes.
 WHOLE: Final = "affinity-scheduler.io/Whole"
 #: The label of scheduler-plugins' coscheduling.
@@ -63,16 +61,12 @@ CONDITION_TYPES: Final = {"v1alpha2": "PodGroupScheduled", "v1beta1": "PodGroupI
 #: Labels and annotations that need a part, and a group.
 _PART_KEYS: Final = frozenset({PART_MIN_COUNT, PART_REQUIRED_TOPOLOGY, PART_PREFERRED_TOPOLOGY})
 GROUP_KEYS: Final = _PART_KEYS | {
-    *(GROUP, PART, RANK, MIN_COUNT, RELEASE_AFTER, MOVE_AFTER, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY)
+    *(GROUP, PART, RANK, MIN_COUNT, RELEASE_AFTER, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY)
 }
 
 #: Most members that a group may ask for.
 LIMIT_MEMBERS: Final = 5_000
 LIMIT_RANK: Final = 999_999
-#: Most nodes that failed under its members that a group avoids. Of more that failed in the same ten minutes, the fault
-#: is elsewhere, such as in their rack's switch, and the group would find nearly all of its nodes closed once they are
-#: back.
-MOST_FAILED_NODES: Final = 3
 #: A week.
 _LIMIT_AFTER_S: Final = 604_800
 
@@ -105,7 +99,7 @@ class GroupReference:
     What a pod says of its group.
 
     `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why name or a number do not parse, in which
-    case the pod is in no group of other pods, and is not placed. `release_after_s`, `move_after_s`: 0 for never.
+    case the pod is in no group of other pods, and is not placed. `release_after_s`: 0 for never.
     `topology`: of the group; counts unless its object asks for one. `part`: None in a group without parts.
     `is_min_count_derived`: whether `min_count` follows from the pod's workload, so that others' may differ. `rank`: of
     the pod among the members, in the order of ranks; empty if it has none.
@@ -115,7 +109,6 @@ class GroupReference:
     min_count: int = 0
     problem: str = ""
     release_after_s: int = 0
-    move_after_s: int = 0
     topology: Topology = ANYWHERE
     part: Part | None = None
     is_min_count_derived: bool = False
@@ -256,10 +249,9 @@ def group_reference(
         )
     annotations = with_kueue_levels(labels, annotations)
     min_count, problem = 0, ""
-    after_s = {name: _number(annotations.get(name), _LIMIT_AFTER_S) for name in (RELEASE_AFTER, MOVE_AFTER)}
-    for name, seconds in after_s.items():
-        if not seconds and name in annotations:
-            problem = _problem(name, annotations[name], _LIMIT_AFTER_S)
+    release_after_s = _number(annotations.get(RELEASE_AFTER), _LIMIT_AFTER_S)
+    if not release_after_s and RELEASE_AFTER in annotations:
+        problem = _problem(RELEASE_AFTER, annotations[RELEASE_AFTER], _LIMIT_AFTER_S)
     if key.kind is GroupKind.OWN:
         text = label_or_annotation(MIN_COUNT, labels, annotations)
         min_count = _number(text, LIMIT_MEMBERS)
@@ -278,8 +270,7 @@ def group_reference(
         return GroupReference(
             key,
             min_count,
-            release_after_s=after_s[RELEASE_AFTER],
-            move_after_s=after_s[MOVE_AFTER],
+            release_after_s=release_after_s,
             topology=topology,
             part=part,
             is_min_count_derived=label_or_annotation(MIN_COUNT, labels, own_annotations) is None,

@@ -157,6 +157,7 @@ class Condition(Wire, frozen=True):
     status: str | None = None
     reason: str | None = None
     message: str | None = None
+    last_transition_time: str | None = None
 
 
 class ContainerStatus(Wire, frozen=True):

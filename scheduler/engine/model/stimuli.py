@@ -185,13 +185,6 @@ class EvictionEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleUpNotTriggered:
-    """An autoscaler's event said that no new node would help the pod."""
-
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
 class PodGroupSeen:
     """A watch or list showed this PodGroup."""
 
@@ -226,11 +219,6 @@ class PodGroupGone:
     """The PodGroup was deleted."""
 
     key: GroupKey
-
-
-@dataclass(frozen=True, slots=True)
-class WatchInterrupted:
-    """A list or watch failed: changes are not seen until it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,8 +267,6 @@ Stimulus = (
     | EvictionDue
     | EvictionEnded
     | PluginFailing
-    | ScaleUpNotTriggered
-    | WatchInterrupted
     | CycleDue
     | CycleEnded
     | TimePassed

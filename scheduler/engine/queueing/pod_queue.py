@@ -325,13 +325,9 @@ class PodQueue:
         to = SubQueue.UNSCHEDULABLE if unschedulable_plugins else SubQueue.BACKOFF
         self._move(queued, to, SCHEDULE_ATTEMPT_FAILURE, now_s)
 
-    def give_back(self, queued: QueuedPod, *, is_surplus: bool) -> None:
-        """
-        Take back, at its old place, a popped member of a group that was placed without it.
-
-        `is_surplus`: it is tried on its own; else with the group's other members.
-        """
-        queued.is_surplus = is_surplus
+    def give_back(self, queued: QueuedPod) -> None:
+        """Take back, at its old place, a popped member of a group that is placed without it; it is tried alone."""
+        queued.is_surplus = True
         self._backlog.finish()
         queued.attempts -= 1
         queued.sub_queue = SubQueue.ACTIVE

@@ -373,14 +373,6 @@ class ClusterState:
             node_name = self.nodes.name_of(known.row)
             self.kubelet_refusals.record(known.pod.spec, node_name, reason, now_s)
 
-    def record_node_failure(self, node_name: str, reason: str, now_s: float) -> None:
-        """Record that the node failed under the groups of its pods; do nothing if it is not known. O(its pods)."""
-        row = self.nodes.row_by_name.get(node_name)
-        placed_there = () if row is None else self.placed_on(row)
-        for key in dict.fromkeys(self.groups.key_of(placed.pod) for placed in placed_there):
-            if key is not None:
-                self.kubelet_refusals.record_failure(key, node_name, reason, now_s)
-
     def sweep(self) -> None:
         """Drop what nothing has used for a while, so that memory is bounded. O(label sets + derived values)."""
         for _ in self.sweeping():

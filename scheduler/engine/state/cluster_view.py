@@ -18,7 +18,7 @@ from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.disks import Disk
 from scheduler.engine.model.disruption_budgets import DisruptionBudget
 from scheduler.engine.model.nodes import Node
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.pods import Pod, PodSpec
 from scheduler.engine.model.volumes import PersistentVolumeClaim
 from scheduler.engine.state.arrays import Amounts, Counts, Mask, RowIndex, Rows, Scores, read_only
 from scheduler.engine.state.change_log import Change
@@ -28,7 +28,6 @@ from scheduler.engine.state.columns import LabelColumn, PerDomain
 from scheduler.engine.state.counts import Domains, PodCounts, TermSums
 from scheduler.engine.state.derived import Sized
 from scheduler.engine.state.existing_terms import ExistingPodTerm, TermKey
-from scheduler.engine.state.kubelet_refusals import Subject
 from scheduler.engine.state.label_sets import LabelSet
 from scheduler.engine.state.matching import NamespaceRule, PodMatcher
 from scheduler.engine.state.node_masks import NodeMasks
@@ -138,9 +137,9 @@ class ClusterView(NodeMasks):
         """Return a node label as a column."""
         return self._state.nodes.column(key)
 
-    def kubelet_refusals(self, subject: Subject) -> Mapping[str, str]:
-        """Return the names of the nodes that are excluded for the spec or the group, each with the reason."""
-        return self._state.kubelet_refusals.excluded_nodes(subject)
+    def kubelet_refusals(self, spec: PodSpec) -> Mapping[str, str]:
+        """Return the names of the nodes that are excluded for the spec, each with the reason."""
+        return self._state.kubelet_refusals.excluded_nodes(spec)
 
     # Pods.
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import pytest
 
 from scheduler.daemon.metrics.logs import configure
-from scheduler.daemon.writes.autoscaler_events import AutoscalerEvents
 from scheduler.daemon.writes.binder import Binder
 from scheduler.daemon.writes.conditions import ConditionWriter
 from scheduler.daemon.writes.inbox import Inbox
@@ -81,7 +80,6 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
                 put=_proceed,
             ),
             conditions=conditions,
-            autoscalers=AutoscalerEvents(client, inbox, log=log),
             groups=PodGroupStatusWriter(client, clock_s=lambda: 0.0, log=log, may_write=lambda: True),
             recorder=recorder,
             inbox=inbox,

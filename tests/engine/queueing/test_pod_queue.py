@@ -337,7 +337,7 @@ def test_a_member_that_is_given_back_was_not_tried():
     queue = queue_of(pod("p"))
     queued = popped(queue)
     assert queued.attempts == 1
-    queue.give_back(queued, is_surplus=True)
+    queue.give_back(queued)
     assert (queued.attempts, queued.sub_queue) == (0, SubQueue.ACTIVE)
     assert popped(queue).attempts == 1
 

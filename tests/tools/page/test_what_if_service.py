@@ -12,11 +12,8 @@ import pytest
 from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.loop.slices import in_pieces, in_slices
 from scheduler.daemon.settings.loading import default_settings
-from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import PodSeen
-from scheduler.engine.plugins.kubelet_refusal import FAILED
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import SettingsError
@@ -100,28 +97,6 @@ async def test_a_copy_knows_the_nodes_whose_kubelet_refuses_the_pod() -> None:
     assert (answer.state, answer.message) == ("unschedulable", message)
     what_if = await service.answer(WhatIfRequest(like=PodName("default", "second")), second)
     assert what_if.then[0].n_placed == 0
-
-
-async def test_a_copy_knows_the_node_that_failed_under_the_group() -> None:
-    """It is ready again, and the explanation names it."""
-    driver = Driver()
-    group = {"labels": {GROUP: "g", MIN_COUNT: "2"}, "containers": [container(requests={"cpu": "1"})]}
-    for name in ("a", "b"):
-        driver.node(name, allocatable={"cpu": "1", "pods": "9"})
-    pods = [driver.pod(name, **group) for name in ("m0", "m1")]
-    nodes = {each.pod.name: each.node_name for each in driver.cycle() if isinstance(each, Bind)}
-    for each in pods:
-        driver.confirm(each, nodes[each.name])
-    driver.node(nodes["m1"], taints=["node.kubernetes.io/unreachable:NoExecute"])
-    driver.lose(pods[1])
-    driver.node(nodes["m1"], allocatable={"cpu": "1", "pods": "9"})
-    pending = driver.pod("m2", **group)
-    driver.cycle()
-    service = WhatIfService(default_settings(), driver.state, driver.profiles, now_s=lambda: driver.now_s)
-    answer = await service.changes_for(pending, [pending])
-    (refused,) = [each for each in answer.groups if each.plugin == "KubeletRefusal"]
-    assert refused.reason == f"{FAILED} (unreachable: {nodes['m1']})"
-    assert refused.examples == (nodes["m1"],)
 
 
 def _workload(priority_class: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -28,10 +27,8 @@ from scheduler.engine.model.revisions import REVISION_KEY
 from scheduler.engine.model.stimuli import ObjectSeen, PodSeen, Stimulus, WatchEvent
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.model.wire import MalformedObjectError
-from scheduler.engine.plugins.kubelet_refusal import FAILED
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.engine.state.kubelet_refusals import FAILED_S, READY_S
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.serving import Leases
@@ -49,8 +46,6 @@ from scheduler.tools.explain.simulation.world import World, with_stand_ins
 _DEVICE_KINDS: Final = frozenset(map(str, DeviceKind))
 #: Nodes named in a note about kubelets.
 _SHOWN_REFUSALS: Final = 5
-#: The reason in a message for nodes that failed, with their names.
-_FAILED: Final = re.compile(re.escape(FAILED) + r" \(([^)]*)\)")
 #: Running revisions of a Deployment that a manifest is compared with.
 _MAX_REVISIONS: Final = 8
 
@@ -254,18 +249,6 @@ class LoadedCluster:
         return (
             f"pods with the same spec were rejected by the kubelet of {', '.join(named[:_SHOWN_REFUSALS])}{more}; "
             "the scheduler avoids such a node for 5 s, and for up to 5 min if its kubelet keeps rejecting",
-        )
-
-    def failed_node_notes(self, pod: Pod) -> tuple[str, ...]:
-        """Return a note if the scheduler avoided nodes that had failed under the pod's group, as its condition says."""
-        condition = pod.scheduled_condition
-        failed = [] if condition is None else _FAILED.findall(condition.message)
-        if not failed:
-            return ()
-        return (
-            f"nodes that failed under the pod's group at the scheduler's last attempt ({'; '.join(failed)}): it avoids "
-            f"such a node for {FAILED_S:g} s from the failure on, and takes it as a last resort once it has been ready "
-            f"for {READY_S:g} s",
         )
 
     def malformed_notes(self) -> tuple[str, ...]:

@@ -32,13 +32,11 @@ from scheduler.engine.model.instructions import (
     EmitEvent,
     Evicted,
     EvictVictim,
-    FindScaleUpEvents,
     GroupAttempted,
     Instruction,
     PatchCondition,
     PatchPodGroup,
     ProceedWithEviction,
-    SaveWaits,
     SpareVictim,
     WriteObjects,
     WriteReservation,
@@ -59,7 +57,6 @@ from scheduler.engine.model.stimuli import (
     PodGroupSeen,
     PodSeen,
     ReservationWritten,
-    ScaleUpNotTriggered,
     Stimulus,
     TimePassed,
     VictimFate,
@@ -168,7 +165,7 @@ class World:
         """
         Let the machine work until nothing happens any more.
 
-        `limit_s`: how much time may pass meanwhile, for pods that wait for the end of a backoff or of a rule's clock.
+        `limit_s`: how much time may pass meanwhile, for pods that wait for the end of a backoff or for a fallback.
         """
         end_s = self.now_s + limit_s
         self._run_cycles()
@@ -249,10 +246,7 @@ class World:
                 return self._patch(pod, nominated_node_name, PodCondition("False", reason, message))
             case ClearNomination(pod):
                 return self._patch(pod, "")
-            case FindScaleUpEvents(namespace):
-                waiting = [pod for pod in self.unbound.values() if pod.namespace == namespace]
-                return self._handle_all(*(ScaleUpNotTriggered(pod.uid) for pod in waiting))
-            case SaveWaits() | PatchPodGroup() | EmitEvent() | Attempted() | Evicted():
+            case PatchPodGroup() | EmitEvent() | Attempted() | Evicted():
                 return []
             case GroupAttempted() | DevicesAwaited():
                 return []

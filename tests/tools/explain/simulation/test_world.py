@@ -182,16 +182,6 @@ def test_the_clock_of_a_rule_runs_in_virtual_time(after_s: int, limit_s: float, 
     assert world.now_s <= limit_s
 
 
-def test_a_rule_that_an_autoscaler_relaxes_is_relaxed_since_no_node_comes() -> None:
-    rule = {"rule": "podAntiAffinity", "topologyKey": build.ZONE, "afterNotTriggerScaleUp": True}
-    apart = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
-    more: Json = {"labels": {"app": "web"}, "affinity": apart, "annotations": {FALLBACK: json.dumps([rule])}}
-    world = world_of(Cluster(zoned("a1"), [build.pod("first", node="a1", labels={"app": "web"})]))
-    placed = place_replicas([pending("second", **more)], world)
-    assert [node_name for _, node_name in placed.pods] == ["a1"]
-    assert "when an autoscaler says NotTriggerScaleUp" in placed.notes()[0]
-
-
 def copies(pod: Json, seed: int) -> list[Pod]:
     """Return pods like this one, some of a higher priority."""
     chance = random.Random(seed)
