@@ -24,7 +24,7 @@ from tests.support.build import Json
 
 _N_NODES = 12
 #: Pieces of a cycle with the whole budget.
-_MAX_PIECES = 4
+_MAX_PIECES = 16
 #: So much more than a bound: single steps, and the last evaluation.
 _MORE = 0.3
 

@@ -60,9 +60,9 @@ class DynamicResourcesArgs(Wire, frozen=True):
     preempt_for_devices: bool = True
 
 
-#: Pieces of a search, each with the whole budget, as long as no node has devices: selectors of 50,000 devices, a
-#: quarter of a second. Other pods wait meanwhile. What was evaluated stays known to the pod's next attempt.
-_MAX_PIECES: Final = 4
+#: Pieces of a search, each with the whole budget, as long as no node has devices: the longest search on a node, or
+#: selectors of 200,000 devices, which take a second. Other pods wait meanwhile.
+_MAX_PIECES: Final = 16
 UNAVAILABLE: Final = unresolvable("resourceclaim not available on the node")
 _STATUS_BY_ANSWER: Final[Mapping[int, Status]] = {
     Answer.DEVICES: UNAVAILABLE,
