@@ -6,7 +6,7 @@ Source: apiserver pkg/endpoints/handlers/negotiation and pkg/endpoints/handlers/
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 import yaml
@@ -15,7 +15,7 @@ from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.admission.shapes import check_request
 from scheduler.sandbox.devcluster.http import protobuf
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
-from scheduler.sandbox.devcluster.printing import IncludeObject, table
+from scheduler.sandbox.devcluster.printing import table
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
@@ -30,7 +30,8 @@ class AnswerForm:
 
     is_table: bool = False
     version: str = "v1"
-    include_object: IncludeObject = "Metadata"
+    #: Each row carries the whole object, as `kubectl get --sort-by` needs it.
+    whole_objects: bool = False
 
 
 @lru_cache(maxsize=64)
@@ -38,11 +39,8 @@ def answer_form(accept: str, include_object: str = "") -> AnswerForm:
     """
     Return the first form in an Accept header that the server can write.
 
-    Raises: StatusError 406 if there is none, 400 for an unknown `includeObject`.
+    Raises: StatusError 406 if there is none.
     """
-    include = include_object or "Metadata"
-    if include not in ("Metadata", "Object", "None"):
-        raise status.bad_request(f"unrecognized includeObject value: {include!r}")
     for offer in accept.split(",") if accept else ["*/*"]:
         media_type, *parameters = (part.strip() for part in offer.split(";"))
         found = dict(part.partition("=")[::2] for part in parameters)
@@ -51,7 +49,7 @@ def answer_form(accept: str, include_object: str = "") -> AnswerForm:
         if "as" not in found:
             return AnswerForm()
         if (found["as"], found.get("g")) == ("Table", "meta.k8s.io") and found.get("v") in _META_VERSIONS:
-            return AnswerForm(True, found["v"], cast("IncludeObject", include))
+            return AnswerForm(True, found["v"], whole_objects=include_object == "Object")
     raise status.not_acceptable([JSON])
 
 
@@ -123,13 +121,5 @@ def table_in_form(
     headers: bool = True,
 ) -> JsonObject:
     """Return the objects as a Table; without `headers` it has no columns, as in later events of a watch."""
-    shaped = table(
-        kind.kind,
-        objects,
-        now_s,
-        include_object=form.include_object,
-        list_meta=list_metadata,
-        headers=headers,
-        printer_columns=kind.printer_columns,
-    )
-    return {**shaped, "apiVersion": f"meta.k8s.io/{form.version}"}
+    shaped = table(kind, objects, now_s, whole=form.whole_objects, headers=headers)
+    return {**shaped, "apiVersion": f"meta.k8s.io/{form.version}", "metadata": list_metadata}
