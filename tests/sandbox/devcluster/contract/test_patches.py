@@ -150,12 +150,6 @@ async def test_values_are_deleted_from_a_set(api: Api):
     }
 
 
-async def test_tolerations_are_replaced_as_a_whole(api: Api):
-    await api.create_pod("p", tolerations=[{"key": "a", "operator": "Exists"}])
-    patch = {"spec": {"tolerations": [{"key": "b", "operator": "Exists"}]}}
-    (await api.patch(api.pods("p"), patch, STRATEGIC)).refused(422, "Invalid")
-
-
 async def test_apply_creates_and_then_merges(api: Api):
     path = api.in_namespace("configmaps", "one")
     body = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: one\ndata:\n  k: '1'\n"
