@@ -75,7 +75,7 @@ def table(
     return {"kind": "Table", "columnDefinitions": definitions if headers else [], "rows": rows}
 
 
-_PARTIAL: Final = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+_PARTIAL: Final[Object] = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
 
 
 def _cell(obj: Object, column: PrinterColumn, now_s: float) -> Cell:

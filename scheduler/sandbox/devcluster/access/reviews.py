@@ -70,8 +70,7 @@ def _token_status(spec: JsonObject, authenticator: Authenticator) -> JsonObject:
 
 def _access_status(store: Store, user: User, spec: JsonObject) -> JsonObject:
     attributes = _attributes(spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {})
-    verdict = authorize(store, user, attributes)
-    return {"allowed": verdict.allowed, **({"reason": verdict.reason} if verdict.reason else {})}
+    return {"allowed": authorize(store, user, attributes)}
 
 
 def _attributes(wanted: JsonObject | None, path: JsonObject) -> Attributes:

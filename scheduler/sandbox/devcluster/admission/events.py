@@ -46,6 +46,6 @@ def _v1_create_errors(event: JsonObject) -> Iterator[FieldError]:
         yield field_errors.invalid("type", "", f"has invalid value: {event.get('type') or ''}")
 
 
-EVENTS: Final = Strategy(create_on_update=True, validate=_errors)
+EVENTS: Final = Strategy(validate=_errors)
 #: Events as events.k8s.io/v1 takes them.
 EVENTS_V1: Final = replace(EVENTS, validate_create=_v1_create_errors)

@@ -1,7 +1,8 @@
 """
 The plans of the controller of device claims: it creates the claims of templates, and frees what no pod uses.
 
-Source: pkg/controller/resourceclaim/controller.go (kubernetes 1.36).
+Source: pkg/controller/resourceclaim/controller.go (kubernetes 1.36). Difference: nothing is reserved for a pod that
+was bound without a scheduler.
 """
 
 from __future__ import annotations
@@ -64,8 +65,7 @@ def plan_pod(pod: JsonObject, find_template: Find, find_claim: Find, owned: list
     """
     Return the next step of a pod with claims: make one of a template, or tell the pod its name.
 
-    `owned` are the claims that the pod controls. A bound pod whose claims are allocated gets them reserved, as
-    static pods of a controller do.
+    `owned` are the claims that the pod controls.
     """
     if is_terminating(pod) or is_terminal(pod):
         return []
@@ -88,7 +88,7 @@ def plan_pod(pod: JsonObject, find_template: Find, find_claim: Find, owned: list
         actions.append(Create(RESOURCE_CLAIM, _from_template(pod, claim["name"], template)))
     if statuses:
         actions.append(UpdateStatus(POD, _with_claim_names(pod, statuses)))
-    return actions or (_reserve(pod, find_claim) if node_name(pod) else [])
+    return actions
 
 
 def _is_made(name: str | None, find_claim: Find, pod: JsonObject) -> bool:
@@ -121,22 +121,6 @@ def _with_claim_names(pod: JsonObject, names: dict[str, str]) -> JsonObject:
     kept = [one for one in status.get("resourceClaimStatuses") or () if one["name"] not in names]
     added = [{"name": name, "resourceClaimName": claim} for name, claim in names.items()]
     return replaced(pod, ("status",), {**status, "resourceClaimStatuses": [*kept, *added]})
-
-
-def _reserve(pod: JsonObject, find_claim: Find) -> list[Action]:
-    """Return the reservations of allocated claims for a pod that was bound without a scheduler."""
-    actions: list[Action] = []
-    for name in pod_claims(pod).values():
-        claim = find_claim(name) if name else None
-        if claim is None or is_reserved(claim, pod):
-            continue
-        status = claim.get("status") or {}
-        if status.get("allocation") is not None:
-            consumer = {"resource": "pods", "name": pod["metadata"]["name"], "uid": uid(pod)}
-            consumers = [*(status.get("reservedFor") or ()), consumer]
-            written = replaced(claim, ("status",), {**status, "reservedFor": consumers})
-            actions.append(UpdateStatus(RESOURCE_CLAIM, written))
-    return actions
 
 
 def plan_claim(claim: JsonObject, find_pod: Find) -> list[Action]:

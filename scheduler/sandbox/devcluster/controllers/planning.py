@@ -250,12 +250,7 @@ class Planner:
     def _budget(self, budget: JsonObject) -> Sequence[Action]:
         in_namespace = self._store.list(POD, budget["metadata"]["namespace"])[0]
         pods = [pod for pod in in_namespace if owner_selects(budget, pod)]
-        return disruption.plan(budget, pods, self._scaler, self._store.now_s())
-
-    def _scaler(self, pod: JsonObject) -> JsonObject | None:
-        """Return the workload whose `spec.replicas` says how many pods like this there should be."""
-        owner = self._controller(pod, _OWNERS[POD])
-        return owner and (self._controller(owner, _OWNERS[REPLICA_SET]) or owner)
+        return disruption.plan(budget, pods, self._store.now_s())
 
     def _claim(self, claim: JsonObject) -> Sequence[Action]:
         find, named = self._store.find, (claim.get("spec") or {}).get("volumeName")
@@ -304,15 +299,6 @@ class Planner:
         """Return what finds an object by name in the namespace of another one."""
         namespace = beside["metadata"].get("namespace", "")
         return lambda name: self._store.find(kind, namespace, name)
-
-    def _controller(self, obj: JsonObject, kinds: Sequence[Kind]) -> JsonObject | None:
-        reference = controller_of(obj)
-        if reference is None:
-            return None
-        named = (
-            self._finder(kind, obj)(reference["name"]) for kind in kinds if kind.kind == reference["kind"]
-        )
-        return next((one for one in named if one is not None and uid(one) == reference["uid"]), None)
 
 
 def _places(kind: Kind, objects: Iterable[JsonObject]) -> Iterator[Place]:

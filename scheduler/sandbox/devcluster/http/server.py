@@ -108,7 +108,7 @@ class ApiServer:
         return await self._handlers.handle(call)
 
     async def _watch(self, target: Target, request: web.BaseRequest) -> web.StreamResponse:
-        options = parse_options(target.kind, request.query, watch=True, name=target.name)
+        options = parse_options(target.kind, request.query)
         form = answer_form(request.headers.get("Accept", ""), request.query.get("includeObject", ""))
         scope = Scope(target.kind, target.namespace, request.path, options, form)
         task = asyncio.current_task()

@@ -130,12 +130,6 @@ async def test_a_version_that_has_not_happened_times_out(api: Api):
     assert answer.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
 
-async def test_an_exact_version_shows_the_past(api: Api):
-    then = (await api.create_map("one"))["metadata"]["resourceVersion"]
-    await api.create_map("two")
-    assert await _names(api, resourceVersion=then, resourceVersionMatch="Exact") == ["one"]
-
-
 async def test_not_older_than_shows_that_version_or_a_later_one(api: Api):
     """It may be answered from the past: what the list has follows from the version that it carries."""
     then = int((await api.create_map("one"))["metadata"]["resourceVersion"])

@@ -41,7 +41,7 @@ def counts(actions):
             {"completions": 3, "parallelism": 3}, ["Succeeded", "Succeeded"], (1, 0), id="the last one"
         ),
         pytest.param({}, ["Failed"], (1, 0), id="another one for one that failed"),
-        pytest.param({"completions": None, "parallelism": 2}, ["Succeeded", "Running"], (0, 0), id="a queue"),
+        pytest.param({"completions": None, "parallelism": 2}, ["Succeeded"], (1, 0), id="a queue"),
         pytest.param({"suspend": True}, ["Running"], (0, 1), id="none while suspended"),
         pytest.param({"completions": 1}, ["Succeeded", "Running"], (0, 1), id="surplus ends"),
     ],

@@ -38,14 +38,6 @@ def test_kubectl_shows_a_started_pod_with_all_its_containers():
     assert table(POD, [started], NOW_S)["rows"][0]["cells"][1:4] == ["2/2", "Running", "0"]
 
 
-def test_an_unmet_readiness_gate_keeps_the_pod_from_being_ready():
-    gated = bound()
-    gated["spec"]["readinessGates"] = [{"conditionType": "a.io/x"}]
-    conditions = running(gated, host_ip="h", pod_ip="p", now_s=NOW_S)["status"]["conditions"]
-    (ready,) = [c for c in conditions if c["type"] == "Ready"]
-    assert (ready["status"], ready["reason"]) == ("False", "ReadinessGatesNotReady")
-
-
 def test_a_pod_on_the_host_network_has_the_hosts_address():
     hosted = bound()
     hosted["spec"]["hostNetwork"] = True
