@@ -68,14 +68,14 @@ def table(
     rows = [
         {
             "cells": [_cell(obj, one, now_s) for one in columns],
-            "object": obj if whole else {**_PARTIAL, "metadata": obj["metadata"]},
+            "object": obj if whole else dict(_PARTIAL, metadata=obj["metadata"]),
         }
         for obj in objects
     ]
     return {"kind": "Table", "columnDefinitions": definitions if headers else [], "rows": rows}
 
 
-_PARTIAL: Final[Object] = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+_PARTIAL: Final[dict[str, Any]] = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
 
 
 def _cell(obj: Object, column: PrinterColumn, now_s: float) -> Cell:

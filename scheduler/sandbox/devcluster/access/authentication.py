@@ -65,10 +65,10 @@ class Authenticator:
         if scheme.lower() != "bearer" or not token:
             if self._token is None:
                 return ADMIN
-            raise status.unauthorized()
+            raise status.refused(401, "Unauthorized")
         user = self.user_of_token(token)
         if user is None:
-            raise status.unauthorized()
+            raise status.refused(401, "Unauthorized")
         return user
 
     def user_of_token(self, token: str) -> User | None:

@@ -18,7 +18,6 @@ from scheduler.sandbox.devcluster.admission.strategies import strategy_of
 from scheduler.sandbox.devcluster.http.negotiation import (
     JSON,
     AnswerForm,
-    UnreadableBodyError,
     answer_form,
     decoded_body,
     decoded_object,
@@ -218,13 +217,8 @@ class Handlers:
         media_type = call.content_type.partition(";")[0].strip()
         patch_type = _PATCH_TYPES.get(media_type)
         if patch_type is None:
-            raise status.unpatchable_type()
-        try:
-            patch: Any = decoded_body(call.body, call.content_type)
-        except UnreadableBodyError as error:
-            raise status.bad_request(f"error decoding patch: {error}") from error
-        if patch is None:
-            raise status.bad_request("error decoding patch: unexpected end of JSON input")
+            raise status.refused(415, "415: Unsupported Media Type")
+        patch: Any = decoded_body(call.body, call.content_type)
         if target.subresource == "scale":
             return self._patch_scale(call, patch, patch_type)
         if isinstance(patch, dict) and (refusal := call.strict_error(target.kind, patch)):

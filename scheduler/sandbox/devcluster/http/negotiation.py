@@ -18,9 +18,7 @@ from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.printing import table
 
 JSON: Final = "application/json"
-YAML: Final = "application/yaml"
 _META_VERSIONS: Final = ("v1", "v1beta1")
-_BODY_TYPES: Final = (JSON, YAML)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -50,7 +48,7 @@ def answer_form(accept: str, include_object: str = "") -> AnswerForm:
             return AnswerForm()
         if (found["as"], found.get("g")) == ("Table", "meta.k8s.io") and found.get("v") in _META_VERSIONS:
             return AnswerForm(True, found["v"], whole_objects=include_object == "Object")
-    raise status.not_acceptable([JSON])
+    raise status.refused(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}")
 
 
 def encoded(body: JsonObject) -> bytes:
@@ -58,15 +56,11 @@ def encoded(body: JsonObject) -> bytes:
     return _ENCODER.encode(body)
 
 
-class UnreadableBodyError(Exception):
-    """The bytes of a body do not parse as their content type. Callers turn it into a 400."""
-
-
 def decoded_body(body: bytes, content_type: str) -> Any:  # noqa: ANN401 - any JSON value may be sent
     """
     Return the JSON value in a body of JSON, YAML or (objects only) protobuf; None for an empty one.
 
-    Raises: StatusError 415 for another content type, UnreadableBodyError if the bytes do not parse.
+    Raises: StatusError 415 for another content type, 400 if the bytes do not parse.
     """
     media_type = content_type.partition(";")[0].strip() or JSON
     if not body:
@@ -79,27 +73,17 @@ def decoded_body(body: bytes, content_type: str) -> Any:  # noqa: ANN401 - any J
         if media_type.endswith("json"):
             return msgspec.json.decode(body)
     except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UnreadableBodyError(str(error)) from error
-    raise status.unsupported_media_type((*_BODY_TYPES, protobuf.MEDIA_TYPE))
+        raise status.bad_request(f"the body does not parse as {media_type}: {error}") from error
+    raise status.refused(415, f"the body of the request was in an unknown format: {media_type}")
 
 
 def decoded_object(body: bytes, content_type: str, kind_name: str) -> JsonObject:
     """Return the object in a body; `kind_name` is the expected kind. Raises: StatusError 400, 415."""
-    try:
-        value = decoded_body(body, content_type)
-    except UnreadableBodyError as error:
-        raise _unrecognized(kind_name, str(error)) from error
+    value = decoded_body(body, content_type)
     if not isinstance(value, dict):
-        raise _unrecognized(kind_name, "unexpected end of JSON input" if value is None else "it is no object")
+        raise status.bad_request(f"the object provided is unrecognized (must be of type {kind_name})")
     check_request(kind_name, value)
     return value
-
-
-def _unrecognized(kind_name: str, problem: str) -> status.StatusError:
-    return status.bad_request(
-        f"the object provided is unrecognized (must be of type {kind_name}): couldn't get version/kind; json "
-        f"parse error: {problem}"
-    )
 
 
 def object_in_form(kind: Kind, obj: JsonObject, form: AnswerForm, now_s: float) -> JsonObject:

@@ -71,7 +71,7 @@ def _take_from_budget(store: Store, pod: JsonObject, *, dry_run: bool) -> None:
         desired, current = counted.get("desiredHealthy", 0), counted.get("currentHealthy", 0)
         needs = f"The disruption budget {budget['metadata']['name']} needs {desired} healthy pods"
         cause = {"reason": "DisruptionBudget", "message": f"{needs} and has {current} currently"}
-        raise status.too_many_requests(_REFUSAL, causes=[cause])
+        raise status.StatusError(429, "TooManyRequests", _REFUSAL, details={"causes": [cause]})
     taken = dict(counted)
     taken["disruptionsAllowed"] -= 1
     taken["disruptedPods"] = {**(taken.get("disruptedPods") or {}), metadata["name"]: store.now()}
