@@ -77,20 +77,9 @@ async def test_field_selectors_on_pods(api: Api, selector, names):
     assert [one["metadata"]["name"] for one in items] == names
 
 
-@pytest.mark.parametrize(
-    ("plural", "message"),
-    [
-        pytest.param("pods", "field label not supported: spec.nothing", id="pods"),
-        pytest.param(
-            "configmaps",
-            '"spec.nothing" is not a known field selector: only "metadata.name", "metadata.namespace"',
-            id="a kind with the usual two",
-        ),
-    ],
-)
-async def test_an_unknown_field_in_a_selector_is_a_bad_request(api: Api, plural, message):
-    answer = await api.get(api.in_namespace(plural), fieldSelector="spec.nothing=1")
-    assert message in answer.refused(400, "BadRequest")
+async def test_an_unknown_field_in_a_selector_is_a_bad_request(api: Api):
+    answer = await api.get(api.pods(), fieldSelector="spec.nothing=1")
+    assert "field label not supported: spec.nothing" in answer.refused(400, "BadRequest")
 
 
 async def test_pages_follow_each_other_and_show_one_version(api: Api):
