@@ -169,27 +169,13 @@ async def test_a_volume_that_breaks_rules_is_refused(api: Api, spec, causes):
     assert named_causes(answer) == causes
 
 
-async def test_the_source_of_a_volume_never_changes(api: Api):
+async def test_a_volume_gets_its_claim_and_its_topology(api: Api):
     await api.post("/api/v1/persistentvolumes", volume_body(api))
-    answer = await api.patch(volume(api), {"spec": {"csi": {"volumeHandle": "other"}}})
-    answer.refused(422, "Invalid")
-    assert [where for _, where in answer.causes()] == ["spec.persistentvolumesource"]
-
-
-async def test_a_volume_gets_its_claim_and_its_topology_once(api: Api):
-    await api.post("/api/v1/persistentvolumes", volume_body(api))
-    terms = [[{"key": "zone", "operator": "In", "values": [zone]}] for zone in "ab"]
-    affinities = [
-        {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}} for expressions in terms
-    ]
+    zone = {"key": "zone", "operator": "In", "values": ["a"]}
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}}
     reference = {"namespace": api.namespace, "name": "c"}
-    stored = (
-        await api.patch(volume(api), {"spec": {"claimRef": reference, "nodeAffinity": affinities[0]}})
-    ).ok
-    assert (stored["spec"]["claimRef"], stored["spec"]["nodeAffinity"]) == (reference, affinities[0])
-    moved = await api.patch(volume(api), {"spec": {"nodeAffinity": affinities[1]}})
-    moved.refused(422, "Invalid")
-    assert moved.causes() == [("FieldValueInvalid", "nodeAffinity")]
+    stored = (await api.patch(volume(api), {"spec": {"claimRef": reference, "nodeAffinity": affinity}})).ok
+    assert (stored["spec"]["claimRef"], stored["spec"]["nodeAffinity"]) == (reference, affinity)
 
 
 async def test_the_status_of_a_volume_has_its_own_path(api: Api):
