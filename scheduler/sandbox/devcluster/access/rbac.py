@@ -71,10 +71,10 @@ def authorize(store: Store, user: User, attributes: Attributes) -> bool:
     """Return whether the user may do this. Cost: O(bindings)."""
     if MASTERS in user.groups:
         return True
-    return any(_covers(rule, attributes) for rule in _rules_for(store, user, attributes.namespace))
+    return any(_covers(rule, attributes) for rule in rules_for(store, user, attributes.namespace))
 
 
-def _rules_for(store: Store, user: User, namespace: str) -> Iterator[JsonObject]:
+def rules_for(store: Store, user: User, namespace: str) -> Iterator[JsonObject]:
     """Yield every rule that holds for the user in the namespace."""
     yield from (one.rule for one in _DEFAULT_ROLES if set(one.groups) & set(user.groups))
     bindings = store.list(CLUSTER_ROLE_BINDING)[0]
