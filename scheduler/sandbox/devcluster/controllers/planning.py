@@ -241,11 +241,11 @@ class Planner:
     def _stateful_set(self, stateful_set: JsonObject) -> Sequence[Action]:
         find_claim = self._finder(PERSISTENT_VOLUME_CLAIM, stateful_set)
         pods = self._dependents(POD, stateful_set)
-        return statefulsets.plan(stateful_set, pods, find_claim, self._store.now_s())
+        return statefulsets.plan(stateful_set, pods, find_claim)
 
     def _daemon_set(self, daemon_set: JsonObject) -> Sequence[Action]:
         nodes, pods = self._store.list(NODE)[0], self._dependents(POD, daemon_set)
-        return daemonsets.plan(daemon_set, pods, nodes, self._store.now_s())
+        return daemonsets.plan(daemon_set, pods, nodes)
 
     def _budget(self, budget: JsonObject) -> Sequence[Action]:
         in_namespace = self._store.list(POD, budget["metadata"]["namespace"])[0]
