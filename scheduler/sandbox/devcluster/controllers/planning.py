@@ -158,7 +158,7 @@ class Planner:
             return
         self._index.apply(kind, change)
         obj, previous = change.revision.obj, change.previous.obj if change.previous else None
-        places = dict.fromkeys(self._concerned(kind, obj, previous))
+        places = dict.fromkeys((*self._concerned(kind, obj, previous), *self._adopters(kind, obj, previous)))
         if previous is not None:
             places |= dict.fromkeys(self._concerned(kind, previous, obj))
         for place in places:
@@ -169,8 +169,10 @@ class Planner:
         namespace, name = key_of(obj)
         if kind in COMPONENTS and (kind is not POD or (obj.get("spec") or {}).get("resourceClaims")):
             yield kind, namespace, name
-        if kind in _OWNERS:
-            yield from self._owners(kind, obj, other)
+        if (reference := controller_of(obj)) is not None:
+            for owner in _OWNERS.get(kind, ()):
+                if reference.get("kind") == owner.kind:
+                    yield owner, namespace, reference.get("name", "")
         if kind is POD:
             budgets = self._store.list(POD_DISRUPTION_BUDGET, namespace)[0]
             yield from _places(POD_DISRUPTION_BUDGET, (one for one in budgets if owner_selects(one, obj)))
@@ -196,19 +198,14 @@ class Planner:
         elif kind is RESOURCE_CLAIM_TEMPLATE:
             yield from _places(POD, self._index.get(POD, "template", namespace, name))
 
-    def _owners(self, kind: Kind, obj: JsonObject, other: JsonObject | None) -> Iterator[Place]:
-        namespace, reference = obj["metadata"].get("namespace", ""), controller_of(obj)
-        if reference is not None:
-            for owner in _OWNERS[kind]:
-                if reference.get("kind") == owner.kind:
-                    yield owner, namespace, reference.get("name", "")
-        elif (
-            other is None
-            or controller_of(other)
-            or other["metadata"].get("labels") != obj["metadata"].get("labels")
-        ):
-            for owner in _OWNERS[kind]:
-                listed = self._store.list(owner, namespace)[0]
+    def _adopters(self, kind: Kind, obj: JsonObject, previous: JsonObject | None) -> Iterator[Place]:
+        """Yield the owners that may adopt an object which became an orphan, or got other labels."""
+        if controller_of(obj) is not None:
+            return
+        labels = obj["metadata"].get("labels")
+        if previous is None or controller_of(previous) or previous["metadata"].get("labels") != labels:
+            for owner in _OWNERS.get(kind, ()):
+                listed = self._store.list(owner, obj["metadata"].get("namespace", ""))[0]
                 yield from _places(owner, (one for one in listed if owner_selects(one, obj)))
 
     def _takers(self, volume: JsonObject) -> Iterator[Place]:
