@@ -33,14 +33,13 @@ Find = Callable[[str], JsonObject | None]
 
 def pod_claims(pod: JsonObject) -> dict[str, str | None]:
     """Return the name of the claim behind each of the pod's claims; None while none was made from its template."""
-    made = {
-        status["name"]: status.get("resourceClaimName")
-        for status in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
-    }
-    return {
-        claim["name"]: claim.get("resourceClaimName") or made.get(claim["name"])
-        for claim in (pod.get("spec") or {}).get("resourceClaims") or ()
-    }
+    claims = (pod.get("spec") or {}).get("resourceClaims")
+    if not claims:
+        # Nearly every pod: this is asked at each of its writes.
+        return {}
+    statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    made = {status["name"]: status.get("resourceClaimName") for status in statuses}
+    return {claim["name"]: claim.get("resourceClaimName") or made.get(claim["name"]) for claim in claims}
 
 
 def extended_claim(pod: JsonObject) -> str | None:

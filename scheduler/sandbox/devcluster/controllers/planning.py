@@ -170,9 +170,9 @@ class Planner:
         if kind in COMPONENTS and (kind is not POD or (obj.get("spec") or {}).get("resourceClaims")):
             yield kind, namespace, name
         if (reference := controller_of(obj)) is not None:
-            for owner in _OWNERS.get(kind, ()):
-                if reference.get("kind") == owner.kind:
-                    yield owner, namespace, reference.get("name", "")
+            for owning in _OWNERS.get(kind, ()):
+                if reference.get("kind") == owning.kind:
+                    yield owning, namespace, reference.get("name", "")
         if kind is POD:
             budgets = self._store.list(POD_DISRUPTION_BUDGET, namespace)[0]
             yield from _places(POD_DISRUPTION_BUDGET, (one for one in budgets if owner_selects(one, obj)))
