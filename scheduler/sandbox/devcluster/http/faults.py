@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-#: Where rules are set over HTTP.
+#: Where rules are set (POST) and removed (DELETE) over HTTP.
 FAULTS_PATH: Final = "/devcluster/faults"
 
 

@@ -149,7 +149,10 @@ class ApiServer:
         raise ConnectionResetError("a fault dropped the connection")
 
     async def _manage_faults(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Add faults, at a path that is clearly not Kubernetes'."""
+        """Add faults, or clear them, at a path that is clearly not Kubernetes'."""
+        if request.method == "DELETE":
+            self._faults.clear()
+            return web.Response(status=204)
         if request.method != "POST":
             raise status.refused(405, _NO_METHOD)
         try:
