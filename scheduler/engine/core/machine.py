@@ -44,7 +44,7 @@ from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.observer import Observer, Unobserved
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.model.instructions import Bind, EmitEvent, Instruction
+from scheduler.engine.model.instructions import Bind, Instruction
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
@@ -55,7 +55,6 @@ from scheduler.engine.model.stimuli import (
     CycleEnded,
     EvictionDue,
     EvictionEnded,
-    PluginFailing,
     ReservationWritten,
     ScaleUpNotTriggered,
     Stimulus,
@@ -263,8 +262,6 @@ class Machine:
                 return self._unfit.on_eviction_due(stimulus)
             case EvictionEnded():
                 return self._unfit.on_eviction_ended(stimulus, now_s)
-            case PluginFailing():
-                return self._shut_off(stimulus)
             case CycleDue(epoch_s):
                 self.state.devices.epoch_s = now_s if epoch_s is None else epoch_s
                 return self._schedule_one(now_s)
@@ -432,16 +429,6 @@ class Machine:
                 shown_nomination=queued.pod.nominated_node_name,
             ),
         ]
-
-    def _shut_off(self, failing: PluginFailing) -> list[Instruction]:
-        """Call the out-of-tree plugin no more. Pods that its filter is about wait; its scores are left out."""
-        for plugin in self._profiles[failing.profile].out_of_tree:
-            if plugin.name == failing.plugin and not plugin.shut_off:
-                plugin.shut(failing.why, is_scoring=failing.is_scoring)
-                effect = plugin.effect(is_scoring=failing.is_scoring)
-                note = f"plugin {plugin.name} of profile {failing.profile} is shut off, and {effect}: {failing.why}"
-                return [EmitEvent(failing.pod, "Warning", "PluginShutOff", "Scheduling", note)]
-        return []
 
     def _on_reservation_written(self, answer: ReservationWritten, now_s: float) -> list[Instruction]:
         written = self._reservations.note_written(answer, now_s)

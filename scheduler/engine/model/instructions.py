@@ -131,7 +131,6 @@ class EmitEvent:
         "Scheduled",
         "FailedScheduling",
         "Preempted",
-        "PluginShutOff",
         "RuleRelaxed",
         "KeptByAnnotations",
         "UnreadAnnotation",

@@ -106,21 +106,6 @@ class BindFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class PluginFailing:
-    """
-    An out-of-tree plugin of the profile fails again and again, the last time for the pod; `why` is a sentence's rest.
-
-    `is_scoring`: whether it fails at a point of scores, so that its filter still works.
-    """
-
-    profile: str
-    plugin: str
-    why: str
-    pod: Pod
-    is_scoring: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ReservationWritten:
     """
     The answer to WriteReservation.
@@ -278,7 +263,6 @@ Stimulus = (
     | ReservationWritten
     | EvictionDue
     | EvictionEnded
-    | PluginFailing
     | ScaleUpNotTriggered
     | WatchInterrupted
     | CycleDue

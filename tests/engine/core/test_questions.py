@@ -129,9 +129,7 @@ class _Curious:
     def __init__(self, life: _Life, seed: int) -> None:
         self._life, self._chance = life, Random(seed)
         driver = life.driver
-        self._questions = WhatIfService(
-            default_settings(), driver.state, driver.profiles, now_s=lambda: driver.now_s
-        )
+        self._questions = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
 
     def ask(self) -> None:
         """Ask some questions."""
