@@ -27,15 +27,10 @@ from scheduler.engine.state.cluster_view import ClusterView
 
 
 class DefaultPreemptionArgs(Wire, frozen=True):
-    """
-    How many candidates to look for: a share of the nodes where victims may help, but at least a number.
-
-    `prefer_fewer_victims`: whether pods of equal priority are reprieved by their use for the pod too (not upstream).
-    """
+    """How many candidates to look for: a share of the nodes where victims may help, but at least a number."""
 
     min_candidate_nodes_percentage: Int32 = 10
     min_candidate_nodes_absolute: Int32 = 100
-    prefer_fewer_victims: bool = False
 
     def n_wanted(self, n_nodes: int) -> int:
         """Return how many candidates are enough, among so many nodes."""
