@@ -139,7 +139,6 @@ class Scheduler(daemon.Daemon):
             self._machine,
             self._inbox,
             metrics,
-            semantics=settings.semantics,
             leads=self._leads,
             clock_s=clock_s,
             now_s=now_s,

@@ -106,8 +106,7 @@ class Machine:
         #: Pods between Reserve and Bind.
         nominates = semantics.enabled(Gate.NOMINATED_NODE_NAME_FOR_EXPECTATION)
         self._reservations = Reservations(state, self.records, nominates=nominates)
-        is_async = semantics.enabled(Gate.SCHEDULER_ASYNC_PREEMPTION)
-        self.preemptions = Preemptions(state, queue, self.records, is_async=is_async)
+        self.preemptions = Preemptions(state, queue, self.records)
         self._nominator = Nominator(state, queue)
         self._clocks = RuleClocks()
         self._fallbacks = Fallbacks(state, self._view, self.records, self._clocks)
@@ -215,7 +214,7 @@ class Machine:
         """Return whether CycleDue would bind a pod that has waited for it, or pop a pod, or a backlog is left."""
         if self.is_in_cycle or self._reservations.has_ready:
             return True
-        return not self._unfit.holds_all and self.queue.can_pop()
+        return self.queue.can_pop()
 
     def next_wake_s(self, now_s: float) -> float | None:
         """
@@ -308,7 +307,7 @@ class Machine:
             bind = self._reservations.next_ready()
             self._lifecycle.on_ready(bind.pod, now_s)
             return [bind]
-        queued = None if self.has_backlog or self._unfit.holds_all else self.queue.pop(now_s)
+        queued = None if self.has_backlog else self.queue.pop(now_s)
         if queued is None:
             return []
         pod = queued.pod

@@ -161,12 +161,11 @@ class VictimFate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EvictionEnded:
-    """The answer to EvictVictim. `problem`: why it failed, empty for other fates."""
+    """The answer to EvictVictim."""
 
     preemptor_uid: str
     victim_uid: str
     fate: VictimFate
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,8 +164,6 @@ class Checks:
         if query is None:
             return SearchError(f"claim {claim.key}, request {request}: unknown request type")
         where = f"claim {claim.key}, request {query.name}"
-        if query.problem:
-            return SearchError(f"{where}: {query.problem}")
         for index, expression in enumerate(query.selectors):
             if expression is None:
                 return SearchError(

@@ -85,7 +85,7 @@ def first_fit(claims: Sequence[ResourceClaim], inputs: Inputs, results: Selector
         if len(queries) < len(claim.requests) or sum(query.count for query in queries) > MAX_RESULTS:
             return None
         for query in queries:
-            is_special = query.admin_access or query.capacity or query.problem or None in query.selectors
+            is_special = query.admin_access or query.capacity or None in query.selectors
             if query.mode != EXACT_COUNT or is_special or query.class_name not in inputs.classes:
                 return None
     return FirstFit(claims, inputs, results)
