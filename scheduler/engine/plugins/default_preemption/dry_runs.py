@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler.engine.framework.node_trial import RoomOnly
-from scheduler.engine.framework.post_filter import UnfitPod
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.default_preemption.candidates import LOWEST_PRIORITY, Harm
 from scheduler.engine.plugins.default_preemption.protection import Protections
@@ -40,13 +39,6 @@ class DryRuns(NamedTuple):
         """Return how many of the decided rows refuse the pod in any case, by reason."""
         n_short = np.count_nonzero(self.is_short[:, ~self.is_undecided], axis=1)
         return +Counter(dict(zip(room.room.reasons, n_short.tolist(), strict=True)))
-
-
-def room_only(unfit: UnfitPod, view: ClusterView) -> RoomOnly | None:
-    """Return where only room matters; None if nowhere, or if the pod was refused before all filters were asked."""
-    if unfit.fit_error.prefilter is not None or view.nodes.may_wrap:
-        return None
-    return unfit.trials.room_only
 
 
 def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, view: ClusterView) -> DryRuns:

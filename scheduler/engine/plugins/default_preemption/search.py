@@ -19,7 +19,7 @@ from scheduler.engine.framework.post_filter import UnfitPod
 from scheduler.engine.framework.status import Status
 from scheduler.engine.model.wire import Int32, Wire
 from scheduler.engine.plugins.default_preemption.candidates import NO_VICTIMS, Candidate, Harm, candidate_at
-from scheduler.engine.plugins.default_preemption.dry_runs import dry_runs, room_only
+from scheduler.engine.plugins.default_preemption.dry_runs import dry_runs
 from scheduler.engine.plugins.default_preemption.protection import Protections, protections
 from scheduler.engine.state.arrays import Rows
 from scheduler.engine.state.batches import Pieces
@@ -89,7 +89,8 @@ def find_candidates(
     ordered = np.roll(rows, -offset)[np.roll(has_lower, -offset)]
     clean: list[Found] = []
     violating: list[Found] = []
-    room = room_only(unfit, view)
+    # A pod that a PreFilter refused was not put to all filters.
+    room = unfit.trials.room_only if unfit.fit_error.prefilter is None else None
     known = None if room is None else (room, (yield from protections(view)))
     for found in _in_turn(ordered, max(wanted, _AT_ONCE), known, unfit, view, search):
         if found is None:

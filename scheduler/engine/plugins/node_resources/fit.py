@@ -83,7 +83,7 @@ NAME: Final = "NodeResourcesFit"
 
 TOO_MANY_PODS: Final = "Too many pods"
 
-#: Added to what is left of a resource where it is not checked: more than any request, and far from a wrap.
+#: Added to what is left of a resource where it is not checked: more than any request.
 UNCHECKED: Final = 1 << 61
 
 _NONE_PROVIDED: Final[frozenset[str]] = frozenset()
@@ -144,7 +144,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         amounts = tuple(request.get(resource.name, 0) for resource in self._strategy.resources)
         uses, version = scored_uses(self._extended, view) if self._extended else (view.nodes, None)
         key = (self, amounts, version)
-        return FinalScores(view.scores_per_row(key, partial(self._means, uses, request)))
+        return FinalScores(view.per_row(key, partial(self._means, uses, request), np.int16))
 
     def _means(self, uses: Uses, request: Mapping[str, int], rows: RowIndex) -> Amount:
         """
@@ -391,9 +391,8 @@ def most_allocated_scores(requested: Amount, allocatable: Amount) -> Amount:
 
 
 def ratio_scores(requested: Amount, allocatable: Amount, shape: Amounts) -> Amount:
-    """Return the shape's score at the requested share; 0 if nothing is allocatable. Shares that wrapped are clamped."""
-    percentage = minimum(maximum(most_allocated_scores(requested, allocatable), 0), 100)
-    return amount_at(shape, percentage) * (allocatable > 0)
+    """Return the shape's score at the requested share; 0 if nothing is allocatable."""
+    return amount_at(shape, most_allocated_scores(requested, allocatable)) * (allocatable > 0)
 
 
 def _hint_after_class_change(pod: Pod, old: DeviceClass | None, new: DeviceClass | None) -> Hint:
