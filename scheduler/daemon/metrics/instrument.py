@@ -33,6 +33,7 @@ from scheduler.engine.framework.interface import (
     RoomFilter,
     ScorePlugin,
 )
+from scheduler.engine.framework.observer import Observer
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.framework.status import Code, NodeStatuses, Skip, Status
 from scheduler.engine.state.arrays import Mask, Scores
@@ -60,7 +61,7 @@ def _success(_result: object) -> str:
     return _SUCCESS
 
 
-class CycleObserver:
+class CycleObserver(Observer):
     """
     The `engine.framework.observer.Observer` of the metrics. Cost of a cycle that is not sampled: 6 µs, or 8 µs if
     ten plugins evaluate at each of the four points.
@@ -102,7 +103,7 @@ class CycleObserver:
         self._is_sampled = self._draw() < self._sampled
         return self._running.timed if self._is_sampled else self._running.untimed
 
-    def enter(self, point: str) -> None:  # noqa: ARG002 - the protocol passes it; `leave` needs it
+    def enter(self, point: str) -> None:  # noqa: ARG002 - `leave` needs it
         """Note when the extension point begins."""
         self._entered_s = self._now_s()
 

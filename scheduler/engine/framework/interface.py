@@ -25,7 +25,7 @@ from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.volumes import StorageKind
-from scheduler.engine.state.arrays import Amounts, Mask, Rows, Scores
+from scheduler.engine.state.arrays import Amount, Amounts, Mask, RowIndex, Rows, Scores
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.label_sets import LabelSet
@@ -162,6 +162,14 @@ class RoomFilter(NodeFilter):
     def room(self) -> RoomFilter:
         """Return the filter itself."""
         return self
+
+    @abstractmethod
+    def spare(self, rows: RowIndex) -> list[Amount]:
+        """
+        Return what would be left of the number of pods, and of each resource of the request, if the pod came.
+
+        A row is refused where anything is negative.
+        """
 
     @abstractmethod
     def trial(self, row: int) -> PreFilterExtensions:

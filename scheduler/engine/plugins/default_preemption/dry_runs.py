@@ -59,7 +59,7 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, vie
     protection = protections.by_label_set[lower.label_sets]
     is_undecided[at[protections.is_undecided[protection]]] = True
     is_undecided[at[1:][_depends_on_names(lower, taken, protections.kinds[protection])]] = True
-    left = np.array([np.broadcast_to(left_of, len(rows)) for left_of in _left_beside(rows, room, view)])
+    left = np.array([np.broadcast_to(left_of, len(rows)) for left_of in room.room.spare(rows)])
     nominated_on, taken_by_nominated = view.nominated_room(pod)
     nominated_at = index_of_row[nominated_on]
     is_asked = nominated_at >= 0
@@ -76,15 +76,6 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, vie
     is_victim[in_turn] = _is_victim(at[in_turn], left, taken[:, in_turn])
     harms = _harms(at, lower, is_victim, is_violating, len(rows))
     return DryRuns(is_undecided, np.all(~is_short, axis=0), harms, is_short)
-
-
-def _left_beside(rows: Rows, room: RoomOnly, view: ClusterView) -> list[Amounts | int]:
-    """Return what would be left of the number of pods and of each resource if the pod came too."""
-    nodes = view.nodes
-    return [
-        nodes.pods_left(rows) - 1,
-        *(nodes.left(name, rows) - amount for name, amount in room.room.request),
-    ]
 
 
 def _is_violating(at: Rows, budgets: Rows, n_allowed: Amounts) -> Mask:

@@ -15,7 +15,8 @@ Source: plugins/noderesources/{fit,resource_allocation,least_allocated,most_allo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import and_, or_
 from typing import ClassVar, Final
 
 import numpy as np
@@ -77,7 +78,6 @@ from scheduler.engine.state.arrays import (
 )
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.extended_resources import is_provided_by_classes
-from scheduler.engine.state.node_table import NodeTable
 
 NAME: Final = "NodeResourcesFit"
 
@@ -135,7 +135,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Group nodes by shortage; propose to remove pods or to add room."""
-        return explain_shortages(context, self._request.of(context.pod))
+        return explain_shortages(context, _RoomFilter(self._request.of(context.pod), context.view))
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return the scorer; no pod is skipped."""
@@ -235,38 +235,39 @@ class _RoomFilter(RoomFilter):
         )
         self._used: dict[PodSpec, tuple[int, ...]] = {}
 
+    def spare(self, rows: RowIndex) -> list[Amount]:
+        """Implement `RoomFilter.spare`; more than any request where devices are found for the resource."""
+        nodes = self._nodes
+        spare = [nodes.pods_left(rows) - 1]
+        for name, amount in self.request:
+            left = nodes.left(name, rows)
+            if name in self._provided:
+                use = nodes.use(name, rows)
+                left = left + UNCHECKED * (use is None or use[1] <= 0)
+            spare.append(left - amount)
+        return spare
+
+    def exceeding(self, rows: RowIndex) -> list[Truth]:
+        """Return, as `spare` in order, whether more is needed than the node has at all, whichever pods leave."""
+        exceeding: list[Truth] = [False]
+        for name, amount in self.request:
+            use = self._nodes.use(name, rows)
+            allocatable = 0 if use is None else use[1]
+            exceeding.append((amount > allocatable) & (name not in self._provided or allocatable > 0))
+        return exceeding
+
     def mask(self) -> Mask:
         """Return the rows without a shortage. O(changed rows) per requested resource."""
         return self._view.per_row((NAME, self.request, self._provided), self._fitting, np.bool_)
 
+    def _fitting(self, rows: RowIndex) -> Truth:
+        return reduce(and_, [spare >= 0 for spare in self.spare(rows)])
+
     def copies(self) -> Amounts:
         """Return how many pods of the same request each row has room for. O(n_rows) per requested resource."""
-        rows, nodes = slice(0, self._view.n_rows), self._nodes
-        most = np.asarray(nodes.pods_left(rows)).astype(np.int64)
-        for name, amount in self.request:
-            np.minimum(most, np.asarray(self.left(name, rows)) // amount, out=most)
-        return most
-
-    def left(self, resource: str, rows: RowIndex) -> Amount:
-        """Return what is left of the resource; more than any request where devices are found for it."""
-        left = self._nodes.left(resource, rows)
-        if resource not in self._provided:
-            return left
-        use = self._nodes.use(resource, rows)
-        if use is None:
-            return left + UNCHECKED
-        return left + UNCHECKED * (use[1] <= 0)
-
-    def is_unchecked(self, resource: str, row: int) -> bool:
-        """Return whether devices are found for the resource at the row."""
-        use = self._nodes.use(resource, row) if resource in self._provided else None
-        return resource in self._provided and (use is None or bool(use[1] <= 0))
-
-    def _fitting(self, rows: RowIndex) -> Truth:
-        fitting = self._nodes.pods_left(rows) > 0
-        for name, amount in self.request:
-            fitting &= self.left(name, rows) >= amount
-        return fitting
+        spare, amounts = self.spare(slice(0, self._view.n_rows)), (1, *(amount for _, amount in self.request))
+        each = [np.asarray(left) // amount + 1 for left, amount in zip(spare, amounts, strict=True)]
+        return reduce(np.minimum, each).astype(np.int64)
 
     def statuses(self) -> NodeStatuses:
         """
@@ -282,26 +283,21 @@ class _RoomFilter(RoomFilter):
 
     def statuses_beside(self, rows: Rows, taken: Sequence[Amounts]) -> NodeStatuses:
         """Return every shortage of these rows, in order, once other pods have taken so much."""
-        nodes = self._nodes
-        short = [np.asarray(nodes.pods_left(rows) - taken[0] <= 0)]
-        unresolvable = np.zeros(len(rows), dtype=np.bool_)
-        for (name, amount), by_others in zip(self.request, taken[1:], strict=True):
-            is_short = np.broadcast_to(self.left(name, rows) - by_others < amount, len(rows))
-            short.append(is_short)
-            use = nodes.use(name, rows)
-            unresolvable |= is_short & (use is None or amount > use[1])
-        return combined_statuses(short, unresolvable, self.reasons)
+        # Of one entry if no node has the resource, and so little is as good as any.
+        short = [np.less(left, by_others) for left, by_others in zip(self.spare(rows), taken, strict=True)]
+        exceeds = np.broadcast_to(reduce(or_, self.exceeding(rows)), len(rows))
+        return combined_statuses(short, exceeds, self.reasons)
 
     def trial(self, row: int) -> PreFilterExtensions:
         """Return the answer while pods come and go."""
-        return _RoomTrial(self, self._nodes, row)
+        return _RoomTrial(self, row)
 
     def used_by(self, pod: Pod) -> tuple[int, ...]:
-        """Return what another pod takes of each requested resource. 0.3 µs for a known spec."""
+        """Return one pod, and what another pod takes of each requested resource. 0.3 µs for a known spec."""
         used = self._used.get(pod.spec) if pod.resize is None else None
         if used is None:
             requested = self._view.usage_of(pod).requested
-            used = tuple(requested.get(name, 0) for name, _ in self.request)
+            used = (1, *(requested.get(name, 0) for name, _ in self.request))
             if pod.resize is None:
                 self._used[pod.spec] = used
         return used
@@ -310,38 +306,31 @@ class _RoomFilter(RoomFilter):
 class _RoomTrial(CountingExtensions):
     """The room on one node while pods come and go there."""
 
-    __slots__ = ("_filter", "_left", "_n_pods_left", "_nodes", "_row")
+    __slots__ = ("_exceeding", "_filter", "_spare")
 
-    def __init__(self, room: _RoomFilter, nodes: NodeTable, row: int) -> None:
+    def __init__(self, room: _RoomFilter, row: int) -> None:
         self._filter = room
-        self._nodes = nodes
-        self._row = row
-        self._n_pods_left = int(nodes.pods_left(row))
-        self._left = [
-            nodes.left_at(name, row) + (UNCHECKED if room.is_unchecked(name, row) else 0)
-            for name, _ in room.request
-        ]
+        self._spare = room.spare(row)
+        self._exceeding = room.exceeding(row)
 
     def count(self, pod: Pod, delta: int) -> None:
         """Take the pod's usage from the rest, or give it back. 1 µs."""
-        self._n_pods_left -= delta
-        left = self._left
+        spare = self._spare
         for index, amount in enumerate(self._filter.used_by(pod)):
             if amount:
-                left[index] -= delta * amount
+                spare[index] -= delta * amount
 
     def refusal(self) -> Status | None:
         """Return every shortage, in order."""
-        reasons = [] if self._n_pods_left > 0 else [TOO_MANY_PODS]
-        code = Code.UNSCHEDULABLE
-        for index, (name, amount) in enumerate(self._filter.request, 1):
-            if amount > self._left[index - 1]:
-                reasons.append(self._filter.reasons[index])
-                # More than allocatable is more than is left.
-                use = self._nodes.use(name, self._row)
-                if use is None or amount > use[1]:
-                    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-        return Status(code, tuple(reasons)) if reasons else None
+        short = [
+            index
+            for index, (spare, exceeds) in enumerate(zip(self._spare, self._exceeding, strict=True))
+            if spare < 0 or exceeds
+        ]
+        if not short:
+            return None
+        code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if any(self._exceeding) else Code.UNSCHEDULABLE
+        return Status(code, tuple(self._filter.reasons[index] for index in short))
 
 
 def combined_statuses(short: Sequence[Mask], unresolvable: Mask, reasons: Sequence[str]) -> NodeStatuses:
