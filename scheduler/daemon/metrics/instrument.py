@@ -30,11 +30,11 @@ from scheduler.engine.framework.interface import (
     PreFilterExtensions,
     PreFilterResult,
     PreScored,
-    RoomFilter,
     ScorePlugin,
 )
 from scheduler.engine.framework.observer import Observer
 from scheduler.engine.framework.profile import Profile
+from scheduler.engine.framework.room import RoomFilter
 from scheduler.engine.framework.status import Code, NodeStatuses, Skip, Status
 from scheduler.engine.state.arrays import Mask, Scores
 from scheduler.engine.state.batches import Pieces

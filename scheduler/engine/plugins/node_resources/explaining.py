@@ -16,7 +16,7 @@ from scheduler.engine.framework.explaining import (
     pods_to_remove,
     removal,
 )
-from scheduler.engine.framework.interface import RoomFilter
+from scheduler.engine.framework.room import RoomFilter
 from scheduler.engine.model.changes import AddRoom, Changes
 from scheduler.engine.model.requests import PODS, on_node_request
 from scheduler.engine.model.wording import amount_text

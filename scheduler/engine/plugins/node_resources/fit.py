@@ -15,8 +15,7 @@ Source: plugins/noderesources/{fit,resource_allocation,least_allocated,most_allo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial, reduce
-from operator import and_, or_
+from functools import partial
 from typing import ClassVar, Final
 
 import numpy as np
@@ -32,24 +31,21 @@ from scheduler.engine.framework.events import (
 )
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.engine.framework.interface import (
-    CountingExtensions,
     FeasibleNodes,
     FilterPlugin,
     FinalScores,
     PodContext,
     PreFiltered,
-    PreFilterExtensions,
     PreScored,
-    RoomFilter,
     ScorePlugin,
 )
 from scheduler.engine.framework.memo import MemoBySpec
 from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.framework.room import Request, RoomFilter
 from scheduler.engine.framework.shape import rounded_quotient, shape_table
-from scheduler.engine.framework.status import Code, NodeStatuses, Status
 from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX, DeviceClass, DeviceKind
 from scheduler.engine.model.nodes import Node
-from scheduler.engine.model.pods import Pod, PodSpec
+from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.requests import (
     PODS,
     filter_request,
@@ -68,10 +64,7 @@ from scheduler.engine.plugins.node_resources.resource_allocation import (
 from scheduler.engine.state.arrays import (
     Amount,
     Amounts,
-    Mask,
     RowIndex,
-    Rows,
-    Truth,
     amount_at,
     maximum,
     minimum,
@@ -80,15 +73,6 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.extended_resources import is_provided_by_classes
 
 NAME: Final = "NodeResourcesFit"
-
-TOO_MANY_PODS: Final = "Too many pods"
-
-#: Added to what is left of a resource where it is not checked: more than any request.
-UNCHECKED: Final = 1 << 61
-
-_NONE_PROVIDED: Final[frozenset[str]] = frozenset()
-
-_Request = tuple[tuple[str, int], ...]
 
 
 class NodeResourcesFit(FilterPlugin, ScorePlugin):
@@ -131,11 +115,11 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Return the filter; no pod is skipped, since each counts as one pod."""
-        return _RoomFilter(self._request.of(context.pod), view)
+        return RoomFilter(self._request.of(context.pod), view)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Group nodes by shortage; propose to remove pods or to add room."""
-        return explain_shortages(context, _RoomFilter(self._request.of(context.pod), context.view))
+        return explain_shortages(context, RoomFilter(self._request.of(context.pod), context.view))
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return the scorer; no pod is skipped."""
@@ -197,7 +181,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         )
 
 
-def checked_amounts(request: Mapping[str, int], args: NodeResourcesFitArgs) -> _Request:
+def checked_amounts(request: Mapping[str, int], args: NodeResourcesFitArgs) -> Request:
     """
     Return the amounts that the filter checks, in order: cpu, memory and ephemeral-storage, then the others by name.
 
@@ -216,157 +200,6 @@ def _is_ignored(name: str, args: NodeResourcesFitArgs) -> bool:
     if not is_extended(name):
         return False
     return name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups
-
-
-class _RoomFilter(RoomFilter):
-    """Refuses nodes with fewer pods or resources left than the pod needs."""
-
-    def __init__(self, request: _Request, view: ClusterView) -> None:
-        self.request = request
-        self.reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in request))
-        self._nodes = view.nodes
-        self._view = view
-        devices = view.devices
-        #: Resources that DynamicResources finds devices for on nodes that do not offer them.
-        self._provided = (
-            frozenset(name for name, _ in request if devices.provides(name))
-            if devices.extended_resources
-            else _NONE_PROVIDED
-        )
-        self._used: dict[PodSpec, tuple[int, ...]] = {}
-
-    def spare(self, rows: RowIndex) -> list[Amount]:
-        """Implement `RoomFilter.spare`; more than any request where devices are found for the resource."""
-        nodes = self._nodes
-        spare = [nodes.pods_left(rows) - 1]
-        for name, amount in self.request:
-            left = nodes.left(name, rows)
-            if name in self._provided:
-                use = nodes.use(name, rows)
-                left = left + UNCHECKED * (use is None or use[1] <= 0)
-            spare.append(left - amount)
-        return spare
-
-    def exceeding(self, rows: RowIndex) -> list[Truth]:
-        """Return, as `spare` in order, whether more is needed than the node has at all, whichever pods leave."""
-        exceeding: list[Truth] = [False]
-        for name, amount in self.request:
-            use = self._nodes.use(name, rows)
-            allocatable = 0 if use is None else use[1]
-            exceeding.append((amount > allocatable) & (name not in self._provided or allocatable > 0))
-        return exceeding
-
-    def mask(self) -> Mask:
-        """Return the rows without a shortage. O(changed rows) per requested resource."""
-        return self._view.per_row((NAME, self.request, self._provided), self._fitting, np.bool_)
-
-    def _fitting(self, rows: RowIndex) -> Truth:
-        return reduce(and_, [spare >= 0 for spare in self.spare(rows)])
-
-    def copies(self) -> Amounts:
-        """Return how many pods of the same request each row has room for. O(n_rows) per requested resource."""
-        spare, amounts = self.spare(slice(0, self._view.n_rows)), (1, *(amount for _, amount in self.request))
-        each = [np.asarray(left) // amount + 1 for left, amount in zip(spare, amounts, strict=True)]
-        return reduce(np.minimum, each).astype(np.int64)
-
-    def statuses(self) -> NodeStatuses:
-        """
-        Return every shortage of each row, in order; unresolvable if a request exceeds allocatable.
-
-        O(refused rows) per requested resource.
-        """
-        rows = np.flatnonzero(~self.mask())
-        of_refused = self.statuses_beside(rows, [np.zeros(1, dtype=np.int64)] * len(self.reasons))
-        codes = np.zeros(self._view.n_rows, dtype=np.intp)
-        codes[rows] = of_refused.codes
-        return NodeStatuses(codes, of_refused.statuses)
-
-    def statuses_beside(self, rows: Rows, taken: Sequence[Amounts]) -> NodeStatuses:
-        """Return every shortage of these rows, in order, once other pods have taken so much."""
-        # Of one entry if no node has the resource, and so little is as good as any.
-        short = [np.less(left, by_others) for left, by_others in zip(self.spare(rows), taken, strict=True)]
-        exceeds = np.broadcast_to(reduce(or_, self.exceeding(rows)), len(rows))
-        return combined_statuses(short, exceeds, self.reasons)
-
-    def trial(self, row: int) -> PreFilterExtensions:
-        """Return the answer while pods come and go."""
-        return _RoomTrial(self, row)
-
-    def used_by(self, pod: Pod) -> tuple[int, ...]:
-        """Return one pod, and what another pod takes of each requested resource. 0.3 µs for a known spec."""
-        used = self._used.get(pod.spec) if pod.resize is None else None
-        if used is None:
-            requested = self._view.usage_of(pod).requested
-            used = (1, *(requested.get(name, 0) for name, _ in self.request))
-            if pod.resize is None:
-                self._used[pod.spec] = used
-        return used
-
-
-class _RoomTrial(CountingExtensions):
-    """The room on one node while pods come and go there."""
-
-    __slots__ = ("_exceeding", "_filter", "_spare")
-
-    def __init__(self, room: _RoomFilter, row: int) -> None:
-        self._filter = room
-        self._spare = room.spare(row)
-        self._exceeding = room.exceeding(row)
-
-    def count(self, pod: Pod, delta: int) -> None:
-        """Take the pod's usage from the rest, or give it back. 1 µs."""
-        spare = self._spare
-        for index, amount in enumerate(self._filter.used_by(pod)):
-            if amount:
-                spare[index] -= delta * amount
-
-    def refusal(self) -> Status | None:
-        """Return every shortage, in order."""
-        short = [
-            index
-            for index, (spare, exceeds) in enumerate(zip(self._spare, self._exceeding, strict=True))
-            if spare < 0 or exceeds
-        ]
-        if not short:
-            return None
-        code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if any(self._exceeding) else Code.UNSCHEDULABLE
-        return Status(code, tuple(self._filter.reasons[index] for index in short))
-
-
-def combined_statuses(short: Sequence[Mask], unresolvable: Mask, reasons: Sequence[str]) -> NodeStatuses:
-    """
-    Return the statuses of the rows, one status per combination of shortages that occurs.
-
-    Args:
-        short: per reason a bool array of shape (n_rows,): the rows to which it applies.
-        unresolvable: bool array of shape (n_rows,): rows on which removing pods does not help. Each has a reason.
-        reasons: the texts, in the order in which a node reports them.
-
-    Cost: O(n_reasons * n_rows), 30 µs at 5,000 rows per reason that applies to some of the rows only.
-    """
-    codes = np.zeros(len(unresolvable), dtype=np.intp)
-    combinations: list[tuple[bool, ...]] = [()]
-    for applies in (*short, unresolvable):
-        n_applying = int(np.count_nonzero(applies))
-        if n_applying in (0, len(applies)):
-            # A mask with one value splits no combination, such as that of a resource which no node has.
-            combinations = [(*combination, n_applying > 0) for combination in combinations]
-            continue
-        # Codes are renumbered after each mask, so that they stay small however many resources a pod requests.
-        codes = 2 * codes + applies
-        occurs = np.bincount(codes) > 0
-        combinations = [(*combinations[c >> 1], bool(c & 1)) for c in np.flatnonzero(occurs).tolist()]
-        codes = (np.cumsum(occurs) - 1)[codes]
-    # Code 0 means no shortage. It is the lowest combination; if it does not occur, all codes are raised by 1.
-    starts_fitting = not any(combinations[0])
-    statuses = [
-        Status(
-            Code.UNSCHEDULABLE_AND_UNRESOLVABLE if is_unresolvable else Code.UNSCHEDULABLE,
-            tuple(reason for reason, applies in zip(reasons, applying, strict=True) if applies),
-        )
-        for *applying, is_unresolvable in combinations[int(starts_fitting) :]
-    ]
-    return NodeStatuses(codes if starts_fitting else codes + 1, statuses)
 
 
 def least_allocated_scores(requested: Amount, allocatable: Amount) -> Amount:
