@@ -115,7 +115,7 @@ class _Life:
         fate = self._chance.choice(
             (VictimFate.DELETED, VictimFate.DELETED, VictimFate.FAILED, VictimFate.SPARED)
         )
-        self._put(EvictionEnded(*uids, fate, "denied" if fate is VictimFate.FAILED else ""))
+        self._put(EvictionEnded(*uids, fate))
         if fate is VictimFate.DELETED and eviction.victim.name in self.pods:
             self._delete(eviction.victim.name)
 
