@@ -102,12 +102,10 @@ class RequestedSemantics:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A line for each gate that is switched without effect here."""
-        return tuple(
-            f"{FLAG}: {name} has no effect: nothing here reads it"
-            for name in self.switched
-            if name in WITHOUT_EFFECT
-        )
+        """A line that names the gates that are switched without effect here, if there are any."""
+        names = [name for name in self.switched if name in WITHOUT_EFFECT]
+        have, them = ("has", "it") if len(names) == 1 else ("have", "them")
+        return (f"{FLAG}: {', '.join(names)} {have} no effect: nothing here reads {them}",) if names else ()
 
 
 def nearest_known(version: Version | None) -> Version:

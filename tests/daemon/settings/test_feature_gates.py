@@ -135,4 +135,9 @@ def test_a_gate_that_nothing_reads_is_noted() -> None:
     gates = read_feature_gates(f"SchedulerAsyncAPICalls=true,{LEVEL}=true,AllAlpha=false")
     asked = RequestedSemantics(switched=gates)
     assert asked.notes == ("--feature-gates: SchedulerAsyncAPICalls has no effect: nothing here reads it",)
+    several = read_feature_gates("SidecarContainers=false,SchedulerAsyncAPICalls=true")
+    assert RequestedSemantics(switched=several).notes == (
+        "--feature-gates: SidecarContainers, SchedulerAsyncAPICalls have no effect: nothing here reads them",
+    )
+    assert RequestedSemantics(switched=read_feature_gates(f"{LEVEL}=true")).notes == ()
     assert asked.at(None) == semantics_of(DEFAULT_SEMANTICS.version, {LEVEL: True})
