@@ -28,6 +28,7 @@ from scheduler.engine.state.columns import LabelColumn
 from scheduler.engine.state.id_sets import Interned
 from scheduler.engine.state.rule_guard import not_for_rules
 from scheduler.engine.state.sparse_dicts import add_count
+from scheduler.errors import InvariantViolation
 
 _FIRST_CAPACITY: Final = 64
 
@@ -108,6 +109,13 @@ class NodeTable:
     def n_rows(self) -> int:
         """Length of every per-node array; some of the rows may be dead."""
         return len(self.nodes)
+
+    def live(self, row: int) -> Node:
+        """Return the node of a live row."""
+        node = self.nodes[row]
+        if node is None:
+            raise InvariantViolation(f"row {row} has no live node")
+        return node
 
     @property
     def alive(self) -> Mask:
