@@ -9,7 +9,6 @@ from collections.abc import Generator
 
 import pytest
 
-from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.loop.slices import in_pieces, in_slices
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.instructions import Bind
@@ -18,7 +17,6 @@ from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.plugins.kubelet_refusal import FAILED
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.page.what_if import PodName, WhatIfRequest
@@ -203,7 +201,6 @@ async def test_a_manifests_claims_are_made_from_its_templates() -> None:
         },
         {"apiVersion": "v1", "kind": "Secret", **metadata},
     ]
-    profiles = build_profiles(settings, ClusterView(cluster.state))
     service = WhatIfService(settings, cluster.state, now_s=time.monotonic)
     text = "\n---\n".join(map(json.dumps, documents))
     answer = await service.answer(WhatIfRequest(manifest=text))
