@@ -34,7 +34,6 @@ from scheduler.daemon.writes.writers import Writers
 from scheduler.engine.core.audit import MachineAudit
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.model.instructions import Attempted
-from scheduler.engine.model.stimuli import PluginFailing
 from scheduler.engine.queueing.pod_queue import QueuePolicy
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.version import product_version
@@ -138,7 +137,6 @@ class Scheduler(daemon.Daemon):
             self._machine,
             self._inbox,
             metrics,
-            semantics=settings.semantics,
             leads=self._leads,
             clock_s=clock_s,
             now_s=now_s,
@@ -166,7 +164,7 @@ class Scheduler(daemon.Daemon):
             queue=queue,
             profiles=profiles,
             rng=random.Random(seed),
-            observer=self._metrics.cycle_observer(profiles, seed=seed, on_failing=self._on_plugin_failing),
+            observer=self._metrics.cycle_observer(profiles, seed=seed),
             records_decisions=options.decision_annotations,
             semantics=options.settings.semantics,
         )
@@ -297,13 +295,3 @@ class Scheduler(daemon.Daemon):
         self._view.on_attempt(attempt)
         self._attempt_log.write(attempt)
         self._defect_log.write(attempt)
-
-    def _on_plugin_failing(self, failing: PluginFailing) -> None:
-        self._inbox.put_now(failing)
-        (plugin,) = (
-            each for each in self._profiles[failing.profile].out_of_tree if each.name == failing.plugin
-        )
-        effect = plugin.effect(is_scoring=failing.is_scoring)
-        self._log.error(
-            "Plugin shut off", plugin=plugin.name, profile=failing.profile, effect=effect, err=failing.why
-        )

@@ -57,6 +57,15 @@ DEFAULT_ARGS: Final[Mapping[str, wire.Wire]] = MappingProxyType(
 _GATED: Final[Mapping[str, tuple[str, Gate]]] = MappingProxyType(
     {"VolumeBinding": ("shape", Gate.STORAGE_CAPACITY_SCORING)}
 )
+#: Arguments that ended, by plugin, and what to do instead.
+_ENDED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "DefaultPreemption": (
+            "preferFewerVictims",
+            "give pods that are to stay a higher priority or a PodDisruptionBudget",
+        )
+    }
+)
 
 
 def read_args(name: str, value: object, path: str, semantics: Semantics, problems: Problems) -> object:
@@ -67,7 +76,11 @@ def read_args(name: str, value: object, path: str, semantics: Semantics, problem
         if given != f"{API_VERSION}, Kind={kind.__name__}":
             problems.invalid(path, given, "has to match plugin args")
             return DEFAULT_ARGS[name]
-    args = _CHECKS[kind](decoded(without_type(value), kind, path, problems), path, problems)
+    value, (ended, instead) = without_type(value), _ENDED.get(name, ("", ""))
+    if isinstance(value, dict) and ended in value:
+        problems.add(f"{path}.{ended}", f"has ended; {instead}")
+        value = {field: given for field, given in value.items() if field != ended}
+    args = _CHECKS[kind](decoded(value, kind, path, problems), path, problems)
     field, gate = _GATED.get(name, ("", None))
     if isinstance(value, dict) and value.get(field) is not None and gate and not semantics.enabled(gate):
         detail = f"unexpected field `{field}`, remove it or turn on the feature gate {gate}"

@@ -34,7 +34,6 @@ from scheduler.engine.model.claim_writes import (
 )
 from scheduler.engine.model.instructions import WriteObjects, WriteReservation
 from scheduler.engine.model.object_writes import NodeSelection, ObjectWrite, StoredObject, VolumePromise
-from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.engine.model.stimuli import ReservationWritten
 from scheduler.engine.model.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
 from scheduler.errors import (
@@ -78,7 +77,6 @@ class ReservationWriter:
         may_write: Callable[[], bool] = lambda: True,
         clock_s: Callable[[], float] = time.time,
         on_claim_created: Callable[[str], None] = lambda _: None,
-        semantics: Semantics = DEFAULT_SEMANTICS,
     ) -> None:
         self._client, self._pause, self._may_write = client, pause, may_write
         self._claims = ClaimWriter(
@@ -87,7 +85,6 @@ class ReservationWriter:
             may_write=may_write,
             clock_s=clock_s,
             on_created=on_claim_created,
-            semantics=semantics,
         )
         #: By UID of a pod: set once the last of its writes is made.
         self._turns: dict[str, asyncio.Event] = {}

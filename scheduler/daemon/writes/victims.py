@@ -85,7 +85,7 @@ class VictimEvictor:
                 fate = VictimFate.DELETED if in_doubt and request is deletion else VictimFate.GONE
                 return EvictionEnded(preemptor.uid, victim.uid, fate)
             self._on_failed(victim, str(problem))
-            return EvictionEnded(preemptor.uid, victim.uid, VictimFate.FAILED, problem.message)
+            return EvictionEnded(preemptor.uid, victim.uid, VictimFate.FAILED)
         return EvictionEnded(preemptor.uid, victim.uid, VictimFate.DELETED)
 
     async def _spared(self, instruction: EvictVictim, step: EvictionStep) -> SpareVictim | None:

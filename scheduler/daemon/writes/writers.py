@@ -22,7 +22,6 @@ from scheduler.daemon.writes.victims import VictimEvictor
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.model.instructions import Attempted, EvictVictim, GroupAttempted, Instruction
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.semantics import Semantics
 from scheduler.engine.model.stimuli import EvictionDue
 
 
@@ -41,7 +40,6 @@ class Writers:
         inbox: Inbox,
         metrics: Metrics,
         *,
-        semantics: Semantics,
         leads: Callable[[], bool],
         clock_s: Callable[[], float],
         now_s: Callable[[], float],
@@ -67,7 +65,6 @@ class Writers:
             may_write=leads,
             clock_s=clock_s,
             on_claim_created=metrics.claim_creations.add,
-            semantics=semantics,
         )
 
         async def put(due: EvictionDue) -> list[Instruction]:

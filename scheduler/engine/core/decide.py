@@ -20,7 +20,6 @@ from scheduler.engine.core.nominated_filter import refusals_with_nominated
 from scheduler.engine.framework.diagnosis import FitError, PluginRefusals, PostFiltered
 from scheduler.engine.framework.interface import FeasibleNodes, NodeScorer, PodContext, PreFilterResult, Rng
 from scheduler.engine.framework.node_trial import FilterTrials
-from scheduler.engine.framework.normalizing import MAX_NODE_SCORE
 from scheduler.engine.framework.observer import Observer, Unobserved
 from scheduler.engine.framework.post_filter import UnfitPod
 from scheduler.engine.framework.profile import Profile
@@ -370,11 +369,7 @@ def _run_scorers(
         observer.enter("Score")
         for name, weight, scorer in scorers:
             observer.evaluated(name, "Score")
-            # Scores of in-tree plugins are from 0 to 100 unless an amount wraps, so only then is a check needed.
             scores = scorer.normalized(scorer.raw())
-            if view.nodes.may_wrap and (problem := _out_of_range(name, scores, feasible)):
-                observer.leave("Score", Code.ERROR)
-                return CycleError(problem)
             by_plugin.append(PluginScores(name, weight, scores))
             totals += scores if weight == 1 else np.multiply(scores, weight, dtype=totals.dtype)
         observer.leave("Score", Code.SUCCESS)
@@ -400,13 +395,3 @@ def _run_prescorers(
         scorers.append((name, weighted.weight, result))
     observer.leave("PreScore", Code.SUCCESS)
     return scorers
-
-
-def _out_of_range(name: str, scores: Scores, feasible: FeasibleNodes) -> str:
-    """Return what is wrong with a plugin's scores, or "" (runtime/framework.go, RunScorePlugins, kubernetes 1.36)."""
-    rows = (feasible.mask & ((scores < 0) | (scores > MAX_NODE_SCORE))).nonzero()[0]
-    if not len(rows):
-        return ""
-    problem = f'plugin "{name}" returns an invalid score {scores.item(rows.item(0))}'
-    expected = f"it should in the range of [0, {MAX_NODE_SCORE}] after normalizing"
-    return f"applying score defaultWeights on Score plugins: {problem}, {expected}"

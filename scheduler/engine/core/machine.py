@@ -45,7 +45,7 @@ from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.observer import Observer, Unobserved
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.model.instructions import Bind, EmitEvent, Instruction
+from scheduler.engine.model.instructions import Bind, Instruction
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
@@ -56,7 +56,6 @@ from scheduler.engine.model.stimuli import (
     CycleEnded,
     EvictionDue,
     EvictionEnded,
-    PluginFailing,
     ReservationWritten,
     Stimulus,
     SweepDue,
@@ -105,8 +104,7 @@ class Machine:
         #: Pods between Reserve and Bind.
         nominates = semantics.enabled(Gate.NOMINATED_NODE_NAME_FOR_EXPECTATION)
         self._reservations = Reservations(state, self.records, nominates=nominates)
-        is_async = semantics.enabled(Gate.SCHEDULER_ASYNC_PREEMPTION)
-        self.preemptions = Preemptions(state, queue, self.records, is_async=is_async)
+        self.preemptions = Preemptions(state, queue, self.records)
         self._nominator = Nominator(state, queue)
         self._fallbacks = Fallbacks(state, self._view, self.records)
         self._group_lives = GroupLives(
@@ -215,7 +213,7 @@ class Machine:
         """Return whether CycleDue would bind a pod that has waited for it, or pop a pod, or a backlog is left."""
         if self.is_in_cycle or self._reservations.has_ready:
             return True
-        return not self._unfit.holds_all and self.queue.can_pop()
+        return self.queue.can_pop()
 
     def next_wake_s(self, now_s: float) -> float | None:
         """
@@ -262,8 +260,6 @@ class Machine:
                 return self._unfit.on_eviction_due(stimulus)
             case EvictionEnded():
                 return self._unfit.on_eviction_ended(stimulus, now_s)
-            case PluginFailing():
-                return self._shut_off(stimulus)
             case CycleDue(epoch_s):
                 self.state.devices.epoch_s = now_s if epoch_s is None else epoch_s
                 return self._schedule_one(now_s)
@@ -304,7 +300,7 @@ class Machine:
             bind = self._reservations.next_ready()
             self._lifecycle.on_ready(bind.pod, now_s)
             return [bind]
-        queued = None if self.has_backlog or self._unfit.holds_all else self.queue.pop(now_s)
+        queued = None if self.has_backlog else self.queue.pop(now_s)
         if queued is None:
             return []
         pod = queued.pod
@@ -422,16 +418,6 @@ class Machine:
                 shown_nomination=queued.pod.nominated_node_name,
             ),
         ]
-
-    def _shut_off(self, failing: PluginFailing) -> list[Instruction]:
-        """Call the out-of-tree plugin no more. Pods that its filter is about wait; its scores are left out."""
-        for plugin in self._profiles[failing.profile].out_of_tree:
-            if plugin.name == failing.plugin and not plugin.shut_off:
-                plugin.shut(failing.why, is_scoring=failing.is_scoring)
-                effect = plugin.effect(is_scoring=failing.is_scoring)
-                note = f"plugin {plugin.name} of profile {failing.profile} is shut off, and {effect}: {failing.why}"
-                return [EmitEvent(failing.pod, "Warning", "PluginShutOff", "Scheduling", note)]
-        return []
 
     def _on_reservation_written(self, answer: ReservationWritten, now_s: float) -> list[Instruction]:
         written = self._reservations.note_written(answer, now_s)

@@ -39,7 +39,6 @@ class UnfitAttempt:
 
     Attributes:
         n_victims: pods to remove from the node that PostFilter found; 0 if all of them end already.
-        problem: why one of them could not be evicted, empty if none is known of.
     """
 
     queued: QueuedPod
@@ -47,7 +46,6 @@ class UnfitAttempt:
     error: FitError
     started_s: float
     n_victims: int = 0
-    problem: str = ""
 
     @property
     def nominated(self) -> str | None:

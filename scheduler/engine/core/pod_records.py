@@ -90,7 +90,7 @@ class Preemption:
 
     Attributes:
         preemptor: the pod, or a member of the group, in whose name pods are evicted.
-        waiting: the UIDs of all pods that room is made for, and that are not tried meanwhile; none without the gate.
+        waiting: the UIDs of all pods that room is made for, and that are not tried meanwhile.
         node_name: where; empty for a group, whose members may go to several nodes.
         victims: the UIDs of all victims.
         left: the victim whose eviction begins last; None once it has begun, or will not.

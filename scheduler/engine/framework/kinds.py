@@ -17,7 +17,7 @@ import msgspec
 
 from scheduler.engine.framework.events import Action, ClusterEvent, Resource
 from scheduler.engine.model import read_fields as fields
-from scheduler.engine.model.device_gates import GatedDeviceDecoder
+from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.disruption_budgets import decode_disruption_budget
 from scheduler.engine.model.json_fields import FieldTree
@@ -321,11 +321,11 @@ def kinds(
     """
     Return the table, with decoders of its own, in the order of snapshots.
 
-    `node_annotations`: the keys that plugins read. `semantics`: by which pods, volumes and devices are decoded.
+    `node_annotations`: the keys that plugins read. `semantics`: by which pods and volumes are decoded.
     """
     namespaces = ("Namespace", _CORE, "namespaces", fields.NAMED)
     budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", fields.DISRUPTION_BUDGET)
-    decode_storage, decode_device = StorageDecoder(semantics).decode, GatedDeviceDecoder(semantics).decode
+    decode_storage, decode_device = StorageDecoder(semantics).decode, DeviceDecoder().decode
     return (
         _node(node_annotations),
         _stored(*namespaces, Asker.EVERY_CONFIGURATION, decode_namespace, _NAMESPACES),

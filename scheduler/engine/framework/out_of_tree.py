@@ -48,11 +48,11 @@ METHOD_BY_POINT: Final = {"filter": "prefilter", "score": "prescore", "preEnqueu
 CONTRACT_VERSION: Final = 1
 #: How the `source` of a plugin of an installed package begins.
 INSTALLED: Final = "package "
-#: Runs a call of an out-of-tree plugin outside of a cycle: extension point, pod, and the call, whose exceptions pass.
-Watched = Callable[[str, Pod, Callable[[], Any]], Any]
+#: Runs a call of an out-of-tree plugin outside of a cycle, whose exceptions pass.
+Watched = Callable[[Callable[[], Any]], Any]
 
 
-def _unwatched(_point: str, _pod: Pod, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the call returns
+def _unwatched(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the call returns
     return call()
 
 
@@ -108,8 +108,6 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         name: the plugin's name.
         plugin: the plugin.
         owner: identifies the plugin, its profile and its arguments among the keys of derived values.
-        shut_off: why the plugin is not called any more, '' while it is.
-        unscored: why it is not called for scores any more, '' while it is.
         watched: runs what is called outside of a cycle.
     """
 
@@ -120,8 +118,6 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
     name: str
     plugin: Any
     owner: Hashable
-    shut_off: str = field(default="")
-    unscored: str = field(default="")
     watched: Watched = field(default=_unwatched, repr=False)
     #: The plugin is asked about pods with this label alone; None if it is asked about every pod.
     label: str | None = field(init=False)
@@ -139,25 +135,6 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         """Return whether the plugin has to be asked about the pod: not if it names a label that the pod lacks."""
         return self.label is None or self.label in pod.labels
 
-    def shut(self, why: str, *, is_scoring: bool) -> None:
-        """Call the plugin no more: not for scores, or not at all."""
-        if is_scoring:
-            self.unscored = why
-        else:
-            self.shut_off = why
-
-    def effect(self, *, is_scoring: bool) -> str:
-        """Return what follows a shut-off: no pod gets through, as with an extender that is not ignorable."""
-        if is_scoring:
-            return "its scores are left out"
-        return (
-            "all pods of the profile wait" if self.label is None else f"pods with the label {self.label} wait"
-        )
-
-    def described(self, error: BaseException) -> str:
-        """Return the error in one line, with the place in the plugin's own file."""
-        return self._identity.described(error)
-
     # PreEnqueue.
 
     def admits(self, pod: Pod) -> bool:
@@ -166,10 +143,10 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
 
         The pod enters if the plugin fails: `OutOfTreeAdmission` then fails its cycle, with a message.
         """
-        if self.shut_off or not self.concerns(pod):
+        if not self.concerns(pod):
             return True
         try:
-            return bool(self.watched("PreEnqueue", pod, lambda: self.asked_to_admit(pod)))
+            return bool(self.watched(lambda: self.asked_to_admit(pod)))
         except PluginFailed:  # and will again in the pod's cycle
             return True
 
@@ -187,8 +164,6 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         """Return what the plugin returns, checked. Raises PluginFailed."""
         if not self.concerns(context.pod):
             return SKIP
-        if self.shut_off:
-            return self.refusal
         identity = self._identity
         with identity.failing_at("PreFilter"):
             result = self.plugin.prefilter(context, view.owned_by(self.owner))
@@ -212,16 +187,11 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
             return SKIP
         return status if status.code is Code.ERROR else self._identity.refusing(status)
 
-    @property
-    def refusal(self) -> Status:
-        """The status of a pod that would need the plugin, which is shut off."""
-        return unresolvable(f"plugin {self.name} is shut off until the scheduler restarts: {self.shut_off}")
-
     # PreScore and Score.
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
-        """Return what the plugin returns, checked; SKIP if it is shut off. Raises PluginFailed."""
-        if self.shut_off or self.unscored or not self.concerns(context.pod):
+        """Return what the plugin returns, checked. Raises PluginFailed."""
+        if not self.concerns(context.pod):
             return SKIP
         with self._identity.failing_at("PreScore"):
             result = self.plugin.prescore(
@@ -271,13 +241,11 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
             return answer
 
         def guarded(pod: Pod, old: object, new: object) -> Hint:
-            if self.shut_off:
-                return Hint.QUEUE
             try:
-                answer: Hint = self.watched("QueueingHint", pod, lambda: checked(pod, old, new))
+                answer: Hint = self.watched(lambda: checked(pod, old, new))
             except KeyboardInterrupt:
                 raise
-            except BaseException:  # noqa: BLE001 - which the watch counts; in doubt the pod is tried
+            except BaseException:  # noqa: BLE001 - which `watched` counts; in doubt the pod is tried
                 return Hint.QUEUE
             return answer
 
@@ -285,7 +253,7 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the plugin's explanation of its refusals: empty if it gives none; why it fails if it does."""
-        if self.shut_off or not hasattr(self.plugin, "explain"):
+        if not hasattr(self.plugin, "explain"):
             return PluginExplanation()
         try:
             with running_rule():
@@ -296,7 +264,7 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
 
     def explain_rejection(self, context: ExplainContext) -> str:
         """Return what the plugin says beside the status of its PreFilter; why if it fails."""
-        if self.shut_off or not hasattr(self.plugin, "explain_rejection"):
+        if not hasattr(self.plugin, "explain_rejection"):
             return ""
         try:
             with running_rule():
@@ -322,8 +290,6 @@ class OutOfTreeAdmission(FilterPlugin):
         plugin = self._plugin
         if not plugin.concerns(context.pod):
             return SKIP
-        if plugin.shut_off:
-            return plugin.refusal
         return (
             SKIP
             if plugin.asked_to_admit(context.pod)

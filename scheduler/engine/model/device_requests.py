@@ -57,7 +57,6 @@ class DeviceQuery:
         name: of the request or of the alternative.
         mode: ExactCount or All; an API server of a later version may know others.
         capacity: requested amounts by the name of the capacity.
-        problem: why it cannot be served, as a feature gate is off; empty if it can.
     """
 
     name: Interned
@@ -70,7 +69,6 @@ class DeviceQuery:
     capacity: Annotated[Mapping[str, Amount], At("capacity.requests")] = field(
         default_factory=dict, hash=False
     )
-    problem: Annotated[str, UNREAD] = ""
 
 
 _EXACTLY: Final = Reader(DeviceQuery, name=UNREAD)
@@ -83,11 +81,7 @@ def _named(name: str, raw: msgspec.Struct | None) -> DeviceQuery | None:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """
-    One request: exactly one query, or the first of several that is available; neither if its type is unknown.
-
-    `problem`: as of a query.
-    """
+    """One request: exactly one query, or the first of several that is available; neither if its type is unknown."""
 
     name: str
     exactly: Annotated[
@@ -96,7 +90,6 @@ class DeviceRequest:
     first_available: Annotated[
         tuple[DeviceQuery, ...], At(of=tuple[_ALTERNATIVE.struct, ...], parse=_ALTERNATIVE.each)
     ] = ()
-    problem: Annotated[str, UNREAD] = ""
 
 
 class DeviceConstraint(Wire, frozen=True):

@@ -16,7 +16,7 @@ import msgspec
 
 from scheduler.engine.cel import AttributeValue, DeviceFields, Version
 from scheduler.engine.model.allocations import DeviceConfiguration, with_own_parameters
-from scheduler.engine.model.json_fields import UNREAD, At, Created, Name, Reader, ResourceVersion, Uid
+from scheduler.engine.model.json_fields import At, Created, Name, Reader, ResourceVersion, Uid
 from scheduler.engine.model.node_selection import NodeSelection, node_selection
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.model.wire import NodeSelector, QuantityText, Wire
@@ -149,21 +149,19 @@ _Selection = Annotated[NodeSelection | None, At("nodeSelector", of=NodeSelector,
 
 @dataclass(frozen=True, slots=True)
 class ValidRange:
-    """
-    The amounts of a capacity that may be requested: from `minimum` in steps up to `maximum`.
-
-    Attributes:
-        in_thousandths: whether steps are counted in thousandths of a unit, not in whole units.
-    """
+    """The amounts of a capacity that may be requested: from `minimum` in steps up to `maximum`."""
 
     minimum: Annotated[_OptionalAmount, At("min")]
     maximum: Annotated[_OptionalAmount, At("max")]
     step: _OptionalAmount
-    in_thousandths: Annotated[bool, UNREAD] = False
 
     @property
     def is_fractional(self) -> bool:
-        """Whether an amount is no whole number, and all are whole thousandths."""
+        """
+        Whether steps are counted in thousandths: an amount is no whole number, and all are whole thousandths.
+
+        Upstream counts in whole units before 1.37.
+        """
         given = [each.nano for each in (self.minimum, self.maximum, self.step) if each is not None]
         return any(nano % 10**9 for nano in given) and not any(nano % 10**6 for nano in given)
 
@@ -276,7 +274,6 @@ class DeviceClass:
     Attributes:
         extended_resource: the extended resource that it provides besides the implicit one; empty without one.
         created: the creationTimestamp as text, whose order is that of time.
-        provides_resources: whether it provides extended resources at all.
     """
 
     key: Name
@@ -288,7 +285,6 @@ class DeviceClass:
     ] = field(hash=False)
     extended_resource: Annotated[str, At("spec.extendedResourceName")]
     created: Created
-    provides_resources: Annotated[bool, UNREAD] = True
 
     kind = DeviceKind.CLASS
 

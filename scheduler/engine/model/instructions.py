@@ -111,7 +111,6 @@ class EmitEvent:
         "Scheduled",
         "FailedScheduling",
         "Preempted",
-        "PluginShutOff",
         "RuleRelaxed",
         "KeptByAnnotations",
         "UnreadAnnotation",

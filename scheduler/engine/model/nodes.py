@@ -14,7 +14,7 @@ from scheduler.engine.model.frozen_dict import FrozenDict
 from scheduler.engine.model.json_fields import UNREAD, At, Created, Name, Namespaced, Reader, ResourceVersion
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.model.wire import LabelSelector, QuantityText, Wire
-from scheduler.engine.syntax.quantity import non_negative_quantity
+from scheduler.engine.syntax.quantity import counted, non_negative_quantity
 from scheduler.engine.syntax.selectors import Selector, SelectorError, parse_selector
 
 _MAPPED: Final = ("Service", "ReplicationController")
@@ -25,8 +25,7 @@ def _scheduler_units(amounts: Mapping[str, QuantityText]) -> Mapping[str, int]:
 
 
 def _units(name: str, text: QuantityText) -> int:
-    quantity = non_negative_quantity(text)
-    return quantity.milli_value() if name == "cpu" else quantity.value()
+    return counted(name, non_negative_quantity(text))
 
 
 def selector_or_nothing(raw: LabelSelector | None) -> Selector:

@@ -106,21 +106,6 @@ class BindFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class PluginFailing:
-    """
-    An out-of-tree plugin of the profile fails again and again, the last time for the pod; `why` is a sentence's rest.
-
-    `is_scoring`: whether it fails at a point of scores, so that its filter still works.
-    """
-
-    profile: str
-    plugin: str
-    why: str
-    pod: Pod
-    is_scoring: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ReservationWritten:
     """
     The answer to WriteReservation.
@@ -176,12 +161,11 @@ class VictimFate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EvictionEnded:
-    """The answer to EvictVictim. `problem`: why it failed, empty for other fates."""
+    """The answer to EvictVictim."""
 
     preemptor_uid: str
     victim_uid: str
     fate: VictimFate
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +250,6 @@ Stimulus = (
     | ReservationWritten
     | EvictionDue
     | EvictionEnded
-    | PluginFailing
     | CycleDue
     | CycleEnded
     | TimePassed

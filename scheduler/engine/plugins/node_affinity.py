@@ -201,9 +201,7 @@ def _unmet(context: ExplainContext, row: int) -> tuple[NodeRequirement, ...]:
 
     Empty if the pod's rule matches, or if no label could make it match.
     """
-    node, rule = context.view.node_at(row), context.pod.spec.required_node_affinity
-    if node is None:
-        return ()
+    node, rule = context.view.nodes.live(row), context.pod.spec.required_node_affinity
     pairs = [
         NodeRequirement(key, "In", (value,))
         for key, value in rule.node_selector or ()
@@ -236,8 +234,8 @@ def _nowhere(view: ClusterView, requirement: NodeRequirement) -> str:
 
 def _add_labels(context: ExplainContext, row: int) -> list[Changes]:
     """Return the labels that the node lacks; empty if its name or a fixed label would have to change, or for a typo."""
-    node, unmet = context.view.node_at(row), _unmet(context, row)
-    if node is None or not unmet:
+    node, unmet = context.view.nodes.live(row), _unmet(context, row)
+    if not unmet:
         return []
     if any(
         requirement.key == _NAME_FIELD

@@ -94,11 +94,6 @@ def truncated(number: Fraction) -> Amount:
     return number.astype(np.int64) if isinstance(number, np.ndarray) else int(number)
 
 
-def wrapped(number: int) -> int:
-    """Return the number as int64 arithmetic leaves it, which wraps at 2**63 as Go's does."""
-    return (number + 2**63) % 2**64 - 2**63
-
-
 def rounded(numbers: Fractions) -> Amounts:
     """
     Return the nearest integers, halves up; equals Go's math.Round for numbers that are not negative.

@@ -482,8 +482,7 @@ class ClusterView(NodeMasks):
 
         def patch(array: npt.NDArray[_Scalar], changes: Sequence[Change]) -> None:
             rows = {change.row for change in changes}
-            # Python integers do not wrap as Go's do; arrays do.
-            if len(rows) > _ONE_BY_ONE or self.nodes.may_wrap:
+            if len(rows) > _ONE_BY_ONE:
                 several = np.array(list(rows), dtype=np.intp)
                 array[several] = compute(several)
             else:
@@ -491,14 +490,6 @@ class ClusterView(NodeMasks):
                     array[row] = compute(row)
 
         return self._state.derived.get(self._owned(key), compute_all, patch)
-
-    def scores_per_row(
-        self, key: Hashable, compute: Callable[[RowIndex], npt.NDArray[np.generic] | int]
-    ) -> Scores:
-        """Like `per_row`, as int16; as int64 if amounts are so large that scores may wrap as Go's do."""
-        dtype = np.int64 if self.nodes.may_wrap else np.int16
-        scores: Scores = self.per_row(key, compute, dtype)
-        return scores
 
     def per_node(self, key: Hashable, compute: Callable[[], npt.NDArray[_Scalar]]) -> npt.NDArray[_Scalar]:
         """

@@ -22,21 +22,18 @@ from scheduler.engine.state.arrays import (
     RowIndex,
     Rows,
     amount_at,
-    wrapped,
 )
 from scheduler.engine.state.change_log import Change, ChangeLog
 from scheduler.engine.state.columns import LabelColumn
 from scheduler.engine.state.id_sets import Interned
 from scheduler.engine.state.rule_guard import not_for_rules
 from scheduler.engine.state.sparse_dicts import add_count
+from scheduler.errors import InvariantViolation
 
 _FIRST_CAPACITY: Final = 64
 
 #: Resources that always have a column: cpu, memory, ephemeral-storage and pods.
 _N_PLAIN: Final = 4
-
-#: 64 TiB: smaller amounts can be added up over a node's pods and multiplied by 100 without exceeding 2**63.
-_CANNOT_WRAP: Final = 1 << 46
 
 #: The id of an empty list of taints.
 _NO_TAINTS: Final = 0
@@ -83,8 +80,6 @@ class NodeTable:
         self.n_live = 0
         #: Changes whenever the images of a node do.
         self.images_version = 0
-        #: Whether an amount was ever so large that int64 arithmetic may wrap, as Go's does and Python's does not.
-        self.may_wrap = False
         self._alive = Column(np.zeros(_FIRST_CAPACITY, dtype=np.bool_))
         self._unschedulable = Column(np.zeros(_FIRST_CAPACITY, dtype=np.bool_))
         self._taint_set = Column(np.zeros(_FIRST_CAPACITY, dtype=np.intp))
@@ -114,6 +109,13 @@ class NodeTable:
     def n_rows(self) -> int:
         """Length of every per-node array; some of the rows may be dead."""
         return len(self.nodes)
+
+    def live(self, row: int) -> Node:
+        """Return the node of a live row."""
+        node = self.nodes[row]
+        if node is None:
+            raise InvariantViolation(f"row {row} has no live node")
+        return node
 
     @property
     def alive(self) -> Mask:
@@ -256,7 +258,6 @@ class NodeTable:
             for resource, amount in node.allocatable.items():
                 index = self._resource(resource)  # first: it may replace the array
                 self._allocatable.own[index, row] = amount
-                self._note_size(amount)
         if old is None or old.images != node.images:
             self._set_images(row, old, node)
 
@@ -303,8 +304,7 @@ class NodeTable:
         self._non_zero.own[0, row] += usage.non_zero[0]
         self._non_zero.own[1, row] += usage.non_zero[1]
         for resource, amount in usage.requested.items():
-            self._request(resource, row, amount, sign=1)
-            self._note_size(amount)
+            self._request(resource, row, amount)
         for port in usage.host_ports:
             add_count(self._ports.setdefault((port.protocol, port.port), {}).setdefault(row, {}), port.ip, 1)
 
@@ -318,11 +318,10 @@ class NodeTable:
         after the rebuild.
         """
         self._pod_count.own[row] -= 1
-        # Subtracted, not added negated: -2^63 has no counterpart.
         self._non_zero.own[0, row] -= usage.non_zero[0]
         self._non_zero.own[1, row] -= usage.non_zero[1]
         for resource, amount in usage.requested.items():
-            self._request(resource, row, amount, sign=-1)
+            self._request(resource, row, -amount)
         for port in usage.host_ports:
             rows = self._ports[port.protocol, port.port]
             held = rows[row]
@@ -332,12 +331,6 @@ class NodeTable:
             if not rows:
                 del self._ports[port.protocol, port.port]
         self._free_if_unused(row)
-
-    def _note_size(self, amount: int) -> None:
-        if amount >= _CANNOT_WRAP and not self.may_wrap:
-            self.may_wrap = True
-            # Derived scores are int16, which is too narrow for scores that wrap.
-            self._log.restart()
 
     def _free_if_unused(self, row: int) -> None:
         """Free the row if it has neither a node nor pods."""
@@ -390,21 +383,18 @@ class NodeTable:
                 self._requested.own[resource_id, row] = amount
         return resource_id
 
-    def _request(self, name: str, row: int, amount: int, *, sign: int) -> None:
-        """Add the amount to the requested amount (sign 1), or subtract it (-1). Amounts wrap as int64 does."""
+    def _request(self, name: str, row: int, amount: int) -> None:
+        """Add the amount to the requested amount."""
         index = self._resource_id.get(name)
         if index is None:
             rows = self._requested_unavailable.setdefault(name, {})
-            rows[row] = wrapped(rows.get(row, 0) + sign * amount)
+            rows[row] = rows.get(row, 0) + amount
             if not rows[row]:
                 del rows[row]
             if not rows:
                 del self._requested_unavailable[name]
-        elif sign > 0:
-            self._requested.own[index, row] += amount
         else:
-            # Subtracted, not added negated: -2^63 has no counterpart.
-            self._requested.own[index, row] -= amount
+            self._requested.own[index, row] += amount
 
     def _set_images(self, row: int, old: Node | None, new: Node | None) -> None:
         self.images_version += 1

@@ -214,6 +214,10 @@ NodeAffinity {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {n
 DefaultPreemption {minCandidateNodesPercentage: 0, minCandidateNodesAbsolute: 0}
 => .args.minCandidateNodesPercentage: Invalid value: 0: cannot be zero at the same time as minCandidateNodesAbsolute
 => .args.minCandidateNodesAbsolute: Invalid value: 0: cannot be zero at the same time as minCandidateNodesPercentage
+# a setting of preemption that ended
+DefaultPreemption {preferFewerVictims: true}
+=> .args.preferFewerVictims: has ended; give pods that are to stay a higher priority or a PodDisruptionBudget
+
 # preemption out of range
 DefaultPreemption {minCandidateNodesPercentage: 101, minCandidateNodesAbsolute: -1}
 => .args.minCandidateNodesPercentage: Invalid value: 101: not in valid range [0, 100]

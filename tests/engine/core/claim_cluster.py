@@ -72,7 +72,6 @@ class ClaimCluster(Driver):
             self.server,  # type: ignore[arg-type]  # it answers the requests of this writer
             pause=_no_pause,
             clock_s=lambda: 1_900_000_000.0,
-            semantics=semantics,
         )
         self.events: list[WatchEvent] = []
         self._shown: dict[str, str] = {}

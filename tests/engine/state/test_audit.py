@@ -342,8 +342,7 @@ def test_every_kind_of_damage_is_found_at_once_and_within_a_round(
     assert round_of(state)
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered")
-def test_amounts_that_wrap_are_no_difference() -> None:
+def test_amounts_that_are_clamped_are_no_difference() -> None:
     """Of a resource with a column and of one without; a node holds what is written on it, however much."""
     driver = Driver()
     driver.node("n1")

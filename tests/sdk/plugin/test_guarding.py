@@ -380,7 +380,6 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
     "taints": lambda s: s.nodes.taint_set,
     "ids of domains": lambda s: s.pods_by_domain(WEB, ZONE).ids,
     "per row": lambda s: s.per_row("k", lambda rows: 1, np.int64),
-    "scores per row": lambda s: s.scores_per_row("s", lambda rows: 1),
     "per node": lambda s: s.per_node("n", lambda: np.ones(s.n_rows)),
     "per image": lambda s: s.per_image("i", lambda: np.ones(s.n_rows, np.int16)),
     "lower priorities": lambda s: s.has_lower(5),

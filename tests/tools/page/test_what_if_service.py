@@ -9,13 +9,11 @@ from collections.abc import Generator
 
 import pytest
 
-from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.loop.slices import in_pieces, in_slices
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.page.what_if import PodName, WhatIfRequest
@@ -29,7 +27,7 @@ pytestmark = pytest.mark.asyncio
 
 async def test_questions_wait_for_each_other_and_a_ninth_is_sent_away() -> None:
     """With the seconds after which it may come again."""
-    service = WhatIfService(default_settings(), ClusterState(), {}, now_s=time.monotonic)
+    service = WhatIfService(default_settings(), ClusterState(), now_s=time.monotonic)
     release, n_inside, most_inside = asyncio.Event(), 0, 0
 
     async def question() -> None:
@@ -92,7 +90,7 @@ async def test_a_copy_knows_the_nodes_whose_kubelet_refuses_the_pod() -> None:
     second = driver.pod("second", containers=containers)
     message = condition_of(driver.cycle()).message
     assert message.startswith("0/1 nodes are available")
-    service = WhatIfService(default_settings(), driver.state, driver.profiles, now_s=lambda: driver.now_s)
+    service = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
     answer = await service.changes_for(second, [second])
     assert (answer.state, answer.message) == ("unschedulable", message)
     what_if = await service.answer(WhatIfRequest(like=PodName("default", "second")), second)
@@ -138,7 +136,7 @@ async def test_pods_have_the_priority_of_their_class(priority_class: str, n_plac
     driver.node("n", allocatable={"cpu": "2", "pods": "9"})
     for name in ("a", "b"):
         driver.pod(name, node="n", priority=0, containers=[container(requests={"cpu": "1"})])
-    service = WhatIfService(default_settings(), driver.state, driver.profiles, now_s=lambda: driver.now_s)
+    service = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
     answer = await service.answer(WhatIfRequest(manifest=_workload(priority_class)))
     (simulation,) = answer.then
     assert (simulation.n_placed, simulation.n_evicted) == (n_placed, n_placed)
@@ -178,8 +176,7 @@ async def test_a_manifests_claims_are_made_from_its_templates() -> None:
         },
         {"apiVersion": "v1", "kind": "Secret", **metadata},
     ]
-    profiles = build_profiles(settings, ClusterView(cluster.state))
-    service = WhatIfService(settings, cluster.state, profiles, now_s=time.monotonic)
+    service = WhatIfService(settings, cluster.state, now_s=time.monotonic)
     text = "\n---\n".join(map(json.dumps, documents))
     answer = await service.answer(WhatIfRequest(manifest=text))
     (simulation,) = answer.then

@@ -85,8 +85,6 @@ def _query(
 
 def _problem(query: DeviceQuery, device_class: DeviceClass | None) -> str:
     """Return why the query cannot be served on any node, behind its name; empty if it can."""
-    if query.problem:
-        return f": {query.problem}"
     if None in query.selectors:
         index = query.selectors.index(None)
         return f", selector #{index}: CEL expression empty (unsupported selector type?)"

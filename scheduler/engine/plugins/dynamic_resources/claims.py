@@ -140,8 +140,6 @@ def unknown_class(claim: ResourceClaim, devices: Devices) -> Status | None:
     for request in claim.requests:
         if request.exactly is None and not request.first_available:
             return unresolvable(f"resource claim {claim.key}, request {request.name}: unknown request type")
-        if request.problem:
-            return unresolvable(f"resource claim {claim.key}, request {request.name}: {request.problem}")
         named: list[tuple[str, DeviceQuery]] = [
             (f"{request.name}/{query.name}", query) for query in request.first_available
         ]

@@ -223,10 +223,10 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         matched, matches = self._selects(terms.required, old), self._selects(terms.required, new)
         if (matches and not matched) or (matched and not matches and self._selects(terms.required, pod)):
             return Hint.QUEUE
-        for matcher, _, limit in terms.anti:
-            selected, selects = self._selects(matcher, old), self._selects(matcher, new)
+        for limit in terms.anti:
+            selected, selects = self._selects(limit.matcher, old), self._selects(limit.matcher, new)
             # A pod less makes room in its domain, a pod more makes every share larger.
-            if (selected and not selects) or (selects and not selected and isinstance(limit, Shares)):
+            if (selected and not selects) or (selects and not selected and isinstance(limit.limit, Shares)):
                 return Hint.QUEUE
         return queue_if(self._anti_affinity_selects(old, pod) and not self._anti_affinity_selects(new, pod))
 

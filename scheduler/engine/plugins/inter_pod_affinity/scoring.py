@@ -17,13 +17,12 @@ import numpy as np
 
 from scheduler.engine.framework.interface import FeasibleNodes, PodContext
 from scheduler.engine.framework.normalizing import MAX_NODE_SCORE
-from scheduler.engine.plugins.inter_pod_affinity.filtering import n_with_incoming
 from scheduler.engine.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.engine.state.arrays import Amounts, Scores
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.columns import ABSENT, PerDomain
 from scheduler.engine.state.counts import TermSums
-from scheduler.engine.state.domain_limits import missing_per_domain
+from scheduler.engine.state.domain_limits import missing_per_domain, n_divided
 from scheduler.engine.state.existing_terms import ExistingPodTerm, TermKind
 
 #: The most entries of a table of scores: 8 KB.
@@ -72,7 +71,8 @@ def preference_sums(
         weighted = weight * pods.amounts
         by_key[key] = PerDomain(by_key[key].amounts + weighted if key in by_key else weighted, pods.ids)
     for matcher, key, shares, weight in terms.shared:
-        pods, n_selected = view.pods_by_domain(matcher, key), n_with_incoming(matcher, view)
+        pods = view.pods_by_domain(matcher, key)
+        n_selected = n_divided(view.selected(matcher).by_row, view.alive) + 1
         missing = missing_per_domain(shares, view.column(key), pods.amounts, n_selected, weight)
         by_key[key] = PerDomain(by_key[key].amounts + missing if key in by_key else missing, pods.ids)
     sums = [per_domain.on_nodes() for per_domain in by_key.values() if per_domain.amounts.any()]

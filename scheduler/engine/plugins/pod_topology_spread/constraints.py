@@ -107,7 +107,7 @@ class SpreadConstraints:
         # Memos of functions, not of bound methods: these would be reference cycles, freed only by a full collection.
         self._own = MemoBySpec(partial(_own_constraints, semantics=semantics))
         self._of_default = lru_cache(maxsize=_MEMOIZED_SELECTORS)(
-            partial(_default_constraints, defaults=self._defaults, semantics=semantics)
+            partial(_default_constraints, defaults=self._defaults)
         )
 
     @property
@@ -153,15 +153,14 @@ def _own_constraints(pod: Pod, *, semantics: Semantics) -> _HardAndSoft | None:
 
 def _resolved(pod: Pod, semantics: Semantics) -> _HardAndSoft:
     return _hard_and_soft(
-        (c.hard, _constraint(c, _selector(pod, c, semantics), pod.namespace, semantics))
-        for c in pod.spec.spread
+        (c.hard, _constraint(c, _selector(pod, c, semantics), pod.namespace)) for c in pod.spec.spread
     )
 
 
 def _default_constraints(
-    selector: Selector, namespace: str, *, defaults: Sequence[SpreadConstraint], semantics: Semantics
+    selector: Selector, namespace: str, *, defaults: Sequence[SpreadConstraint]
 ) -> _HardAndSoft:
-    return _hard_and_soft((c.hard, _constraint(c, selector, namespace, semantics)) for c in defaults)
+    return _hard_and_soft((c.hard, _constraint(c, selector, namespace)) for c in defaults)
 
 
 def _hard_and_soft(constraints: Iterable[tuple[bool, Constraint]]) -> _HardAndSoft:
@@ -179,18 +178,15 @@ def _selector(pod: Pod, declared: SpreadConstraint, semantics: Semantics) -> Sel
     return selector
 
 
-def _constraint(
-    declared: SpreadConstraint, selector: Selector, namespace: str, semantics: Semantics
-) -> Constraint:
-    policies = semantics.enabled(Gate.NODE_INCLUSION_POLICY_IN_POD_TOPOLOGY_SPREAD)
+def _constraint(declared: SpreadConstraint, selector: Selector, namespace: str) -> Constraint:
     return Constraint(
         max_skew=declared.max_skew,
         topology_key=declared.topology_key,
         selector=selector,
         matcher=_matcher(selector, namespace),
         min_domains=declared.min_domains,
-        honor_node_affinity=declared.honor_node_affinity or not policies,
-        honor_node_taints=declared.honor_node_taints and policies,
+        honor_node_affinity=declared.honor_node_affinity,
+        honor_node_taints=declared.honor_node_taints,
     )
 
 

@@ -16,7 +16,6 @@ from scheduler.daemon.settings.resolved import ProfileSettings, Settings
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.kinds import Asker, WatchedKind
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.model.device_gates import DeviceGates
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.match_label_keys import Json
@@ -78,7 +77,6 @@ class LoadedCluster:
         #: What ResourceClaimTemplates describe, by their keys; None for an unknown one.
         self._claim_templates: dict[str, ResourceClaim | None] = {}
         self._decoder = PodDecoder(settings.semantics)
-        self._device_gates = DeviceGates.of(settings.semantics)
 
     def copy(self) -> LoadedCluster:
         """Return a copy that changes on its own."""
@@ -201,7 +199,7 @@ class LoadedCluster:
         if watched.kind == StorageKind.CLAIM:
             self.create_claim(document)
         elif watched.kind == DeviceKind.CLAIM:
-            claim = self._device_gates.claim(new_device_claim(document))
+            claim = new_device_claim(document)
             if self.state.devices.claim(claim.key) is None:
                 apply_event(self.state, ObjectSeen(claim))
         else:
@@ -210,7 +208,7 @@ class LoadedCluster:
     def create_claim_template(self, document: Json) -> None:
         """Let pods that are created have claims of a ResourceClaimTemplate. Raises MalformedObjectError."""
         self.state.devices.serve(*DeviceKind)
-        described = self._device_gates.claim(claim_of_template(document))
+        described = claim_of_template(document)
         self._claim_templates[described.key] = described
 
     def create_claim(self, document: Json) -> None:

@@ -130,9 +130,8 @@ def test_a_group_waits_for_the_end_of_pods_of_lower_priority_than_its_own() -> N
 
 
 def test_a_pod_that_others_are_evicted_for_is_placed_after_its_backoff() -> None:
-    """Also where pods are not popped from the backoff queue, and all evictions are awaited before the report."""
-    off = {Gate.SCHEDULER_POP_FROM_BACKOFF_Q: False, Gate.SCHEDULER_ASYNC_PREEMPTION: False}
-    semantics = semantics_of(DEFAULT_SEMANTICS.version, off)
+    """Also where pods are not popped from the backoff queue."""
+    semantics = semantics_of(DEFAULT_SEMANTICS.version, {Gate.SCHEDULER_POP_FROM_BACKOFF_Q: False})
     pods = [running(f"low{n}", "a1") for n in (1, 2)]
     state = Cluster(zoned("a1", allocatable={"cpu": "2", "pods": "9"}), pods).state()
     profiles = build_profiles(replace(default_settings(), semantics=semantics), ClusterView(state))
