@@ -26,7 +26,7 @@ from scheduler.engine.state.arrays import (
 from scheduler.engine.state.change_log import Change, ChangeLog
 from scheduler.engine.state.columns import LabelColumn
 from scheduler.engine.state.id_sets import Interned
-from scheduler.engine.state.rule_guard import not_for_rules
+from scheduler.engine.state.rule_guard import not_for_rules, refuse_rule
 from scheduler.engine.state.sparse_dicts import add_count
 from scheduler.errors import InvariantViolation
 
@@ -278,9 +278,9 @@ class NodeTable:
         self._relabel(row, old.labels if old else {}, {})
         self._free_if_unused(row)
 
-    @not_for_rules
     def row_for(self, name: str) -> int:
         """Return the row of the node; a new ghost row if the node is not known."""
+        refuse_rule("row_for")
         row = self.row_by_name.get(name)
         if row is not None:
             return row
@@ -297,9 +297,9 @@ class NodeTable:
         self._log.restart(row)
         return row
 
-    @not_for_rules
     def add_usage(self, row: int, usage: Usage) -> None:
         """Add the usage of a pod that came to the row. O(resources of the usage)."""
+        refuse_rule("add_usage")
         self._pod_count.own[row] += 1
         self._non_zero.own[0, row] += usage.non_zero[0]
         self._non_zero.own[1, row] += usage.non_zero[1]
@@ -308,7 +308,6 @@ class NodeTable:
         for port in usage.host_ports:
             add_count(self._ports.setdefault((port.protocol, port.port), {}).setdefault(row, {}), port.ip, 1)
 
-    @not_for_rules
     def remove_usage(self, row: int, usage: Usage) -> None:
         """
         Subtract the usage of a pod that left the row.
@@ -317,6 +316,7 @@ class NodeTable:
         scheduler was bypassed), the first to go frees the port until the cache is rebuilt. We decide as upstream does
         after the rebuild.
         """
+        refuse_rule("remove_usage")
         self._pod_count.own[row] -= 1
         self._non_zero.own[0, row] -= usage.non_zero[0]
         self._non_zero.own[1, row] -= usage.non_zero[1]

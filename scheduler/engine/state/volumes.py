@@ -32,7 +32,7 @@ from scheduler.engine.state.free_volumes import FreeVolumes
 from scheduler.engine.state.holders import Holders
 from scheduler.engine.state.node_table import NodeTable
 from scheduler.engine.state.partitioned_dict import PartitionedDict
-from scheduler.engine.state.rule_guard import not_for_rules
+from scheduler.engine.state.rule_guard import not_for_rules, refuse_rule
 from scheduler.engine.state.sparse_dicts import discard_entry
 
 _NO_LIMITS: Final[Mapping[str, int]] = {}
@@ -179,9 +179,9 @@ class Volumes:
 
     # Changes, from ClusterState.
 
-    @not_for_rules
     def add_pod(self, pod: Pod, node_name: str) -> None:
         """Count the volumes of a pod that came to the node."""
+        refuse_rule("add_pod")
         for claim_volume in pod.spec.claim_volumes:
             key = f"{pod.namespace}/{claim_volume.claim_name(pod.name)}"
             claim = self._claims.get(key)
@@ -190,9 +190,9 @@ class Volumes:
         for attached in self.attached_by(pod):
             self.attached.add(self.attached.by_pods, attached, node_name)
 
-    @not_for_rules
     def remove_pod(self, pod: Pod, node_name: str) -> None:
         """Take back the volumes of a pod that left the node."""
+        refuse_rule("remove_pod")
         for claim_volume in pod.spec.claim_volumes:
             self._users.discard(f"{pod.namespace}/{claim_volume.claim_name(pod.name)}", node_name)
         for attached in self.attached_by(pod):
