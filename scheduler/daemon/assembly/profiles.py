@@ -35,11 +35,11 @@ def build_profiles(settings: Settings, view: ClusterView) -> Mapping[str, Profil
         view.default_selector,
         view.namespace_labels,
         view.is_kept_apart,
-        view.is_preempting,
-        view.is_group_complete,
-        view.resource_claim,
-        view.serves_claims,
-        view.is_provided_by_class,
+        lambda pod: pod.uid in view.state.preempting,
+        view.state.groups.is_complete,
+        view.state.devices.claim,
+        lambda: view.state.devices.is_served,
+        view.state.devices.provides,
     )
     return {
         profile.scheduler_name: _build_profile(profile, settings, context) for profile in settings.profiles

@@ -269,7 +269,7 @@ def _without_nominated(
     pod: Pod, view: ClusterView, filtered: FilterResult, trials: FilterTrials, mask: Mask
 ) -> Mask:
     """Return the nodes of `mask` that take the pod also if the pods come that are nominated there; note why not."""
-    if not view.has_nominated or not mask.any():
+    if not view.state.nominated or not mask.any():
         return mask
     for plugin, statuses in refusals_with_nominated(pod, view, trials, mask):
         filtered.replace_refusals(plugin, statuses)

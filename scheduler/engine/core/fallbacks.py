@@ -123,7 +123,7 @@ class Fallbacks:
     def _is_kept_by_annotations(self, pod: Pod, error: FitError, profile: Profile) -> bool:
         bare = pod.spec.without_annotations
         if bare is None:
-            if not self._view.has_anti_affinity_by_annotation:
+            if not self._view.state.terms.n_by_annotation:
                 return False
             bare = self._bare_spec(pod.spec)
         return not self._is_preempting(pod, error) and would_fit(replace(pod, spec=bare), self._view, profile)

@@ -98,7 +98,7 @@ class GroupNominations:
         if preemptor is None:
             return Nominations() if hold is None else hold.kept(before)
         members, note = request.members, ""
-        priority = min(map(self._view.preemptor_priority, members))
+        priority = min(map(self._view.state.groups.preemptor_priority, members))
         reason = preemptor.group_ineligibility(members, priority, set(before.values()), self._view)
         if reason is None:
             room = yield from make_room(request, priority, self._state, preemptor, trial)

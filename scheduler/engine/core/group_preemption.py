@@ -124,9 +124,9 @@ class _Attempt:
         """Remove the pods of lower priorities from these rows."""
         having = rows & self._view.has_lower(below_priority)
         for row in np.flatnonzero(having).tolist():
-            for placed in list(self._view.placed_on(row)):
+            for placed in list(self._view.state.placed_on(row)):
                 is_sibling = placed.pod.group is not None and placed.pod.group.key == self._key
-                is_lower = self._view.victim_priority(placed.pod) < below_priority
+                is_lower = self._view.state.groups.victim_priority(placed.pod) < below_priority
                 if is_sibling or not is_lower or self._vacancy.is_out(placed):
                     continue
                 unit = self._view.evicted_with(placed)

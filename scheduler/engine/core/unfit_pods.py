@@ -194,7 +194,7 @@ class UnfitPods:
         if preemption is None or not preemption.node_name:
             key = self._state.groups.key_of(pod)
             return key is not None and self._groups.needs_room(key, profile)
-        neighbours = (neighbour.pod for neighbour in self._view.placed_on(placed.row))
+        neighbours = (neighbour.pod for neighbour in self._view.state.placed_on(placed.row))
         leaving = [
             other
             for other in neighbours

@@ -35,7 +35,7 @@ class KubeletRefusal(FilterPlugin):
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip a pod of whose spec no kubelet refused one."""
-        reason_by_node = view.kubelet_refusals(context.pod.spec)
+        reason_by_node = view.state.kubelet_refusals.excluded_nodes(context.pod.spec)
         if not reason_by_node:
             return SKIP
         rules: list[tuple[Mask, Status]] = []

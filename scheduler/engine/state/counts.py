@@ -22,6 +22,7 @@ from scheduler.engine.state.label_sets import LabelSet, LabelSets
 from scheduler.engine.state.matching import PodMatcher
 from scheduler.engine.state.node_table import NodeTable
 from scheduler.engine.state.pod_columns import PodColumns
+from scheduler.engine.state.rule_guard import not_for_rules
 
 #: Bytes of a dictionary entry.
 _ENTRY_BYTES: Final = 100
@@ -223,6 +224,7 @@ class PodCounter:
 
         return self._derived.get(("declaring", term), compute, patch)
 
+    @not_for_rules
     def term_sums(
         self,
         purpose: Hashable,

@@ -376,7 +376,7 @@ def test_budgets_by_label_set_are_those_of_each_pod(objects: list[Applied]):
     for applied in objects:
         product.apply(applied.object)
     view = product.cluster.view()
-    names = ["", *(budget.key for budget in view.budgets)]
+    names = ["", *(budget.key for budget in view.state.budgets)]
     known = finished(protections(view))
     for placed in product.cluster.state.placed.values():
         numbers = known.budgets[known.by_label_set[placed.label_set.number]].tolist()

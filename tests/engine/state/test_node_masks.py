@@ -80,6 +80,6 @@ def test_a_term_that_asks_for_nothing_or_does_not_parse_matches_no_node(
 
 def test_a_plugin_reads_the_taints_of_a_row(view: ClusterView) -> None:
     """None of a node that is gone while pods are on it."""
-    state = view._state
+    state = view.state
     state.nodes.row_for("ghost")
     assert [[taint.key for taint in view.nodes.taints_of(row)] for row in range(5)] == [[], ["k"], [], [], []]

@@ -417,11 +417,14 @@ def test_a_guest_cannot_write_to_an_array(array: Callable[[Any], Any]):
             lambda c, s: s.view_at(0).pods[0].labels.update(a="b"), id="the labels of a running pod"
         ),
         pytest.param(lambda c, s: setattr(s.view_at(0).pods[0], "priority", 1), id="a running pod"),
-        pytest.param(lambda c, s: s.usage_of(c.pod).requested.clear(), id="the usage of a pod"),
+        pytest.param(lambda c, s: s.state.usage_of(c.pod).requested.clear(), id="the usage of a pod"),
         pytest.param(lambda c, s: s.namespace_labels("default").clear(), id="the labels of a namespace"),
-        pytest.param(lambda c, s: s.kubelet_refusals(c.pod.spec).clear(), id="the refusals of kubelets"),
-        pytest.param(lambda c, s: s.existing_terms(c.label_set), id="terms of running pods"),
-        pytest.param(lambda c, s: s.term_sums(None, c.label_set, None), id="sums of terms"),
+        pytest.param(
+            lambda c, s: s.state.kubelet_refusals.excluded_nodes(c.pod.spec).clear(),
+            id="the refusals of kubelets",
+        ),
+        pytest.param(lambda c, s: s.state.terms.selecting(c.label_set), id="terms of running pods"),
+        pytest.param(lambda c, s: s.state.counts.term_sums(None, c.label_set, None), id="sums of terms"),
         pytest.param(lambda c, s: s.topology_rows(), id="rows of volumes"),
         pytest.param(lambda c, s: s.volumes.remove(StorageKind.CLAIM, "default/c"), id="volumes"),
         pytest.param(lambda c, s: s.node_at(0).labels.update(a="b"), id="a node's labels"),
@@ -432,9 +435,9 @@ def test_a_guest_cannot_write_to_an_array(array: Callable[[Any], Any]):
         pytest.param(lambda c, s: s.nodes.remove("n0"), id="the nodes"),
         pytest.param(lambda c, s: s.column(ZONE).set(0, "x"), id="a label"),
         pytest.param(lambda c, s: s.nodes.ports.clear(), id="host ports"),
-        pytest.param(lambda c, s: s.nodes.add_usage(0, s.usage_of(c.pod)), id="the usage of a node"),
+        pytest.param(lambda c, s: s.nodes.add_usage(0, s.state.usage_of(c.pod)), id="the usage of a node"),
         pytest.param(lambda c, s: s.devices.remove("ResourceClaim", "default/c"), id="devices"),
-        pytest.param(lambda c, s: s._state.remove_pod("running"), id="the state behind the view"),
+        pytest.param(lambda c, s: s.state.remove_pod("running"), id="the state behind the view"),
     ],
 )
 def test_a_guest_cannot_change_an_object(change: Callable[[Any, Any], Any]):

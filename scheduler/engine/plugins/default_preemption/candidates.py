@@ -61,7 +61,7 @@ def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | St
 
     Cost: 10 µs, and 3 µs for each pod of lower priority.
     """
-    lower = lower_units(view.placed_on(row), unfit.context.pod.priority, view)
+    lower = lower_units(view.state.placed_on(row), unfit.context.pod.priority, view)
     if not lower:
         return NO_VICTIMS
     violating, others = reprieve_order(lower, view)
@@ -84,7 +84,7 @@ def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | St
     if violating and others:
         evicted.sort(key=lambda unit: importance(unit, view))
     victims = tuple(placed.pod for unit in evicted for placed in unit)
-    return Candidate(row, victims, tuple(map(view.victim_priority, victims)), n_violations)
+    return Candidate(row, victims, tuple(map(view.state.groups.victim_priority, victims)), n_violations)
 
 
 def lower_units(pods: Iterable[PlacedPod], priority: int, view: ClusterView) -> list[Unit]:
@@ -96,7 +96,7 @@ def lower_units(pods: Iterable[PlacedPod], priority: int, view: ClusterView) -> 
             if placed.pod.priority < priority:
                 units.append((placed,))
             continue
-        if placed.pod.uid in seen or view.victim_priority(placed.pod) >= priority:
+        if placed.pod.uid in seen or view.state.groups.victim_priority(placed.pod) >= priority:
             continue
         unit = view.evicted_with(placed)
         seen.update(each.pod.uid for each in unit)
@@ -124,8 +124,8 @@ def importance(unit: Unit, view: ClusterView) -> tuple[int, int, int]:
     pod = unit[0].pod
     if pod.group is None:
         return -pod.priority, 0, pod.start_rank
-    n_members = len(unit) if view.is_disrupted_whole(pod) else 0
-    return -view.victim_priority(pod), -n_members, min(placed.pod.start_rank for placed in unit)
+    n_members = len(unit) if view.state.groups.is_disrupted_whole(pod) else 0
+    return -view.state.groups.victim_priority(pod), -n_members, min(placed.pod.start_rank for placed in unit)
 
 
 def _reprieve(units: Iterable[Unit], trial: NodeUnderTrial, row: int) -> list[Unit]:

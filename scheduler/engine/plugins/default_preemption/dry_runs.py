@@ -51,7 +51,7 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, vie
     """
     index_of_row = np.full(view.n_rows, -1, dtype=np.intp)
     index_of_row[rows] = np.arange(len(rows))
-    lower = view.lower_pods(pod.priority, index_of_row >= 0)
+    lower = view.state.pods.below(pod.priority, index_of_row >= 0)
     at, taken = index_of_row[lower.rows], lower.taken[room.columns]
     is_undecided = ~room.rows[rows]
     of_groups = index_of_row[list(view.rows_evicted_otherwise())]

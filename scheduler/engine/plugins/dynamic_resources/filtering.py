@@ -364,7 +364,11 @@ class DeviceFilter(NodeFilter):
     def _may_get_devices(self) -> Mask:
         """The rows where pods of lower priority may release devices, or where some did for which the pod waits."""
         rows = self._view.has_lower(self.pod.priority) & (self._trials is not None)
-        row = self._view.row_of(self.pod.nominated_node_name) if self.pod.nominated_node_name else None
+        row = (
+            self._view.state.nodes.row_by_name.get(self.pod.nominated_node_name)
+            if self.pod.nominated_node_name
+            else None
+        )
         if row is not None:
             rows[row] = self._trials is not None
         return rows
@@ -404,7 +408,7 @@ class DeviceFilter(NodeFilter):
 
     def _node_answers(self, claims: tuple[ResourceClaim, ...]) -> NodeAnswers:
         form = form_of(claims, self._view.devices.classes)
-        return self._view.kept(("devices for claims", form), NodeAnswers)
+        return self._view.state.derived.kept(("devices for claims", form), NodeAnswers)
 
     def _is_missing(self, index: int, row: int) -> bool:
         available = self._available.get(index)

@@ -171,12 +171,12 @@ class NodeAnswers:
             self._alike = np.append(self._alike, np.zeros(n_new, np.int32))
             self._nodes += [None] * n_new
             self._pools += [None] * n_new
-        if self._row_version != view.version:
-            for row in np.flatnonzero(view.rows_changed_after(self._row_version)).tolist():
+        if self._row_version != view.state.log.version:
+            for row in np.flatnonzero(view.state.log.changed_after(self._row_version, view.n_rows)).tolist():
                 # A row changes with each pod that comes or goes, which changes no devices.
                 if not _is_same(view.node_at(row), self._nodes[row]):
                     self._forget(row)
-            self._row_version = view.version
+            self._row_version = view.state.log.version
         if self._classes_version != view.devices.classes_version:
             # Classes that select the same may have another configuration, which is part of what a search returns.
             self._classes_version = view.devices.classes_version
@@ -218,7 +218,7 @@ class NodeAnswers:
                     return
                 continue
             for name in nodes:
-                row = cycle.view.row_of(name)
+                row = cycle.view.state.nodes.row_by_name.get(name)
                 if row is not None:
                     self._forget(row)
 

@@ -167,12 +167,12 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         if isinstance(claims, Status):
             return claims
         variants = None if special is None else Variants(pod, special, request, devices)
-        index = view.kept("pools of devices", lambda: PoolIndex(devices))
+        index = view.state.derived.kept("pools of devices", lambda: PoolIndex(devices))
         allocator = Allocator(
             index,
             devices.allocated,
             devices.classes,
-            SelectorResults(view.kept),
+            SelectorResults(view.state.derived.kept),
             seed=f"{pod.uid}/{devices.allocated.version}",
         )
         device_filter = DeviceFilter(
@@ -193,8 +193,8 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
             return None
         device_filter.mask()
         devices = view.devices
-        index = view.kept("pools of devices", lambda: PoolIndex(devices))
-        inspection = DeviceInspection(index, devices, SelectorResults(view.kept))
+        index = view.state.derived.kept("pools of devices", lambda: PoolIndex(devices))
+        inspection = DeviceInspection(index, devices, SelectorResults(view.state.derived.kept))
         return RefusedNodes(context, device_filter, inspection)
 
     def explain_rejection(self, context: ExplainContext) -> str:

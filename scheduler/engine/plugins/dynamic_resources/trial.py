@@ -38,7 +38,7 @@ def has_no_pod(claim: ResourceClaim, view: ClusterView, left: Collection[str] = 
     def has_left(consumer: Consumer) -> bool:
         if (consumer.api_group, consumer.resource) != _POD:
             return False
-        return consumer.uid in left or not view.is_placed(consumer.uid)
+        return consumer.uid in left or consumer.uid not in view.state.placed
 
     return bool(claim.reserved_for) and all(map(has_left, claim.reserved_for))
 
@@ -132,7 +132,7 @@ class DeviceTrials:
             claim for claim in of_user if claim.allocation is None and unknown_class(claim, devices) is None
         )
         request = extended_request(pod) if devices.extended_resources else {}
-        special, row = special_claim(pod, request, devices), self._view.row_of(node.name)
+        special, row = special_claim(pod, request, devices), self._view.state.nodes.row_by_name.get(node.name)
         live = None if row is None else self._view.node_at(row)
         if special is None or live is None:
             return unallocated

@@ -78,7 +78,7 @@ def _existing_anti_affinity(context: ExplainContext) -> Iterator[BlockingRule]:
     view = context.view
     existing = [
         term
-        for term in view.existing_terms(view.label_set(context.pod))
+        for term in view.state.terms.selecting(view.label_set(context.pod))
         if not view.gives_way(term.key, context.pod)
     ]
     yield from (_forbidding(context, term) for term in existing if term.is_forbidding)
@@ -95,7 +95,9 @@ def _forbidding(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
 
 
 def _declaring(context: ExplainContext, term: ExistingPodTerm) -> PodsPerRow:
-    return PodsPerRow(context.view.declaring(term).astype(np.int64), partial(context.declaring_on, term))
+    return PodsPerRow(
+        context.view.state.counts.declaring(term).astype(np.int64), partial(context.declaring_on, term)
+    )
 
 
 def _limiting(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:

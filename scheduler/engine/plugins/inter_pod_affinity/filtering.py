@@ -110,15 +110,15 @@ def full_domains(context: PodContext, view: ClusterView) -> Iterator[Mask]:
 def forbidding_sums(context: PodContext, view: ClusterView) -> Mapping[str, PerDomain]:
     """Return by topology key how many pods per domain declare anti-affinity that selects the incoming pod."""
     if context.pod.spec.ignores_annotations:
-        return view.term_sums("forbidding by spec", context.label_set, _forbids_by_spec).by_key
-    sums = view.term_sums("forbidding", context.label_set, _forbids).by_key
+        return view.state.counts.term_sums("forbidding by spec", context.label_set, _forbids_by_spec).by_key
+    sums = view.state.counts.term_sums("forbidding", context.label_set, _forbids).by_key
     if not context.pod.spec.relaxed_anti:
         return sums
     by_key = dict(sums)
     for term in yielding_terms(context, view):
         key = term.key.topology_key
         if term.is_forbidding and key in by_key:
-            its = view.column(key).per_domain(view.declaring(term))
+            its = view.column(key).per_domain(view.state.counts.declaring(term))
             by_key[key] = PerDomain(by_key[key].amounts - its.amounts, by_key[key].ids)
     return by_key
 
@@ -132,9 +132,9 @@ def yielding_terms(context: PodContext, view: ClusterView) -> frozenset[Existing
 
 def limiting_terms(context: PodContext, view: ClusterView) -> Iterator[ExistingPodTerm]:
     """Yield the limiting terms of placed pods that select the incoming pod."""
-    if not view.has_limits or context.pod.spec.ignores_annotations:
+    if not view.state.terms.n_limiting or context.pod.spec.ignores_annotations:
         return
-    found = view.term_sums("limiting", context.label_set, _limits, limiting=True).weights
+    found = view.state.counts.term_sums("limiting", context.label_set, _limits, limiting=True).weights
     yielding = yielding_terms(context, view) if context.pod.spec.relaxed_anti else ()
     for term, limits in found.items():
         if limits and term.pods_by_row and term not in yielding:

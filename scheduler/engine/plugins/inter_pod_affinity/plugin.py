@@ -150,7 +150,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         terms = self._terms.of(pod)
         if terms.problem is not None:
             return unresolvable(f"parsing pod: {terms.problem}")
-        if terms.crosses_by_annotation and not view.may_cross(pod.namespace):
+        if terms.crosses_by_annotation and not view.state.terms.may_cross(pod.namespace):
             return unresolvable(reach_problem(pod.namespace))
         rules = list(own_rules(context, view, terms))
         is_exempt, is_limited = pod.namespace in self._exempt, False

@@ -64,7 +64,7 @@ def preference_sums(
     Cost: 10 µs per topology key at 5,000 rows.
     """
     weigh = partial(_weight, hard_weight=hard_weight)
-    existing = view.term_sums(("scoring", hard_weight), context.label_set, weigh)
+    existing = view.state.counts.term_sums(("scoring", hard_weight), context.label_set, weigh)
     by_key = dict(existing.by_key)
     for matcher, key, weight in terms.preferred:
         pods = view.pods_by_domain(matcher, key)
@@ -92,7 +92,7 @@ def _applies_anywhere(
             return True
     if not existing.by_key:
         return False
-    applying = view.term_sums(
+    applying = view.state.counts.term_sums(
         ("applying", hard_weight), context.label_set, partial(_applies, hard_weight=hard_weight)
     )
     return any(sums.amounts.any() for sums in applying.by_key.values())

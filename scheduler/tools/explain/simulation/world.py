@@ -184,9 +184,9 @@ class World:
         waiting = [pod for pod in self.unbound.values() if pod.may_preempt]
         if not waiting:
             return
-        priority = max(map(self._view.preemptor_priority, waiting))
+        priority = max(map(self._view.state.groups.preemptor_priority, waiting))
         ended = [placed.pod for placed in self.state.placed.values() if placed.pod.terminating]
-        ended = [pod for pod in ended if self._view.victim_priority(pod) < priority]
+        ended = [pod for pod in ended if self._view.state.groups.victim_priority(pod) < priority]
         for pod in ended:
             released = list(freed_claims(pod, self.state))
             for event in (PodGone(pod.uid), *released):
