@@ -110,10 +110,6 @@ class PluginFailed(SchedulerError):
         super().__init__(message)
 
 
-class SearchUnfinished(PluginFailed):
-    """A plugin's search takes more than one turn. It keeps what it has found, so that the next turn gets further."""
-
-
 class InvariantViolation(SchedulerError):
     """
     Our own state contradicts itself: a bug. Raised by audits and never caught: the process stops.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from scheduler.cli.kube_scheduler_flags import add_boolean
 from scheduler.cli.server_flags import duration_s
@@ -52,7 +53,7 @@ def overridden(settings: LeaderElection, args: argparse.Namespace) -> LeaderElec
     for name, (field, _) in _NAMES.items():
         if (text := _given(args, name)) is not None:
             changes[field] = text
-    found = replace(settings, **changes)  # type: ignore[arg-type]  # each value has its field's type
+    found = msgspec.structs.replace(settings, **changes)
     if found.leader_elect and found.resource_lock != _LOCK:
         raise SettingsError("--leader-elect-resource-lock", "", found.resource_lock, _LOCK)
     if found.leader_elect and found.lease_duration_s <= found.renew_deadline_s:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from scheduler.cli import server_flags, serving_flags, settings_flags
 from scheduler.errors import SettingsError
@@ -200,7 +201,9 @@ def _options(args: argparse.Namespace) -> Options:
     settings = load_settings(args.config) if args.config else default_settings()
     election = None
     if args.leader_elect == "true":
-        lease = replace(settings.leader_election, resource_namespace=args.namespace, resource_name=args.name)
+        lease = msgspec.structs.replace(
+            settings.leader_election, resource_namespace=args.namespace, resource_name=args.name
+        )
         election = server_flags.checked_election(lease)
     return Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),

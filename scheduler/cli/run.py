@@ -8,6 +8,8 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from scheduler.cli import election_flags, kube_scheduler_flags, server_flags, serving_flags, settings_flags
 from scheduler.daemon.settings.resolved import ClientConnection, Settings
 from scheduler.errors import SettingsError
@@ -151,9 +153,9 @@ def _with_rate_limit(settings: Settings, args: argparse.Namespace) -> Settings:
     """Return the settings with --kube-api-qps and --kube-api-burst. Raises SettingsError."""
     client = settings.client_connection
     if args.kube_api_qps is not None:
-        client = replace(client, qps=args.kube_api_qps or ClientConnection().qps)
+        client = msgspec.structs.replace(client, qps=args.kube_api_qps or ClientConnection().qps)
     if args.kube_api_burst is not None:
         if args.kube_api_burst < 0:
             raise SettingsError("--kube-api-burst", "", str(args.kube_api_burst), "0 or more")
-        client = replace(client, burst=args.kube_api_burst or ClientConnection().burst)
+        client = msgspec.structs.replace(client, burst=args.kube_api_burst or ClientConnection().burst)
     return replace(settings, client_connection=client)

@@ -6,6 +6,8 @@ import argparse
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from scheduler.daemon.settings.durations import parse_duration_ns
 from scheduler.daemon.settings.resolved import LeaderElection, Settings
 from scheduler.errors import SettingsError
@@ -76,7 +78,9 @@ def with_kubeconfig(settings: Settings, kubeconfig: str | None) -> Settings:
     """Return the settings with --kubeconfig, if given. Unlike here, kube-scheduler ignores the flag beside --config."""
     if not kubeconfig:
         return settings
-    return replace(settings, client_connection=replace(settings.client_connection, kubeconfig=kubeconfig))
+    return replace(
+        settings, client_connection=msgspec.structs.replace(settings.client_connection, kubeconfig=kubeconfig)
+    )
 
 
 def checked_election(settings: LeaderElection) -> LeaderElection:

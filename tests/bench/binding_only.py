@@ -26,7 +26,7 @@ from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.node_selection import on_node
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.plugins.dynamic_resources.claims import PodClaims, resolved
+from scheduler.engine.plugins.dynamic_resources.claims import DeviceClaims, resolved
 from scheduler.engine.plugins.dynamic_resources.extended_resources import (
     Variants,
     extended_request,
@@ -83,7 +83,7 @@ def _reserved(pod: Pod, node: Node, turn: int, view: ClusterView) -> ReservedCla
         return variant.message
     claims = of_user if variant is None else (*of_user, variant.claim)
     allocated = {claim.key: _allocation(claim, node.name, turn) for claim in claims}
-    return reserved_claims(pod, PodClaims(of_user, special), allocated, variant, _BINDING_TIMEOUT_S)
+    return reserved_claims(pod, DeviceClaims(of_user, special), allocated, variant, _BINDING_TIMEOUT_S)
 
 
 def _allocation(claim: ResourceClaim, node_name: str, turn: int) -> Allocation:

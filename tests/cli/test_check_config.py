@@ -32,8 +32,8 @@ def test_every_problem_of_a_bad_file_is_printed(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        f"{path}: parallelism: Invalid value: 0: should be an integer value greater than zero",
         f'{path}: percentageOfNodesToScore: found "x", expected an integer',
+        f"{path}: parallelism: Invalid value: 0: should be an integer value greater than zero",
     ]
 
 
@@ -53,17 +53,19 @@ def test_a_bad_feature_gate_is_printed(capsys):
 def test_the_emulated_version_is_printed_with_its_gates(tmp_path, capsys):
     path = tmp_path / "c.yaml"
     path.write_text(HEAD)
-    for arguments, version, shown in (((), "1.36", "true"), (("--emulated-version=1.33",), "1.33", "false")):
+    for arguments, version, shown in (((), "1.36", "true"), (("--emulated-version=1.34",), "1.34", "false")):
         assert run(*arguments, str(path)) == 0
         version_line, gates = [line for line in capsys.readouterr().out.splitlines() if line[0] == "#"][-2:]
         assert version_line == f"# emulatedVersion: {version}"
-        assert f"PodLevelResources={shown}" in gates
+        assert f"NominatedNodeNameForExpectation={shown}" in gates
 
 
 def test_a_gate_that_cannot_be_switched_is_printed(tmp_path, capsys):
     path = tmp_path / "c.yaml"
     path.write_text(HEAD)
-    assert run("--feature-gates", "SidecarContainers=false", str(path)) == 2
+    gates = "MatchLabelKeysInPodTopologySpread=false"
+    assert run("--feature-gates", gates, str(path)) == 2
     assert capsys.readouterr().err == (
-        "--feature-gates: cannot set feature gate SidecarContainers to false, feature is locked to true\n"
+        "--feature-gates: MatchLabelKeysInPodTopologySpreadSelectorMerge is enabled, but depends on features that are "
+        "disabled: [MatchLabelKeysInPodTopologySpread]\n"
     )

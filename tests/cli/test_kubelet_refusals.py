@@ -1,8 +1,7 @@
 """
 `explain` notes what the cluster says beside the decision.
 
-Kubelets that rejected pods with the same spec, from failed pods; nodes that failed under the pod's group; a condition
-that contradicts the answer.
+Kubelets that rejected pods with the same spec, from failed pods; a condition that contradicts the answer.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ import msgspec
 import pytest
 
 from scheduler.daemon.settings.loading import default_settings
-from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
-from scheduler.engine.plugins.kubelet_refusal import FAILED
 from scheduler.tools.explain.answers import explain_named_pod
 from scheduler.tools.explain.pending import pending_workloads
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
@@ -59,20 +56,6 @@ def test_without_failed_pods_there_is_no_note() -> None:
     answer = explain_named_pod(cluster, "default", "p")
     assert answer is not None
     assert answer.notes == ()
-
-
-def test_the_note_names_nodes_that_failed_under_the_group() -> None:
-    """They are ready again: the condition alone tells, which the scheduler wrote."""
-    pod = build.pod("p", labels={GROUP: "g", MIN_COUNT: "1"}, containers=ONE_CPU, spec=SPEC)
-    text = f"0/3 nodes are available: 2 {FAILED} (deleted: a, b), 1 {FAILED} (not ready: c)."
-    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
-    pod["status"]["conditions"] = [told]
-    answer = explain_named_pod(_cluster(build.node("a"), pod), "default", "p")
-    assert answer is not None
-    assert any(
-        "last attempt (deleted: a, b; not ready: c): it avoids such a node for 600 s" in note
-        for note in answer.notes
-    )
 
 
 def test_a_condition_that_contradicts_the_answer_is_noted() -> None:

@@ -51,9 +51,9 @@ def parse_all(quantities: dict[str, str | float] | None) -> Requests:
 
 
 def whole_units(amount: Fraction) -> int:
-    """Return the value rounded away from zero to units; 0 if that is no int64 (over 18 digits are not modelled)."""
+    """Return the value rounded away from zero to units, clamped to an int64."""
     rounded = ceil(amount) if amount >= 0 else floor(amount)
-    return rounded if -_INT64_MAX - 1 <= rounded <= _INT64_MAX else 0
+    return max(-_INT64_MAX - 1, min(rounded, _INT64_MAX))
 
 
 def whole_milli(amount: Fraction) -> int:

@@ -15,7 +15,10 @@ from tests.support.surface import families, flags
 #: Written by hand from 1.0.0, and not changed before 2.0.0.
 PROMISED = json.loads((ROOT / "tests" / "data" / "promised-1.0.0.json").read_text())
 #: What CHANGELOG.md names under Removed.
-ENDED: dict[str, set[str]] = {}
+ENDED: dict[str, set[str]] = {
+    "metrics": {"affinity_scheduler_plugin_shut_off"},
+    "fields": {"profiles[].pluginConfig[].args.preferFewerVictims"},
+}
 
 
 def _paths(value: Any, at: str = "") -> Iterator[str]:

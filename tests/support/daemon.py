@@ -18,8 +18,8 @@ from tests.support.ports import free_port
 from tests.support.waiting import until
 
 EXIT_TIMEOUT_S = 20.0
-#: Every warning ends the daemon, but for sums beyond int64, which wrap as upstream's do.
-_STRICT = ("-W", "error", "-W", "ignore:overflow encountered:RuntimeWarning")
+#: Every warning ends the daemon.
+_STRICT = ("-W", "error")
 
 
 @dataclass

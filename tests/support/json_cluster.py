@@ -44,10 +44,13 @@ class Cluster:
     storage: list[build.Json] = field(default_factory=list)
     #: Claims, slices and classes of devices; served if there are any.
     devices: list[build.Json] = field(default_factory=list)
+    #: The time of day.
+    epoch_s: float = 0.0
 
     def state(self, state: ClusterState | None = None) -> ClusterState:
         """Return a state with all objects but pending pods, in the empty `state` if one is given."""
         state = state or ClusterState()
+        state.devices.epoch_s = self.epoch_s
         for namespace in self.namespaces:
             state.upsert_namespace(decode_namespace(encoded(namespace)))
         for node in self.nodes:

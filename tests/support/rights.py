@@ -11,10 +11,8 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 
 from scheduler.daemon.assembly.watched_kinds import resource_of
-from scheduler.daemon.kube import requests
 from scheduler.daemon.kube.access_reviews import UserInfo
 from scheduler.daemon.kube.requests import ClaimReference, LeaseSpec, PodCondition, Request, Resource
-from scheduler.daemon.writes.autoscaler_events import autoscaler_events
 from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import ResourceClaim
@@ -76,8 +74,7 @@ CLAIM_BINDING = Right("resource.k8s.io", "resourceclaims/binding", "patch")
 def all_requests() -> list[Request]:
     """Return a request from each builder, for each watched resource."""
     watched = [resource_of(row) for row in KINDS.values()]
-    events = requests.list_page(autoscaler_events(NAMESPACE))
-    return [events, *(request for builder in _builders() for request in _built(builder, watched))]
+    return [request for builder in _builders() for request in _built(builder, watched)]
 
 
 def needed(request: Request) -> Right:

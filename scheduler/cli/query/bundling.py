@@ -37,7 +37,7 @@ from scheduler.tools.shadow.cluster_recording import Recording
 from scheduler.version import product_version
 
 if TYPE_CHECKING:
-    from scheduler.engine.model.read_fields import FieldTree
+    from scheduler.engine.model.json_fields import FieldTree
 
 _FOLDER, _, SNAPSHOT = BUNDLED_SNAPSHOT.partition("/")
 #: Of one part. The metrics of 5,000 nodes have 1 MB; the snapshot of 150,000 pods has 150 MB.

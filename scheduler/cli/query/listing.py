@@ -92,6 +92,7 @@ async def _read_cluster(
     async with connect(kubeconfig, context, os.environ) as client:
         stored = [await _read(client, get_pod(*pod)) for pod in pods]
         cluster = new_cluster(await _server_version(client))
+        cluster.state.devices.epoch_s = time.time()
         if None not in stored:
             await _list_all_kinds(client, cluster)
     return cluster, stored

@@ -8,6 +8,7 @@ from scheduler.daemon.settings.resolved import ProfileSettings, Settings
 from scheduler.engine.core.profile_queue import queue_for
 from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.affinity import label_selector
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.semantics import Gate
 from scheduler.engine.model.terms import SpreadConstraint
@@ -34,11 +35,11 @@ def build_profiles(settings: Settings, view: ClusterView) -> Mapping[str, Profil
         view.default_selector,
         view.namespace_labels,
         view.is_kept_apart,
-        view.is_preempting,
-        view.is_group_complete,
-        view.resource_claim,
-        view.serves_claims,
-        view.is_provided_by_class,
+        lambda pod: pod.uid in view.state.preempting,
+        view.state.groups.is_complete,
+        view.state.devices.claim,
+        lambda: view.state.devices.is_served,
+        view.state.devices.provides,
     )
     return {
         profile.scheduler_name: _build_profile(profile, settings, context) for profile in settings.profiles
@@ -97,7 +98,8 @@ def annotating_namespaces(settings: Settings) -> NamespaceRule:
     args = settings.profiles[0].args_by_plugin.get(AFFINITY)
     if not isinstance(args, InterPodAffinityArgs):
         return MARKED_BY_LABEL
-    return NamespaceRule(frozenset(args.annotation_namespaces), args.annotation_namespace_selector)
+    given = args.annotation_namespaces
+    return NamespaceRule(frozenset(given.names), label_selector(given.selector))
 
 
 def uses_default_spreading(profile: ProfileSettings) -> bool:

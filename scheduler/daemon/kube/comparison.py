@@ -19,7 +19,8 @@ import msgspec
 
 from scheduler.daemon.kube.changes import Change, Key, T
 from scheduler.daemon.kube.responses import ObjectMeta, decode_meta
-from scheduler.daemon.kube.store import Store, Version, is_older
+from scheduler.daemon.kube.store import Store, Version
+from scheduler.engine.model.resource_versions import is_older
 
 #: Suspects that one step repairs, at most 0.1 ms each.
 _SUSPECTS_PER_STEP: Final = 20

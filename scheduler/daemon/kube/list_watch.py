@@ -44,7 +44,8 @@ from scheduler.daemon.kube.responses import (
     decode_page,
     watch_error,
 )
-from scheduler.daemon.kube.store import Store, is_older
+from scheduler.daemon.kube.store import Store
+from scheduler.engine.model.resource_versions import is_older
 from scheduler.errors import ApiError, Gone, Invalid, ServerFault, Silent, Unreachable
 
 #: Objects of a page per step: 0.2 to 1 ms of work with pods of 3 KB.

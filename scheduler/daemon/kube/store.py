@@ -20,6 +20,7 @@ import msgspec
 
 from scheduler.daemon.kube.changes import Change, Deleted, Key, Malformed, T, Upserted
 from scheduler.daemon.kube.responses import ObjectMeta, decode_meta
+from scheduler.engine.model.resource_versions import is_older
 
 #: Longest decoder error that is published.
 ERROR_LIMIT = 512
@@ -180,14 +181,6 @@ class Store(Generic[T]):
                 Deleted(Key.of(path), Version.of(packed).uid) for path, packed in shard.unlisted.items()
             )
             shard.unlisted = {}
-
-
-def is_older(version: str, than: str) -> bool:
-    """Return True if the resourceVersion is older. They are numbers since Kubernetes 1.35; other text is not older."""
-    try:
-        return int(version) < int(than)
-    except ValueError:
-        return False
 
 
 def _read_meta(raw: msgspec.Raw, changes: list[Change[T]]) -> ObjectMeta | None:

@@ -33,7 +33,6 @@ from scheduler.daemon.writes.writers import MAX_EVICTIONS, Writers
 from scheduler.engine.core.audit import MachineAudit
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.model.instructions import Attempted
-from scheduler.engine.model.stimuli import PluginFailing, WatchInterrupted
 from scheduler.engine.queueing.pod_queue import QueuePolicy
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.version import product_version
@@ -115,7 +114,6 @@ class Scheduler(daemon.Daemon):
             kinds_for(settings),
             connection,
             metrics,
-            on_interrupted=lambda _: self._inbox.put_now(WatchInterrupted()),
             now_s=now_s,
         )
         self._inbox = self._caches.inbox
@@ -139,7 +137,6 @@ class Scheduler(daemon.Daemon):
             self._inbox,
             metrics,
             self._group,
-            semantics=settings.semantics,
             leads=self._leads,
             on_attempt=self._on_attempt,
             on_evicted=self._view.on_evicted,
@@ -169,7 +166,7 @@ class Scheduler(daemon.Daemon):
             queue=queue,
             profiles=profiles,
             rng=random.Random(seed),
-            observer=self._metrics.cycle_observer(profiles, seed=seed, on_failing=self._on_plugin_failing),
+            observer=self._metrics.cycle_observer(profiles, seed=seed),
             records_decisions=options.decision_annotations,
             semantics=options.settings.semantics,
         )
@@ -294,13 +291,3 @@ class Scheduler(daemon.Daemon):
         self._view.on_attempt(attempt)
         self._attempt_log.write(attempt)
         self._defect_log.write(attempt)
-
-    def _on_plugin_failing(self, failing: PluginFailing) -> None:
-        self._inbox.put_now(failing)
-        (plugin,) = (
-            each for each in self._profiles[failing.profile].out_of_tree if each.name == failing.plugin
-        )
-        effect = plugin.effect(is_scoring=failing.is_scoring)
-        self._log.error(
-            "Plugin shut off", plugin=plugin.name, profile=failing.profile, effect=effect, err=failing.why
-        )

@@ -19,7 +19,6 @@ from functools import partial
 from random import Random
 from typing import Final, Generic, TypeVar
 
-from scheduler.daemon.metrics.out_of_tree_watch import OutOfTreeCall, OutOfTreeWatch
 from scheduler.daemon.metrics.series import Histogram, HistogramSeries
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
@@ -31,17 +30,16 @@ from scheduler.engine.framework.interface import (
     PreFilterExtensions,
     PreFilterResult,
     PreScored,
-    RoomFilter,
     ScorePlugin,
 )
-from scheduler.engine.framework.out_of_tree import GuardedPlugin
+from scheduler.engine.framework.observer import Observer
 from scheduler.engine.framework.profile import Profile
+from scheduler.engine.framework.room import RoomFilter
 from scheduler.engine.framework.status import Code, NodeStatuses, Skip, Status
-from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Mask, Scores
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.errors import PluginFailed, SearchUnfinished
+from scheduler.errors import PluginFailed
 
 _Raw = TypeVar("_Raw")
 _T = TypeVar("_T")
@@ -51,19 +49,26 @@ _SUCCESS: Final = Code.SUCCESS.value
 #: Upstream's `extension_point` label of NormalizeScore.
 _NORMALIZE: Final = "ScoreExtensionNormalize"
 
+#: The longest call of an out-of-tree plugin at up to 5,000 nodes, and as much more as there are more nodes. The event
+#: loop is held meanwhile.
+LONGEST_CALL_S: Final = 0.1
+_N_NODES: Final = 5000
+#: Called with plugin, profile and "error" or "overrun" for each call of an out-of-tree plugin that fails.
+CountFailure = Callable[[str, str, str], None]
+
 
 def _success(_result: object) -> str:
     return _SUCCESS
 
 
-class CycleObserver:
+class CycleObserver(Observer):
     """
     The `engine.framework.observer.Observer` of the metrics. Cost of a cycle that is not sampled: 6 µs, or 8 µs if
     ten plugins evaluate at each of the four points.
 
     `decisions`, `points`, `plugins`: durations of decisions, of extension points and of plugin calls. Plugin calls are
-    timed in the fraction `sampled` of cycles, which a generator with `seed` chooses; upstream's is 0.1. `out_of_tree`
-    judges out-of-tree plugins, whose calls are timed in every cycle; 2 µs each.
+    timed in the fraction `sampled` of cycles, which a generator with `seed` chooses; upstream's is 0.1.
+    `count_failure`: for out-of-tree plugins, whose calls are timed in every cycle; 2 µs each.
     """
 
     def __init__(
@@ -75,14 +80,14 @@ class CycleObserver:
         plugins: Histogram,
         sampled: float,
         seed: int,
-        out_of_tree: OutOfTreeWatch | None = None,
+        count_failure: CountFailure | None = None,
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._decisions, self._points = decisions, points
         self._sampled = sampled
         self._draw = Random(seed).random
         self._now_s = now_s
-        clocked = partial(_ObservedProfile, plugins=plugins, out_of_tree=out_of_tree, now_s=now_s)
+        clocked = partial(_ObservedProfile, plugins=plugins, count=count_failure, now_s=now_s)
         self._observed = {profile.scheduler_name: clocked(profile) for profile in profiles}
         #: The running cycle's profile, or the last one's.
         self._running: _ObservedProfile
@@ -98,7 +103,7 @@ class CycleObserver:
         self._is_sampled = self._draw() < self._sampled
         return self._running.timed if self._is_sampled else self._running.untimed
 
-    def enter(self, point: str) -> None:  # noqa: ARG002 - the protocol passes it; `leave` needs it
+    def enter(self, point: str) -> None:  # noqa: ARG002 - `leave` needs it
         """Note when the extension point begins."""
         self._entered_s = self._now_s()
 
@@ -144,23 +149,22 @@ class _ObservedProfile:
         profile: Profile,
         *,
         plugins: Histogram,
-        out_of_tree: OutOfTreeWatch | None,
+        count: CountFailure | None,
         now_s: Callable[[], float],
     ) -> None:
         self.name = profile.scheduler_name
-        guests = [] if out_of_tree is None else profile.out_of_tree
+        guests = [] if count is None else profile.out_of_tree
         names_of_guests = {guest.name for guest in guests}
 
         def timer(histogram: Histogram | None, plugin: str) -> _Timer | None:
-            watch = out_of_tree if plugin in names_of_guests else None
-            is_timed = histogram is not None or watch is not None
-            return _Timer(self.name, plugin, histogram, watch, now_s) if is_timed else None
+            its_count = count if plugin in names_of_guests else None
+            is_timed = histogram is not None or its_count is not None
+            return _Timer(self.name, plugin, histogram, its_count, now_s) if is_timed else None
 
         self.timed = _timed(profile, partial(timer, plugins))
         self.untimed = _timed(profile, partial(timer, None)) if guests else profile
         for guest in guests:
-            outside = _Timer(self.name, guest.name, None, out_of_tree, now_s)
-            guest.watched = partial(outside.outside, guest)
+            guest.watched = _Timer(self.name, guest.name, None, count, now_s).outside
         #: Series of successful runs by extension point, for the hot path.
         self.succeeded: dict[str, HistogramSeries] = {}
         #: Number of evaluations by plugin and extension point.
@@ -172,26 +176,25 @@ class _ObservedProfile:
 
 
 class _Timer:
-    """Times the calls of one plugin: for the histogram if there is one, and for the watch of out-of-tree plugins."""
+    """Times the calls of one plugin, for the histogram if there is one; counts failures of an out-of-tree plugin."""
 
-    __slots__ = ("_histogram", "_n_nodes", "_plugin", "_pod", "_profile", "_watch", "now_s")
+    __slots__ = ("_count", "_histogram", "_n_nodes", "_plugin", "_profile", "now_s")
 
     def __init__(
         self,
         profile: str,
         plugin: str,
         histogram: Histogram | None,
-        watch: OutOfTreeWatch | None,
+        count: CountFailure | None,
         now_s: Callable[[], float],
     ) -> None:
-        self._profile, self._plugin, self._histogram, self._watch = profile, plugin, histogram, watch
+        self._profile, self._plugin, self._histogram, self._count = profile, plugin, histogram, count
         self.now_s = now_s
-        self._pod: Pod
         self._n_nodes = 0
 
-    def begin(self, pod: Pod, n_nodes: int) -> None:
-        """Note that the next calls are about the pod, and so many nodes."""
-        self._pod, self._n_nodes = pod, n_nodes
+    def begin(self, n_nodes: int) -> None:
+        """Note that the next calls are about so many nodes."""
+        self._n_nodes = n_nodes
 
     def run(
         self,
@@ -209,33 +212,31 @@ class _Timer:
         started_s = self.now_s() - before_s
         try:
             result = call()
-        except PluginFailed as failure:
-            code = Code.SUCCESS if isinstance(failure, SearchUnfinished) else Code.ERROR
-            self._observe(point, self.now_s() - started_s, code.value, str(failure))
+        except PluginFailed:
+            self._observe(point, self.now_s() - started_s, Code.ERROR.value, failed=True)
             raise
         if (status := status_of(result)) is not None:
             self._observe(point, self.now_s() - started_s, status)
         return result
 
-    def outside(self, plugin: GuardedPlugin, point: str, pod: Pod, call: Callable[[], _T]) -> _T:
-        """Return the result of a call outside of cycles, of PreEnqueue or a hint, and let the watch judge it."""
-        self.begin(pod, 0)
-        started_s, failure = self.now_s(), ""
+    def outside(self, call: Callable[[], _T]) -> _T:
+        """Return the result of a call outside of cycles, of PreEnqueue or a hint; count it if it fails."""
+        started_s, failed = self.now_s(), True
         try:
-            return call()
-        except BaseException as error:
-            failure = str(error) if isinstance(error, PluginFailed) else f"{point}: {plugin.described(error)}"
-            raise
+            result = call()
+            failed = False
+            return result
         finally:
-            self._observe(point, self.now_s() - started_s, "", failure)
+            self._observe("", self.now_s() - started_s, "", failed=failed)
 
-    def _observe(self, point: str, elapsed_s: float, status: str, failure: str = "") -> None:
-        """Observe a call that has just ended, and let the watch judge it."""
+    def _observe(self, point: str, elapsed_s: float, status: str, *, failed: bool = False) -> None:
+        """Observe a call that has just ended; count it if it failed or took too long."""
         if self._histogram is not None:
             self._histogram.labels(self._plugin, point, status).observe(elapsed_s)
-        if self._watch is not None:
-            called = OutOfTreeCall(self._profile, self._plugin, point, self._pod, self._n_nodes)
-            self._watch.judge(called, elapsed_s, failure)
+        if self._count is not None and (
+            failed or elapsed_s > LONGEST_CALL_S * max(1.0, self._n_nodes / _N_NODES)
+        ):
+            self._count(self._plugin, self._profile, "error" if failed else "overrun")
 
 
 def _timed(profile: Profile, timer_of: Callable[[str], _Timer | None]) -> Profile:
@@ -265,7 +266,7 @@ class _TimedFilterPlugin(FilterPlugin):
         self._timer = timer
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
-        self._timer.begin(context.pod, view.n_nodes)
+        self._timer.begin(view.n_nodes)
         result = self._timer.run("PreFilter", lambda: self._plugin.prefilter(context, view), _status)
         if isinstance(result, Skip | Status):
             return result
@@ -331,7 +332,7 @@ class _TimedScorePlugin(ScorePlugin):
         self._timer = timer
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
-        self._timer.begin(context.pod, view.n_nodes)
+        self._timer.begin(view.n_nodes)
         result = self._timer.run("PreScore", lambda: self._plugin.prescore(context, view, feasible), _status)
         if isinstance(result, Skip | Status):
             return result

@@ -18,12 +18,10 @@ from itertools import islice
 from typing import Final
 
 from scheduler.daemon.metrics.instrument import CycleObserver
-from scheduler.daemon.metrics.out_of_tree_watch import OutOfTreeWatch
 from scheduler.daemon.metrics.process import ControllerMetrics
 from scheduler.daemon.metrics.series import MAX_SERIES, Family, Numbers, exponential_bounds
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.instructions import Attempted, DevicesAwaited, GroupAttempted
-from scheduler.engine.model.stimuli import PluginFailing
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.devices import Devices
@@ -217,11 +215,6 @@ PLUGIN_FAILURES: Final = Family(
     'long (reason="overrun").',
     ("plugin", "profile", "reason"),
 )
-PLUGIN_SHUT_OFF: Final = Family(
-    "affinity_scheduler_plugin_shut_off",
-    "1 if a plugin of the user's is not called any more, since it failed again and again.",
-    ("plugin", "profile"),
-)
 
 #: From this number on, attempts share one label value (schedule_one.go, getAttemptsLabel).
 _MAX_ATTEMPTS: Final = 15
@@ -284,22 +277,9 @@ class Metrics(ControllerMetrics):
         *,
         seed: int,
         sampled: float = 0.1,
-        on_failing: Callable[[PluginFailing], None] = lambda _: None,
         now_s: Callable[[], float] = time.perf_counter,
     ) -> CycleObserver:
-        """
-        Return the observer of cycles, which times plugins in the fraction `sampled` of them. Call once.
-
-        `on_failing` is called once for an out-of-tree plugin that fails again and again.
-        """
-        out_of_tree = [(plugin, name) for name, profile in profiles.items() for plugin in profile.out_of_tree]
-        self._callback(
-            PLUGIN_SHUT_OFF,
-            lambda: {
-                (plugin.name, name): int(bool(plugin.shut_off or plugin.unscored))
-                for plugin, name in out_of_tree
-            },
-        )
+        """Return the observer of cycles, which times plugins in the fraction `sampled` of them. Call once."""
         observer = CycleObserver(
             profiles.values(),
             decisions=(self._algorithm_duration.labels(), self._decision_duration.labels()),
@@ -307,7 +287,7 @@ class Metrics(ControllerMetrics):
             plugins=self._plugin_duration,
             sampled=sampled,
             seed=seed,
-            out_of_tree=OutOfTreeWatch(self._plugin_failures.add, on_failing),
+            count_failure=self._plugin_failures.add,
             now_s=now_s,
         )
         self._callback(PLUGIN_EVALUATION, observer.evaluations)

@@ -1,141 +1,101 @@
 """
-Decodes objects strictly: every field is read by name and type, and a field that is not read is a problem.
+Reads objects strictly into msgspec structs: every field by its declared name and type; any other field is a problem.
 
-Absent and null fields read as None, as in upstream's decoding, so that defaulting can tell them from zero.
+Absent and null fields have the struct's default, as in upstream's decoding.
 """
 
-from types import TracebackType
-from typing import Final, Self
+import re
+from types import NoneType, UnionType
+from typing import Any, Final, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET
 
 from scheduler.daemon.settings.documents import child_path
 from scheduler.daemon.settings.durations import parse_duration_ns
 from scheduler.daemon.settings.problems import Problems, described, shown
+from scheduler.engine.model.wire import Duration
+from scheduler.engine.syntax.similar_names import did_you_mean
 
-_MAX_FLOAT32: Final = 3.4028234663852886e38
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+#: Types as msgspec names them, and as a user does.
+_WORDS: Final = {
+    "int": "an integer",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "a string",
+    "array": "a list",
+    "object": "an object",
+}
+_NAMED_TYPES: Final = re.compile(r"`([^`]*)`")
 
 
-class ObjectReader:
-    """
-    Reads the fields of one object, each once. Use it in a `with` block, whose end reports unknown fields.
+def decoded(value: object, kind: type[_Struct], path: str, problems: Problems) -> _Struct:
+    """Return the struct of the object at `path`. Whatever is wrong in it is recorded, and is absent in the struct."""
+    return msgspec.convert(checked_fields(value, kind, path, problems), kind)
 
-    A field of the wrong type is recorded in `problems` and reads as None.
-    """
 
-    def __init__(self, value: object, path: str, problems: Problems) -> None:
-        self.path, self.problems = path, problems
-        self._read_names: set[str] = set()
-        self._fields: dict[str, object] = {}
-        if isinstance(value, dict):
-            self._fields = value
-        elif value is not None:
-            problems.found(path, described(value), "an object")
+def checked_fields(
+    value: object, kind: type[msgspec.Struct], path: str, problems: Problems
+) -> dict[str, object]:
+    """Return the object without null and without whatever the struct cannot have, which is recorded."""
+    if not isinstance(value, dict):
+        problems.found(path, described(value), "an object")
+        value = {}
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    checked: dict[str, object] = {}
+    for name, given in value.items():
+        if name not in fields:
+            expected = f"one of {', '.join(sorted(fields))}{did_you_mean(name, fields)}"
+            problems.found(child_path(path, name), "an unknown field", expected)
+        elif given is not None:
+            found = _checked(given, fields[name].type, child_path(path, name), problems)
+            if found is not UNSET:
+                checked[name] = found
+    for name, field in fields.items():
+        if field.required and value.get(name) is None:
+            problems.required(child_path(path, name), "it has no default")
+    return checked
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            return
-        for name in self._fields:
-            if name not in self._read_names:
-                known = ", ".join(sorted(self._read_names))
-                self.problems.found(self.at(name), "an unknown field", f"one of {known}")
-
-    def names(self) -> list[str]:
-        """Return the names of all fields that are there."""
-        return list(self._fields)
-
-    def at(self, name: str) -> str:
-        """Return the path of a field."""
-        return child_path(self.path, name)
-
-    def raw(self, name: str) -> object:
-        """Return the undecoded value, None if absent or null; the field counts as read."""
-        self._read_names.add(name)
-        return self._fields.get(name)
-
-    def integer(self, name: str, *, bits: int = 32) -> int | None:
-        """Return a whole number that fits a signed integer of `bits`."""
-        value = self.raw(name)
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        limit = 1 << (bits - 1)
-        if value is None:
-            return None
-        if not isinstance(value, int) or isinstance(value, bool):
-            self.problems.found(self.at(name), described(value), "an integer")
-        elif not -limit <= value < limit:
-            self.problems.found(self.at(name), shown(value), f"an integer of {bits} bits")
-        else:
-            return value
-        return None
-
-    def number(self, name: str) -> float | None:
-        """Return a finite number that fits 32-bit floating point, not rounded to it."""
-        value = self.raw(name)
-        if value is None:
-            return None
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MAX_FLOAT32:
-            return float(value)
-        self.problems.found(self.at(name), described(value), "a number")
-        return None
-
-    def boolean(self, name: str) -> bool | None:
-        """Return True or False."""
-        value = self.raw(name)
-        if value is None or isinstance(value, bool):
-            return value
-        self.problems.found(self.at(name), described(value), "true or false")
-        return None
-
-    def text(self, name: str) -> str | None:
-        """Return a string."""
-        value = self.raw(name)
-        if value is None or isinstance(value, str):
-            return value
-        self.problems.found(self.at(name), described(value), "a string")
-        return None
-
-    def duration_s(self, name: str) -> float | None:
-        """Return the seconds of a duration in Go's syntax."""
-        value = self.raw(name)
-        if value is None:
-            return None
+def _checked(value: object, kind: Any, path: str, problems: Problems) -> object:  # noqa: ANN401 - any type
+    """Return the value as `msgspec.convert` takes it, UNSET if it is not of the type."""
+    if get_origin(kind) in (Union, UnionType):
+        kind = next((of for of in get_args(kind) if get_args(kind) in ((of, NoneType), (NoneType, of))), kind)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return checked_fields(value, kind, path, problems)
+    if isinstance(value, list) and get_origin(kind) in (tuple, list):
+        of = get_args(kind)[0]
+        items = (_checked(item, of, f"{path}[{index}]", problems) for index, item in enumerate(value))
+        return [item for item in items if item is not UNSET]
+    if kind == Duration:
         duration_ns = parse_duration_ns(value) if isinstance(value, str) else None
         if duration_ns is None:
-            self.problems.found(self.at(name), described(value), 'a duration such as "15s" or "1m30s"')
-            return None
+            problems.found(path, described(value), 'a duration such as "15s" or "1m30s"')
+            return UNSET
         return duration_ns / 1_000_000_000
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1 << 63:
+        value = int(value)
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        _record(str(error), value, path, problems)
+        return UNSET
+    return value
 
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of strings, empty if absent."""
-        texts: list[str] = []
-        for index, value in enumerate(self._list(name)):
-            if isinstance(value, str):
-                texts.append(value)
-            else:
-                self.problems.found(f"{self.at(name)}[{index}]", described(value), "a string")
-        return tuple(texts)
 
-    def child(self, name: str) -> "ObjectReader":
-        """Return a reader of the object, of an empty one if absent."""
-        return ObjectReader(self.raw(name), self.at(name), self.problems)
+def _record(error: str, value: object, path: str, problems: Problems) -> None:
+    text, _, inner = error.partition(" - at `$")
+    expected, _, got = _NAMED_TYPES.sub(_in_words, text).partition(", got ")
+    if not expected.startswith("Expected "):
+        problems.add(path, f"found {described(value)}, which is no value for it: {text}")
+    elif inner:
+        problems.found(path + inner.rstrip("`"), got or "another value", expected.removeprefix("Expected "))
+    else:
+        found = described(value) if got else shown(value)
+        problems.found(path, found, expected.removeprefix("Expected "))
 
-    def objects(self, name: str) -> list["ObjectReader"]:
-        """Return a reader for each object of a list, none if absent."""
-        readers: list[ObjectReader] = []
-        for index, value in enumerate(self._list(name)):
-            path = f"{self.at(name)}[{index}]"
-            if value is None:
-                self.problems.found(path, "null", "an object")
-            readers.append(ObjectReader(value, path, self.problems))
-        return readers
 
-    def _list(self, name: str) -> list[object]:
-        value = self.raw(name)
-        if value is None or isinstance(value, list):
-            return value or []
-        self.problems.found(self.at(name), described(value), "a list")
-        return []
+def _in_words(match: re.Match[str]) -> str:
+    names = (name for name in match[1].split(" | ") if name != "null")
+    return " or ".join(_WORDS.get(name, name) for name in names)

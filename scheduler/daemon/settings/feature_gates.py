@@ -2,7 +2,8 @@
 The flags for the emulated version and for feature gates, with upstream's refusals.
 
 Source: component-base/{compatibility/registry.go,compatibility/version.go,featuregate/feature_gate.go} (kubernetes
-1.36). Difference: a gate that is unknown is refused, where upstream warns of it since 1.36 and goes on.
+1.36). Differences: a gate that is unknown is refused, where upstream warns of it since 1.36 and goes on; one
+that has no effect here is accepted with any value, and a note says so.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ _MIXED: Final = (
 _GATE_BY_NAME: Final = {gate.value: gate for gate in Gate}
 #: Names that switch every gate of a stage that is not named itself.
 _ALL_OF_STAGE: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
+_NAMES: Final = _GATE_BY_NAME.keys() | _ALL_OF_STAGE.keys() | WITHOUT_EFFECT
 #: Numbers with dots; upstream ignores what follows them.
 _VERSION: Final = re.compile(r"\s*v?([0-9]+(?:\.[0-9]+)*)")
 
@@ -69,8 +71,12 @@ class RequestedSemantics:
         version = self.version or nearest_known(server)
         problems = Problems(FLAG)
         for name, value in self.switched.items():
-            if (gate := _GATE_BY_NAME.get(name)) is not None:
-                _check_gate(gate, version, problems, value=value)
+            if name in _GATE_BY_NAME and change_at(_GATE_BY_NAME[name], version) is None:
+                minimum = semantics_of(version).minimum_compatibility
+                refused = f"cannot set feature gate {name} to {shown(value)}, feature is PreAlpha"
+                problems.add(
+                    "", f"{refused} at emulated version {version}, min compatibility version {minimum}"
+                )
         problems.raise_if_any()
         semantics = self.unchecked(version)
         for gate, needed in GATE_DEPENDENCIES.items():
@@ -91,17 +97,15 @@ class RequestedSemantics:
                 change = change_at(gate, version)
                 if name in self.switched and change is not None and change.stage is stage:
                     switched[gate] = self.switched[name]
-        named = {_GATE_BY_NAME[name]: on for name, on in self.switched.items() if name not in _ALL_OF_STAGE}
+        named = {_GATE_BY_NAME[name]: on for name, on in self.switched.items() if name in _GATE_BY_NAME}
         return semantics_of(version, switched | named)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A line for each gate that is switched without effect here."""
-        return tuple(
-            f"{FLAG}: {name} has no effect: nothing here reads it"
-            for name in self.switched
-            if _GATE_BY_NAME.get(name) in WITHOUT_EFFECT
-        )
+        """A line that names the gates that are switched without effect here, if there are any."""
+        names = [name for name in self.switched if name in WITHOUT_EFFECT]
+        have, them = ("has", "it") if len(names) == 1 else ("have", "them")
+        return (f"{FLAG}: {', '.join(names)} {have} no effect: nothing here reads {them}",) if names else ()
 
 
 def nearest_known(version: Version | None) -> Version:
@@ -131,7 +135,7 @@ def read_feature_gates(text: str) -> Mapping[str, bool]:
                 "",
                 f"invalid value of {name}={value}, err: strconv.ParseBool: parsing {shown(value)}: invalid syntax",
             )
-        elif name not in _GATE_BY_NAME and name not in _ALL_OF_STAGE:
+        elif name not in _NAMES:
             problems.add("", f"unrecognized feature gate: {name}")
         else:
             switched[name] = BOOLEANS[value]
@@ -176,15 +180,3 @@ def _read_version(text: str, problems: Problems) -> Version | None:
     elif not OLDEST <= version <= NEWEST:
         problems.add("", f"emulation version {version} is not between [{OLDEST}, {NEWEST}]")
     return version
-
-
-def _check_gate(gate: Gate, version: Version, problems: Problems, *, value: bool) -> None:
-    change = change_at(gate, version)
-    refused = f"cannot set feature gate {gate} to {shown(value)}, feature is"
-    if change is None:
-        minimum = semantics_of(version).minimum_compatibility
-        problems.add(
-            "", f"{refused} PreAlpha at emulated version {version}, min compatibility version {minimum}"
-        )
-    elif change.is_locked and value is not change.default:
-        problems.add("", f"{refused} locked to {shown(change.default)}")

@@ -11,17 +11,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from scheduler.daemon.settings.decoding import ObjectReader
+import msgspec
+
+from scheduler.daemon.settings.decoding import decoded
 from scheduler.daemon.settings.documents import MAX_CHARS, read_document
 from scheduler.daemon.settings.durations import format_duration
-from scheduler.daemon.settings.extenders import refuse_extenders
 from scheduler.daemon.settings.out_of_tree_files import NO_PLUGINS, LoadedPlugins
 from scheduler.daemon.settings.plugin_lists import API_VERSION
 from scheduler.daemon.settings.problems import Problems, described, shown
-from scheduler.daemon.settings.profiles import read_percentage, read_profiles
+from scheduler.daemon.settings.profiles import ProfileFields, check_percentage, read_profiles
 from scheduler.daemon.settings.resolved import ClientConnection, LeaderElection, ProfileSettings, Settings
 from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
+from scheduler.engine.model.wire import Int32, Int64, Wire
+from scheduler.errors import InvariantViolation
 
 KIND: Final = "KubeSchedulerConfiguration"
 STANDARD_INPUT: Final = "-"
@@ -30,7 +33,25 @@ _SCHEDULER_NAME: Final = "affinity-scheduler"
 _EXPECTED_FILE: Final = f"a file with a {KIND}"
 #: client-go's leaderelection.JitterFactor.
 _JITTER_FACTOR: Final = 1.2
-_T = TypeVar("_T")
+_Section = TypeVar("_Section", bound=Wire)
+
+
+class _Configuration(Wire, frozen=True):
+    """The fields of a file."""
+
+    api_version: str = ""
+    kind: str = ""
+    parallelism: Int32 = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    profiles: tuple[ProfileFields, ...] = ()
+    percentage_of_nodes_to_score: Int32 = 0
+    pod_initial_backoff_seconds: Int64 = 1
+    pod_max_backoff_seconds: Int64 = 10
+    enable_profiling: bool = True
+    enable_contention_profiling: bool | None = None
+    delay_cache_until_active: bool = False
+    extenders: tuple[dict[str, object], ...] = ()
 
 
 def load_settings(
@@ -91,8 +112,11 @@ def parse_settings(
         if len(problems.lines) == len(plugins.problems):
             problems.found("", described(document) if text.strip() else "nothing", f"a {KIND}")
         problems.raise_if_any()
-    notes: list[str] = []
-    settings = _read_configuration(ObjectReader(document, "", problems), semantics, plugins.by_name, notes)
+        raise InvariantViolation("a document without a problem is an object")
+    _check_type(document, problems)
+    settings = _settings(
+        decoded(document, _Configuration, "", problems), semantics, plugins.by_name, problems
+    )
     problems.raise_if_any()
     return settings
 
@@ -115,42 +139,59 @@ def default_settings(
     return parse_settings(json.dumps(document), "built-in defaults", semantics, plugins)
 
 
-def _read_configuration(
-    reader: ObjectReader,
+def _settings(
+    given: _Configuration,
     semantics: Semantics,
     out_of_tree: Mapping[str, OutOfTreePlugin],
-    notes: list[str],
+    problems: Problems,
 ) -> Settings:
-    _check_type(reader)
-    with reader:
-        client_connection = _read_client_connection(reader.child("clientConnection"))
-        leader_election = _read_leader_election(reader.child("leaderElection"))
-        parallelism = _default(reader.integer("parallelism"), 16)
-        if parallelism <= 0:
-            path = reader.at("parallelism")
-            reader.problems.invalid(path, parallelism, "should be an integer value greater than zero")
-        profiles = read_profiles(reader, semantics, notes, out_of_tree)
-        notes.extend(_notes_of_unused(out_of_tree, profiles))
-        percentage = _default(read_percentage(reader), 0)
-        initial_s, max_s = _read_backoff(reader)
-        refuse_extenders(reader)
-        profiling = _default(reader.boolean("enableProfiling"), True)
-        contention = reader.boolean("enableContentionProfiling")
-        return Settings(
-            profiles=profiles,
-            parallelism=parallelism,
-            leader_election=leader_election,
-            client_connection=client_connection,
-            enable_profiling=profiling,
-            enable_contention_profiling=profiling if contention is None else contention,
-            percentage_of_nodes_to_score=percentage,
-            pod_initial_backoff_s=initial_s,
-            pod_max_backoff_s=max_s,
-            delay_cache_until_active=_default(reader.boolean("delayCacheUntilActive"), False),
-            semantics=semantics,
-            notes=tuple(notes),
-            out_of_tree={name: plugin for name, plugin in out_of_tree.items() if _is_used(name, profiles)},
-        )
+    client_connection, leader_election = (
+        _completed(given.client_connection),
+        _completed(given.leader_election),
+    )
+    if client_connection.burst < 0:
+        problems.invalid("clientConnection.burst", client_connection.burst, "must be non-negative")
+    if leader_election.leader_elect:
+        _check_leader_election(leader_election, problems)
+    if given.parallelism <= 0:
+        problems.invalid("parallelism", given.parallelism, "should be an integer value greater than zero")
+    notes: list[str] = []
+    profiles = read_profiles(given.profiles, semantics, notes, problems, out_of_tree)
+    notes.extend(_notes_of_unused(out_of_tree, profiles))
+    check_percentage(given.percentage_of_nodes_to_score, "", problems)
+    initial_s, max_s = given.pod_initial_backoff_seconds, given.pod_max_backoff_seconds
+    if initial_s <= 0:
+        problems.invalid("podInitialBackoffSeconds", initial_s, "must be greater than 0")
+    if max_s < initial_s:
+        detail = "must be greater than or equal to PodInitialBackoffSeconds"
+        problems.invalid("podMaxBackoffSeconds", max_s, detail)
+    for index, extender in enumerate(given.extenders):
+        found = f"an extender at {described(extender.get('urlPrefix'))}"
+        problems.found(f"extenders[{index}]", found, "none (extenders are not supported yet)")
+    contention = given.enable_contention_profiling
+    return Settings(
+        profiles=profiles,
+        parallelism=given.parallelism,
+        leader_election=leader_election,
+        client_connection=client_connection,
+        enable_profiling=given.enable_profiling,
+        enable_contention_profiling=given.enable_profiling if contention is None else contention,
+        percentage_of_nodes_to_score=given.percentage_of_nodes_to_score,
+        pod_initial_backoff_s=initial_s,
+        pod_max_backoff_s=max_s,
+        delay_cache_until_active=given.delay_cache_until_active,
+        semantics=semantics,
+        notes=tuple(notes),
+        out_of_tree={name: plugin for name, plugin in out_of_tree.items() if _is_used(name, profiles)},
+    )
+
+
+def _completed(section: _Section) -> _Section:
+    """Return the section with its defaults for the fields that are empty or zero, as upstream."""
+    fields = msgspec.structs.fields(type(section))
+    unset = {field.name: field.default for field in fields if getattr(section, field.name) in ("", 0)}
+    unset.pop("leader_elect", None)
+    return msgspec.structs.replace(section, **unset)
 
 
 def _notes_of_unused(
@@ -168,53 +209,22 @@ def _is_used(name: str, profiles: Iterable[ProfileSettings]) -> bool:
     return any(name in names for profile in profiles for names in profile.plugins_by_point.values())
 
 
-def _check_type(reader: ObjectReader) -> None:
+def _check_type(document: Mapping[str, object], problems: Problems) -> None:
     # A document of another type has nothing but unknown fields, so that only its type is reported.
-    wrong = False
-    for name, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
-        value = reader.raw(name)
-        if value != expected:
-            found = "nothing" if value is None else described(value)
-            reader.problems.found(reader.at(name), found, shown(expected))
-            wrong = True
+    wrong = [
+        (name, expected)
+        for name, expected in (("apiVersion", API_VERSION), ("kind", KIND))
+        if document.get(name) != expected
+    ]
+    for name, expected in wrong:
+        found = "nothing" if document.get(name) is None else described(document[name])
+        problems.found(name, found, shown(expected))
     if wrong:
-        reader.problems.raise_if_any()
+        problems.raise_if_any()
 
 
-def _read_client_connection(reader: ObjectReader) -> ClientConnection:
-    defaults = ClientConnection()
-    with reader:
-        burst = reader.integer("burst") or defaults.burst
-        if burst < 0:
-            reader.problems.invalid(reader.at("burst"), burst, "must be non-negative")
-        return ClientConnection(
-            kubeconfig=reader.text("kubeconfig") or "",
-            accept_content_types=reader.text("acceptContentTypes") or "",
-            content_type=reader.text("contentType") or defaults.content_type,
-            qps=reader.number("qps") or defaults.qps,
-            burst=burst,
-        )
-
-
-def _read_leader_election(reader: ObjectReader) -> LeaderElection:
-    defaults = LeaderElection()
-    with reader:
-        election = LeaderElection(
-            leader_elect=_default(reader.boolean("leaderElect"), True),
-            lease_duration_s=reader.duration_s("leaseDuration") or defaults.lease_duration_s,
-            renew_deadline_s=reader.duration_s("renewDeadline") or defaults.renew_deadline_s,
-            retry_period_s=reader.duration_s("retryPeriod") or defaults.retry_period_s,
-            resource_lock=reader.text("resourceLock") or defaults.resource_lock,
-            resource_name=reader.text("resourceName") or defaults.resource_name,
-            resource_namespace=reader.text("resourceNamespace") or defaults.resource_namespace,
-        )
-    if election.leader_elect:
-        _check_leader_election(election, reader)
-    return election
-
-
-def _check_leader_election(election: LeaderElection, reader: ObjectReader) -> None:
-    problems = reader.problems
+def _check_leader_election(election: LeaderElection, problems: Problems) -> None:
+    path = "leaderElection"
     durations_s = {
         "leaseDuration": election.lease_duration_s,
         "renewDeadline": election.renew_deadline_s,
@@ -222,31 +232,14 @@ def _check_leader_election(election: LeaderElection, reader: ObjectReader) -> No
     }
     for name, duration_s in durations_s.items():
         if duration_s <= 0:
-            problems.invalid(reader.at(name), format_duration(duration_s), "must be greater than zero")
+            problems.invalid(f"{path}.{name}", format_duration(duration_s), "must be greater than zero")
     renew_deadline = format_duration(election.renew_deadline_s)
     if election.lease_duration_s <= election.renew_deadline_s:
         # Upstream shows the renew deadline here too.
-        problems.invalid(reader.at("leaseDuration"), renew_deadline, "must be greater than `RenewDeadline`")
+        problems.invalid(f"{path}.leaseDuration", renew_deadline, "must be greater than `RenewDeadline`")
     elif election.renew_deadline_s <= _JITTER_FACTOR * election.retry_period_s:
         detail = "must be greater than retryPeriod*JitterFactor"
-        problems.invalid(reader.at("renewDeadline"), renew_deadline, detail)
+        problems.invalid(f"{path}.renewDeadline", renew_deadline, detail)
     if election.resource_lock != "leases":
         detail = 'resourceLock value must be "leases"'
-        problems.invalid(reader.at("resourceLock"), election.resource_lock, detail)
-
-
-def _read_backoff(reader: ObjectReader) -> tuple[int, int]:
-    """Return the initial and the maximum backoff in seconds."""
-    initial_s = _default(reader.integer("podInitialBackoffSeconds", bits=64), 1)
-    max_s = _default(reader.integer("podMaxBackoffSeconds", bits=64), 10)
-    if initial_s <= 0:
-        path = reader.at("podInitialBackoffSeconds")
-        reader.problems.invalid(path, initial_s, "must be greater than 0")
-    if max_s < initial_s:
-        path = reader.at("podMaxBackoffSeconds")
-        reader.problems.invalid(path, max_s, "must be greater than or equal to PodInitialBackoffSeconds")
-    return initial_s, max_s
-
-
-def _default(value: _T | None, default: _T) -> _T:
-    return default if value is None else value
+        problems.invalid(f"{path}.resourceLock", election.resource_lock, detail)

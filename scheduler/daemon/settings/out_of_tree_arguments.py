@@ -6,51 +6,49 @@ An out-of-tree plugin's arguments are a `msgspec.Struct`, whose fields and defau
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import msgspec
 
-from scheduler.daemon.settings.decoding import ObjectReader
+from scheduler.daemon.settings.decoding import checked_fields
 from scheduler.daemon.settings.out_of_tree_files import fault_when_made
-from scheduler.daemon.settings.problems import described
+from scheduler.daemon.settings.problems import Problems
 from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
 from scheduler.engine.framework.out_of_tree_results import described as described_error
 
 
-def read_out_of_tree_args(reader: ObjectReader, plugin: OutOfTreePlugin, kind: type[Any]) -> object:
-    """
-    Return the plugin's arguments of the type `kind`, complete; None after a problem.
-
-    `apiVersion` and `kind` are allowed, as for any plugin, and not read.
-    """
-    n_problems, values = len(reader.problems.lines), {}
-    with reader:
-        for name in ("apiVersion", "kind"):
-            reader.raw(name)
-        for field in msgspec.structs.fields(kind):
-            value = reader.raw(field.encode_name)
-            if value is not None:
-                values[field.encode_name] = value
-                _check(reader, field, value)
-            elif field.required:
-                reader.problems.required(reader.at(field.encode_name), f"{plugin.name} has no default for it")
-    if len(reader.problems.lines) > n_problems:
+def read_out_of_tree_args(value: object, plugin: OutOfTreePlugin, path: str, problems: Problems) -> object:
+    """Return the arguments of a plugin that takes some, complete; None after a problem."""
+    kind, n_problems = plugin.args_type, len(problems.lines)
+    if kind is None:
+        return None
+    fields = checked_fields(without_type(value), kind, path, problems)
+    if len(problems.lines) > n_problems:
         return None
     try:
-        args: object = msgspec.convert(values, kind)
-    except msgspec.ValidationError as error:  # the struct's plugin check, of several fields
-        reader.problems.add(reader.path, str(error))
+        args: object = msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:  # the struct's own check, of several fields
+        problems.add(path, str(error))
         return None
     except Exception as error:  # noqa: BLE001 - the same check, which may raise anything
-        reader.problems.add(reader.path, described_error(error, kind))
+        problems.add(path, described_error(error, kind))
         return None
     for fault in fault_when_made(plugin.plugin_class, args):
-        reader.problems.add(reader.path, f"plugin {plugin.name} {fault}")
+        problems.add(path, f"plugin {plugin.name} {fault}")
     return args
 
 
+def without_type(value: object) -> object:
+    """Return a plugin's arguments without `apiVersion` and `kind`, which any may have; absent ones are empty."""
+    if isinstance(value, dict):
+        return {name: field for name, field in value.items() if name not in ("apiVersion", "kind")}
+    return {} if value is None else value
+
+
 def add_default_args(
-    reader: ObjectReader, args_by_plugin: Mapping[str, object], out_of_tree: Iterable[OutOfTreePlugin]
+    path: str,
+    args_by_plugin: Mapping[str, object],
+    out_of_tree: Iterable[OutOfTreePlugin],
+    problems: Problems,
 ) -> Mapping[str, object]:
     """Return the arguments with those of the out_of_tree that the profile runs and configures nowhere."""
     complete = dict(args_by_plugin)
@@ -59,22 +57,7 @@ def add_default_args(
             continue
         missing = [one.encode_name for one in msgspec.structs.fields(plugin.args_type) if one.required]
         if missing:
-            detail = f"plugin {plugin.name} has no default for {', '.join(missing)}"
-            reader.problems.required(reader.at("pluginConfig"), detail)
+            problems.required(path, f"plugin {plugin.name} has no default for {', '.join(missing)}")
         else:
             complete[plugin.name] = plugin.args_type()
     return MappingProxyType(complete)
-
-
-def _check(reader: ObjectReader, field: msgspec.structs.FieldInfo, value: object) -> None:
-    """Record a value that the field cannot have."""
-    try:
-        msgspec.convert(value, field.type)
-    except msgspec.ValidationError as error:
-        text, _, inner = str(error).partition(" - at `$")
-        path = reader.at(field.encode_name) + inner.rstrip("`")
-        expected = text.partition(", got ")[0].removeprefix("Expected ").replace("`", "")
-        found = (
-            described(value) if not inner else text.partition(", got ")[2].replace("`", "") or "another value"
-        )
-        reader.problems.found(path, found, expected)

@@ -7,249 +7,273 @@ and its message lacks their place in the file.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
-from typing import Final, TypeVar, get_args
+from typing import Any, Final
 
-from scheduler.daemon.settings.added_affinity import read_added_affinity
-from scheduler.daemon.settings.decoding import ObjectReader
+import msgspec
+
+from scheduler.daemon.settings.decoding import decoded
+from scheduler.daemon.settings.durations import format_duration
+from scheduler.daemon.settings.out_of_tree_arguments import without_type
+from scheduler.daemon.settings.plugin_lists import API_VERSION
 from scheduler.daemon.settings.problems import Problems
 from scheduler.engine.framework.shape import ShapePoint
-from scheduler.engine.model.annotations import MARKED_NAMESPACES
-from scheduler.engine.model.semantics import Gate
+from scheduler.engine.model import wire
+from scheduler.engine.model.affinity import label_selector, parse_node_term
+from scheduler.engine.model.semantics import Gate, Semantics
 from scheduler.engine.plugins.default_preemption.search import DefaultPreemptionArgs
 from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
 from scheduler.engine.plugins.gang_scheduling import GangSchedulingArgs
-from scheduler.engine.plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
+from scheduler.engine.plugins.inter_pod_affinity.plugin import (
+    AnnotationNamespaces,
+    InterPodAffinityArgs,
+    written_selector,
+)
 from scheduler.engine.plugins.node_affinity import NodeAffinityArgs
 from scheduler.engine.plugins.node_resources.resource_allocation import (
     CPU_AND_MEMORY,
+    RATIO,
+    SCORING_STRATEGIES,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
     ResourceWeight,
     ScoringStrategy,
-    ScoringStrategyType,
 )
 from scheduler.engine.plugins.pod_topology_spread.constraints import (
+    ACTIONS,
+    DEFAULTING_TYPES,
     DefaultConstraint,
-    DefaultingType,
     PodTopologySpreadArgs,
-    WhenUnsatisfiable,
 )
 from scheduler.engine.plugins.registry import IN_TREE
 from scheduler.engine.plugins.volume_binding.plugin import VolumeBindingArgs
 from scheduler.engine.syntax.names import label_key_faults
-from scheduler.engine.syntax.selectors import Selector, SelectorError, parse_selector
+from scheduler.engine.syntax.selectors import SelectorError
 
-_T = TypeVar("_T")
-
-DEFAULT_ARGS: Final[Mapping[str, object]] = MappingProxyType(
+DEFAULT_ARGS: Final[Mapping[str, wire.Wire]] = MappingProxyType(
     {name: kind() for name, plugin in IN_TREE.items() if (kind := plugin.args_type) is not None}
+)
+#: Arguments that upstream refuses while a gate is off, by plugin.
+_GATED: Final[Mapping[str, tuple[str, Gate]]] = MappingProxyType(
+    {"VolumeBinding": ("shape", Gate.STORAGE_CAPACITY_SCORING)}
+)
+#: Arguments that ended, by plugin, and what to do instead.
+_ENDED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "DefaultPreemption": (
+            "preferFewerVictims",
+            "give pods that are to stay a higher priority or a PodDisruptionBudget",
+        )
+    }
 )
 
 
-def read_inter_pod_affinity(reader: ObjectReader) -> InterPodAffinityArgs:
-    """Return InterPodAffinityArgs, complete."""
-    weight = reader.integer("hardPodAffinityWeight")
-    ignore = reader.boolean("ignorePreferredTermsOfExistingPods")
-    weight = 1 if weight is None else weight
-    if not 0 <= weight <= 100:
-        reader.problems.invalid(reader.at("hardPodAffinityWeight"), weight, "not in valid range [0, 100]")
-    exempt = reader.texts("exemptNamespaces")
-    with reader.child("annotationNamespaces") as annotating:
-        names = annotating.texts("names")
-        selector = _read_selector(annotating)
-    return InterPodAffinityArgs(weight, ignore or False, exempt, names, selector)
+def read_args(name: str, value: object, path: str, semantics: Semantics, problems: Problems) -> object:
+    """Return the arguments of a plugin that takes some, complete; its defaults if they are another plugin's."""
+    kind = type(DEFAULT_ARGS[name])
+    if isinstance(value, dict):
+        given = f"{value.get('apiVersion') or API_VERSION}, Kind={value.get('kind') or kind.__name__}"
+        if given != f"{API_VERSION}, Kind={kind.__name__}":
+            problems.invalid(path, given, "has to match plugin args")
+            return DEFAULT_ARGS[name]
+    value, (ended, instead) = without_type(value), _ENDED.get(name, ("", ""))
+    if isinstance(value, dict) and ended in value:
+        problems.add(f"{path}.{ended}", f"has ended; {instead}")
+        value = {field: given for field, given in value.items() if field != ended}
+    args = _CHECKS[kind](decoded(value, kind, path, problems), path, problems)
+    field, gate = _GATED.get(name, ("", None))
+    if isinstance(value, dict) and value.get(field) is not None and gate and not semantics.enabled(gate):
+        detail = f"unexpected field `{field}`, remove it or turn on the feature gate {gate}"
+        problems.invalid(f"{path}.{field}", value[field], detail)
+    return args
 
 
-def _read_selector(reader: ObjectReader) -> Selector:
-    """Return the label selector of the namespaces whose annotations may be about others; the default if absent."""
-    if reader.raw("selector") is None:
-        return MARKED_NAMESPACES
-    with reader.child("selector") as selector:
-        with selector.child("matchLabels") as labels:
-            match_labels = {key: labels.text(key) or "" for key in labels.names()}
-        expressions = []
-        for one in selector.objects("matchExpressions"):
-            with one:
-                expressions.append((one.text("key") or "", one.text("operator") or "", one.texts("values")))
+def _inter_pod_affinity(args: InterPodAffinityArgs, path: str, problems: Problems) -> InterPodAffinityArgs:
+    _check_range(args.hard_pod_affinity_weight, 100, f"{path}.hardPodAffinityWeight", problems)
+    given = args.annotation_namespaces
     try:
-        return parse_selector(match_labels, expressions)
+        selector = written_selector(label_selector(given.selector))
     except SelectorError as error:
-        reader.problems.add(reader.at("selector"), str(error))
-        return MARKED_NAMESPACES
+        problems.add(f"{path}.annotationNamespaces.selector", str(error))
+        return args
+    return msgspec.structs.replace(args, annotation_namespaces=AnnotationNamespaces(given.names, selector))
 
 
-def read_node_affinity(reader: ObjectReader) -> NodeAffinityArgs:
-    """Return NodeAffinityArgs; every term of the added affinity parses."""
-    raw = reader.raw("addedAffinity")
-    if raw is None:
-        return NodeAffinityArgs()
-    return NodeAffinityArgs(read_added_affinity(reader.child("addedAffinity")))
+def _node_affinity(args: NodeAffinityArgs, path: str, problems: Problems) -> NodeAffinityArgs:
+    """
+    Check that the terms parse. Of several problems in one requirement only the first is reported, as for a pod's own.
+
+    Source: component-helpers/scheduling/corev1/nodeaffinity (NewNodeSelector, NewPreferredSchedulingTerms), kubernetes
+    1.36.
+    """
+    if (affinity := args.added_affinity) is not None:
+        at = f"{path}.addedAffinity.{{}}DuringSchedulingIgnoredDuringExecution".format
+        terms = (affinity.required.node_selector_terms if affinity.required is not None else None) or ()
+        for index, term in enumerate(terms):
+            _check_node_term(term, f"{at('required')}.nodeSelectorTerms[{index}]", problems)
+        for index, preferred in enumerate(affinity.preferred or ()):
+            # Upstream's path lacks `preference`, and upstream does not parse terms of weight 0.
+            if preferred.weight:
+                _check_node_term(preferred.preference, f"{at('preferred')}[{index}]", problems)
+    return args
 
 
-def read_balanced_allocation(reader: ObjectReader) -> NodeResourcesBalancedAllocationArgs:
-    """Return NodeResourcesBalancedAllocationArgs, complete."""
-    path, problems = reader.at("resources"), reader.problems
-    resources = _resources(reader)
+def _check_node_term(term: wire.NodeTerm, path: str, problems: Problems) -> None:
+    requirements = [
+        *(
+            ("matchExpressions", n, wire.NodeTerm((one,)))
+            for n, one in enumerate(term.match_expressions or ())
+        ),
+        *(("matchFields", n, wire.NodeTerm(None, (one,))) for n, one in enumerate(term.match_fields or ())),
+    ]
+    for name, index, alone in requirements:
+        field, _, detail = (parse_node_term(alone).problem or "").partition(": ")
+        if field:
+            problems.add(f"{path}.{name}[{index}].{field}", detail)
+
+
+def _balanced_allocation(
+    args: NodeResourcesBalancedAllocationArgs, path: str, problems: Problems
+) -> NodeResourcesBalancedAllocationArgs:
+    resources = _with_weights(args.resources)
     seen: set[str] = set()
     for index, resource in enumerate(resources):
         if resource.name in seen:
-            problems.duplicate(f"{path}[{index}].name", resource.name)
+            problems.duplicate(f"{path}.resources[{index}].name", resource.name)
         seen.add(resource.name)
         if resource.weight != 1:
-            problems.invalid(f"{path}[{index}].weight", resource.weight, "must be 1")
+            problems.invalid(f"{path}.resources[{index}].weight", resource.weight, "must be 1")
     return NodeResourcesBalancedAllocationArgs(resources)
 
 
-def read_node_resources_fit(reader: ObjectReader) -> NodeResourcesFitArgs:
-    """Return NodeResourcesFitArgs, complete."""
-    problems = reader.problems
-    ignored = reader.texts("ignoredResources")
-    for index, name in enumerate(ignored):
-        _check_label_name(f"{reader.at('ignoredResources')}[{index}]", name, problems)
-    groups = reader.texts("ignoredResourceGroups")
-    for index, group in enumerate(groups):
-        path = f"{reader.at('ignoredResourceGroups')}[{index}]"
+def _fit(args: NodeResourcesFitArgs, path: str, problems: Problems) -> NodeResourcesFitArgs:
+    for index, name in enumerate(args.ignored_resources):
+        _check_label_name(f"{path}.ignoredResources[{index}]", name, problems)
+    for index, group in enumerate(args.ignored_resource_groups):
+        at = f"{path}.ignoredResourceGroups[{index}]"
         if "/" in group:
-            problems.invalid(path, group, "resource group name can't contain '/'")
-        _check_label_name(path, group, problems)
-    if reader.raw("scoringStrategy") is None:
-        return NodeResourcesFitArgs(ignored, groups)
-    with reader.child("scoringStrategy") as strategy:
-        return NodeResourcesFitArgs(ignored, groups, _read_strategy(strategy))
+            problems.invalid(at, group, "resource group name can't contain '/'")
+        _check_label_name(at, group, problems)
+    strategy = msgspec.structs.replace(
+        args.scoring_strategy, resources=_with_weights(args.scoring_strategy.resources)
+    )
+    _check_strategy(strategy, f"{path}.scoringStrategy", problems)
+    return msgspec.structs.replace(args, scoring_strategy=strategy)
 
 
-def _read_strategy(reader: ObjectReader) -> ScoringStrategy:
-    problems, kind = reader.problems, reader.text("type") or ""
-    supported = get_args(ScoringStrategyType)
-    if kind not in supported:
-        problems.unsupported(reader.at("type"), kind, supported)
-    resources = _resources(reader)
-    for index, resource in enumerate(resources):
+def _check_strategy(strategy: ScoringStrategy, path: str, problems: Problems) -> None:
+    ratio_path, ratio = f"{path}.requestedToCapacityRatio", strategy.requested_to_capacity_ratio
+    if strategy.type not in SCORING_STRATEGIES:
+        problems.unsupported(f"{path}.type", strategy.type, SCORING_STRATEGIES)
+    for index, resource in enumerate(strategy.resources):
         if not 0 < resource.weight <= 100:
-            problems.invalid(
-                f"{reader.at('resources')}[{index}].weight",
-                resource.weight,
-                f"resource weight of {resource.name} not in valid range (0, 100]",
-            )
-    ratio_path = reader.at("requestedToCapacityRatio")
-    given = reader.raw("requestedToCapacityRatio") is not None
-    with reader.child("requestedToCapacityRatio") as ratio:
-        shape = tuple(_read_point(item) for item in ratio.objects("shape"))
-    if kind == "RequestedToCapacityRatio":
-        if given:
-            _check_shape(shape, f"{ratio_path}.shape", problems)
-        else:
-            problems.required(ratio_path, "must be specified when type is RequestedToCapacityRatio")
-    elif given:
-        problems.forbidden(ratio_path, "must be nil when type is not RequestedToCapacityRatio")
-    return ScoringStrategy(_one_of(supported, kind, "LeastAllocated"), resources, shape)
-
-
-def _read_point(reader: ObjectReader) -> ShapePoint:
-    with reader:
-        return ShapePoint(reader.integer("utilization") or 0, reader.integer("score") or 0)
+            detail = f"resource weight of {resource.name} not in valid range (0, 100]"
+            problems.invalid(f"{path}.resources[{index}].weight", resource.weight, detail)
+    if strategy.type != RATIO:
+        if ratio is not None:
+            problems.forbidden(ratio_path, f"must be nil when type is not {RATIO}")
+    elif ratio is None:
+        problems.required(ratio_path, f"must be specified when type is {RATIO}")
+    else:
+        if not ratio.shape:
+            problems.required(f"{ratio_path}.shape", "at least one point must be specified")
+        _check_shape(ratio.shape, f"{ratio_path}.shape", problems)
 
 
 def _check_shape(shape: tuple[ShapePoint, ...], path: str, problems: Problems) -> None:
-    if not shape:
-        problems.required(path, "at least one point must be specified")
     for index in range(1, len(shape)):
         if shape[index - 1].utilization >= shape[index].utilization:
-            problems.invalid(
-                f"{path}[{index}].utilization",
-                shape[index].utilization,
-                "values must be sorted in increasing order",
-            )
+            detail = "values must be sorted in increasing order"
+            problems.invalid(f"{path}[{index}].utilization", shape[index].utilization, detail)
             break
     for index, point in enumerate(shape):
-        if not 0 <= point.utilization <= 100:
-            problems.invalid(f"{path}[{index}].utilization", point.utilization, "not in valid range [0, 100]")
-        if not 0 <= point.score <= 10:
-            problems.invalid(f"{path}[{index}].score", point.score, "not in valid range [0, 10]")
+        _check_range(point.utilization, 100, f"{path}[{index}].utilization", problems)
+        _check_range(point.score, 10, f"{path}[{index}].score", problems)
 
 
-def _resources(reader: ObjectReader) -> tuple[ResourceWeight, ...]:
-    resources = []
-    for item in reader.objects("resources"):
-        with item:
-            resources.append(ResourceWeight(item.text("name") or "", item.integer("weight", bits=64) or 1))
-    return tuple(resources) or CPU_AND_MEMORY
+def _with_weights(resources: tuple[ResourceWeight, ...]) -> tuple[ResourceWeight, ...]:
+    """Return the resources with 1 for a weight of 0; upstream's default for none."""
+    return tuple(ResourceWeight(each.name, each.weight or 1) for each in resources) or CPU_AND_MEMORY
 
 
-def read_pod_topology_spread(reader: ObjectReader) -> PodTopologySpreadArgs:
-    """Return PodTopologySpreadArgs, complete."""
-    problems, path = reader.problems, reader.at("defaultingType")
-    kind = reader.text("defaultingType") or "System"
-    read = [_read_constraint(item) for item in reader.objects("defaultConstraints")]
-    constraints = tuple(constraint for constraint, _ in read)
-    supported = get_args(DefaultingType)
-    if kind not in supported:
-        problems.unsupported(path, kind, supported)
-    if kind == "System" and constraints:
-        problems.invalid(path, kind, "when .defaultConstraints are not empty")
+def _topology_spread(args: PodTopologySpreadArgs, path: str, problems: Problems) -> PodTopologySpreadArgs:
+    kind, constraints = args.defaulting_type or "System", args.default_constraints
     seen: set[tuple[str, str]] = set()
-    for index, (constraint, action) in enumerate(read):
-        key = (constraint.topology_key, action)
+    for index, constraint in enumerate(constraints):
+        at = f"{path}.defaultConstraints[{index}]"
+        _check_constraint(constraint, at, problems)
+        key = (constraint.topology_key, constraint.when_unsatisfiable)
         if key in seen:
-            problems.duplicate(f"{reader.at('defaultConstraints')}[{index}]", f"{{{', '.join(key)}}}")
+            problems.duplicate(at, f"{{{', '.join(key)}}}")
         seen.add(key)
-    return PodTopologySpreadArgs(_one_of(supported, kind, "System"), constraints)
+    if kind not in DEFAULTING_TYPES:
+        problems.unsupported(f"{path}.defaultingType", kind, DEFAULTING_TYPES)
+    if kind == "System" and constraints:
+        problems.invalid(f"{path}.defaultingType", kind, "when .defaultConstraints are not empty")
+    return msgspec.structs.replace(args, defaulting_type=kind)
 
 
-def _read_constraint(reader: ObjectReader) -> tuple[DefaultConstraint, str]:
-    """Return the constraint, and its whenUnsatisfiable as written."""
-    with reader:
-        max_skew = reader.integer("maxSkew") or 0
-        topology_key = reader.text("topologyKey") or ""
-        action = reader.text("whenUnsatisfiable") or ""
-        _check_constraint(reader, max_skew, topology_key, action)
-        constraint = DefaultConstraint(
-            max_skew=max_skew,
-            topology_key=topology_key,
-            when_unsatisfiable=_one_of(get_args(WhenUnsatisfiable), action, "ScheduleAnyway"),
-            min_domains=reader.integer("minDomains"),
-            node_affinity_policy=reader.text("nodeAffinityPolicy"),
-            node_taints_policy=reader.text("nodeTaintsPolicy"),
-            match_label_keys=reader.texts("matchLabelKeys"),
-        )
-    return constraint, action
-
-
-def _check_constraint(reader: ObjectReader, max_skew: int, topology_key: str, action: str) -> None:
-    problems, supported = reader.problems, get_args(WhenUnsatisfiable)
-    if max_skew <= 0:
-        problems.invalid(reader.at("maxSkew"), max_skew, "not in valid range (0, inf)")
-    if not topology_key:
-        problems.required(reader.at("topologyKey"), "can not be empty")
+def _check_constraint(constraint: DefaultConstraint, path: str, problems: Problems) -> None:
+    action = constraint.when_unsatisfiable
+    if constraint.max_skew <= 0:
+        problems.invalid(f"{path}.maxSkew", constraint.max_skew, "not in valid range (0, inf)")
+    if not constraint.topology_key:
+        problems.required(f"{path}.topologyKey", "can not be empty")
     else:
-        _check_label_name(reader.at("topologyKey"), topology_key, problems)
+        _check_label_name(f"{path}.topologyKey", constraint.topology_key, problems)
     if not action:
-        problems.required(reader.at("whenUnsatisfiable"), "can not be empty")
-    elif action not in supported:
-        problems.unsupported(reader.at("whenUnsatisfiable"), action, supported)
-    if reader.raw("labelSelector") is not None:
-        problems.forbidden(
-            reader.at("labelSelector"), "constraint must not define a selector, as they deduced for each pod"
-        )
+        problems.required(f"{path}.whenUnsatisfiable", "can not be empty")
+    elif action not in ACTIONS:
+        problems.unsupported(f"{path}.whenUnsatisfiable", action, ACTIONS)
+    if constraint.label_selector is not None:
+        detail = "constraint must not define a selector, as they deduced for each pod"
+        problems.forbidden(f"{path}.labelSelector", detail)
 
 
-def read_volume_binding(reader: ObjectReader) -> VolumeBindingArgs:
-    """Return VolumeBindingArgs, complete."""
-    timeout_s = reader.integer("bindTimeoutSeconds", bits=64)
-    if timeout_s is not None and timeout_s < 0:
+def _volume_binding(args: VolumeBindingArgs, path: str, problems: Problems) -> VolumeBindingArgs:
+    if args.bind_timeout_s < 0:
         detail = "invalid BindTimeoutSeconds, should not be a negative value"
-        reader.problems.invalid(reader.at("bindTimeoutSeconds"), timeout_s, detail)
-    shape = tuple(_read_point(item) for item in reader.objects("shape"))
-    if shape:
-        _check_shape(shape, reader.at("shape"), reader.problems)
-    defaults = VolumeBindingArgs()
-    return VolumeBindingArgs(defaults.bind_timeout_s if timeout_s is None else timeout_s, shape)
+        problems.invalid(f"{path}.bindTimeoutSeconds", args.bind_timeout_s, detail)
+    _check_shape(args.shape, f"{path}.shape", problems)
+    return args
 
 
-def _one_of(supported: tuple[_T, ...], value: str, otherwise: _T) -> _T:
-    return next((word for word in supported if word == value), otherwise)
+def _default_preemption(args: DefaultPreemptionArgs, path: str, problems: Problems) -> DefaultPreemptionArgs:
+    percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+    percentage_path, absolute_path = (
+        f"{path}.minCandidateNodesPercentage",
+        f"{path}.minCandidateNodesAbsolute",
+    )
+    _check_range(percentage, 100, percentage_path, problems)
+    if absolute < 0:
+        problems.invalid(absolute_path, absolute, "not in valid range [0, inf)")
+    if percentage == absolute == 0:
+        zero_with = "cannot be zero at the same time as"
+        problems.invalid(percentage_path, percentage, f"{zero_with} minCandidateNodesAbsolute")
+        problems.invalid(absolute_path, absolute, f"{zero_with} minCandidateNodesPercentage")
+    return args
+
+
+def _gang_scheduling(args: GangSchedulingArgs, path: str, problems: Problems) -> GangSchedulingArgs:
+    _check_range(args.max_search_decisions, 100_000, f"{path}.maxSearchDecisions", problems)
+    for index, key in enumerate(args.topology_levels):
+        _check_label_name(f"{path}.topologyLevels[{index}]", key, problems)
+    return args
+
+
+def _dynamic_resources(args: DynamicResourcesArgs, path: str, problems: Problems) -> DynamicResourcesArgs:
+    for name, timeout_s, least_s, detail in (
+        ("filterTimeout", args.filter_timeout_s, 0, "must be zero or positive"),
+        ("bindingTimeout", args.binding_timeout_s, 1, "must be at least 1 second"),
+    ):
+        if timeout_s < least_s:
+            problems.invalid(f"{path}.{name}", format_duration(timeout_s), detail)
+    return args
+
+
+def _check_range(value: int, most: int, path: str, problems: Problems) -> None:
+    if not 0 <= value <= most:
+        problems.invalid(path, value, f"not in valid range [0, {most}]")
 
 
 def _check_label_name(path: str, name: str, problems: Problems) -> None:
@@ -257,60 +281,20 @@ def _check_label_name(path: str, name: str, problems: Problems) -> None:
         problems.invalid(path, name, "; ".join(faults))
 
 
-def read_default_preemption(reader: ObjectReader) -> DefaultPreemptionArgs:
-    """Return DefaultPreemptionArgs, complete."""
-    percentage, absolute = (
-        reader.integer("minCandidateNodesPercentage"),
-        reader.integer("minCandidateNodesAbsolute"),
-    )
-    percentage = 10 if percentage is None else percentage
-    absolute = 100 if absolute is None else absolute
-    problems = reader.problems
-    percentage_path = reader.at("minCandidateNodesPercentage")
-    absolute_path = reader.at("minCandidateNodesAbsolute")
-    if not 0 <= percentage <= 100:
-        problems.invalid(percentage_path, percentage, "not in valid range [0, 100]")
-    if absolute < 0:
-        problems.invalid(absolute_path, absolute, "not in valid range [0, inf)")
-    if percentage == absolute == 0:
-        zero_with = "cannot be zero at the same time as"
-        problems.invalid(percentage_path, percentage, f"{zero_with} minCandidateNodesAbsolute")
-        problems.invalid(absolute_path, absolute, f"{zero_with} minCandidateNodesPercentage")
-    return DefaultPreemptionArgs(
-        percentage, absolute, prefer_fewer_victims=reader.boolean("preferFewerVictims") is True
-    )
-
-
-def read_gang_scheduling(reader: ObjectReader) -> GangSchedulingArgs:
-    """Return GangSchedulingArgs, complete."""
-    most, levels = reader.integer("maxSearchDecisions"), reader.texts("topologyLevels")
-    if most is not None and not 0 <= most <= 100_000:
-        reader.problems.invalid(reader.at("maxSearchDecisions"), most, "not in valid range [0, 100000]")
-    for index, key in enumerate(levels):
-        _check_label_name(f"{reader.at('topologyLevels')}[{index}]", key, reader.problems)
-    args = GangSchedulingArgs(topology_levels=levels)
-    return args if most is None else replace(args, max_search_decisions=most)
-
-
-def read_dynamic_resources(reader: ObjectReader) -> DynamicResourcesArgs:
-    """Return DynamicResourcesArgs, complete."""
-    given: list[float | None] = []
-    for name, least_s, detail in (
-        ("filterTimeout", 0, "must be zero or positive"),
-        ("bindingTimeout", 1, "must be at least 1 second"),
-    ):
-        timeout_s = reader.duration_s(name)
-        if timeout_s is not None and timeout_s < least_s:
-            reader.problems.invalid(reader.at(name), reader.raw(name), detail)
-        given.append(timeout_s)
-    defaults = DynamicResourcesArgs()
-    filter_timeout_s, binding_timeout_s = given
-    preempts = reader.boolean("preemptForDevices")
-    return DynamicResourcesArgs(
-        defaults.filter_timeout_s if filter_timeout_s is None else filter_timeout_s,
-        defaults.binding_timeout_s if binding_timeout_s is None else binding_timeout_s,
-        defaults.preempt_for_devices if preempts is None else preempts,
-    )
+#: What completes and checks the arguments of each type, as far as types do not say it.
+_CHECKS: Final[Mapping[type[Any], Callable[[Any, str, Problems], object]]] = MappingProxyType(
+    {
+        DefaultPreemptionArgs: _default_preemption,
+        DynamicResourcesArgs: _dynamic_resources,
+        GangSchedulingArgs: _gang_scheduling,
+        InterPodAffinityArgs: _inter_pod_affinity,
+        NodeAffinityArgs: _node_affinity,
+        NodeResourcesBalancedAllocationArgs: _balanced_allocation,
+        NodeResourcesFitArgs: _fit,
+        PodTopologySpreadArgs: _topology_spread,
+        VolumeBindingArgs: _volume_binding,
+    }
+)
 
 
 def note_without_effect(args: object) -> str:
@@ -323,22 +307,3 @@ def note_without_effect(args: object) -> str:
             "filterTimeout: has no effect: the search for devices is bounded in steps for all nodes together"
         )
     return ""
-
-
-READ_ARGS: Final[Mapping[str, Callable[[ObjectReader], object]]] = MappingProxyType(
-    {
-        "DefaultPreemption": read_default_preemption,
-        "DynamicResources": read_dynamic_resources,
-        "GangScheduling": read_gang_scheduling,
-        "InterPodAffinity": read_inter_pod_affinity,
-        "NodeAffinity": read_node_affinity,
-        "NodeResourcesBalancedAllocation": read_balanced_allocation,
-        "NodeResourcesFit": read_node_resources_fit,
-        "PodTopologySpread": read_pod_topology_spread,
-        "VolumeBinding": read_volume_binding,
-    }
-)
-#: Arguments that upstream refuses while a gate is off, by plugin.
-GATED_ARGS: Final[Mapping[str, tuple[str, Gate]]] = MappingProxyType(
-    {"VolumeBinding": ("shape", Gate.STORAGE_CAPACITY_SCORING)}
-)

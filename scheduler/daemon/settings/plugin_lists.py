@@ -8,13 +8,14 @@ pkg/scheduler/framework/runtime/framework.go (updatePluginList, expandMultiPoint
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
-from scheduler.daemon.settings.decoding import ObjectReader
+import msgspec
+
 from scheduler.daemon.settings.plugin_table import (
     DEFAULT_PLUGINS,
     GROUP_POINTS,
-    GROUPS_MISSING,
     IN_TREE_BY_NAME,
     MULTI_POINT,
     POINTS,
@@ -23,9 +24,44 @@ from scheduler.daemon.settings.plugin_table import (
     type_name,
 )
 from scheduler.daemon.settings.problems import Problems, shown
+from scheduler.engine.model.wire import Int32, Wire
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 ALL: Final = "*"
+
+
+class _EntryFields(Wire, frozen=True):
+    """An item of `enabled` or `disabled`."""
+
+    name: str = ""
+    weight: Int32 = 0
+
+
+class _SetFields(Wire, frozen=True):
+    """The field of an extension point."""
+
+    enabled: tuple[_EntryFields, ...] = ()
+    disabled: tuple[_EntryFields, ...] = ()
+
+
+class Plugins(Wire, frozen=True):
+    """The field `plugins` of a profile: multiPoint, and each extension point."""
+
+    multi_point: _SetFields = _SetFields()
+    pre_filter: _SetFields = _SetFields()
+    filter: _SetFields = _SetFields()
+    post_filter: _SetFields = _SetFields()
+    reserve: _SetFields = _SetFields()
+    pre_score: _SetFields = _SetFields()
+    score: _SetFields = _SetFields()
+    pre_bind: _SetFields = _SetFields()
+    bind: _SetFields = _SetFields()
+    post_bind: _SetFields = _SetFields()
+    permit: _SetFields = _SetFields()
+    pre_enqueue: _SetFields = _SetFields()
+    queue_sort: _SetFields = _SetFields()
+    placement_generate: _SetFields = _SetFields()
+    placement_score: _SetFields = _SetFields()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +81,11 @@ class PluginSet:
     disabled: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PluginLists:
-    """The plugins of every extension point in running order, built or not, and the weights of the score point."""
-
-    names_by_point: Mapping[str, tuple[str, ...]]
-    weight_by_name: Mapping[str, int]
-
-
 _DEFAULT_ENTRIES: Final = tuple(PluginEntry(plugin.name, plugin.weight) for plugin in DEFAULT_PLUGINS)
 
 
-def read_plugin_sets(
-    reader: ObjectReader, known: Mapping[str, InTreePlugin], notes: list[str]
+def plugin_sets(
+    given: Plugins, path: str, known: Mapping[str, InTreePlugin], problems: Problems, notes: list[str]
 ) -> dict[str, PluginSet]:
     """
     Return the plugin set of every extension point and of multiPoint, empty if the file does not mention it.
@@ -65,40 +93,39 @@ def read_plugin_sets(
     Entries that cannot run at their point are recorded as problems and left out. Unknown names under `disabled`, which
     change nothing, are noted.
     """
-    with reader:
-        return {
-            point: _read_set(point, reader.child(point), known, notes)
-            for point in (MULTI_POINT, *POINTS, *GROUP_POINTS)
-        }
+    sets = {field.encode_name: getattr(given, field.name) for field in msgspec.structs.fields(Plugins)}
+    return {
+        point: _plugin_set(point, fields, f"{path}.{point}", known, problems, notes)
+        for point, fields in sets.items()
+    }
 
 
-def _read_set(
-    point: str, reader: ObjectReader, known: Mapping[str, InTreePlugin], notes: list[str]
+def _plugin_set(
+    point: str,
+    given: _SetFields,
+    path: str,
+    known: Mapping[str, InTreePlugin],
+    problems: Problems,
+    notes: list[str],
 ) -> PluginSet:
-    with reader:
-        entries = [_read_entry(item) for item in reader.objects("enabled")]
-        disabled = [_read_entry(item) for item in reader.objects("disabled")]
+    disabled = [entry.name for entry in given.disabled]
     notes.extend(
-        f"{entry.path}.name: {shown(entry.name)} does not exist, so nothing is disabled"
-        for entry in disabled
-        if entry.name not in known and entry.name not in REMOVED_PLUGINS | {ALL}
+        f"{path}.disabled[{index}].name: {shown(name)} does not exist, so nothing is disabled"
+        for index, name in enumerate(disabled)
+        if name not in known and name not in REMOVED_PLUGINS | {ALL}
     )
     seen: set[str] = set()
     usable: list[PluginEntry] = []
-    for entry in entries:
-        if not _can_run(point, entry, known, reader.problems):
+    for index, fields in enumerate(given.enabled):
+        entry = PluginEntry(fields.name, fields.weight, f"{path}.enabled[{index}]")
+        if not _can_run(point, entry, known, problems):
             continue
         if point != MULTI_POINT and entry.name in seen:
-            _report_duplicate(entry, point, reader.problems)
+            _report_duplicate(entry, point, problems)
             continue
         seen.add(entry.name)
         usable.append(entry)
-    return PluginSet(tuple(usable), tuple(entry.name for entry in disabled))
-
-
-def _read_entry(reader: ObjectReader) -> PluginEntry:
-    with reader:
-        return PluginEntry(reader.text("name") or "", reader.integer("weight") or 0, reader.path)
+    return PluginSet(tuple(usable), tuple(disabled))
 
 
 def _can_run(point: str, entry: PluginEntry, known: Mapping[str, InTreePlugin], problems: Problems) -> bool:
@@ -111,10 +138,8 @@ def _can_run(point: str, entry: PluginEntry, known: Mapping[str, InTreePlugin], 
         problems.add(path, f"{kind} {shown(name)} does not exist")
     elif point != MULTI_POINT and point not in plugin.points:
         problems.add(path, f"plugin {shown(name)} does not extend {type_name(point)} plugin")
-    elif plugin.missing:
-        problems.found(path, shown(name), f"a plugin that is built ({plugin.missing})")
-    elif point in GROUP_POINTS:
-        problems.found(path, shown(name), f"none ({GROUPS_MISSING})")
+    elif point in GROUP_POINTS or plugin.points <= GROUP_POINTS:
+        problems.found(path, shown(name), "none (groups are placed by a search that calls no plugin there)")
     else:
         return True
     return False
@@ -157,8 +182,12 @@ def merge(defaults: tuple[PluginEntry, ...], custom: PluginSet) -> tuple[PluginE
 
 def resolve(
     sets: Mapping[str, PluginSet], known: Mapping[str, InTreePlugin], problems: Problems
-) -> PluginLists:
-    """Return the plugins of every point under the file's `sets`; duplicates in multiPoint are recorded as problems."""
+) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, int]]:
+    """
+    Return the plugins of every point in running order under the file's `sets`, and the weights of the score point.
+
+    Duplicates in multiPoint are recorded as problems.
+    """
     multi = merge(_DEFAULT_ENTRIES, sets[MULTI_POINT])
     duplicates: set[str] = set()
     names_by_point = {
@@ -169,7 +198,7 @@ def resolve(
         if entry.name in names_by_point["score"] and entry.name not in weight_by_name:
             own = 0 if entry.name in IN_TREE_BY_NAME else known[entry.name].weight
             weight_by_name[entry.name] = entry.weight or own or 1
-    return PluginLists(names_by_point, weight_by_name)
+    return MappingProxyType(names_by_point), MappingProxyType(weight_by_name)
 
 
 def _expanded(

@@ -1,5 +1,5 @@
 """
-kube-scheduler's in-tree plugins: their extension points, and which of them are built here.
+kube-scheduler's in-tree plugins and their extension points.
 
 Source: pkg/scheduler/apis/config/v1/default_plugins.go, framework/plugins/registry.go and the interfaces that each
 plugin implements (kubernetes 1.36, all feature gates at their defaults).
@@ -30,67 +30,51 @@ POINTS: Final = (
     "queueSort",
 )
 #: Points of pod groups: a file may name them. Nothing runs there, nor upstream with its gates at their defaults.
-GROUP_POINTS: Final = ("placementGenerate", "placementScore")
+GROUP_POINTS: Final = frozenset({"placementGenerate", "placementScore"})
 
 
 @dataclass(frozen=True, slots=True)
 class InTreePlugin:
-    """
-    One plugin of kube-scheduler, or an out-of-tree plugin.
-
-    `weight` is the default score weight, 0 if upstream sets none (it then counts as 1). `missing` is the feature
-    without which the plugin is not built, '' if it is built.
-    """
+    """One plugin of kube-scheduler, or an out-of-tree plugin; `weight` 0: upstream sets none, which counts as 1."""
 
     name: str
     points: frozenset[str]
     weight: int = 0
-    missing: str = ""
 
 
-def _built(name: str) -> InTreePlugin:
-    """Return a plugin that is built here, as its class describes it."""
+#: Those that no class here is for.
+_WITHOUT_CLASS: Final = {
+    plugin.name: plugin
+    for plugin in (
+        InTreePlugin("PrioritySort", frozenset({"queueSort"})),
+        InTreePlugin("DefaultBinder", frozenset({"bind"})),
+        InTreePlugin("TopologyPlacementGenerator", frozenset({"placementGenerate"})),
+        InTreePlugin("PodGroupPodsCount", frozenset({"placementScore"}), 1),
+    )
+}
+
+
+def _named(*names: str) -> tuple[InTreePlugin, ...]:
+    """Return the plugins as their classes describe them."""
+    return tuple(_WITHOUT_CLASS[name] if name in _WITHOUT_CLASS else _described(name) for name in names)
+
+
+def _described(name: str) -> InTreePlugin:
     plugin = IN_TREE[name]
     weight = plugin.default_weight if "score" in plugin.extension_points else 0
     return InTreePlugin(name, frozenset(plugin.extension_points), weight)
 
 
-def _plugin(name: str, points: str, weight: int = 0, missing: str = "") -> InTreePlugin:
-    return InTreePlugin(name, frozenset(points.split()), weight, missing)
-
-
-GROUPS_MISSING: Final = "groups are placed by a search that calls no plugin there"
-
 #: Enabled through multiPoint by default, in this order.
-DEFAULT_PLUGINS: Final = (
-    _built("SchedulingGates"),
-    _plugin("PrioritySort", "queueSort"),
-    _built("NodeUnschedulable"),
-    _built("NodeName"),
-    _built("TaintToleration"),
-    _built("NodeAffinity"),
-    _built("NodePorts"),
-    _built("NodeResourcesFit"),
-    _built("VolumeRestrictions"),
-    _built("NodeVolumeLimits"),
-    _built("VolumeBinding"),
-    _built("VolumeZone"),
-    _built("PodTopologySpread"),
-    _built("InterPodAffinity"),
-    _built("DynamicResources"),
-    _built("DefaultPreemption"),
-    _built("NodeResourcesBalancedAllocation"),
-    _built("ImageLocality"),
-    _plugin("DefaultBinder", "bind"),
-    _built("NodeDeclaredFeatures"),
+DEFAULT_PLUGINS: Final = _named(
+    *("SchedulingGates", "PrioritySort", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity"),
+    *("NodePorts", "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding"),
+    *("VolumeZone", "PodTopologySpread", "InterPodAffinity", "DynamicResources", "DefaultPreemption"),
+    *("NodeResourcesBalancedAllocation", "ImageLocality", "DefaultBinder", "NodeDeclaredFeatures"),
 )
 
 #: Registered upstream only with a feature gate that is off by default.
-_GATED_PLUGINS: Final = (
-    _built("GangScheduling"),
-    _plugin("TopologyPlacementGenerator", "placementGenerate", missing=GROUPS_MISSING),
-    _plugin("PodGroupPodsCount", "placementScore", 1, missing=GROUPS_MISSING),
-)
+_GATED_PLUGINS: Final = _named("GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
 
 IN_TREE_BY_NAME: Final[MappingProxyType[str, InTreePlugin]] = MappingProxyType(
     {plugin.name: plugin for plugin in (*DEFAULT_PLUGINS, *_GATED_PLUGINS)}

@@ -5,32 +5,22 @@ Source: pkg/scheduler/apis/config/validation/validation.go (validateKubeSchedule
 validateCommonQueueSort) and framework/runtime/framework.go (NewFramework), kubernetes 1.36.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
-from scheduler.daemon.settings.decoding import ObjectReader
+from scheduler.daemon.settings.documents import child_path
 from scheduler.daemon.settings.out_of_tree_arguments import add_default_args, read_out_of_tree_args
-from scheduler.daemon.settings.plugin_arguments import (
-    DEFAULT_ARGS,
-    GATED_ARGS,
-    READ_ARGS,
-    note_without_effect,
-)
+from scheduler.daemon.settings.plugin_arguments import DEFAULT_ARGS, note_without_effect, read_args
 from scheduler.daemon.settings.plugin_lists import (
-    API_VERSION,
-    PluginLists,
+    Plugins,
     PluginSet,
-    read_plugin_sets,
+    plugin_sets,
     report_removed,
     resolve,
 )
 from scheduler.daemon.settings.plugin_table import (
-    DEFAULT_PLUGINS,
     IN_TREE_BY_NAME,
-    POINTS,
     REMOVED_PLUGINS,
-    InTreePlugin,
     known_plugins,
 )
 from scheduler.daemon.settings.problems import Problems, shown
@@ -38,10 +28,26 @@ from scheduler.daemon.settings.resolved import ProfileSettings
 from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.engine.model.semantics import Semantics
+from scheduler.engine.model.wire import Int32, Wire
 from scheduler.engine.plugins.inter_pod_affinity.plugin import NAME as INTER_POD_AFFINITY
-from scheduler.engine.plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
+from scheduler.engine.plugins.inter_pod_affinity.plugin import AnnotationNamespaces, InterPodAffinityArgs
 from scheduler.engine.plugins.registry import NO_OUT_OF_TREE
-from scheduler.engine.syntax.selectors import Selector
+
+
+class PluginConfig(Wire, frozen=True):
+    """An item of `pluginConfig`."""
+
+    name: str = ""
+    args: object = None
+
+
+class ProfileFields(Wire, frozen=True):
+    """The fields of a profile in a file."""
+
+    scheduler_name: str | None = None
+    percentage_of_nodes_to_score: Int32 | None = None
+    plugins: Plugins = Plugins()
+    plugin_config: tuple[PluginConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +58,10 @@ class _Draft:
 
 
 def read_profiles(
-    reader: ObjectReader,
+    profiles: Sequence[ProfileFields],
     semantics: Semantics,
     notes: list[str],
+    problems: Problems,
     out_of_tree: Mapping[str, OutOfTreePlugin] = NO_OUT_OF_TREE,
 ) -> tuple[ProfileSettings, ...]:
     """
@@ -62,134 +69,94 @@ def read_profiles(
 
     Fields without effect are added to `notes`. A single profile without a name is `default-scheduler`.
     """
-    items = reader.objects("profiles") or [ObjectReader({}, f"{reader.at('profiles')}[0]", reader.problems)]
-    drafts = [_read_profile(item, semantics, notes, out_of_tree, only=len(items) == 1) for item in items]
+    given = profiles or [ProfileFields()]
+    reader = _Reader(semantics, notes, problems, out_of_tree)
+    drafts = [
+        reader.draft(each, f"profiles[{index}]", only=len(given) == 1) for index, each in enumerate(given)
+    ]
     first_path_by_name: dict[str, str] = {}
     for draft in drafts:
         path, name = f"{draft.path}.schedulerName", draft.settings.scheduler_name
         if name in first_path_by_name:
-            reader.problems.duplicate(path, first_path_by_name[name])
+            problems.duplicate(path, first_path_by_name[name])
         elif name:
             first_path_by_name[name] = path
-    _check_common_queue_sort(drafts, reader.problems)
-    _check_common_annotation_namespaces(drafts, reader.problems)
+    _check_common_queue_sort(drafts, problems)
+    _check_common_annotation_namespaces(drafts, problems)
     return tuple(draft.settings for draft in drafts)
 
 
-def _read_profile(
-    reader: ObjectReader,
-    semantics: Semantics,
-    notes: list[str],
-    out_of_tree: Mapping[str, OutOfTreePlugin],
-    *,
-    only: bool,
-) -> _Draft:
-    problems, known = reader.problems, known_plugins(out_of_tree)
-    with reader:
-        given = reader.text("schedulerName")
-        name = DEFAULT_SCHEDULER_NAME if given is None and only else given or ""
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads profiles one by one, with the plugins that they can name."""
+
+    semantics: Semantics
+    notes: list[str]
+    problems: Problems
+    out_of_tree: Mapping[str, OutOfTreePlugin]
+
+    def draft(self, given: ProfileFields, path: str, *, only: bool) -> _Draft:
+        """Return the profile at `path`; `only`: whether there is no other."""
+        known, problems = known_plugins(self.out_of_tree), self.problems
+        name = DEFAULT_SCHEDULER_NAME if given.scheduler_name is None and only else given.scheduler_name or ""
         if not name:
-            problems.required(reader.at("schedulerName"))
-        percentage = read_percentage(reader)
-        sets = read_plugin_sets(reader.child("plugins"), known, notes)
-        args = _read_plugin_config(reader, semantics, out_of_tree, notes)
-    lists = resolve(sets, known, problems)
-    _check_lists(reader.at("plugins"), name, lists, problems)
-    used = {plugin for names in lists.names_by_point.values() for plugin in names}
-    args = add_default_args(
-        reader, args, [out_of_tree[plugin] for plugin in sorted(used & out_of_tree.keys())]
-    )
-    return _Draft(reader.path, _profile(name, percentage, lists, known, args), sets["queueSort"])
+            problems.required(f"{path}.schedulerName")
+        check_percentage(given.percentage_of_nodes_to_score, path, problems)
+        sets = plugin_sets(given.plugins, f"{path}.plugins", known, problems, self.notes)
+        own_args = self._args(given.plugin_config, f"{path}.pluginConfig")
+        names_by_point, weight_by_name = resolve(sets, known, problems)
+        _check_lists(f"{path}.plugins", name, names_by_point, problems)
+        used = {plugin for names in names_by_point.values() for plugin in names}
+        running = [self.out_of_tree[plugin] for plugin in sorted(used & self.out_of_tree.keys())]
+        args = add_default_args(f"{path}.pluginConfig", own_args, running, problems)
+        percentage = given.percentage_of_nodes_to_score
+        return _Draft(
+            path, ProfileSettings(name, names_by_point, weight_by_name, args, percentage), sets["queueSort"]
+        )
+
+    def _args(self, items: Sequence[PluginConfig], path: str) -> Mapping[str, object]:
+        args_by_plugin: dict[str, object] = {**DEFAULT_ARGS}
+        seen: set[str] = set()
+        for index, item in enumerate(items):
+            at, name = f"{path}[{index}]", item.name
+            if name in seen:
+                self.problems.duplicate(at, name)
+                continue
+            seen.add(name)
+            if name in REMOVED_PLUGINS:
+                report_removed(at, name, self.problems)
+            elif name in self.out_of_tree and self.out_of_tree[name].args_type is not None:
+                plugin = self.out_of_tree[name]
+                args_by_plugin[name] = read_out_of_tree_args(item.args, plugin, f"{at}.args", self.problems)
+            elif name not in IN_TREE_BY_NAME and name not in self.out_of_tree:
+                self.problems.add(f"{at}.name", f"plugin {shown(name)} does not exist")
+            elif name in DEFAULT_ARGS:
+                args = read_args(name, item.args, f"{at}.args", self.semantics, self.problems)
+                args_by_plugin[name] = args
+                if note := note_without_effect(args):
+                    self.notes.append(f"{at}.args.{note}")
+            elif item.args is not None:
+                self.notes.append(f"{at}.args: {name} takes no arguments, so these have no effect")
+        return args_by_plugin
 
 
-def _profile(
-    name: str,
-    percentage: int | None,
-    lists: PluginLists,
-    known: Mapping[str, InTreePlugin],
-    args: Mapping[str, object],
-) -> ProfileSettings:
-    used = {plugin for names in lists.names_by_point.values() for plugin in names}
-    built = {plugin for plugin in used if not known[plugin].missing}
-    return ProfileSettings(
-        scheduler_name=name,
-        plugins_by_point=MappingProxyType(
-            {point: tuple(n for n in lists.names_by_point[point] if n in built) for point in POINTS}
-        ),
-        weight_by_plugin=MappingProxyType({n: w for n, w in lists.weight_by_name.items() if n in built}),
-        args_by_plugin=args,
-        percentage_of_nodes_to_score=percentage,
-        not_built=tuple(plugin.name for plugin in DEFAULT_PLUGINS if plugin.name in used - built),
-    )
-
-
-def read_percentage(reader: ObjectReader) -> int | None:
-    """Return percentageOfNodesToScore of a profile or of the whole configuration, None if absent."""
-    percentage = reader.integer("percentageOfNodesToScore")
+def check_percentage(percentage: int | None, path: str, problems: Problems) -> None:
+    """Record a percentageOfNodesToScore, of a profile or of the whole configuration, that is none."""
     if percentage is not None and not 0 <= percentage <= 100:
-        path = reader.at("percentageOfNodesToScore")
-        reader.problems.invalid(path, percentage, "not in valid range [0-100]")
-    return percentage
+        problems.invalid(
+            child_path(path, "percentageOfNodesToScore"), percentage, "not in valid range [0-100]"
+        )
 
 
-def _read_plugin_config(
-    reader: ObjectReader, semantics: Semantics, out_of_tree: Mapping[str, OutOfTreePlugin], notes: list[str]
-) -> Mapping[str, object]:
-    args_by_plugin = dict(DEFAULT_ARGS)
-    seen: set[str] = set()
-    for item in reader.objects("pluginConfig"):
-        with item:
-            name = item.text("name") or ""
-            raw = item.raw("args")
-        if name in seen:
-            reader.problems.duplicate(item.path, name)
-            continue
-        seen.add(name)
-        if name in REMOVED_PLUGINS:
-            report_removed(item.path, name, reader.problems)
-        elif name in out_of_tree and (kind := out_of_tree[name].args_type) is not None:
-            args_by_plugin[name] = read_out_of_tree_args(item.child("args"), out_of_tree[name], kind)
-        elif name not in IN_TREE_BY_NAME and name not in out_of_tree:
-            reader.problems.add(f"{item.path}.name", f"plugin {shown(name)} does not exist")
-        elif name in READ_ARGS:
-            _read_args(name, item.child("args"), semantics, args_by_plugin)
-            if note := note_without_effect(args_by_plugin[name]):
-                notes.append(f"{item.path}.args.{note}")
-        elif raw is not None:
-            notes.append(f"{item.path}.args: {name} takes no arguments, so these have no effect")
-    return MappingProxyType(args_by_plugin)
-
-
-def _read_args(
-    name: str, reader: ObjectReader, semantics: Semantics, args_by_plugin: dict[str, object]
+def _check_lists(
+    path: str, scheduler_name: str, names_by_point: Mapping[str, Sequence[str]], problems: Problems
 ) -> None:
-    expected = f"{name}Args"
-    version = reader.text("apiVersion") or API_VERSION
-    kind = reader.text("kind") or expected
-    if (version, kind) != (API_VERSION, expected):
-        reader.problems.invalid(reader.path, f"{version}, Kind={kind}", "has to match plugin args")
-        return
-    with reader:
-        args_by_plugin[name] = READ_ARGS[name](reader)
-        field, gate = GATED_ARGS.get(name, ("", None))
-        if gate is not None and not semantics.enabled(gate) and (value := reader.raw(field)) is not None:
-            detail = f"unexpected field `{field}`, remove it or turn on the feature gate {gate}"
-            reader.problems.invalid(reader.at(field), value, detail)
-
-
-def _check_lists(path: str, scheduler_name: str, lists: PluginLists, problems: Problems) -> None:
-    n_sorting = len(lists.names_by_point["queueSort"])
-    if n_sorting != 1:
-        problems.add(
-            f"{path}.queueSort",
-            "only one queue sort plugin required for profile with scheduler name "
-            f"{shown(scheduler_name)}, but got {n_sorting}",
-        )
-    if not lists.names_by_point["bind"]:
-        problems.add(
-            f"{path}.bind",
-            f"at least one bind plugin is needed for profile with scheduler name {shown(scheduler_name)}",
-        )
+    profile = f"profile with scheduler name {shown(scheduler_name)}"
+    if (n_sorting := len(names_by_point["queueSort"])) != 1:
+        detail = f"only one queue sort plugin required for {profile}, but got {n_sorting}"
+        problems.add(f"{path}.queueSort", detail)
+    if not names_by_point["bind"]:
+        problems.add(f"{path}.bind", f"at least one bind plugin is needed for {profile}")
 
 
 def _check_common_queue_sort(drafts: list[_Draft], problems: Problems) -> None:
@@ -210,13 +177,12 @@ def _check_common_annotation_namespaces(drafts: list[_Draft], problems: Problems
         own = _annotation_namespaces(draft)
         if own != common:
             path = f"{draft.path}.pluginConfig[InterPodAffinity].args.annotationNamespaces"
-            problems.invalid(path, list(own[0]), "must be the same for all profiles")
+            problems.invalid(path, list(own.names), "must be the same for all profiles")
 
 
-def _annotation_namespaces(draft: _Draft) -> tuple[tuple[str, ...], Selector]:
-    given = draft.settings.args_by_plugin.get(INTER_POD_AFFINITY)
-    args = given if isinstance(given, InterPodAffinityArgs) else InterPodAffinityArgs()
-    return args.annotation_namespaces, args.annotation_namespace_selector
+def _annotation_namespaces(draft: _Draft) -> AnnotationNamespaces:
+    args = draft.settings.args_by_plugin.get(INTER_POD_AFFINITY)
+    return args.annotation_namespaces if isinstance(args, InterPodAffinityArgs) else AnnotationNamespaces()
 
 
 def _queue_sort_as_written(draft: _Draft) -> dict[str, list[str]]:

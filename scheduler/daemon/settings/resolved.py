@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
 
 from scheduler.daemon.settings.feature_gates import RequestedSemantics
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics, Version
+from scheduler.engine.model.wire import Duration, Int32, Wire
+
+_MAX_FLOAT32: Final = 3.4028234663852886e38
 
 if TYPE_CHECKING:
     # Commands read the defaults below for their help: numpy, which a plugin needs, takes a tenth of a second.
     from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderElection:
+class LeaderElection(Wire, frozen=True):
     """
     Leader election; the other fields matter only with `leader_elect`.
 
@@ -24,34 +28,32 @@ class LeaderElection:
     """
 
     leader_elect: bool = True
-    lease_duration_s: float = 15.0
-    renew_deadline_s: float = 10.0
-    retry_period_s: float = 2.0
+    lease_duration_s: Duration = msgspec.field(name="leaseDuration", default=15.0)
+    renew_deadline_s: Duration = msgspec.field(name="renewDeadline", default=10.0)
+    retry_period_s: Duration = msgspec.field(name="retryPeriod", default=2.0)
     resource_lock: str = "leases"
     resource_name: str = "affinity-scheduler"
     resource_namespace: str = "kube-system"
 
 
-@dataclass(frozen=True, slots=True)
-class ClientConnection:
+class ClientConnection(Wire, frozen=True):
     """The connection to the API server; `kubeconfig` '' means in-cluster, a negative `qps` unlimited."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
     content_type: str = "application/vnd.kubernetes.protobuf"
-    qps: float = 50.0
-    burst: int = 100
+    qps: Annotated[float, msgspec.Meta(ge=-_MAX_FLOAT32, le=_MAX_FLOAT32)] = 50.0
+    burst: Int32 = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileSettings:
     """
-    One scheduler name and the plugins that run for its pods. Only `not_built` names plugins that are not built.
+    One scheduler name and the plugins that run for its pods.
 
     `plugins_by_point`: every extension point of `plugin_table.POINTS`, plugins in running order.
     `weight_by_plugin`: the plugins of the score point, each at least 1 unless the file sets a negative weight.
     `args_by_plugin`: every plugin that takes arguments, enabled or not; of out_of_tree only those that the file names.
-    `not_built`: plugins that kube-scheduler would run here by default and this scheduler lacks, in order.
     """
 
     scheduler_name: str
@@ -60,7 +62,6 @@ class ProfileSettings:
     args_by_plugin: Mapping[str, object]
     #: None to use the configuration's percentage.
     percentage_of_nodes_to_score: int | None = None
-    not_built: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,8 @@ class Settings:
 
     profiles: tuple[ProfileSettings, ...]
     parallelism: int = 16
-    leader_election: LeaderElection = LeaderElection()
-    client_connection: ClientConnection = ClientConnection()
+    leader_election: LeaderElection = field(default_factory=LeaderElection)
+    client_connection: ClientConnection = field(default_factory=ClientConnection)
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
     #: 0 to score every feasible node; kube-scheduler would adapt to the cluster's size.

@@ -7,7 +7,6 @@ order without knowing how multiPoint expands.
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 
 import msgspec
 
@@ -20,18 +19,10 @@ from scheduler.daemon.settings.problems import shown
 from scheduler.daemon.settings.resolved import ProfileSettings, Settings
 from scheduler.engine.model.gated_fields import FIELDS, reason_without_effect, without_effect
 from scheduler.engine.model.semantics import Semantics
-from scheduler.engine.plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
-from scheduler.engine.plugins.node_resources.resource_allocation import NodeResourcesFitArgs
-from scheduler.engine.plugins.pod_topology_spread.constraints import (
-    DefaultConstraint,
-    PodTopologySpreadArgs,
-    parsed_default,
-)
+from scheduler.engine.model.wire import Duration, Wire
+from scheduler.engine.plugins.pod_topology_spread.constraints import PodTopologySpreadArgs, parsed_default
 from scheduler.engine.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.engine.plugins.registry import gated_off
-from scheduler.engine.plugins.volume_binding.plugin import VolumeBindingArgs
-from scheduler.engine.syntax.selectors import Selector
-from scheduler.errors import InvariantViolation
 
 _Fields = dict[str, object]
 
@@ -40,7 +31,7 @@ def resolved_yaml(settings: Settings) -> str:
     """
     Return the completed configuration as YAML that loads to equal settings under the same feature gates.
 
-    Comments at its top have what no field holds: notes, plugins that are not built, feature gates.
+    Comments at its top have what no field holds: notes, feature gates.
     """
     return "".join(f"# {line}\n" for line in _remarks(settings)) + write_document(resolved_document(settings))
 
@@ -54,7 +45,6 @@ def as_json(settings: Settings) -> str:
     own = {
         "apiVersion": "affinity-scheduler.io/v1",
         "kind": "AffinitySchedulerStatus",
-        "notBuilt": {profile.scheduler_name: list(profile.not_built) for profile in settings.profiles},
         "emulatedVersion": str(settings.semantics.version),
         "featureGates": _gates(settings),
         "notes": list(settings.notes),
@@ -64,16 +54,12 @@ def as_json(settings: Settings) -> str:
 
 def resolved_document(settings: Settings) -> _Fields:
     """Return the completed configuration as a KubeSchedulerConfiguration with every field present."""
-    client = settings.client_connection
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "parallelism": settings.parallelism,
         "leaderElection": _fields(settings.leader_election),
-        "clientConnection": {
-            **_fields(client),
-            "qps": int(client.qps) if client.qps.is_integer() else client.qps,
-        },
+        "clientConnection": _fields(settings.client_connection),
         "enableProfiling": settings.enable_profiling,
         "enableContentionProfiling": settings.enable_contention_profiling,
         "percentageOfNodesToScore": settings.percentage_of_nodes_to_score,
@@ -85,11 +71,6 @@ def resolved_document(settings: Settings) -> _Fields:
 
 
 def _remarks(settings: Settings) -> list[str]:
-    not_built = [
-        f"notBuilt in profile {shown(profile.scheduler_name)}: {', '.join(profile.not_built)}"
-        for profile in settings.profiles
-        if profile.not_built
-    ]
     off = [
         f"profile {shown(profile.scheduler_name)}: {reason}"
         for profile in settings.profiles
@@ -98,7 +79,6 @@ def _remarks(settings: Settings) -> list[str]:
     gates = ", ".join(f"{gate}={shown(value)}" for gate, value in _gates(settings).items())
     return [
         *(f"note: {note}" for note in settings.notes),
-        *not_built,
         *off,
         f"emulatedVersion: {settings.semantics.version}",
         f"featureGates: {gates}",
@@ -146,74 +126,24 @@ def _profile(profile: ProfileSettings) -> _Fields:
     }
 
 
-def _selector(selector: Selector) -> _Fields:
-    expressions: list[_Fields] = [
-        {
-            "key": one.key,
-            "operator": one.operator,
-            **({"values": list(one.values)} if one.values else {}),
-        }
-        for one in selector.requirements
-    ]
-    return {"matchExpressions": expressions} if expressions else {}
-
-
 def args_document(args: object) -> _Fields:
     """Return a plugin's arguments as a configuration has them."""
-    match args:
-        case InterPodAffinityArgs():
-            exempt = {"exemptNamespaces": list(args.exempt_namespaces)} if args.exempt_namespaces else {}
-            annotating: _Fields = {"selector": _selector(args.annotation_namespace_selector)}
-            if args.annotation_namespaces:
-                annotating["names"] = list(args.annotation_namespaces)
-            return {
-                "hardPodAffinityWeight": args.hard_pod_affinity_weight,
-                "ignorePreferredTermsOfExistingPods": args.ignore_preferred_terms_of_existing_pods,
-                **exempt,
-                "annotationNamespaces": annotating,
-            }
-        case NodeResourcesFitArgs():
-            return _fit(args)
-        case VolumeBindingArgs():
-            shape = {"shape": _value(args.shape)} if args.shape else {}
-            return {"bindTimeoutSeconds": args.bind_timeout_s, **shape}
-        case msgspec.Struct():
-            return dict(msgspec.to_builtins(args))
-        case _ if is_dataclass(args):
-            return _fields(args)
-        case _:
-            raise InvariantViolation(f"no text is known for arguments of type {type(args).__name__}")
+    return _fields(args) if isinstance(args, Wire) else dict(msgspec.to_builtins(args))
 
 
-def _fit(args: NodeResourcesFitArgs) -> _Fields:
-    strategy = _fields(args.scoring_strategy)
-    if shape := strategy.pop("shape"):
-        strategy["requestedToCapacityRatio"] = {"shape": shape}
-    return {**_fields(args), "scoringStrategy": strategy}
-
-
-def _fields(values: object) -> _Fields:
-    """Return the fields of a dataclass as a file has them; fields that are None are absent."""
-    if not is_dataclass(values):
-        raise TypeError(f"{type(values).__name__} has no fields")
+def _fields(values: msgspec.Struct) -> _Fields:
+    """Return the fields as a file has them, without those that are None or empty by default."""
     document: _Fields = {}
-    for field in fields(values):
+    for field in msgspec.structs.fields(type(values)):
         value = getattr(values, field.name)
-        if field.name.endswith("_s"):
-            document[_camel_case(field.name.removesuffix("_s"))] = format_duration(value)
-        elif value is not None:
-            document[_camel_case(field.name)] = _value(value)
-    if isinstance(values, DefaultConstraint) and not values.match_label_keys:
-        del document["matchLabelKeys"]
+        if not (value in (None, ()) and value == field.default):
+            document[field.encode_name] = format_duration(value) if field.type == Duration else _value(value)
     return document
 
 
 def _value(value: object) -> object:
     if isinstance(value, tuple):
         return [_value(item) for item in value]
-    return _fields(value) if is_dataclass(value) else value
-
-
-def _camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return _fields(value) if isinstance(value, Wire) else value

@@ -39,12 +39,11 @@ from scheduler.engine.model.claim_writes import (
     consumer,
     is_reserved_for,
 )
-from scheduler.engine.model.device_gates import DeviceGates, GatedDeviceDecoder
+from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import CLAIM_FINALIZER, ResourceClaim
 from scheduler.engine.model.devices import MAX_CONSUMERS, DeviceKind
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.semantics import Semantics
-from scheduler.engine.model.volumes import is_older
+from scheduler.engine.model.resource_versions import is_older
 from scheduler.errors import ApiError, Conflict, NotFound, ServerFault
 
 #: How far the writes of one claim came: its newest state, None if nothing was written, and why the next write failed;
@@ -95,13 +94,10 @@ class ClaimWriter:
         *,
         clock_s: Callable[[], float],
         on_created: Callable[[str], None],
-        semantics: Semantics,
     ) -> None:
         self._sender, self._clock_s = sender, clock_s
         self._on_created = on_created
-        self._decoder = GatedDeviceDecoder(semantics)
-        #: Whether allocations get a time, from which the timeout of binding conditions counts.
-        self._stamps = DeviceGates.of(semantics).binding_conditions
+        self._decoder = DeviceDecoder()
         #: By UID of a claim.
         self._turns: dict[str, _Turns] = {}
 
@@ -244,10 +240,14 @@ class ClaimWriter:
     def _status_request(
         self, claim: ResourceClaim, write: ClaimReservation, joined: Sequence[ClaimReservation]
     ) -> Request:
-        """Quirk: a stored allocation without a time gets one, which the API server refuses."""
+        """
+        Return the request. An allocation gets a time, from which the timeout of binding conditions counts.
+
+        Quirk: so does a stored allocation without a time, which the API server refuses.
+        """
         changed = write.allocation if claim.allocation is None else None
         allocation = claim.allocation or changed
-        if self._stamps and allocation is not None and allocation.allocation_timestamp is None:
+        if allocation is not None and allocation.allocation_timestamp is None:
             now = second_time(self._clock_s())
             changed = msgspec.structs.replace(allocation, allocation_timestamp=now)
         consumers = (consumer(each.pod) for each in joined)

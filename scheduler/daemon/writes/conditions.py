@@ -25,13 +25,10 @@ from scheduler.daemon.kube.requests import (
 from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.writes.newest_queue import NewestQueue
 from scheduler.daemon.writes.sending import CONDITION, Sender
-from scheduler.engine.model.fallback import CONDITION as FALLBACK_CONDITION
-from scheduler.engine.model.fallback import waited_text
 from scheduler.engine.model.instructions import (
     ClearNomination,
     PatchCondition,
     PatchPodGroup,
-    SaveWaits,
     WriteReservation,
 )
 from scheduler.engine.model.pod_groups import CONDITION_TYPES
@@ -45,9 +42,7 @@ _MANY: Final = 1000
 
 #: What writes a nomination alone; of a reservation the nomination is all that is written here.
 _Nominating: TypeAlias = ClearNomination | WriteReservation
-_OfPod: TypeAlias = PatchCondition | SaveWaits | _Nominating
-#: The kind in the queue of what is saved of a pod's waits; other conditions have none.
-_WAITS: Final = "waits"
+_OfPod: TypeAlias = PatchCondition | _Nominating
 
 
 class ConditionWriter:
@@ -76,15 +71,12 @@ class ConditionWriter:
         """
         Queue the condition, or the nomination.
 
-        It is written unless a newer one of its type or a bind of the pod comes first.
+        It is written unless a newer one or a bind of the pod comes first.
         """
         if isinstance(instruction, PatchPodGroup):
-            self._queue.put(instruction.group.key, instruction, instruction.condition_type)
+            self._queue.put((instruction.group.key, instruction.condition_type), instruction)
             return
         uid = instruction.pod.uid
-        if isinstance(instruction, SaveWaits):
-            self._queue.put(uid, instruction, _WAITS)
-            return
         waiting = self._queue.waiting(uid)
         if isinstance(instruction, _Nominating) and isinstance(waiting, PatchCondition):
             instruction = replace(waiting, nominated_node_name=_nomination(instruction))
@@ -99,7 +91,7 @@ class ConditionWriter:
 
     async def cancel(self, uid: str) -> None:
         """Drop the pod's waiting condition and wait for the one in flight, so that neither overtakes a later bind."""
-        await self._queue.cancel(uid, "", _WAITS)
+        await self._queue.cancel(uid)
 
     async def _write(self, instruction: _OfPod | PatchPodGroup) -> None:
         """Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36)."""
@@ -135,17 +127,8 @@ class ConditionWriter:
             nominated_node_name=_nomination(instruction),
         )
 
-    def _condition(self, instruction: PatchCondition | SaveWaits) -> PodCondition:
+    def _condition(self, instruction: PatchCondition) -> PodCondition:
         pod = instruction.pod
-        if isinstance(instruction, SaveWaits):
-            is_transition = instruction.is_over or not pod.fallback_waited_s
-            return PodCondition(
-                type=FALLBACK_CONDITION,
-                status="False" if instruction.is_over else "True",
-                reason="Bound" if instruction.is_over else "RuleKeepsPending",
-                message=waited_text(instruction.waited_s),
-                last_transition_time=second_time(self._clock_s()) if is_transition else None,
-            )
         previous = pod.scheduled_condition
         is_transition = previous is None or previous.status != "False"
         return PodCondition(

@@ -11,7 +11,7 @@ _V = TypeVar("_V")
 
 class NewestQueue(Generic[_V]):
     """
-    Values by key and kind, of which `write` gets the newest, those that wait longest first.
+    Values by key, of which `write` gets the newest, those that wait longest first.
 
     `n_writers` are written at a time, `n_most` while more than `many` wait.
     """
@@ -21,30 +21,29 @@ class NewestQueue(Generic[_V]):
     ) -> None:
         self._write = write
         self._least_waiting = [0] * n_writers + [many] * (n_most - n_writers)
-        self._waiting: dict[tuple[Hashable, str], _V] = {}
+        self._waiting: dict[Hashable, _V] = {}
         #: By key: set once it is written.
         self._in_flight: dict[Hashable, asyncio.Event] = {}
         self._arrived = asyncio.Event()
 
-    def put(self, key: Hashable, value: _V, kind: str = "") -> None:
-        """Have the value written in place of what waits of its key and kind."""
-        self._waiting[key, kind] = value
+    def put(self, key: Hashable, value: _V) -> None:
+        """Have the value written in place of what waits of its key."""
+        self._waiting[key] = value
         self._arrived.set()
 
-    def waiting(self, key: Hashable, kind: str = "") -> _V | None:
-        """Return what waits of the key and kind."""
-        return self._waiting.get((key, kind))
+    def waiting(self, key: Hashable) -> _V | None:
+        """Return what waits of the key."""
+        return self._waiting.get(key)
 
-    async def hasten(self, key: Hashable, kind: str = "") -> None:
+    async def hasten(self, key: Hashable) -> None:
         """Write what waits before all others, and return once it is written or given up."""
         await self._idle(key)
-        if (key, kind) in self._waiting:
-            await self._write_alone(key, kind)
+        if key in self._waiting:
+            await self._write_alone(key)
 
-    async def cancel(self, key: Hashable, *kinds: str) -> None:
+    async def cancel(self, key: Hashable) -> None:
         """Drop what waits of the key, and return once nothing of it is in flight."""
-        for kind in kinds:
-            self._waiting.pop((key, kind), None)
+        self._waiting.pop(key, None)
         await self._idle(key)
 
     async def run(self) -> None:
@@ -55,18 +54,18 @@ class NewestQueue(Generic[_V]):
 
     async def _work(self, least: int) -> None:
         while True:
-            free = (entry for entry in self._waiting if entry[0] not in self._in_flight)
-            entry = next(free, None) if len(self._waiting) > least else None
-            if entry is None:
+            free = (key for key in self._waiting if key not in self._in_flight)
+            key = next(free, None) if len(self._waiting) > least else None
+            if key is None:
                 self._arrived.clear()
                 await self._arrived.wait()
             else:
-                await self._write_alone(*entry)
+                await self._write_alone(key)
 
-    async def _write_alone(self, key: Hashable, kind: str) -> None:
+    async def _write_alone(self, key: Hashable) -> None:
         finished = self._in_flight[key] = asyncio.Event()
         try:
-            await self._write(self._waiting.pop((key, kind)))
+            await self._write(self._waiting.pop(key))
         finally:
             del self._in_flight[key]
             finished.set()

@@ -27,7 +27,6 @@ from scheduler.engine.model.claim_writes import (
 )
 from scheduler.engine.model.instructions import WriteObjects, WriteReservation
 from scheduler.engine.model.object_writes import NodeSelection, ObjectWrite, StoredObject, VolumePromise
-from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.engine.model.stimuli import ReservationWritten
 from scheduler.engine.model.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
 from scheduler.errors import ApiError, Forbidden, Invalid, InvariantViolation, NotFound
@@ -57,10 +56,9 @@ class ReservationWriter:
         *,
         clock_s: Callable[[], float] = time.time,
         on_claim_created: Callable[[str], None] = lambda _: None,
-        semantics: Semantics = DEFAULT_SEMANTICS,
     ) -> None:
         self._sender = sender
-        self._claims = ClaimWriter(sender, clock_s=clock_s, on_created=on_claim_created, semantics=semantics)
+        self._claims = ClaimWriter(sender, clock_s=clock_s, on_created=on_claim_created)
         #: By UID of a pod: set once the last of its writes is made.
         self._turns: dict[str, asyncio.Event] = {}
 

@@ -27,7 +27,7 @@ from scheduler.daemon.writes.conditions import is_pod_gone
 from scheduler.daemon.writes.sending import DELETION, NOT_LEADING, VICTIM_CONDITION, Sender
 from scheduler.engine.model.instructions import EvictVictim, Instruction, SpareVictim
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import EvictionDue, EvictionEnded, EvictionStep, VictimFate
+from scheduler.engine.model.stimuli import EvictionDue, EvictionStep, VictimFate
 from scheduler.errors import ApiError, Conflict
 
 
@@ -50,24 +50,19 @@ class VictimEvictor:
     ) -> None:
         self._sender, self._clock_s, self._put = sender, clock_s, put
 
-    async def evict(self, instruction: EvictVictim) -> EvictionEnded:
-        """Evict the victim and return its fate."""
-        preemptor, victim = instruction.preemptor, instruction.victim
-        condition = self._condition(preemptor, victim)
+    async def evict(self, instruction: EvictVictim) -> tuple[VictimFate, str]:
+        """Evict the victim. Return its fate, and the error of an eviction that is given up."""
+        victim = instruction.victim
+        condition = self._condition(instruction.preemptor, victim)
         deletion = delete_pod(victim.namespace, victim.name, victim.uid)
-        fate, problem = VictimFate.DELETED, ""
         for request, step in ((condition, EvictionStep.CONDITION), (deletion, EvictionStep.DELETION)):
             outcome = await self._send(request, step, instruction)
             if isinstance(outcome, ApiError):
                 is_leading = outcome.message != NOT_LEADING
-                fate, problem = (
-                    (VictimFate.FAILED, outcome.message) if is_leading else (VictimFate.SPARED, "")
-                )
-                break
+                return (VictimFate.FAILED, str(outcome)) if is_leading else (VictimFate.SPARED, "")
             if outcome is not None:
-                fate = outcome
-                break
-        return EvictionEnded(preemptor.uid, victim.uid, fate, problem)
+                return outcome, ""
+        return VictimFate.DELETED, ""
 
     async def _send(
         self, request: Request, step: EvictionStep, instruction: EvictVictim

@@ -15,7 +15,6 @@ from scheduler.daemon.kube.event_series import EventKey
 from scheduler.daemon.loop.connection import Connection
 from scheduler.daemon.loop.slices import off_trial
 from scheduler.daemon.metrics.metrics import Metrics
-from scheduler.daemon.writes.autoscaler_events import AutoscalerEvents
 from scheduler.daemon.writes.binder import Binder
 from scheduler.daemon.writes.concurrency_limit import BindLimit
 from scheduler.daemon.writes.conditions import ConditionWriter
@@ -33,20 +32,17 @@ from scheduler.engine.model.instructions import (
     EmitEvent,
     Evicted,
     EvictVictim,
-    FindScaleUpEvents,
     GroupAttempted,
     Instruction,
     PatchCondition,
     PatchPodGroup,
     ProceedWithEviction,
-    SaveWaits,
     SpareVictim,
     WriteObjects,
     WriteReservation,
 )
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.semantics import Semantics
-from scheduler.engine.model.stimuli import BindDone, BindFailed, EvictionDue, VictimFate
+from scheduler.engine.model.stimuli import BindDone, BindFailed, EvictionDue, EvictionEnded, VictimFate
 
 #: Evictions at a time, of one request each: enough for a thousand a second where a request takes 15 ms.
 MAX_EVICTIONS: Final = 32
@@ -70,7 +66,6 @@ class Writers:
         metrics: Metrics,
         group: asyncio.TaskGroup,
         *,
-        semantics: Semantics,
         leads: Callable[[], bool],
         on_attempt: Callable[[Attempted], None],
         on_evicted: Callable[[Pod], None],
@@ -85,7 +80,6 @@ class Writers:
         self.recorder = EventRecorder(
             client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.events_dropped.add, leads=leads
         )
-        self._autoscalers = AutoscalerEvents(client, inbox, log=log, leads=leads)
         sender = Sender(client, may_write=leads, on_throttled=self._on_throttled, now_s=now_s)
         self._binder = Binder(
             sender,
@@ -94,7 +88,7 @@ class Writers:
             on_unreadable=self._on_unreadable_bind,
         )
         self._reservations = ReservationWriter(
-            sender, clock_s=clock_s, on_claim_created=metrics.claim_creations.add, semantics=semantics
+            sender, clock_s=clock_s, on_claim_created=metrics.claim_creations.add
         )
 
         async def put(due: EvictionDue) -> list[Instruction]:
@@ -114,7 +108,6 @@ class Writers:
         """Start the tasks of the writers that have a queue."""
         start("events", self.recorder.run())
         start("conditions", self._conditions.run())
-        start("events of autoscalers", self._autoscalers.run())
 
     def execute(self, instruction: Instruction) -> None:
         """Start the instruction; never blocks."""
@@ -135,10 +128,8 @@ class Writers:
             case ProceedWithEviction() | SpareVictim():
                 # The evictor puts EvictionDue to the machine itself, right before it sends, and has the answer.
                 pass
-            case PatchCondition() | SaveWaits() | ClearNomination() | PatchPodGroup():
+            case PatchCondition() | ClearNomination() | PatchPodGroup():
                 self._conditions.write(instruction)
-            case FindScaleUpEvents(namespace):
-                self._autoscalers.ask(namespace)
             case EmitEvent():
                 self._emit(instruction)
             case Attempted():
@@ -195,11 +186,11 @@ class Writers:
             self._start("eviction", self._evict(instruction), instruction.victim.key)
 
     async def _evict(self, instruction: EvictVictim) -> None:
-        ended = await self._victims.evict(instruction)
+        fate, problem = await self._victims.evict(instruction)
         self._n_evicting -= 1
         self._start_evictions()
         preemptor, victim = instruction.preemptor, instruction.victim
-        if ended.fate is VictimFate.DELETED:
+        if fate is VictimFate.DELETED:
             # In upstream's words (framework/preemption/executor.go, kubernetes 1.36).
             self._log.info(
                 2,
@@ -208,11 +199,9 @@ class Writers:
                 victim=victim.key,
                 node=victim.node_name,
             )
-        elif ended.fate is VictimFate.FAILED:
-            self._log.error(
-                "Failed to evict a pod for one of higher priority", pod=victim.key, err=ended.problem
-            )
-        self._inbox.put_now(ended)
+        elif fate is VictimFate.FAILED:
+            self._log.error("Failed to evict a pod for one of higher priority", pod=victim.key, err=problem)
+        self._inbox.put_now(EvictionEnded(preemptor.uid, victim.uid, fate))
 
     def _emit(self, instruction: EmitEvent) -> None:
         controller = instruction.reported_by or instruction.pod.scheduler_name

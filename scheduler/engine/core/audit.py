@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from scheduler.engine.core.group_nominations import STAND_IN
 from scheduler.engine.core.pod_records import Phase, PodRecord, PodRecords
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.state.audit import Audit
@@ -59,15 +58,7 @@ def _index_differences(records: PodRecords, state: ClusterState, queue: PodQueue
     held = {record.uid for record in records if record.held_for}
     if held != state.preempting:
         texts.append(f"pods held back differ: {sorted(held ^ state.preempting)}")
-    nominated = {
-        pod.uid
-        for _, pods in state.nominated.by_node()
-        for pod in pods
-        # The stand-in of a member that leaves its node to be placed anew.
-        if not (
-            pod.uid.endswith(STAND_IN) and pod.group is not None and state.groups.is_released(pod.group.key)
-        )
-    }
+    nominated = {pod.uid for _, pods in state.nominated.by_node() for pod in pods}
     waiting = {record.uid for record in records if record.phase is Phase.PENDING}
     for what, uids in (("nominated", nominated), ("in the queue", {queued.uid for queued in queue.pods()})):
         texts += [f"{uid} is {what}, and not pending" for uid in uids - waiting]

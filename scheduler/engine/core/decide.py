@@ -20,7 +20,6 @@ from scheduler.engine.core.nominated_filter import refusals_with_nominated
 from scheduler.engine.framework.diagnosis import FitError, PluginRefusals, PostFiltered
 from scheduler.engine.framework.interface import FeasibleNodes, NodeScorer, PodContext, PreFilterResult, Rng
 from scheduler.engine.framework.node_trial import FilterTrials
-from scheduler.engine.framework.normalizing import MAX_NODE_SCORE
 from scheduler.engine.framework.observer import Observer, Unobserved
 from scheduler.engine.framework.post_filter import UnfitPod
 from scheduler.engine.framework.profile import Profile
@@ -30,13 +29,10 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Mask, Scores
 from scheduler.engine.state.batches import Pieces, finished
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.errors import PluginFailed, SearchUnfinished
+from scheduler.errors import PluginFailed
 
 NO_NODES: Final = "no nodes available to schedule pods"
 
-#: Decisions that one attempt may take while each gets further: the longest search for devices on a node, or selectors
-#: of 200,000 devices, which take a second.
-MAX_TURNS: Final = 16
 #: Fewest nodes that sampling may look for, as upstream's minFeasibleNodesToFind.
 _FEWEST_FEASIBLE: Final = 100
 
@@ -53,16 +49,10 @@ class ScheduleResult:
 
 @dataclass(frozen=True, slots=True)
 class CycleError:
-    """
-    A failed cycle; the pod is tried again after a backoff.
-
-    `unschedulable`: it is reported as Unschedulable. `goes_on`: another decision gets further, as a plugin keeps what
-    it has found.
-    """
+    """A failed cycle; the pod is tried again after a backoff. `unschedulable`: it is reported as Unschedulable."""
 
     message: str
     unschedulable: bool = False
-    goes_on: bool = False
 
 
 Decision = ScheduleResult | FitError | CycleError
@@ -115,29 +105,10 @@ def deciding(
         if isinstance(decided, UnfitPod):
             decided = yield from _post_filtered(decided, view, profile, rng, observer)
         decision: Decision = decided
-    except SearchUnfinished as unfinished:
-        decision = CycleError(str(unfinished), goes_on=True)
     except PluginFailed as failure:
         observer.leave(failure.point, Code.ERROR)
         decision = CycleError(str(failure))
     observer.end()
-    return decision
-
-
-def deciding_in_turns(
-    pod: Pod,
-    view: ClusterView,
-    profile: Profile,
-    rng: Rng,
-    observer: Observer,
-    scope: Scope | None = None,
-) -> Pieces[Decision]:
-    """As `deciding`, with all turns of an attempt, for where no other pod waits for its own."""
-    for _ in range(MAX_TURNS):
-        decision = yield from deciding(pod, view, profile, rng, observer, scope)
-        if not isinstance(decision, CycleError) or not decision.goes_on:
-            return decision
-        yield
     return decision
 
 
@@ -298,7 +269,7 @@ def _without_nominated(
     pod: Pod, view: ClusterView, filtered: FilterResult, trials: FilterTrials, mask: Mask
 ) -> Mask:
     """Return the nodes of `mask` that take the pod also if the pods come that are nominated there; note why not."""
-    if not view.has_nominated or not mask.any():
+    if not view.state.nominated or not mask.any():
         return mask
     for plugin, statuses in refusals_with_nominated(pod, view, trials, mask):
         filtered.replace_refusals(plugin, statuses)
@@ -398,11 +369,7 @@ def _run_scorers(
         observer.enter("Score")
         for name, weight, scorer in scorers:
             observer.evaluated(name, "Score")
-            # Scores of in-tree plugins are from 0 to 100 unless an amount wraps, so only then is a check needed.
             scores = scorer.normalized(scorer.raw())
-            if view.nodes.may_wrap and (problem := _out_of_range(name, scores, feasible)):
-                observer.leave("Score", Code.ERROR)
-                return CycleError(problem)
             by_plugin.append(PluginScores(name, weight, scores))
             totals += scores if weight == 1 else np.multiply(scores, weight, dtype=totals.dtype)
         observer.leave("Score", Code.SUCCESS)
@@ -428,13 +395,3 @@ def _run_prescorers(
         scorers.append((name, weighted.weight, result))
     observer.leave("PreScore", Code.SUCCESS)
     return scorers
-
-
-def _out_of_range(name: str, scores: Scores, feasible: FeasibleNodes) -> str:
-    """Return what is wrong with a plugin's scores, or "" (runtime/framework.go, RunScorePlugins, kubernetes 1.36)."""
-    rows = (feasible.mask & ((scores < 0) | (scores > MAX_NODE_SCORE))).nonzero()[0]
-    if not len(rows):
-        return ""
-    problem = f'plugin "{name}" returns an invalid score {scores.item(rows.item(0))}'
-    expected = f"it should in the range of [0, {MAX_NODE_SCORE}] after normalizing"
-    return f"applying score defaultWeights on Score plugins: {problem}, {expected}"

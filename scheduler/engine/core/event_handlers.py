@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from scheduler.engine.core.group_cycle import GroupCycles
+from scheduler.engine.core.group_lives import GroupLives
 from scheduler.engine.core.pod_lifecycle import PodLifecycle
 from scheduler.engine.core.unfit_pods import UnfitPods
 from scheduler.engine.framework.events import (
@@ -52,7 +52,7 @@ class EventHandlers:
         state: ClusterState,
         queue: PodQueue,
         lifecycle: PodLifecycle,
-        groups: GroupCycles,
+        groups: GroupLives,
         unfit: UnfitPods,
     ) -> None:
         self._state, self._queue = state, queue
@@ -124,10 +124,6 @@ class EventHandlers:
     def _on_node(self, node: Node, now_s: float) -> None:
         old = self._state.node(node.name)
         self._state.upsert_node(node)
-        if node.failure and not (old is not None and old.failure):
-            self._state.record_node_failure(node.name, node.failure, now_s)
-        if old is None or bool(old.failure) != bool(node.failure):
-            self._state.kubelet_refusals.note_health(node.name, now_s, is_ready=not node.failure)
         if old is None:
             self._queue.on_event(NODE_ADD, None, node, now_s)
             return
@@ -139,7 +135,6 @@ class EventHandlers:
 
     def _on_node_deleted(self, name: str, now_s: float) -> None:
         old = self._state.node(name)
-        self._state.record_node_failure(name, "deleted", now_s)
         self._state.remove_node(name)
         self._state.kubelet_refusals.forget_node(name)
         if old is not None:

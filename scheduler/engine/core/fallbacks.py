@@ -1,105 +1,115 @@
 """
 Relaxes required rules of a pending pod whose fallback is due, and finds pods that only annotations keep pending.
 
-Both ask of a pod that fits nowhere: would it fit without this rule alone? The hard rules are always tried first, and
-preemption goes before a fallback: while a node is nominated for the pod, no clock runs.
+Both ask of a pod that fits nowhere: would it fit without this rule alone? A fallback is due once the pod has been
+unschedulable for its time and the rule is what keeps it pending. The hard rules are always tried first, and preemption
+goes before a fallback: none is due while a node is nominated for the pod.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Final
 
-from scheduler.engine.core.decide import MAX_TURNS, fits
+from sortedcontainers import SortedSet
+
+from scheduler.engine.core.decide import fits
 from scheduler.engine.core.pod_records import PodRecords, Relaxation
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.fallback import Fallback, RelaxedRule
-from scheduler.engine.model.instructions import EmitEvent, FindScaleUpEvents, Instruction, SaveWaits
+from scheduler.engine.model.instructions import EmitEvent, Instruction
 from scheduler.engine.model.pods import Pod, PodSpec, relaxed_spec
-from scheduler.engine.queueing.rule_clocks import RuleClocks, RuleSet
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.errors import PluginFailed, SearchUnfinished
+from scheduler.errors import PluginFailed
 
 #: Specs that are remembered with rules left out; a pod that waits is asked about them in each attempt.
 _MEMOIZED_SPECS: Final = 1_024
+
+#: Sums of seconds differ from the whole by less.
+_ROUNDING_S: Final = 1e-6
+
+#: Rules that together keep a pod pending: it fits if all of them are preferences, and not if fewer are.
+RuleSet = tuple[Fallback, ...]
 
 _KEPT_BY_ANNOTATIONS: Final = "only affinity by annotation keeps the pod pending; autoscalers do not see it"
 
 
 class Fallbacks:
-    """Asks what keeps pods pending, and lets the clocks of these rules run."""
+    """Asks what keeps pods pending, and when their fallbacks are due. Holds the pods that have any until they leave."""
 
-    def __init__(
-        self, state: ClusterState, view: ClusterView, records: PodRecords, clocks: RuleClocks
-    ) -> None:
-        self._state, self._view = state, view
-        self._records, self._clocks = records, clocks
+    def __init__(self, state: ClusterState, view: ClusterView, records: PodRecords) -> None:
+        self._state, self._view, self._records = state, view, records
         self._relaxed_spec = lru_cache(maxsize=_MEMOIZED_SPECS)(relaxed_spec)
         self._bare_spec = lru_cache(maxsize=_MEMOIZED_SPECS)(_without_annotations)
+        #: Since when each pod is unschedulable.
+        self._since_s: dict[str, float] = {}
+        #: When each pod is to be tried again, and the same in this order.
+        self._due_s: dict[str, float] = {}
+        self._by_time: SortedSet[tuple[float, str]] = SortedSet()
 
     def consider(self, pod: Pod, error: FitError, profile: Profile, now_s: float) -> Relaxation | None:
-        """Let the clocks of the rules run that keep the unfit pod pending; return it relaxed if some are due."""
+        """Return the unfit pod relaxed if rules are due that keep it pending; else have it tried again in time."""
+        self._forget_time(pod.uid)
         if not pod.spec.fallbacks:
             return None
-        rule_sets: list[RuleSet] = []
-        if not self._is_preempting(pod, error):
-            rule_sets = keeping_rules(
-                pod.spec.fallbacks, lambda rules: would_fit(self._relaxed(pod, rules), self._view, profile)
-            )
-        self._clocks.run(pod, rule_sets, now_s)
-        due = self._clocks.due(pod.uid)
-        if due is None:
+        known_s = waited_s(pod, self._state.devices.epoch_s)
+        waits_s = now_s - self._since_s.setdefault(pod.uid, now_s - known_s)
+        if self._is_preempting(pod, error):
             return None
-        why = partial(self._why, pod.uid, is_alone=len(due) == 1)
-        return Relaxation(self._relaxed(pod, due), tuple(RelaxedRule(rule.name, why(rule)) for rule in due))
+        rule_sets = keeping_rules(
+            pod.spec.fallbacks, lambda rules: would_fit(self._relaxed(pod, rules), self._view, profile)
+        )
+        if not rule_sets:
+            return None
+        rules = next((each for each in rule_sets if _longest_s(each) <= waits_s + _ROUNDING_S), None)
+        if rules is None:
+            self._due_s[pod.uid] = due_s = now_s - waits_s + min(map(_longest_s, rule_sets))
+            self._by_time.add((due_s, pod.uid))
+            return None
+        kept = "alone" if len(rules) == 1 else "with the other rules"
+        why = f"after {int(waits_s + _ROUNDING_S)} s it kept the pod pending {kept}"
+        return Relaxation(self._relaxed(pod, rules), tuple(RelaxedRule(rule.name, why) for rule in rules))
 
     def reports(self, pod: Pod, error: FitError, profile: Profile) -> list[Instruction]:
-        """Return the saves of an unfit pod's clocks, and the event if only annotations keep the pod pending."""
-        reports: list[Instruction] = [*self._saves(pod)]
+        """Return the event if only annotations keep the unfit pod pending, and no event has said so."""
         record, is_kept = self._records.get(pod.uid), self._is_kept_by_annotations(pod, error, profile)
-        if record is not None and is_kept and not record.is_kept_by_annotations:
-            reports.append(EmitEvent(pod, "Warning", "KeptByAnnotations", "Scheduling", _KEPT_BY_ANNOTATIONS))
-        if record is not None:
-            record.is_kept_by_annotations = is_kept
-        return reports
+        if record is None:
+            return []
+        was_kept, record.is_kept_by_annotations = record.is_kept_by_annotations, is_kept
+        if not is_kept or was_kept:
+            return []
+        return [EmitEvent(pod, "Warning", "KeptByAnnotations", "Scheduling", _KEPT_BY_ANNOTATIONS)]
 
-    def on_time(self, now_s: float) -> tuple[list[str], list[Instruction]]:
-        """
-        Return the pods to try at once, and the instructions that save clocks and ask about autoscalers.
+    def take_due(self, now_s: float) -> list[str]:
+        """Return the UIDs of the pods of which a fallback is due, which are to be tried at once; each once."""
+        due: list[str] = []
+        while self._by_time and self._by_time[0][0] <= now_s:
+            due.append(self._by_time[0][1])
+            self._forget_time(due[-1])
+        return due
 
-        They are pods with rules that are due, and pods whose clocks are saved: nothing wakes a pod when its rules
-        become only one of several reasons, so that it is asked again before more time counts.
-        """
-        reached = self._clocks.on_time(now_s)
-        due = [pod.uid for pod in reached if self._clocks.due(pod.uid) is not None]
-        saves = [save for pod in reached for save in self._saves(pod)]
-        saved = [save.pod.uid for save in saves]
-        questions = [
-            FindScaleUpEvents(pod.namespace) for pod in reached if self._clocks.take_question(pod.uid)
-        ]
-        return [*due, *saved], [*saves, *questions]
+    def next_wake_s(self) -> float | None:
+        """Return when `take_due` is next to be called, None if no pod waits for a fallback."""
+        return self._by_time[0][0] if self._by_time else None
 
-    def on_assumed(self, uid: str, now_s: float) -> None:
-        """Stop the clocks of a pod that is being bound."""
-        self._clocks.stop(uid, now_s)
-        self._forget_kept(uid)
-
-    def forget(self, uid: str) -> None:
-        """Forget a pod that is bound or gone."""
-        self._clocks.forget(uid)
-        self._forget_kept(uid)
-
-    def _forget_kept(self, uid: str) -> None:
+    def on_assumed(self, uid: str) -> None:
+        """Note that the pod is being bound."""
+        self._forget_time(uid)
         if (record := self._records.get(uid)) is not None:
             record.is_kept_by_annotations = False
 
-    def _saves(self, pod: Pod) -> list[SaveWaits]:
-        unsaved = self._clocks.take_unsaved(pod.uid)
-        return [] if unsaved is None else [SaveWaits(pod, unsaved)]
+    def forget(self, uid: str) -> None:
+        """Forget a pod that is bound or gone."""
+        self.on_assumed(uid)
+        self._since_s.pop(uid, None)
+
+    def _forget_time(self, uid: str) -> None:
+        if (due_s := self._due_s.pop(uid, None)) is not None:
+            self._by_time.remove((due_s, uid))
 
     def _relaxed(self, pod: Pod, rules: RuleSet) -> Pod:
         return replace(pod, spec=self._relaxed_spec(pod.spec, rules))
@@ -113,29 +123,36 @@ class Fallbacks:
     def _is_kept_by_annotations(self, pod: Pod, error: FitError, profile: Profile) -> bool:
         bare = pod.spec.without_annotations
         if bare is None:
-            if not self._view.has_anti_affinity_by_annotation:
+            if not self._view.state.terms.n_by_annotation:
                 return False
             bare = self._bare_spec(pod.spec)
         return not self._is_preempting(pod, error) and would_fit(replace(pod, spec=bare), self._view, profile)
 
-    def _why(self, uid: str, rule: Fallback, *, is_alone: bool) -> str:
-        if rule.after_not_trigger_scale_up and self._clocks.is_given_up(uid):
-            return "an autoscaler said NotTriggerScaleUp"
-        kept = "alone" if is_alone else "with the other rules"
-        return f"it kept the pod pending {kept} for {self._clocks.waited_s(uid)[rule.name]} s"
+
+def waited_s(pod: Pod, epoch_s: float) -> float:
+    """
+    Return for how long the pod has been unschedulable at this time of day, by its condition PodScheduled.
+
+    The time with scheduling gates does not count, unless another scheduler found the pod unschedulable afterwards: the
+    condition's transition is the one to False.
+    """
+    condition = pod.scheduled_condition
+    if condition is None or condition.since_s is None or condition.reason == "SchedulingGated":
+        return 0.0
+    return max(0.0, epoch_s - condition.since_s)
+
+
+def _longest_s(rules: RuleSet) -> int:
+    return max(rule.after_s for rule in rules)
 
 
 def would_fit(pod: Pod, view: ClusterView, profile: Profile) -> bool:
-    """Return whether a node takes the pod; False if a plugin fails to say so, or not within the turns of an attempt."""
-    for _ in range(MAX_TURNS):
-        try:
-            return fits(pod, view, profile)
-        except SearchUnfinished:
-            continue  # It has kept what it found, and gets further.
-        except PluginFailed:
-            # Its failures are counted where pods are decided.
-            return False
-    return False
+    """Return whether a node takes the pod; False if a plugin fails to say so."""
+    try:
+        return fits(pod, view, profile)
+    except PluginFailed:
+        # Its failures are counted where pods are decided.
+        return False
 
 
 def keeping_rules(rules: RuleSet, fits_without: Callable[[RuleSet], bool]) -> list[RuleSet]:

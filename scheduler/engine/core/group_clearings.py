@@ -61,7 +61,7 @@ def _lower(below_priority: int, rows: Mask, view: ClusterView) -> Pieces[tuple[A
     """Return for every row the highest priority of its pods of lower priorities, and `PodsByRow.taken` of them all."""
     top = np.full(view.n_rows, np.iinfo(np.int64).min)
     taken = np.zeros((1 + len(COUNTED), view.n_rows), dtype=np.int64)
-    for pods in view.lower_pods_in_pieces(below_priority, rows):
+    for pods in view.state.pods.below_in_pieces(below_priority, rows):
         np.maximum.at(top, pods.rows, pods.priorities)
         for of_all, of_each in zip(taken, pods.taken, strict=True):
             np.add.at(of_all, pods.rows, of_each)
@@ -69,9 +69,9 @@ def _lower(below_priority: int, rows: Mask, view: ClusterView) -> Pieces[tuple[A
     for row in filter(rows.item, view.rows_of_unequal_priority()):
         # Their number alone: what they take is estimated by their own priorities.
         lower = [
-            view.victim_priority(placed.pod)
-            for placed in view.placed_on(row)
-            if view.victim_priority(placed.pod) < below_priority
+            view.state.groups.victim_priority(placed.pod)
+            for placed in view.state.placed_on(row)
+            if view.state.groups.victim_priority(placed.pod) < below_priority
         ]
         taken[0, row] = len(lower)
         top[row] = max(lower, default=top.item(row))
@@ -110,7 +110,7 @@ def _copies(
     every = np.arange(view.n_rows)
     for name, amount in filter_request(largest).items():
         allocatable = nodes.allocatable(name)
-        if not amount or view.is_provided_by_class(name):
+        if not amount or view.state.devices.provides(name):
             continue
         if allocatable is None:
             return np.zeros_like(most)

@@ -21,34 +21,30 @@ from typing import Final
 from scheduler.engine.core.decide import CycleError
 from scheduler.engine.core.decision_annotation import DecisionAnnotations
 from scheduler.engine.core.group_attempt import Outcome, SearchRequest
+from scheduler.engine.core.group_lives import GroupLives
 from scheduler.engine.core.group_members import has_minimum, n_needed, part_of, waiting_members
 from scheduler.engine.core.group_messages import (
     NOT_RELAXED,
-    stays_message,
     unlike_members,
     unlike_schedulers,
     unplaced_message,
     waiting_for,
     waiting_for_part,
 )
-from scheduler.engine.core.group_nominations import GroupNominations
-from scheduler.engine.core.group_preemption import Nominations, places_anew
+from scheduler.engine.core.group_preemption import Nominations
 from scheduler.engine.core.group_requests import search_request, unnominated
-from scheduler.engine.core.group_search import search, search_twice
+from scheduler.engine.core.group_search import search
 from scheduler.engine.core.group_trial import GroupTrial, Place, TrialRng
-from scheduler.engine.core.group_turns import GroupTurns
-from scheduler.engine.core.incomplete_groups import IncompleteGroups
-from scheduler.engine.core.lost_members import MOVED, RELEASED, LostMembers
+from scheduler.engine.core.lost_members import RELEASED
 from scheduler.engine.core.nominator import Nominator
 from scheduler.engine.core.outcomes import attempted, report_failure, report_group
-from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.core.reservations import Reservations
 from scheduler.engine.framework.diagnosis import PostFiltered
 from scheduler.engine.framework.observer import Observer
 from scheduler.engine.framework.pod_groups import GANG_SCHEDULING
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.framework.status import SUCCESS
-from scheduler.engine.model.instructions import ClearNomination, GroupAttempted, Instruction
+from scheduler.engine.model.instructions import GroupAttempted, Instruction
 from scheduler.engine.model.pod_groups import LIMIT_MEMBERS, GroupKey
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.queueing.pod_queue import PodQueue
@@ -89,27 +85,20 @@ class GroupCycles:
         self,
         state: ClusterState,
         queue: PodQueue,
-        records: PodRecords,
+        lives: GroupLives,
         nominator: Nominator,
         reservations: Reservations,
         observer: Observer,
         annotations: DecisionAnnotations,
-        *,
-        queues_as_one: bool,
     ) -> None:
-        """`queues_as_one`: whether a group is one entry of the queue, as since kubernetes 1.37."""
         self._state = state
         self._groups = state.groups
         self._queue = queue
-        self._records = records
+        self._lives = lives
         self._nominator = nominator
         self._reservations = reservations
         self._observer = observer
         self._annotations = annotations
-        self._turns = GroupTurns(state.groups, queue, queues_as_one=queues_as_one)
-        self._nominations = GroupNominations(state)
-        self._incomplete = IncompleteGroups(state.groups, queue)
-        self._lost = LostMembers(state.groups)
 
     # The cycle.
 
@@ -154,7 +143,7 @@ class GroupCycles:
             outcome = Outcome(error=CycleError(unlike))
             return (yield from self._put_back_all(entries, key, unlike, now_s, outcome))
         if group is None or text:
-            self._incomplete.note(key, now_s)
+            self._lives.note_incomplete(key, now_s)
             yield from self._nominate(entries, _NO_NOMINATIONS, now_s)
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
@@ -164,22 +153,18 @@ class GroupCycles:
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
         first, n_most = next(iter(entries.values())), request.max_decisions(profile.max_search_decisions)
         trial = self._trial(f"{first.uid} {first.attempts}", profile, n_most)
-        with self._state.without_nominations(self._own(key, entries)):
-            outcome, trial = yield from search_twice(key, request, trial)
+        with self._state.without_nominations(entries.keys()):
+            outcome = yield from search(request, trial)
         if not outcome.is_placed:
             return (yield from self._on_unplaced(entries, key, request, outcome, trial, now_s))
-        self._lost.note_decided(key)
-        self._nominations.forget(key)
-        self._end_move(key, now_s)
+        self._lives.note_placed(key)
         attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, trial.n_decisions)
         placed = [(entries.pop(place.pod.uid), place) for place in trial.places]
         for few in batches(placed):
             for _, place in few:
                 self._nominator.take_node(place.pod, place.node_name, now_s)
             yield
-        # The group's own search alone takes a last resort, and this one had no need of it.
-        has_last_resorts = bool(self._state.kubelet_refusals.last_resorts(key))
-        yield from self._give_back(entries, now_s, are_surplus=not has_last_resorts)
+        yield from self._give_back(entries, now_s)
         return GroupResult([attempt], placed)
 
     def _on_unplaced(
@@ -197,7 +182,7 @@ class GroupCycles:
             and has_minimum(self._groups, key)
             and not (request.topology or request.parts)
         ):
-            yield from self._give_back(entries, now_s, are_surplus=True)
+            yield from self._give_back(entries, now_s)
             attempt = GroupAttempted(
                 trial.profile.scheduler_name, "unschedulable", now_s, outcome.n_decisions
             )
@@ -210,52 +195,14 @@ class GroupCycles:
         text = unplaced_message(key, request.n_needed, n_running, outcome, n_most)
         nominated = self._state.nominated
         before = {uid: node_name for uid in entries if (node_name := nominated.node_of(uid))}
-        with self._state.without_nominations(self._own(key, entries)):
-            nominations = yield from self._nominations.next_step(key, request, before, trial, now_s)
-        if not nominations.victims and self._lost.take_due(key):
+        with self._state.without_nominations(entries.keys()):
+            nominations = yield from self._lives.nominations.next_step(key, request, before, trial, now_s)
+        if not nominations.victims and self._lives.take_release(key):
             nominations = Nominations(victims=tuple(self._groups.placed(key)), note=RELEASED)
-            self._groups.release(key)
-        elif not nominations.victims and self._lost.take_move_due(key, now_s):
-            nominations = yield from self._moving(entries, key, request, trial, nominations, now_s)
         yield from self._nominate(entries, nominations, now_s)
-        stays = "" if nominations.victims else self._lost.why_stays(key)
-        notes = [
-            nominations.note,
-            stays,
-            NOT_RELAXED if any(pod.spec.fallbacks for pod in request.members) else "",
-        ]
-        text = " ".join([text, *filter(None, notes)])
+        relaxed = NOT_RELAXED if any(pod.spec.fallbacks for pod in request.members) else ""
+        text = " ".join([text, *filter(None, (nominations.note, relaxed))])
         return (yield from self._put_back_all(entries, key, text, now_s, outcome, nominations))
-
-    def _moving(
-        self,
-        entries: Mapping[str, QueuedPod],
-        key: GroupKey,
-        request: SearchRequest,
-        trial: GroupTrial,
-        otherwise: Nominations,
-        now_s: float,
-    ) -> Pieces[Nominations]:
-        """Return the move of the group if it has places elsewhere, which are held for it from now on."""
-        with self._state.without_nominations(self._own(key, entries)):
-            places = yield from places_anew(key, request, self._state, trial)
-        if isinstance(places, str):
-            self._lost.note_stays(key, stays_message(key, places, self._nominations.moving()))
-            return otherwise
-        leaving = tuple(self._groups.placed(key))
-        for stand_in, node_name in self._nominations.begin_move(key, places, now_s):
-            self._nominator.nominate(stand_in, node_name, now_s)
-        self._lost.note_moved(key, now_s)
-        self._groups.release(key)
-        return Nominations(victims=leaving, note=MOVED)
-
-    def _own(self, key: GroupKey, entries: Mapping[str, QueuedPod]) -> Collection[str]:
-        """Return the UIDs of the members, and of their stand-ins."""
-        return {*entries, *self._nominations.stand_ins(key)}
-
-    def _end_move(self, key: GroupKey, now_s: float) -> None:
-        for stand_in in self._nominations.end_move(key):
-            self._nominator.withdraw(stand_in, now_s)
 
     def _nominate(
         self, entries: Mapping[str, QueuedPod], nominations: Nominations, now_s: float
@@ -265,13 +212,11 @@ class GroupCycles:
             self._nominator.nominate(unnominated(queued.pod), nominations.nodes.get(uid, ""), now_s)
             yield
 
-    def _give_back(
-        self, entries: Mapping[str, QueuedPod], now_s: float, *, are_surplus: bool
-    ) -> Pieces[None]:
-        """Let members without which the group is placed be tried on their own; as a group if not `are_surplus`."""
+    def _give_back(self, entries: Mapping[str, QueuedPod], now_s: float) -> Pieces[None]:
+        """Let members without which the group is placed be tried on their own."""
         yield from self._nominate(entries, _NO_NOMINATIONS, now_s)
         for queued in entries.values():
-            self._queue.give_back(queued, is_surplus=are_surplus)
+            self._queue.give_back(queued)
             yield
 
     def is_alone(self, queued: QueuedPod, key: GroupKey) -> bool:
@@ -342,7 +287,7 @@ class GroupCycles:
         reports += report_group(self._groups.get(key), reason, text)
         # What helps one member may help the group.
         of_group: frozenset[str] = frozenset().union(*outcome.rejecting.values())
-        self._turns.put_back_together(entries.values())
+        self._lives.turns.put_back_together(entries.values())
         for index, queued in enumerate(entries.values()):
             plugins = outcome.rejecting.get(queued.uid) or of_group
             is_rejected = outcome.error is None and (plugins or outcome.lacks_domain)
@@ -362,94 +307,3 @@ class GroupCycles:
         pods = [queued.pod for queued in entries.values()]
         preemptor = next((pod for pod in pods if pod.uid in nominations.nodes), pods[0])
         return GroupResult(reports, (), preemptor, nominations, entries.keys())
-
-    # Members that come and go.
-
-    def note(self, key: GroupKey, changed: Pod | None, now_s: float) -> None:
-        """
-        Note that this member came, changed or left, or the group's object did: let it be tried if it became complete.
-
-        O(1) while the group is incomplete, O(members) when it becomes complete.
-        """
-        self._lost.note(key, changed, now_s)
-        if not self._groups.is_released(key):
-            self._end_move(key, now_s)
-        first = next(iter(self._groups.pending(key)), None)
-        if first is None:
-            self._incomplete.forget(key)
-            self._turns.forget(key)
-            self._nominations.forget(key)
-        elif not self._groups.is_complete(first):
-            self._incomplete.note(key, now_s)
-            is_waiting = changed is not None and not changed.terminating and self._queue.get(changed.uid)
-            # After a restart, nominated members come one by one.
-            if not (is_waiting and self._nominations.is_shown(key)):
-                self._nominations.forget(key)
-                self._withdraw(key, now_s)
-        else:
-            self._incomplete.note_complete(key, now_s)
-        if first is not None:
-            self._turns.note(key, first, changed, now_s)
-
-    def on_placed_elsewhere(self, key: GroupKey, now_s: float) -> None:
-        """Let the group be tried, since it needs one place less: another scheduler has placed a member."""
-        self._turns.wake(key, now_s)
-
-    def note_nominated(self, key: GroupKey, now_s: float) -> None:
-        """Note that another has nominated a member, as a watch shows."""
-        self._nominations.note_shown(key, now_s)
-
-    def on_bound(self, pod: Pod) -> list[Instruction]:
-        """
-        Note the group as whole, and return conditions of its PodGroup, once as many members are bound as it needs.
-
-        O(members) until then.
-        """
-        key = None if pod.group is None else self._groups.key_of(pod)
-        group = None if key is None else self._groups.get(key)
-        if key is None or group is None:
-            return []
-        if (
-            self._groups.is_whole(key, group.min_count)
-            and not self._lost.is_reported(key)
-            and (group.was_scheduled or not group.api_version)
-        ):
-            return []
-        n_bound = sum(not self._records.is_unanswered(member.uid) for member in self._groups.placed(key))
-        if n_bound < group.min_count:
-            return []
-        self._groups.note_whole(key, group.min_count)
-        return [*report_group(group, "Scheduled"), *self._lost.on_whole(key, group)]
-
-    # Time.
-
-    def on_time(self, now_s: float) -> list[Instruction]:
-        """End holds, and return what follows, and the conditions of groups that have been incomplete for a while."""
-        cleared: list[Instruction] = []
-        for held in self._nominations.end_holds(now_s):
-            cleared += [
-                ClearNomination(pod)
-                for pod in self._groups.pending(held)
-                # Of an assumed member it says where that waits for its bind.
-                if pod.nominated_node_name and not self._state.is_assumed(pod.uid)
-            ]
-            self._withdraw(held, now_s)
-            self._end_move(held, now_s)
-        for key in self._lost.take_reached(now_s):
-            if (first := next(iter(self._groups.pending(key)), None)) is not None:
-                self._queue.activate(first.uid, now_s)
-        return [*cleared, *self._incomplete.on_time(now_s), *self._lost.on_time(now_s)]
-
-    def _withdraw(self, key: GroupKey, now_s: float) -> None:
-        """End the nominations of the group's members, and wake the pods that these kept out."""
-        for pod in list(self._groups.pending(key)) if self._state.nominated else ():
-            self._nominator.withdraw(pod, now_s)
-
-    def next_wake_s(self) -> float | None:
-        """Return when `on_time` is next due, None if nothing waits for time."""
-        due_s = (
-            self._incomplete.next_wake_s(),
-            self._nominations.next_wake_s(),
-            self._lost.next_wake_s(),
-        )
-        return min((due for due in due_s if due is not None), default=None)

@@ -47,7 +47,7 @@ def is_first_fit_best(pod: Pod, view: ClusterView) -> bool:
     none of them apart or one keeps all together. O(devices of the cluster) if a copy takes several devices.
     """
     provided = [
-        name for name, amount in filter_request(pod).items() if amount and view.is_provided_by_class(name)
+        name for name, amount in filter_request(pod).items() if amount and view.state.devices.provides(name)
     ]
     if not pod.spec.resource_claims and not provided:
         return True
@@ -119,7 +119,7 @@ class FreedClaims:
 def _needs_devices(pod: Pod, view: ClusterView) -> bool:
     if not view.devices.is_served:
         return False
-    return bool(pod.spec.resource_claims) or any(map(view.is_provided_by_class, filter_request(pod)))
+    return bool(pod.spec.resource_claims) or any(map(view.state.devices.provides, filter_request(pod)))
 
 
 def _made(pod: Pod, view: ClusterView) -> Iterator[ResourceClaim]:

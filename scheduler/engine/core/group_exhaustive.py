@@ -15,7 +15,7 @@ import numpy as np
 from scheduler.engine.core.decide import ScheduleResult
 from scheduler.engine.core.group_attempt import Attempt, LimitedRoom
 from scheduler.engine.core.group_domains import domain_ids
-from scheduler.engine.core.group_members import Kind, has_closed_form, is_selected
+from scheduler.engine.core.group_members import Kind, has_closed_form
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.interface import DomainCopies
 from scheduler.engine.framework.pod_groups import domain_copies, most_copies
@@ -42,7 +42,9 @@ def is_proven(attempt: Attempt) -> Pieces[bool]:
     limited: dict[Hashable, list[tuple[Kind, Amounts]]] = {}
     for kind in attempt.kinds:
         room, own_limits = _room_of(kind, attempt)
-        if _most_within(_keys_of(kind, attempt), room, attempt) < len(kind.pods) - n_spare:
+        part = attempt.request.parts.get(kind.part)
+        keys = (() if part is None else part.topology.required) or attempt.request.topology.required
+        if _most_within(keys, room, attempt) < len(kind.pods) - n_spare:
             return True
         limits |= own_limits
         for limit in own_limits:
@@ -127,25 +129,6 @@ def _is_too_low(limit: DomainCopies, room: Amounts, n_wanted: int, attempt: Atte
             each = each[outer.ids[firsts] == np.argmax(outer.per_domain(within))]
         attempt.outcome.limit = LimitedRoom(limit.topology_key, most, tuple(each[each > 0].tolist()))
     return most < n_wanted
-
-
-def _keys_of(kind: Kind, attempt: Attempt) -> tuple[str, ...]:
-    """Return the keys of which all members of the kind share the values; none if none is known."""
-    part = attempt.request.parts.get(kind.part)
-    of_part = () if part is None else part.topology.required
-    return of_part or attempt.request.topology.required or _one_domain_keys(kind, attempt)
-
-
-def _one_domain_keys(kind: Kind, attempt: Attempt) -> tuple[str, ...]:
-    """Return a key of which all members of the kind have to share the value; none if none is known."""
-    selected = [other for other in attempt.kinds if is_selected(kind.needs, other.first, attempt.view)]
-    if kind not in selected or any(
-        (other.needs, other.keys) != (kind.needs, kind.keys) for other in selected
-    ):
-        # Members of another kind that it needs may be in several domains.
-        return ()
-    is_met = kind.needs is None or attempt.view.pods_by_domain(kind.needs, kind.keys[0]).amounts.any()
-    return () if is_met else kind.keys[:1]
 
 
 def exhaust(attempt: Attempt, scope: Mask) -> Pieces[bool]:

@@ -17,8 +17,8 @@ A pod may move that has a controller, no volumes and no group, and no higher pri
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from typing import Final
@@ -27,6 +27,7 @@ import numpy as np
 
 from scheduler.engine.core.decide import ScheduleResult, Scope, decide
 from scheduler.engine.core.group_attempt import Attempt, Outcome, SearchRequest
+from scheduler.engine.core.group_devices import FreedClaims
 from scheduler.engine.core.group_domains import domain_ids
 from scheduler.engine.core.group_members import kinds_of
 from scheduler.engine.core.group_requests import all_levels, search_request
@@ -38,6 +39,7 @@ from scheduler.engine.core.group_trial import (
     TrialRng,
     detached_trial,
 )
+from scheduler.engine.core.group_vacancy import Vacancy
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.disruption_budgets import guarding, refusing
@@ -94,6 +96,7 @@ class HoleSearch:
         self._state, self._view, self._key, self._members = state, ClusterView(state), key, members
         self._profiles, self._profile = profiles, profiles[members[0].scheduler_name]
         self._rng, self._n_most, self._n_left = TrialRng(f"{key.text} moves"), n_most, _MOST_DECISIONS
+        self._vacancy = Vacancy(state, FreedClaims((), (), state))
         self._priority = min(pod.priority for pod in members)
         #: The UIDs of the pods that were out of the state for a while.
         self.touched: set[str] = set()
@@ -182,17 +185,10 @@ class HoleSearch:
 
     # One set of pods.
 
-    @contextmanager
-    def _without(self, pods: Sequence[Pod]) -> Iterator[None]:
-        self.touched.update(pod.uid for pod in pods)
-        for pod in pods:
-            with self._state.groups.with_notes_kept(pod):
-                self._state.remove_pod(pod.uid)
-        try:
-            yield
-        finally:
-            for pod in pods:
-                self._state.upsert_pod(pod)
+    def _without(self, pods: Iterable[Pod]) -> AbstractContextManager[None]:
+        placed = [self._state.placed[pod.uid] for pod in pods]
+        self.touched.update(each.pod.uid for each in placed)
+        return self._vacancy.without(placed)
 
     def _is_allowed(self, pods: Sequence[Pod]) -> bool:
         """Return whether the Eviction API lets these pods go."""

@@ -158,7 +158,7 @@ def has_closed_form(kind: Kind, view: ClusterView) -> bool:
         if is_selected(_matcher((term,)), kind.first, view)
     }
     apart |= {constraint.topology_key for constraint in spec.spread if constraint.hard}
-    if view.has_limits:
+    if view.state.terms.n_limiting:
         return False
     if len(apart) > 1 or len(kind.keys) > 1 or spec.claim_volumes or spec.disks:
         return False
@@ -179,7 +179,7 @@ def _matcher(terms: tuple[AffinityTerm, ...]) -> PodMatcher | None:
 def _identity(pod: Pod, read_keys: set[str], view: ClusterView) -> object:
     """Return what tells members apart: labels count only where a term of a member or of a placed pod reads them."""
     read = frozenset((key, value) for key, value in pod.labels.items() if key in read_keys)
-    terms = frozenset(id(term) for term in view.existing_terms(view.label_set(pod)))
+    terms = frozenset(id(term) for term in view.state.terms.selecting(view.label_set(pod)))
     forms = claim_forms(pod, view)
     return pod.spec, read, terms, pod.nominated_node_name, pod.priority, forms, part_of(pod)
 

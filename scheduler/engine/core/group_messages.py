@@ -10,7 +10,6 @@ from scheduler.engine.core.group_members import n_needed
 from scheduler.engine.model.group_topology import PART_MIN_COUNT
 from scheduler.engine.model.pod_groups import LIMIT_MEMBERS, GroupKey, GroupKind, PodGroup
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.wording import named_to
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.engine.syntax.plurals import counted
 
@@ -127,13 +126,6 @@ def unplaced_message(
             f" The search ended after {max_decisions} decisions (maxSearchDecisions); there may be places."
         )
     return text
-
-
-def stays_message(key: GroupKey, why: str, moving: Iterable[GroupKey]) -> str:
-    """Return why the group, which was to be moved, stays. `moving`: the groups for which places are held."""
-    names = sorted({named_to(key.namespace, "pod group", other.text) for other in moving})
-    held = "".join(f" Places are held for {name}, which moves." for name in names)
-    return f"The group does not move: {why}{held}"
 
 
 def _limit_text(limit: LimitedRoom) -> str:

@@ -18,20 +18,19 @@ affinity or a topology constraint may preempt too; a group without a priority of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from scheduler.engine.core.group_attempt import Outcome, SearchRequest
+from scheduler.engine.core.group_attempt import SearchRequest
 from scheduler.engine.core.group_clearings import clearings_for
 from scheduler.engine.core.group_devices import FreedClaims
-from scheduler.engine.core.group_requests import search_request
 from scheduler.engine.core.group_search import search
 from scheduler.engine.core.group_trial import GroupTrial, Place
+from scheduler.engine.core.group_vacancy import Vacancy, search_places
 from scheduler.engine.framework.post_filter import GroupPreemptor, Unit
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.model.pod_groups import GroupKey, PodGroup
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.batches import Pieces
@@ -96,38 +95,6 @@ def _room(
     return None
 
 
-def places_anew(
-    key: GroupKey, request: SearchRequest, state: ClusterState, trial: GroupTrial
-) -> Pieces[Mapping[str, str] | str]:
-    """
-    Return the nodes of the group's members, by UID, once the running ones have left theirs; or why the group stays.
-
-    A group stays without a profile that preempts, if a PodDisruptionBudget protects it, if a member is not bound yet,
-    is of another scheduler, or has no controller, which creates it again. `request`: of the pending members. `trial`:
-    as of `make_room`. Cost: a search for the group.
-    """
-    group, view = state.groups.get(key), ClusterView(state)
-    running = [state.placed[pod.uid] for pod in state.groups.placed(key)]
-    preemptor = preemptor_of(trial.profile)
-    if group is None or preemptor is None:
-        return "its profile evicts no pods."
-    if len(request.members) + len(running) < group.min_count:
-        return f"{len(request.members) + len(running)} of {group.min_count} members exist."
-    if any(placed.assumed for placed in running):
-        return "a member is being bound."
-    if (alone := next((placed.pod for placed in running if placed.pod.owner is None), None)) is not None:
-        return f"{alone.key} has no controller, which would create it again."
-    if {placed.pod.scheduler_name for placed in running} != {request.members[0].scheduler_name}:
-        return "members on nodes are of another scheduler."
-    if preemptor.reprieve_order([(placed,) for placed in running], view)[1]:
-        return "a PodDisruptionBudget protects its members on nodes."
-    anew = [placed.pod.recreated() for placed in running]
-    attempt = _Attempt(replace(request, members=[*request.members, *anew]), state, preemptor, trial)
-    return (
-        yield from attempt.places_anew(key, group, running)
-    ) or "not all its members have places elsewhere."
-
-
 def preemptor_of(profile: Profile) -> GroupPreemptor | None:
     """Return the rules by which the profile evicts pods for groups; None if it evicts none."""
     return next(filter(None, (plugin.group_preemptor for plugin in profile.post_filters)), None)
@@ -147,7 +114,7 @@ class _Attempt:
         group = request.members[0].group
         self._key = None if group is None else group.key
         self.claims = FreedClaims(request.members, trial.profile.filters, state)
-        self._removed: dict[str, PlacedPod] = {}
+        self._vacancy = Vacancy(state, self.claims)
         self._units: list[Unit] = []
         self._n_decisions = 0
 
@@ -157,88 +124,45 @@ class _Attempt:
         """Remove the pods of lower priorities from these rows."""
         having = rows & self._view.has_lower(below_priority)
         for row in np.flatnonzero(having).tolist():
-            for placed in list(self._view.placed_on(row)):
+            for placed in list(self._view.state.placed_on(row)):
                 is_sibling = placed.pod.group is not None and placed.pod.group.key == self._key
-                is_lower = self._view.victim_priority(placed.pod) < below_priority
-                if is_sibling or not is_lower or placed.pod.uid in self._removed:
+                is_lower = self._view.state.groups.victim_priority(placed.pod) < below_priority
+                if is_sibling or not is_lower or self._vacancy.is_out(placed):
                     continue
                 unit = self._view.evicted_with(placed)
                 self._units.append(unit)
-                self._remove(unit)
+                self._vacancy.take_out(unit)
                 yield
-
-    def places_anew(
-        self, key: GroupKey, group: PodGroup, running: Iterable[PlacedPod]
-    ) -> Pieces[dict[str, str] | None]:
-        """Return the nodes of all members without the running ones on theirs, which are back afterwards."""
-        profile = self._trial.profile
-        for placed in running:
-            self._remove((placed,))
-            yield
-        request = search_request(self._state, key, group, self._request.members, profile)
-        # Of a group that was placed once, the members that run count as finished here.
-        self._request = replace(request, n_needed=group.min_count)
-        n_most = request.max_decisions(profile.max_search_decisions)
-        self._trial = replace(self._trial, max_decisions=n_most)
-        places = yield from self.places()
-        yield from self.restore_all()
-        self.claims.take_all_back()
-        return places
 
     def restore_all(self) -> Pieces[None]:
         """Bring back every pod that is still removed."""
-        for placed in list(self._removed.values()):
-            self._restore((placed,))
-            yield
+        yield from self._vacancy.put_all_back()
         self._units.clear()
 
-    def _remove(self, unit: Unit) -> None:
-        for placed in unit:
-            self._remove_pod(placed)
-
-    def _remove_pod(self, placed: PlacedPod) -> None:
-        uid = placed.pod.uid
-        self._removed[uid] = placed
-        with self._state.groups.with_notes_kept(placed.pod):
-            if placed.assumed:
-                self._state.forget(uid)
-            else:
-                self._state.remove_pod(uid)
-        self.claims.free(self._state.devices.claims_of(placed.pod))
-
-    def _restore(self, unit: Unit) -> None:
-        for placed in unit:
-            del self._removed[placed.pod.uid]
-            self.claims.take_back(placed.pod)
-            if placed.assumed:
-                self._state.assume(placed.pod, placed.pod.node_name)
-            else:
-                self._state.upsert_pod(placed.pod)
-
     def _is_removed(self, unit: Unit) -> bool:
-        return unit[0].pod.uid in self._removed
+        return self._vacancy.is_out(unit[0])
 
     # The search.
 
     def room(self) -> Pieces[Nominations | None]:
         """Return where the members go if they have places without the removed pods, of which some come back."""
-        if not self._removed or (nodes := (yield from self.places())) is None:
+        if not self._vacancy or (nodes := (yield from self.places())) is None:
             return None
         nodes = yield from self._without_elsewhere(nodes)
         removed = list(filter(self._is_removed, self._units))
         order, n_violating = self._preemptor.reprieve_order(removed, self._view)
-        n_before = len(self._removed) + 1
+        n_before = len(self._vacancy) + 1
         # A pod may be spared once others are back: the one that a member's affinity needs.
-        while len(self._removed) < n_before:
-            n_before = len(self._removed)
+        while len(self._vacancy) < n_before:
+            n_before = len(self._vacancy)
             late: list[Unit] = []
             for unit in list(filter(self._is_removed, order)):
                 if self._n_decisions + len(self._request.members) > _MOST_DECISIONS:
                     late.append(unit)
                     continue
-                self._restore(unit)
+                self._vacancy.put_back(unit)
                 if (places := (yield from self.places())) is None:
-                    self._remove(unit)
+                    self._vacancy.take_out(unit)
                 else:
                     nodes = places
         if late:
@@ -261,27 +185,20 @@ class _Attempt:
         if not elsewhere:
             return nodes
         for unit in elsewhere:
-            self._restore(unit)
+            self._vacancy.put_back(unit)
             yield
         if (places := (yield from self.places())) is not None:
             return places
         for unit in elsewhere:
-            self._remove(unit)
+            self._vacancy.take_out(unit)
             yield
         return nodes
 
     def places(self) -> Pieces[dict[str, str] | None]:
         """Return the nodes of the members without the removed pods, None if the group has none."""
-        outcome, trial = yield from self._search()
-        nodes = {place.pod.uid: place.node_name for place in trial.places}
-        yield from trial.take_all_back()
-        return nodes if outcome.is_placed else None
-
-    def _search(self) -> Pieces[tuple[Outcome, GroupTrial]]:
-        trial = self._trial.anew()
-        outcome = yield from search(self._request, trial)
+        outcome, nodes = yield from search_places(self._request, self._trial.anew())
         self._n_decisions += outcome.n_decisions
-        return outcome, trial
+        return nodes
 
     def _may_matter_elsewhere(self, placed: PlacedPod) -> bool:
         """Return whether the pod, once it is back, may keep members from other nodes than its own."""
@@ -289,8 +206,8 @@ class _Attempt:
 
     def _in_place(self, late: Iterable[Unit]) -> Pieces[dict[str, str] | None]:
         """Bring back the pods beside which every member keeps its node. Return the nodes, None without places."""
-        outcome, trial = yield from self._search()
-        if not outcome.is_placed:
+        trial = self._trial.anew()
+        if not (yield from search(self._request, trial)).is_placed:
             return None
         by_node: dict[str, list[Place]] = {}
         for place in trial.places:
@@ -301,10 +218,10 @@ class _Attempt:
             beside = [place for name in names for place in by_node.get(name, ())]
             if not is_local or any(map(self._may_matter_elsewhere, unit)):
                 continue
-            self._restore(unit)
+            self._vacancy.put_back(unit)
             yield
             if not (yield from trial.still_take(beside)):
-                self._remove(unit)
+                self._vacancy.take_out(unit)
         holds = yield from trial.still_take(trial.places)
         nodes = {place.pod.uid: place.node_name for place in trial.places}
         yield from trial.take_all_back()

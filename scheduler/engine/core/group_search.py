@@ -17,15 +17,12 @@ The search comes in pieces: it yields after each decision and after each place t
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from scheduler.engine.core.group_attempt import Attempt, Outcome, SearchRequest
 from scheduler.engine.core.group_greedy import GreedySearch
 from scheduler.engine.core.group_members import components_of, kinds_of
 from scheduler.engine.core.group_order import lay_out_ranks
 from scheduler.engine.core.group_parts import PartSearch
 from scheduler.engine.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError
-from scheduler.engine.model.pod_groups import MOST_FAILED_NODES, GroupKey
 from scheduler.engine.state.batches import Pieces
 
 
@@ -56,26 +53,3 @@ def search(request: SearchRequest, trial: GroupTrial) -> Pieces[Outcome]:
     if not outcome.is_placed:
         yield from attempt.end()
     return outcome
-
-
-def search_twice(
-    key: GroupKey, request: SearchRequest, trial: GroupTrial
-) -> Pieces[tuple[Outcome, GroupTrial]]:
-    """
-    Search; if that is in vain, once more with the nodes that are the group's last resort (`KubeletRefusals`).
-
-    Return the outcome and its trial; if neither has places, those of the first search. A group under which so many
-    nodes failed that it avoids none had all of them in its first search.
-    """
-    outcome = yield from search(request, trial)
-    refusals = trial.state.kubelet_refusals
-    if outcome.is_placed or outcome.error is not None:
-        return outcome, trial
-    avoids_none = len(refusals.excluded_nodes(key)) > MOST_FAILED_NODES
-    if not avoids_none and (last_resorts := refusals.last_resorts(key)):
-        second = replace(trial)
-        with refusals.without(key, last_resorts):
-            again = yield from search(request, second)
-        if again.is_placed:
-            return again, second
-    return outcome, trial

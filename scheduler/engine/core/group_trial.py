@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.engine.core.decide import CycleError, ScheduleResult, Scope, decide, deciding_in_turns
+from scheduler.engine.core.decide import CycleError, ScheduleResult, Scope, decide, deciding
 from scheduler.engine.core.decision_annotation import DecisionAnnotations
 from scheduler.engine.core.group_devices import FirstFits, claim_forms
 from scheduler.engine.core.pod_records import PodRecords
@@ -189,7 +189,7 @@ class GroupTrial:
         scope = Scope(rows, siblings)
         # An observer would bring the scorers back.
         profile, observer = (self.profile, self.observer) if is_scored else (self._unscored, Unobserved())
-        decision = yield from deciding_in_turns(pod, self.view, profile, self.rng, observer, scope)
+        decision = yield from deciding(pod, self.view, profile, self.rng, observer, scope)
         if isinstance(decision, CycleError):
             raise CycleBrokenError(decision)
         if isinstance(decision, FitError):

@@ -2,13 +2,10 @@
 Reports placed groups that have lost members and now have too few on nodes; by choice releases them.
 
     a member is lost --REPORT_AFTER_S--> event, and condition Whole of the PodGroup --enough members again--> condition
-                     |--release-after, while a member waits in vain--> the others are evicted, to be placed anew with it
-                     `--move-after, while a member waits in vain--> the same, but only if the whole group has places
-                        then and no PodDisruptionBudget forbids it, and not again within `MOVE_AGAIN_AFTER_S`
+                     `--release-after, while a member waits in vain--> the others are evicted, to be placed anew with it
 
 A member that has succeeded is not lost; a group with such a member is no longer watched. A group is released only if
-its members have the annotation `RELEASE_AFTER`, and moved if they have `MOVE_AFTER`; their controllers create them
-again.
+its members have the annotation `RELEASE_AFTER`; their controllers create them again.
 
 After a restart, the members say as much: a group with its minimum on nodes was placed, and a group with fewer on nodes,
 beside as many pending members as it lacks, has lost some. Its times begin then.
@@ -26,13 +23,8 @@ from scheduler.engine.state.pod_groups import PodGroups
 #: How long a group may have too few members: one that is replaced comes within seconds.
 REPORT_AFTER_S: Final = 30.0
 
-#: A group that has moved stays for so long; one that has no places elsewhere is looked at again after a minute.
-MOVE_AGAIN_AFTER_S: Final = 1_800.0
-_LOOK_AGAIN_AFTER_S: Final = 60.0
-
 #: Ends the message of a group whose members on nodes are evicted.
 RELEASED: Final = "The members on nodes are evicted, to be placed anew with the others."
-MOVED: Final = f"The whole group has places elsewhere. {RELEASED}"
 
 
 class LostMembers:
@@ -45,16 +37,10 @@ class LostMembers:
         #: Groups that a decision placed, whole or not yet, here or before a restart.
         self._decided: set[GroupKey] = set()
         self._reported: set[GroupKey] = set()
-        #: By group with too few members that is to be released, and by one that may move: when the group is tried.
+        #: By group with too few members that is to be released: when the group is tried.
         self._release_at_s: dict[GroupKey, float] = {}
-        self._move_at_s: dict[GroupKey, float] = {}
         #: Groups of which this time has come, until the group is tried.
         self._release_due: set[GroupKey] = set()
-        self._move_due: set[GroupKey] = set()
-        #: By group with too few members that was to be moved: why it was not.
-        self._stays: dict[GroupKey, str] = {}
-        #: When groups have moved.
-        self._moved_s: dict[GroupKey, float] = {}
         #: Groups of which a member has succeeded.
         self._ending: set[GroupKey] = set()
 
@@ -85,18 +71,12 @@ class LostMembers:
         reference = None if changed is None else changed.group
         if reference is not None and reference.release_after_s and key not in self._release_due:
             self._release_at_s[key] = since_s + reference.release_after_s
-        if reference is not None and reference.move_after_s and key not in self._move_due:
-            moved_s = self._moved_s.get(key, -MOVE_AGAIN_AFTER_S)
-            at_s = max(since_s + reference.move_after_s, moved_s + MOVE_AGAIN_AFTER_S)
-            self._move_at_s.setdefault(key, at_s)
 
     def _end(self, key: GroupKey) -> None:
         """Note that the group has enough members, leaves its nodes, or is watched no more."""
-        for times in (self._below_since_s, self._release_at_s, self._move_at_s):
-            times.pop(key, None)
-        self._stays.pop(key, None)
-        for keys in (self._release_due, self._move_due):
-            keys.discard(key)
+        self._below_since_s.pop(key, None)
+        self._release_at_s.pop(key, None)
+        self._release_due.discard(key)
 
     def _is_below(self, key: GroupKey, min_count: int) -> bool:
         """Return whether the group, of which members are on nodes, has too few of them."""
@@ -112,31 +92,9 @@ class LostMembers:
             self._end(key)
         return is_due
 
-    def take_move_due(self, key: GroupKey, now_s: float) -> bool:
-        """Return whether the group is to be moved now if it has places elsewhere. If so, it is not for a minute."""
-        is_due = key in self._move_due
-        if is_due:
-            self._move_due.discard(key)
-            self._move_at_s[key] = now_s + _LOOK_AGAIN_AFTER_S
-        return is_due
-
-    def note_stays(self, key: GroupKey, why: str) -> None:
-        """Note why the group, which was to be moved, stays."""
-        self._stays[key] = why
-
-    def why_stays(self, key: GroupKey) -> str:
-        """Return why the group, which was to be moved, stayed the last time; empty if it was not to be."""
-        return self._stays.get(key, "")
-
-    def note_moved(self, key: GroupKey, now_s: float) -> None:
-        """Note that the group leaves its nodes. O(groups that have moved lately)."""
-        self._moved_s = {k: at_s for k, at_s in self._moved_s.items() if at_s + MOVE_AGAIN_AFTER_S > now_s}
-        self._moved_s[key] = now_s
-        self._end(key)
-
     def next_wake_s(self) -> float | None:
-        """Return when a group is to be reported, released or moved, None without one. O(groups with too few)."""
-        times = [*self._release_at_s.values(), *self._move_at_s.values()]
+        """Return when a group is to be reported or released, None without one. O(groups with too few)."""
+        times = list(self._release_at_s.values())
         times += [
             since_s + REPORT_AFTER_S
             for key, since_s in self._below_since_s.items()
@@ -145,14 +103,11 @@ class LostMembers:
         return min(times, default=None)
 
     def take_reached(self, now_s: float) -> list[GroupKey]:
-        """Return the groups that are to be released or moved from now on, once a member is tried in vain; each once."""
-        reached: list[GroupKey] = []
-        for times, due in ((self._release_at_s, self._release_due), (self._move_at_s, self._move_due)):
-            keys = [key for key, at_s in times.items() if at_s <= now_s]
-            for key in keys:
-                del times[key]
-            due.update(keys)
-            reached += keys
+        """Return the groups that are to be released from now on, once a member is tried in vain; each once."""
+        reached = [key for key, at_s in self._release_at_s.items() if at_s <= now_s]
+        for key in reached:
+            del self._release_at_s[key]
+        self._release_due.update(reached)
         return reached
 
     def on_time(self, now_s: float) -> list[Instruction]:

@@ -28,11 +28,12 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from scheduler.engine.core.audit import differences
-from scheduler.engine.core.decide import MAX_TURNS, CycleError, Decision, ScheduleResult, deciding
+from scheduler.engine.core.decide import CycleError, Decision, ScheduleResult, deciding
 from scheduler.engine.core.decision_annotation import DecisionAnnotations
 from scheduler.engine.core.event_handlers import EventHandlers
 from scheduler.engine.core.fallbacks import Fallbacks
 from scheduler.engine.core.group_cycle import GroupCycles
+from scheduler.engine.core.group_lives import GroupLives
 from scheduler.engine.core.nominator import Nominator
 from scheduler.engine.core.outcomes import attempted, failed_event, report_failure
 from scheduler.engine.core.pod_lifecycle import PodLifecycle
@@ -44,7 +45,7 @@ from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.observer import Observer, Unobserved
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.model.instructions import Bind, EmitEvent, Instruction
+from scheduler.engine.model.instructions import Bind, Instruction
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
@@ -55,18 +56,14 @@ from scheduler.engine.model.stimuli import (
     CycleEnded,
     EvictionDue,
     EvictionEnded,
-    PluginFailing,
     ReservationWritten,
-    ScaleUpNotTriggered,
     Stimulus,
     SweepDue,
     TimePassed,
-    WatchInterrupted,
 )
 from scheduler.engine.queueing.incremental_work import IncrementalWork
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.queueing.queued_pod import QueuedPod
-from scheduler.engine.queueing.rule_clocks import RuleClocks
 from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
@@ -107,20 +104,20 @@ class Machine:
         #: Pods between Reserve and Bind.
         nominates = semantics.enabled(Gate.NOMINATED_NODE_NAME_FOR_EXPECTATION)
         self._reservations = Reservations(state, self.records, nominates=nominates)
-        is_async = semantics.enabled(Gate.SCHEDULER_ASYNC_PREEMPTION)
-        self.preemptions = Preemptions(state, queue, self.records, is_async=is_async)
+        self.preemptions = Preemptions(state, queue, self.records)
         self._nominator = Nominator(state, queue)
-        self._clocks = RuleClocks()
-        self._fallbacks = Fallbacks(state, self._view, self.records, self._clocks)
+        self._fallbacks = Fallbacks(state, self._view, self.records)
+        self._group_lives = GroupLives(
+            state, queue, self.records, self._nominator, queues_as_one=semantics.queues_groups_as_one
+        )
         self._groups = GroupCycles(
             state,
             queue,
-            self.records,
+            self._group_lives,
             self._nominator,
             self._reservations,
             self._observer,
             self._annotations,
-            queues_as_one=semantics.queues_groups_as_one,
         )
         self._lifecycle = PodLifecycle(
             state,
@@ -131,7 +128,7 @@ class Machine:
             preemptions=self.preemptions,
             fallbacks=self._fallbacks,
             reservations=self._reservations,
-            groups=self._groups,
+            groups=self._group_lives,
         )
         self._unfit = UnfitPods(
             state,
@@ -144,7 +141,7 @@ class Machine:
             reservations=self._reservations,
             groups=self._groups,
         )
-        self._handlers = EventHandlers(state, queue, self._lifecycle, self._groups, self._unfit)
+        self._handlers = EventHandlers(state, queue, self._lifecycle, self._group_lives, self._unfit)
         #: The rest of a sweep that has begun.
         self._sweeping: Iterator[None] | None = None
         #: The rest of a cycle that has begun, and what it has ordered so far.
@@ -216,7 +213,7 @@ class Machine:
         """Return whether CycleDue would bind a pod that has waited for it, or pop a pod, or a backlog is left."""
         if self.is_in_cycle or self._reservations.has_ready:
             return True
-        return not self._unfit.holds_all and self.queue.can_pop()
+        return self.queue.can_pop()
 
     def next_wake_s(self, now_s: float) -> float | None:
         """
@@ -228,8 +225,8 @@ class Machine:
             self.queue.next_wake_s(now_s),
             self.state.kubelet_refusals.next_s,
             self._reservations.next_wake_s(),
-            self._clocks.next_wake_s(now_s),
-            self._groups.next_wake_s(),
+            self._fallbacks.next_wake_s(),
+            self._group_lives.next_wake_s(),
         )
         known_s = [due for due in due_s if due is not None]
         return max(now_s, min(known_s)) if known_s else None
@@ -263,19 +260,12 @@ class Machine:
                 return self._unfit.on_eviction_due(stimulus)
             case EvictionEnded():
                 return self._unfit.on_eviction_ended(stimulus, now_s)
-            case PluginFailing():
-                return self._shut_off(stimulus)
             case CycleDue(epoch_s):
                 self.state.devices.epoch_s = now_s if epoch_s is None else epoch_s
                 return self._schedule_one(now_s)
             case CycleEnded(used_s):
                 self.queue.charge(used_s, now_s)
                 return []
-            case ScaleUpNotTriggered(uid):
-                if self._clocks.give_up(uid, now_s):
-                    self.queue.activate(uid, now_s)
-            case WatchInterrupted():
-                self._clocks.on_interrupted(now_s)
             case TimePassed():
                 instructions = self._on_time(now_s)
             case SweepDue():
@@ -298,10 +288,9 @@ class Machine:
     def _on_time(self, now_s: float) -> list[Instruction]:
         self.queue.flush(now_s)
         self._handlers.expire_kubelet_refusals(now_s)
-        due, instructions = self._fallbacks.on_time(now_s)
-        for uid in due:
+        for uid in self._fallbacks.take_due(now_s):
             self.queue.activate(uid, now_s)
-        return [*instructions, *self._groups.on_time(now_s)]
+        return self._group_lives.on_time(now_s)
 
     # The cycle.
 
@@ -311,7 +300,7 @@ class Machine:
             bind = self._reservations.next_ready()
             self._lifecycle.on_ready(bind.pod, now_s)
             return [bind]
-        queued = None if self.has_backlog or self._unfit.holds_all else self.queue.pop(now_s)
+        queued = None if self.has_backlog else self.queue.pop(now_s)
         if queued is None:
             return []
         pod = queued.pod
@@ -336,8 +325,6 @@ class Machine:
                 instructions = yield from self._trying_relaxed(queued, decision, profile, now_s)
                 # `+= yield from` would extend a list that was taken meanwhile.
                 self._ordered += instructions
-            case CycleError(goes_on=True) if queued.n_turns < MAX_TURNS:
-                self.queue.line_up(queued, now_s)
             case CycleError(message, unschedulable):
                 self._ordered += self._fail(queued, message, now_s, unschedulable=unschedulable)
             case _:
@@ -397,7 +384,7 @@ class Machine:
         placed = pod if relaxation is None else relaxation.pod
         self._nominator.take_node(pod, node_name, now_s)
         self.state.assume(replace(placed, node_name=node_name), node_name)
-        self._fallbacks.on_assumed(pod.uid, now_s)
+        self._fallbacks.on_assumed(pod.uid)
         binding = Binding(
             queued,
             bind,
@@ -405,7 +392,6 @@ class Machine:
             result.n_feasible,
             now_s,
             relaxation,
-            self._clocks.waited_s(pod.uid),
             is_nominated=bool(reserved) and self._reservations.nominates,
         )
         self._lifecycle.on_assumed(binding, now_s, is_reserved=bool(reserved))
@@ -432,16 +418,6 @@ class Machine:
                 shown_nomination=queued.pod.nominated_node_name,
             ),
         ]
-
-    def _shut_off(self, failing: PluginFailing) -> list[Instruction]:
-        """Call the out-of-tree plugin no more. Pods that its filter is about wait; its scores are left out."""
-        for plugin in self._profiles[failing.profile].out_of_tree:
-            if plugin.name == failing.plugin and not plugin.shut_off:
-                plugin.shut(failing.why, is_scoring=failing.is_scoring)
-                effect = plugin.effect(is_scoring=failing.is_scoring)
-                note = f"plugin {plugin.name} of profile {failing.profile} is shut off, and {effect}: {failing.why}"
-                return [EmitEvent(failing.pod, "Warning", "PluginShutOff", "Scheduling", note)]
-        return []
 
     def _on_reservation_written(self, answer: ReservationWritten, now_s: float) -> list[Instruction]:
         written = self._reservations.note_written(answer, now_s)

@@ -27,7 +27,7 @@ def refusals_with_nominated(
 
     The codes have shape (n_rows,). 50 µs, and 5 µs for each row where more than room matters.
     """
-    room = None if view.nodes.may_wrap else trials.room_only
+    room = trials.room_only
     is_open = wanted
     if room is not None and room.is_first_trial:
         statuses = _by_room(pod, view, room, wanted)

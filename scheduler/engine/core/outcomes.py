@@ -18,7 +18,6 @@ from scheduler.engine.model.instructions import (
     Instruction,
     PatchCondition,
     PatchPodGroup,
-    SaveWaits,
 )
 from scheduler.engine.model.pod_groups import PodGroup
 from scheduler.engine.model.pods import Pod
@@ -40,7 +39,6 @@ class UnfitAttempt:
 
     Attributes:
         n_victims: pods to remove from the node that PostFilter found; 0 if all of them end already.
-        problem: why one of them could not be evicted, empty if none is known of.
     """
 
     queued: QueuedPod
@@ -48,7 +46,6 @@ class UnfitAttempt:
     error: FitError
     started_s: float
     n_victims: int = 0
-    problem: str = ""
 
     @property
     def nominated(self) -> str | None:
@@ -63,7 +60,6 @@ def report_bound(binding: Binding) -> list[Instruction]:
     return [
         EmitEvent(pod, "Normal", "Scheduled", "Binding", note),
         *([] if relaxation is None else [_relaxed_event(pod, relaxation)]),
-        *([SaveWaits(pod, binding.waited_s, is_over=True)] if binding.waited_s else []),
         attempted(
             binding.queued,
             "scheduled",

@@ -24,7 +24,7 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from scheduler.engine.core.fallbacks import Fallbacks
-from scheduler.engine.core.group_cycle import GroupCycles
+from scheduler.engine.core.group_lives import GroupLives
 from scheduler.engine.core.nominator import Nominator
 from scheduler.engine.core.outcomes import attempted, report_bound, report_failure, unread_event
 from scheduler.engine.core.pod_records import Binding, Phase, PodRecord, PodRecords
@@ -92,7 +92,7 @@ class PodLifecycle:
         preemptions: Preemptions,
         fallbacks: Fallbacks,
         reservations: Reservations,
-        groups: GroupCycles,
+        groups: GroupLives,
     ) -> None:
         self._state, self._queue, self._records = state, queue, records
         self._profile_names = profile_names

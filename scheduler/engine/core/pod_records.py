@@ -7,7 +7,7 @@ others or others do for it. `PodRecords.settle` is the only place where a record
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -79,8 +79,6 @@ class Binding:
     started_s: float
     #: The rules that were relaxed for it, None if none was.
     relaxation: Relaxation | None = None
-    #: Seconds that each of its rules with a fallback has waited; empty if none has.
-    waited_s: Mapping[str, int] = field(default_factory=dict)
     #: Whether the pod is nominated to the node while it waits for its bind.
     is_nominated: bool = False
 
@@ -92,7 +90,7 @@ class Preemption:
 
     Attributes:
         preemptor: the pod, or a member of the group, in whose name pods are evicted.
-        waiting: the UIDs of all pods that room is made for, and that are not tried meanwhile; none without the gate.
+        waiting: the UIDs of all pods that room is made for, and that are not tried meanwhile.
         node_name: where; empty for a group, whose members may go to several nodes.
         victims: the UIDs of all victims.
         left: the victim whose eviction begins last; None once it has begun, or will not.

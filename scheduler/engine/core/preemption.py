@@ -11,10 +11,7 @@ would be found to fit nowhere, and others evicted for it. Upstream waits for the
 that may help came meanwhile, such as a new node, the pod is tried then; upstream's waits on. Nothing is kept for a
 restart: the nomination and the victims that end are on the server, and a pod waits for victims that end on its node.
 
-Without the gate SchedulerAsyncPreemption all victims go at once, and no pod is tried until all answers are there; then
-the attempt is reported. Groups, which upstream does not evict for, are not affected.
-
-Source: framework/preemption/executor.go, prepareCandidateAsync and prepareCandidate (kubernetes 1.36).
+Source: framework/preemption/executor.go, prepareCandidateAsync (kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -40,10 +37,8 @@ AGAIN: Final = "the room was taken"
 class Preemptions:
     """Begins evictions, and says what follows their ends. Writes what the records say of preemptors and of victims."""
 
-    def __init__(self, state: ClusterState, queue: PodQueue, records: PodRecords, *, is_async: bool) -> None:
-        """`is_async`: the gate SchedulerAsyncPreemption."""
+    def __init__(self, state: ClusterState, queue: PodQueue, records: PodRecords) -> None:
         self._state, self._queue, self._records = state, queue, records
-        self.is_async = is_async
         self._n_decided = 0
         #: Evictions that did not lead to the pod's bind on that node, by cause.
         self.wasted: Counter[str] = Counter()
@@ -60,9 +55,8 @@ class Preemptions:
         self._count_wasted(preemptor.uid, AGAIN)
         if not victims:
             return []
-        holds = self.is_async or bool(members)
-        last = victims[-1] if holds else None
-        waiting = frozenset([preemptor.uid, *members] if holds else ())
+        *first, last = victims
+        waiting = frozenset([preemptor.uid, *members])
         uids = frozenset(victim.uid for victim in victims)
         self._n_decided += 1
         preemption = Preemption(preemptor, waiting, node_name, uids, last, number=self._n_decided)
@@ -74,11 +68,8 @@ class Preemptions:
             preemption.waiting |= earlier.waiting
         record.preemption = preemption
         self._records.settle(record)
-        if last is None:
-            return list(self._evict(preemption, victims))
         for uid in waiting:
             self._records.hold(uid, preemptor.uid)
-        first = victims[:-1]
         return list(self._evict(preemption, first) if first else self._evict_last(preemption, last))
 
     def is_terminating(self, victim: Pod) -> bool:
@@ -121,12 +112,6 @@ class Preemptions:
         """Whether an eviction has no answer. O(records)."""
         return any(record.evicted_for for record in self._records)
 
-    def is_running(self, uid: str) -> bool:
-        """Return whether an eviction for the pod has no answer, or is still to begin."""
-        preemption = self.of(uid)
-        # The last one begins with the answers of the others.
-        return preemption is not None and bool(preemption.unanswered)
-
     def must_follow(self, victim: Pod) -> bool:
         """Return whether other members are or will be evicted of a group that is disrupted as a whole. O(members)."""
         groups = self._state.groups
@@ -137,11 +122,6 @@ class Preemptions:
         others = (member.uid for member in groups.placed(victim.group.key) if member.uid != victim.uid)
         records = (self._records.get(uid) for uid in others)
         return any(record is not None and bool(record.evicted_for) for record in records)
-
-    def awaits(self, uid: str, victim_uid: str) -> bool:
-        """Return whether an eviction of the victim, for the pod or for another pod too, has no answer."""
-        preemption = self.of(uid)
-        return preemption is not None and victim_uid in preemption.unanswered
 
     def of(self, uid: str) -> Preemption | None:
         """Return the evictions for the pod that are not over."""

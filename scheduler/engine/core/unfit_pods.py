@@ -2,7 +2,7 @@
 What follows an attempt that found no node: the pod is put back, nominated, and others are evicted for it.
 
     on_unfit --no victims--> reported
-        `--victims--> nominated and reported --> evictions; without the gate: evictions --all answered--> reported
+        `--victims--> nominated and reported --> evictions
 
 Source: pkg/scheduler/schedule_one.go, handleSchedulingFailure; framework/preemption (kubernetes 1.36).
 """
@@ -10,7 +10,6 @@ Source: pkg/scheduler/schedule_one.go, handleSchedulingFailure; framework/preemp
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from scheduler.engine.core.decide import fits_only_without
@@ -21,9 +20,8 @@ from scheduler.engine.core.pod_lifecycle import PodLifecycle
 from scheduler.engine.core.pod_records import Phase, PodRecords
 from scheduler.engine.core.preemption import Preemptions, preempted_event
 from scheduler.engine.core.reservations import Reservations
-from scheduler.engine.framework.diagnosis import FitError, PostFiltered
+from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.framework.status import failed
 from scheduler.engine.model.instructions import (
     ClearNomination,
     Instruction,
@@ -64,13 +62,6 @@ class UnfitPods:
         self._records, self._lifecycle = records, lifecycle
         self._preemptions, self._nominator = preemptions, nominator
         self._reservations, self._groups = reservations, groups
-        #: The attempt that all others wait for, without the gate.
-        self._unreported: UnfitAttempt | None = None
-
-    @property
-    def holds_all(self) -> bool:
-        """Whether no pod is tried before an eviction is answered, without the gate SchedulerAsyncPreemption."""
-        return self._unreported is not None
 
     def on_unfit(self, queued: QueuedPod, error: FitError, now_s: float) -> list[Instruction]:
         """Put back a pod that fits on no node; nominate it, and evict pods for it, if PostFilter found where."""
@@ -84,30 +75,19 @@ class UnfitPods:
         """Nominate the pod, evict pods for it, and report the attempt."""
         queued, result = attempt.queued, attempt.error.postfilter
         are_terminating = result is not None and all(map(self._preemptions.is_terminating, result.victims))
-        if result is None or not result.victims or (are_terminating and self._preemptions.is_async):
+        if result is None or not result.victims or are_terminating:
             # No victims, or all end already: the pod waits, and pods nominated to the node keep their nomination.
-            # Without the gate these lose it all the same (prepareCandidate).
             return self._report_unfit(attempt, now_s)
         evictions = self._evict(queued.pod, result.nominated_node_name or "", result.victims, now_s)
         attempt.n_victims = len(result.victims)
-        if not self._preemptions.is_async:
-            if self._preemptions.is_running(queued.uid):
-                self._unreported = attempt
-                return evictions
-            return [*evictions, *self._report_nominated(attempt, now_s)]
-        return [*self._report_nominated(attempt, now_s), *evictions]
+        # The pod takes its node from pods of lower priority.
+        cleared = self._clear_nominations(attempt.pod, [attempt.nominated or ""], now_s)
+        return [*self._report_unfit(attempt, now_s), *cleared, *evictions]
 
     def _report_unfit(self, attempt: UnfitAttempt, now_s: float) -> list[Instruction]:
         if attempt.nominated is not None and self._records.shown(attempt.pod.uid) is not None:
             self._nominator.nominate(attempt.pod, attempt.nominated, now_s)
         return report_unfit(attempt)
-
-    def _report_nominated(self, attempt: UnfitAttempt, now_s: float) -> list[Instruction]:
-        """Report the attempt of a pod that others leave for, and take its node from pods of lower priority."""
-        return [
-            *self._report_unfit(attempt, now_s),
-            *self._clear_nominations(attempt.pod, [attempt.nominated or ""], now_s),
-        ]
 
     def preempt_for_group(self, result: GroupResult, preemptor: Pod, now_s: float) -> list[Instruction]:
         """Return the instructions that make room for the group on the nodes that its members are nominated to."""
@@ -151,33 +131,13 @@ class UnfitPods:
         for other in [pod for name in node_names for pod in nominated.on(name)]:
             if other.priority < pod.priority and other.uid not in members:
                 self._nominator.withdraw(other, now_s)
-                # Also if no watch has shown it yet: it may be written. A stand-in's is not.
-                if self._records.shown(other.uid) is not None:
-                    instructions.append(ClearNomination(other))
+                # Also if no watch has shown it yet: it may be written.
+                instructions.append(ClearNomination(other))
         return instructions
 
     def on_eviction_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
         """Return what follows the end of an eviction; let the pods that wait for nothing else be tried again."""
-        attempt = self._unreported
-        # Before the answer is noted. Of a victim that a group needs too, it may name the group.
-        is_awaited = attempt is not None and self._preemptions.awaits(attempt.pod.uid, ended.victim_uid)
-        instructions = self._preemptions.on_ended(ended, now_s)
-        if attempt is not None and is_awaited:
-            attempt.problem = attempt.problem or ended.problem
-            if self._preemptions.is_running(attempt.pod.uid):
-                return instructions
-            self._unreported = None
-            instructions += self._report_evicted(attempt, now_s)
-        return instructions
-
-    def _report_evicted(self, attempt: UnfitAttempt, now_s: float) -> list[Instruction]:
-        """Return the report of an attempt whose victims are evicted, or not: then PostFilter has failed."""
-        if not attempt.problem:
-            return self._report_nominated(attempt, now_s)
-        attempt.n_victims = 0
-        why = PostFiltered(failed(f"preemption: {attempt.problem}"))
-        attempt.error = replace(attempt.error, postfilter=why)
-        return self._report_unfit(attempt, now_s)
+        return self._preemptions.on_ended(ended, now_s)
 
     def on_eviction_due(self, due: EvictionDue) -> list[Instruction]:
         """
@@ -234,7 +194,7 @@ class UnfitPods:
         if preemption is None or not preemption.node_name:
             key = self._state.groups.key_of(pod)
             return key is not None and self._groups.needs_room(key, profile)
-        neighbours = (neighbour.pod for neighbour in self._view.placed_on(placed.row))
+        neighbours = (neighbour.pod for neighbour in self._view.state.placed_on(placed.row))
         leaving = [
             other
             for other in neighbours
@@ -247,5 +207,4 @@ class UnfitPods:
 
     def withdraw_nominations(self, node_name: str, now_s: float) -> list[Instruction]:
         """Return the instructions that clear the nominations to a node that is gone."""
-        pods = self._nominator.leave_node(node_name, now_s)
-        return [ClearNomination(pod) for pod in pods if self._records.shown(pod.uid) is not None]
+        return [ClearNomination(pod) for pod in self._nominator.leave_node(node_name, now_s)]

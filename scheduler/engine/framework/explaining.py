@@ -27,7 +27,6 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.columns import ABSENT, LabelColumn
 from scheduler.engine.state.existing_terms import ExistingPodTerm
 from scheduler.engine.state.matching import PodMatcher
-from scheduler.engine.state.read_only import ReadOnlyClusterView
 
 #: The likeness, of 1 in all, of two names of which one is a slip of the pen: `rack` is not meant by `block`.
 _NEARLY: Final = 0.9
@@ -52,10 +51,10 @@ class ExplainContext:
         self._state = state
         self._held_by: dict[str, str] = {}
 
-    def read_only(self, owner: Hashable) -> ExplainContext:
+    def owned_by(self, owner: Hashable) -> ExplainContext:
         """Return the context for an out-of-tree plugin. `owner`: see `OutOfTreeKey`."""
         context = ExplainContext(self.pod, self._state, self._kept)
-        context.view = ReadOnlyClusterView(self._state, owner)
+        context.view = ClusterView(self._state, owner)
         return context
 
     @property
@@ -113,16 +112,18 @@ class ExplainContext:
         """Return the pods on the row that declare the term. O(pods on the row)."""
         return (p.pod for p in self._state.placed_on(row) if term in p.terms)
 
-    def declaring_pods(self, term: ExistingPodTerm) -> Iterator[tuple[Pod, int]]:
-        """Return the placed pods that declare the term, and their rows."""
-        return ((p.pod, p.row) for p in self._state.placed.values() if term in p.terms)
-
 
 class PodsPerRow(NamedTuple):
     """How many pods each row has, and a function that returns the pods of a row."""
 
     counts: Amounts
     on: Callable[[int], Iterable[Pod]]
+
+    def within(self, rows: Mask) -> Iterator[tuple[Pod, int]]:
+        """Yield the pods on these rows, and their rows."""
+        return (
+            (pod, row) for row in np.flatnonzero(rows & (self.counts > 0)).tolist() for pod in self.on(row)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,23 +146,17 @@ class BlockingRule:
     refused: Mask
     #: Rows whose pods count.
     eligible: Mask
-    #: Pods per row that the rule counts.
-    counts: Amounts
-    #: How many of `pods` must leave the row's domain before the rule admits the pod; 0 if that would not help.
+    #: The pods that the rule counts.
+    pods: PodsPerRow
+    #: How many of them must leave the row's domain before the rule admits the pod; 0 if that would not help.
     n_to_remove: Amounts
-    #: Returns the pods that the rule selects, and their rows.
-    find_pods: Callable[[], Iterable[tuple[Pod, int]]]
-    #: The same pods row by row; without it, an explanation looks at all of them to name five.
-    pods_per_row: PodsPerRow | None = None
     #: The most pods that a domain may already have; None for a rule that requires pods.
     max_existing: int | None = None
     #: For a rule about shares, its numbers, and by domain the most pods once the pod is there; otherwise None.
     share: Share | None = None
     max_per_domain: Amounts | None = None
-    #: Returns the pods that declare the rule, and their rows; None if the pod itself declares it.
-    find_declaring_pods: Callable[[], Iterable[tuple[Pod, int]]] | None = None
-    #: As `pods_per_row`.
-    declaring_per_row: PodsPerRow | None = None
+    #: The pods that declare the rule; None if the pod itself declares it.
+    declaring: PodsPerRow | None = None
     #: Matches the pods that the rule requires; None for other rules.
     required_pods: PodMatcher | None = None
     #: The numbers of a rule that compares domains; None for other rules.
@@ -175,10 +170,14 @@ class BlockingRule:
         return self.refused & np.equal(self.column.ids[: len(self.refused)], ABSENT)
 
     @cached_property
-    def pods(self) -> list[tuple[Pod, int]]:
-        """The selected pods on live nodes with the topology key, and their rows."""
-        ids, n_rows = self.column.ids, len(self.refused)
-        return [(pod, row) for pod, row in self.find_pods() if row < n_rows and ids[row] != ABSENT]
+    def in_domains(self) -> Amounts:
+        """How many pods the rule counts in each domain."""
+        return self.column.per_domain(self.pods.counts).amounts
+
+    def pods_beside(self, row: int) -> Iterator[tuple[Pod, int]]:
+        """Yield the counted pods in the domain of a row that has the topology key, and their rows."""
+        ids = self.column.ids[: len(self.refused)]
+        return self.pods.within(np.equal(ids, ids[row]))
 
 
 _SHARE_NAMES: Final = {

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from scheduler.engine.state.arrays import Amounts, Mask, Rows, Scores
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.label_sets import LabelSet
+
+if TYPE_CHECKING:
+    from scheduler.engine.framework.room import RoomFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,37 +146,6 @@ class NodeFilter(ABC):
     @abstractmethod
     def statuses(self) -> NodeStatuses:
         """Return why the other rows are refused; only called for an unschedulable pod or a decision record."""
-
-
-class RoomFilter(NodeFilter):
-    """
-    A filter that refuses a row for one reason: pods there leave too little of what can be counted.
-
-    Attributes:
-        request: what has to be left of each resource, besides room for one more pod.
-        reasons: the text of a row without room for one more pod, then the text for too little of each resource.
-    """
-
-    request: Sequence[tuple[str, int]]
-    reasons: Sequence[str]
-    needs_pods = False
-
-    @property
-    def room(self) -> RoomFilter:
-        """Return the filter itself."""
-        return self
-
-    @abstractmethod
-    def trial(self, row: int) -> PreFilterExtensions:
-        """Implement `NodeFilter.trial`."""
-
-    @abstractmethod
-    def statuses_beside(self, rows: Rows, taken: Sequence[Amounts]) -> NodeStatuses:
-        """
-        Return why each of these rows is refused once other pods are there; the codes have an entry per given row.
-
-        `taken`: by row, the number of the other pods, then what they take of each resource of the request.
-        """
 
 
 class RuleFilter(NodeFilter):

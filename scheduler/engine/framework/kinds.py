@@ -17,15 +17,15 @@ import msgspec
 
 from scheduler.engine.framework.events import Action, ClusterEvent, Resource
 from scheduler.engine.model import read_fields as fields
-from scheduler.engine.model.device_gates import GatedDeviceDecoder
+from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.disruption_budgets import decode_disruption_budget
+from scheduler.engine.model.json_fields import FieldTree
 from scheduler.engine.model.kueue import KueueKind, decode_kueue_object
 from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pod_groups import GroupKey, GroupKind, decode_pod_group
 from scheduler.engine.model.pods import term_problem
-from scheduler.engine.model.read_fields import FieldTree
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics, Version
 from scheduler.engine.model.stimuli import (
     DevicesRelisted,
@@ -249,7 +249,7 @@ def _pod_group(kind: GroupKind, version: str, section: str) -> WatchedKind:
         kind=f"PodGroup.{version}.{kind}",
         path=f"/apis/{kind}/{version}/podgroups",
         section=section,
-        fields=fields.POD_GROUP,
+        fields=fields.POD_GROUPS[kind],
         asked_by=Asker.POD_GROUPS,
         decode=partial(decode_pod_group, kind, version),
         on_upsert=PodGroupSeen,
@@ -321,11 +321,11 @@ def kinds(
     """
     Return the table, with decoders of its own, in the order of snapshots.
 
-    `node_annotations`: the keys that plugins read. `semantics`: by which pods, volumes and devices are decoded.
+    `node_annotations`: the keys that plugins read. `semantics`: by which pods and volumes are decoded.
     """
     namespaces = ("Namespace", _CORE, "namespaces", fields.NAMED)
     budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", fields.DISRUPTION_BUDGET)
-    decode_storage, decode_device = StorageDecoder(semantics).decode, GatedDeviceDecoder(semantics).decode
+    decode_storage, decode_device = StorageDecoder(semantics).decode, DeviceDecoder().decode
     return (
         _node(node_annotations),
         _stored(*namespaces, Asker.EVERY_CONFIGURATION, decode_namespace, _NAMESPACES),

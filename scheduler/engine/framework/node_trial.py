@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.engine.framework.interface import NodeFilter, PreFilterExtensions, RoomFilter
+from scheduler.engine.framework.interface import NodeFilter, PreFilterExtensions
+from scheduler.engine.framework.room import RoomFilter
 from scheduler.engine.framework.status import NodeStatuses, Status
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Mask

@@ -1,52 +1,30 @@
-"""The protocol by which metrics observe decisions. The implementation has the clock and the counters."""
+"""How metrics observe decisions. The implementation has the clock and the counters."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.framework.status import Code
 
 
-class Observer(Protocol):
-    """Called by `engine.core.decide` around each extension point of each cycle."""
+class Observer:
+    """Called by `engine.core.decide` around each extension point of each cycle; here it does nothing."""
 
     def begin(self, profile: Profile) -> Profile:
         """Note that a cycle starts. Return the profile to run: the same plugins, possibly wrapped to time them."""
-        ...
-
-    def enter(self, point: str) -> None:
-        """Note that the plugins of an extension point are about to run."""
-        ...
-
-    def leave(self, point: str, code: Code) -> None:
-        """Note that the plugins of the point have run, with this code."""
-        ...
-
-    def evaluated(self, plugin: str, point: str) -> None:
-        """Count a plugin that did not skip the point."""
-        ...
-
-    def end(self) -> None:
-        """Note that the decision is made."""
-        ...
-
-
-class Unobserved:
-    """An observer that does nothing, for decisions without metrics."""
-
-    def begin(self, profile: Profile) -> Profile:
-        """Return the profile unchanged."""
         return profile
 
     def enter(self, point: str) -> None:
-        """Do nothing."""
+        """Note that the plugins of an extension point are about to run."""
 
     def leave(self, point: str, code: Code) -> None:
-        """Do nothing."""
+        """Note that the plugins of the point have run, with this code."""
 
     def evaluated(self, plugin: str, point: str) -> None:
-        """Do nothing."""
+        """Count a plugin that did not skip the point."""
 
     def end(self) -> None:
-        """Do nothing."""
+        """Note that the decision is made."""
+
+
+class Unobserved(Observer):
+    """The observer of decisions without metrics."""

@@ -2,7 +2,7 @@
 Out-of-tree plugins: plugins of the user's, in files or packages, that run beside the built-in ones.
 
 An out-of-tree plugin keeps the contract of `interface`, but may be wrong about it. `GuardedPlugin` stands between: it
-gives the plugin a view that cannot be written to, checks what the plugin returns (`out_of_tree_results`), and turns an
+keeps the plugin from changing the state, checks what the plugin returns (`out_of_tree_results`), and turns an
 exception of the plugin into `PluginFailed`, which fails the pod's cycle. An out-of-tree plugin that failed never lets a
 pod through.
 """
@@ -36,9 +36,9 @@ from scheduler.engine.framework.out_of_tree_results import (
 from scheduler.engine.framework.status import SKIP, Code, Skip, Status, unresolvable
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.volumes import StorageKind
+from scheduler.engine.state.arrays import read_only
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.engine.state.read_only import ReadOnlyClusterView
-from scheduler.engine.state.read_only_views import read_only
+from scheduler.engine.state.rule_guard import running_rule
 from scheduler.errors import PluginFailed
 
 #: The method by which a plugin runs at an extension point.
@@ -48,11 +48,11 @@ METHOD_BY_POINT: Final = {"filter": "prefilter", "score": "prescore", "preEnqueu
 CONTRACT_VERSION: Final = 1
 #: How the `source` of a plugin of an installed package begins.
 INSTALLED: Final = "package "
-#: Runs a call of an out-of-tree plugin outside of a cycle: extension point, pod, and the call, whose exceptions pass.
-Watched = Callable[[str, Pod, Callable[[], Any]], Any]
+#: Runs a call of an out-of-tree plugin outside of a cycle, whose exceptions pass.
+Watched = Callable[[Callable[[], Any]], Any]
 
 
-def _unwatched(_point: str, _pod: Pod, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the call returns
+def _unwatched(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the call returns
     return call()
 
 
@@ -108,8 +108,6 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         name: the plugin's name.
         plugin: the plugin.
         owner: identifies the plugin, its profile and its arguments among the keys of derived values.
-        shut_off: why the plugin is not called any more, '' while it is.
-        unscored: why it is not called for scores any more, '' while it is.
         watched: runs what is called outside of a cycle.
     """
 
@@ -120,8 +118,6 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
     name: str
     plugin: Any
     owner: Hashable
-    shut_off: str = field(default="")
-    unscored: str = field(default="")
     watched: Watched = field(default=_unwatched, repr=False)
     #: The plugin is asked about pods with this label alone; None if it is asked about every pod.
     label: str | None = field(init=False)
@@ -139,25 +135,6 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         """Return whether the plugin has to be asked about the pod: not if it names a label that the pod lacks."""
         return self.label is None or self.label in pod.labels
 
-    def shut(self, why: str, *, is_scoring: bool) -> None:
-        """Call the plugin no more: not for scores, or not at all."""
-        if is_scoring:
-            self.unscored = why
-        else:
-            self.shut_off = why
-
-    def effect(self, *, is_scoring: bool) -> str:
-        """Return what follows a shut-off: no pod gets through, as with an extender that is not ignorable."""
-        if is_scoring:
-            return "its scores are left out"
-        return (
-            "all pods of the profile wait" if self.label is None else f"pods with the label {self.label} wait"
-        )
-
-    def described(self, error: BaseException) -> str:
-        """Return the error in one line, with the place in the plugin's own file."""
-        return self._identity.described(error)
-
     # PreEnqueue.
 
     def admits(self, pod: Pod) -> bool:
@@ -166,10 +143,10 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
 
         The pod enters if the plugin fails: `OutOfTreeAdmission` then fails its cycle, with a message.
         """
-        if self.shut_off or not self.concerns(pod):
+        if not self.concerns(pod):
             return True
         try:
-            return bool(self.watched("PreEnqueue", pod, lambda: self.asked_to_admit(pod)))
+            return bool(self.watched(lambda: self.asked_to_admit(pod)))
         except PluginFailed:  # and will again in the pod's cycle
             return True
 
@@ -187,11 +164,9 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         """Return what the plugin returns, checked. Raises PluginFailed."""
         if not self.concerns(context.pod):
             return SKIP
-        if self.shut_off:
-            return self.refusal
         identity = self._identity
         with identity.failing_at("PreFilter"):
-            result = self.plugin.prefilter(context, ReadOnlyClusterView.of(view, self.owner))
+            result = self.plugin.prefilter(context, view.owned_by(self.owner))
             if isinstance(result, Skip):
                 return SKIP
             if isinstance(result, Status):
@@ -212,21 +187,16 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
             return SKIP
         return status if status.code is Code.ERROR else self._identity.refusing(status)
 
-    @property
-    def refusal(self) -> Status:
-        """The status of a pod that would need the plugin, which is shut off."""
-        return unresolvable(f"plugin {self.name} is shut off until the scheduler restarts: {self.shut_off}")
-
     # PreScore and Score.
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
-        """Return what the plugin returns, checked; SKIP if it is shut off. Raises PluginFailed."""
-        if self.shut_off or self.unscored or not self.concerns(context.pod):
+        """Return what the plugin returns, checked. Raises PluginFailed."""
+        if not self.concerns(context.pod):
             return SKIP
         with self._identity.failing_at("PreScore"):
             result = self.plugin.prescore(
                 context,
-                ReadOnlyClusterView.of(view, self.owner),
+                view.owned_by(self.owner),
                 FeasibleNodes(read_only(feasible.mask)),
             )
             if isinstance(result, Skip):
@@ -264,19 +234,18 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
 
     def _guarded_hint(self, hint: HintFn) -> HintFn:
         def checked(pod: Pod, old: object, new: object) -> Hint:
-            answer = hint(pod, old, new)
+            with running_rule():
+                answer = hint(pod, old, new)
             if not isinstance(answer, Hint):
                 raise TypeError(f"a hint returned {shown(answer)}, expected queue_if(...)")
             return answer
 
         def guarded(pod: Pod, old: object, new: object) -> Hint:
-            if self.shut_off:
-                return Hint.QUEUE
             try:
-                answer: Hint = self.watched("QueueingHint", pod, lambda: checked(pod, old, new))
+                answer: Hint = self.watched(lambda: checked(pod, old, new))
             except KeyboardInterrupt:
                 raise
-            except BaseException:  # noqa: BLE001 - which the watch counts; in doubt the pod is tried
+            except BaseException:  # noqa: BLE001 - which `watched` counts; in doubt the pod is tried
                 return Hint.QUEUE
             return answer
 
@@ -284,20 +253,22 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the plugin's explanation of its refusals: empty if it gives none; why it fails if it does."""
-        if self.shut_off or not hasattr(self.plugin, "explain"):
+        if not hasattr(self.plugin, "explain"):
             return PluginExplanation()
         try:
-            return guarded_explanation(self._identity, self.plugin.explain(context.read_only(self.owner)))
+            with running_rule():
+                return guarded_explanation(self._identity, self.plugin.explain(context.owned_by(self.owner)))
         except Exception as error:  # noqa: BLE001 - an out-of-tree plugin may raise anything
             text = unexplained(self._identity, error)
             return PluginExplanation(where=lambda rows: [text] * len(rows))
 
     def explain_rejection(self, context: ExplainContext) -> str:
         """Return what the plugin says beside the status of its PreFilter; why if it fails."""
-        if self.shut_off or not hasattr(self.plugin, "explain_rejection"):
+        if not hasattr(self.plugin, "explain_rejection"):
             return ""
         try:
-            return str(self.plugin.explain_rejection(context.read_only(self.owner)))
+            with running_rule():
+                return str(self.plugin.explain_rejection(context.owned_by(self.owner)))
         except Exception as error:  # noqa: BLE001 - as above
             return unexplained(self._identity, error)
 
@@ -319,8 +290,6 @@ class OutOfTreeAdmission(FilterPlugin):
         plugin = self._plugin
         if not plugin.concerns(context.pod):
             return SKIP
-        if plugin.shut_off:
-            return plugin.refusal
         return (
             SKIP
             if plugin.asked_to_admit(context.pod)

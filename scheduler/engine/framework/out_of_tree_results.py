@@ -27,6 +27,7 @@ from scheduler.engine.framework.normalizing import MAX_NODE_SCORE
 from scheduler.engine.framework.status import NodeStatuses, Status, unschedulable
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Mask, Rows, Scores
+from scheduler.engine.state.rule_guard import running_rule
 from scheduler.errors import PluginFailed
 
 _MESSAGE: Final = {
@@ -47,9 +48,14 @@ class PluginIdentity(NamedTuple):
 
     @contextmanager
     def failing_at(self, point: Point) -> Iterator[None]:
-        """Turn an exception of the plugin into PluginFailed; also those that would end the process or its tasks."""
+        """
+        Turn an exception of the plugin into PluginFailed; also those that would end the process or its tasks.
+
+        The plugin cannot change the state meanwhile.
+        """
         try:
-            yield
+            with running_rule():
+                yield
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -191,8 +197,9 @@ def guarded_explanation(identity: PluginIdentity, found: PluginExplanation) -> P
 
     def where(rows: Rows) -> Sequence[str]:
         try:
-            by_row = zip(rows.tolist(), found.where(rows) if found.where else (), strict=True)
-            return [str(text) for _, text in by_row]
+            with running_rule():
+                by_row = zip(rows.tolist(), found.where(rows) if found.where else (), strict=True)
+                return [str(text) for _, text in by_row]
         except Exception as error:  # noqa: BLE001 - code of the user's may raise anything
             return [unexplained(identity, error)] * len(rows)
 
@@ -218,7 +225,8 @@ def unexplained(identity: PluginIdentity, error: Exception) -> str:
 def _or_else(call: Callable[[], _T], otherwise: _T) -> _T:
     """Return what the call returns; `otherwise` if it fails, since a proposal that is left out does no harm."""
     try:
-        return call()
+        with running_rule():
+            return call()
     except Exception:  # noqa: BLE001 - code of the user's may raise anything
         return otherwise
 

@@ -11,38 +11,6 @@ from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.engine.syntax.selectors import Selector
 
 
-def _no_selector(_pod: Pod) -> Selector | None:
-    return None
-
-
-def _never(_pod: Pod) -> bool:
-    return False
-
-
-def _always(_pod: Pod) -> bool:
-    return True
-
-
-def _no_labels(_namespace: str) -> Mapping[str, str] | None:
-    return None
-
-
-def _no_claim(_key: str) -> ResourceClaim | None:
-    return None
-
-
-def _serves_none() -> bool:
-    return False
-
-
-def _provides_none(_resource: str) -> bool:
-    return False
-
-
-def _kept_apart_by_none(_pod: Pod, _keys: Collection[str]) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class PluginContext:
     """
@@ -59,11 +27,11 @@ class PluginContext:
     """
 
     semantics: Semantics = DEFAULT_SEMANTICS
-    default_selector: Callable[[Pod], Selector | None] = _no_selector
-    namespace_labels: Callable[[str], Mapping[str, str] | None] = _no_labels
-    is_kept_apart: Callable[[Pod, Collection[str]], bool] = _kept_apart_by_none
-    is_preempting: Callable[[Pod], bool] = _never
-    is_group_complete: Callable[[Pod], bool] = _always
-    resource_claim: Callable[[str], ResourceClaim | None] = _no_claim
-    serves_claims: Callable[[], bool] = _serves_none
-    is_provided_by_class: Callable[[str], bool] = _provides_none
+    default_selector: Callable[[Pod], Selector | None] = lambda _pod: None
+    namespace_labels: Callable[[str], Mapping[str, str] | None] = lambda _namespace: None
+    is_kept_apart: Callable[[Pod, Collection[str]], bool] = lambda _pod, _keys: False
+    is_preempting: Callable[[Pod], bool] = lambda _pod: False
+    is_group_complete: Callable[[Pod], bool] = lambda _pod: True
+    resource_claim: Callable[[str], ResourceClaim | None] = lambda _key: None
+    serves_claims: Callable[[], bool] = lambda: False
+    is_provided_by_class: Callable[[str], bool] = lambda _resource: False

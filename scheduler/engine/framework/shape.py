@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from scheduler.engine.model.wire import Int32, Wire
 from scheduler.engine.state.arrays import Amount, Amounts, maximum, truncated
 
 #: Factor from the configured scores of a shape, 0 to 10, to 0 to 100.
 _SHAPE_FACTOR: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class ShapePoint:
+class ShapePoint(Wire, frozen=True):
     """One point of a piecewise linear function: `score` (0 to 10) at `utilization` (0 to 100 percent)."""
 
-    utilization: int
-    score: int
+    utilization: Int32 = 0
+    score: Int32 = 0
 
 
 def shape_table(shape: Sequence[ShapePoint]) -> Amounts:

@@ -6,12 +6,13 @@ Source: api/resource/v1/types.go, AllocationResult (kubernetes 1.36).
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from scheduler.engine.model.terms import Taint, Toleration
 from scheduler.engine.model.wire import NodeSelector, QuantityText
+from scheduler.engine.syntax.quantity_format import parse_formatted
 
 FROM_CLASS: Final = "FromClass"
 FROM_CLAIM: Final = "FromClaim"
@@ -46,6 +47,9 @@ class AllocatedConfiguration(Written, frozen=True):
     source: str = ""
     requests: tuple[str, ...] | None = None
     opaque: OpaqueConfiguration | None = None
+
+
+_Configuration = TypeVar("_Configuration", DeviceConfiguration, ClaimConfiguration, AllocatedConfiguration)
 
 
 class DeviceToleration(Written, frozen=True):
@@ -117,3 +121,23 @@ class DeviceStatus(Written, frozen=True):
     pool: str = ""
     device: str = ""
     conditions: tuple[DeviceCondition, ...] | None = None
+
+
+def with_own_parameters(configuration: _Configuration) -> _Configuration:
+    """Return the configuration with parameters of its own: a raw part keeps the message around it alive."""
+    opaque = configuration.opaque
+    if opaque is None:
+        return configuration
+    own = msgspec.structs.replace(opaque, parameters=opaque.parameters.copy())
+    return msgspec.structs.replace(configuration, opaque=own)
+
+
+def allocation_of_its_own(read: Allocation) -> Allocation:
+    """Return an allocation that was read, with parameters of its own; raise QuantityError if an amount is none."""
+    for result in read.devices.results:
+        for amount in (result.consumed_capacity or {}).values():
+            parse_formatted(0 if amount is None else amount)  # kept as written; what counts it relies on it
+    if not read.devices.config:
+        return read
+    config = tuple(map(with_own_parameters, read.devices.config))
+    return msgspec.structs.replace(read, devices=msgspec.structs.replace(read.devices, config=config))

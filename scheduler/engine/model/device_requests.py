@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from sys import intern
+from typing import Annotated, Final
+
+import msgspec
 
 from scheduler.engine.model.allocations import (
     Allocation,
@@ -16,10 +19,21 @@ from scheduler.engine.model.allocations import (
     Consumer,
     DeviceStatus,
     DeviceToleration,
+    allocation_of_its_own,
+    with_own_parameters,
 )
-from scheduler.engine.model.devices import DeviceKind
-from scheduler.engine.model.wire import OwnerReference
-from scheduler.engine.syntax.quantity_format import FormattedQuantity
+from scheduler.engine.model.devices import Amount, DeviceKind, Expressions, Interned
+from scheduler.engine.model.json_fields import (
+    UNREAD,
+    At,
+    NamespacedKey,
+    Reader,
+    ResourceVersion,
+    Terminating,
+    Uid,
+    annotation,
+)
+from scheduler.engine.model.wire import OwnerReference, Wire
 
 EXACT_COUNT: Final = "ExactCount"
 ALL: Final = "All"
@@ -31,6 +45,8 @@ EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim
 #: The name of that claim before it is created.
 SPECIAL_NAME: Final = "<extended-resources>"
 
+_NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceQuery:
@@ -39,44 +55,53 @@ class DeviceQuery:
 
     Attributes:
         name: of the request or of the alternative.
-        selectors: CEL expressions; None for a selector of a kind that this version does not know.
         mode: ExactCount or All; an API server of a later version may know others.
         capacity: requested amounts by the name of the capacity.
-        problem: why it cannot be served, as a feature gate is off; empty if it can.
     """
 
-    name: str
-    class_name: str
-    selectors: tuple[str | None, ...] = ()
-    mode: str = EXACT_COUNT
+    name: Interned
+    class_name: Annotated[Interned, At("deviceClassName")]
+    selectors: Expressions = ()
+    mode: Annotated[Interned, At("allocationMode")] = EXACT_COUNT
     count: int = 1
     admin_access: bool = False
     tolerations: tuple[DeviceToleration, ...] = ()
-    capacity: Mapping[str, FormattedQuantity] = field(default_factory=dict, hash=False)
-    problem: str = ""
+    capacity: Annotated[Mapping[str, Amount], At("capacity.requests")] = field(
+        default_factory=dict, hash=False
+    )
+
+
+_EXACTLY: Final = Reader(DeviceQuery, name=UNREAD)
+_ALTERNATIVE: Final = Reader(DeviceQuery, admin_access=UNREAD)
+
+
+def _named(name: str, raw: msgspec.Struct | None) -> DeviceQuery | None:
+    return None if raw is None else _EXACTLY.make(raw, name=intern(name))
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """
-    One request: exactly one query, or the first of several that is available; neither if its type is unknown.
-
-    `problem`: as of a query.
-    """
+    """One request: exactly one query, or the first of several that is available; neither if its type is unknown."""
 
     name: str
-    exactly: DeviceQuery | None
-    first_available: tuple[DeviceQuery, ...] = ()
-    problem: str = ""
+    exactly: Annotated[
+        DeviceQuery | None, At("name", ("exactly",), of=(str, _EXACTLY.struct | None), parse=_named)
+    ]
+    first_available: Annotated[
+        tuple[DeviceQuery, ...], At(of=tuple[_ALTERNATIVE.struct, ...], parse=_ALTERNATIVE.each)
+    ] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceConstraint:
+class DeviceConstraint(Wire, frozen=True):
     """A rule for the devices of these requests; for all of them without a name. One attribute is set, or neither."""
 
-    requests: frozenset[str]
-    match_attribute: str | None
-    distinct_attribute: str | None
+    requests: frozenset[str] = frozenset()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+def _special(text: str) -> Mapping[str, str]:
+    return {EXTENDED_RESOURCE_CLAIM: text} if text else _NO_ANNOTATIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +111,31 @@ class ResourceClaim:
 
     Attributes:
         key: `namespace/name`.
+        annotations: that of a special claim alone, if it was read.
         created_name: the name of a claim that is to be created; empty for all others.
         allocation: None while no devices are allocated.
     """
 
-    key: str
-    uid: str
-    resource_version: str = field(compare=False)
-    owners: tuple[OwnerReference, ...]
-    annotations: Mapping[str, str] = field(hash=False)
-    finalizers: tuple[str, ...]
-    terminating: bool
-    requests: tuple[DeviceRequest, ...]
-    constraints: tuple[DeviceConstraint, ...]
-    config: tuple[ClaimConfiguration, ...] = field(hash=False)
-    allocation: Allocation | None = field(default=None, hash=False)
-    reserved_for: tuple[Consumer, ...] = ()
-    devices: tuple[DeviceStatus, ...] = ()
-    created_name: str = ""
+    key: NamespacedKey
+    uid: Uid
+    resource_version: ResourceVersion = field(compare=False)
+    owners: Annotated[tuple[OwnerReference, ...], At("metadata.ownerReferences")]
+    annotations: Annotated[
+        Mapping[str, str], At(annotation(EXTENDED_RESOURCE_CLAIM), of=str, parse=_special)
+    ] = field(hash=False)
+    finalizers: Annotated[tuple[str, ...], At("metadata.finalizers")]
+    terminating: Terminating
+    requests: Annotated[tuple[DeviceRequest, ...], At("spec.devices.requests")]
+    constraints: Annotated[tuple[DeviceConstraint, ...], At("spec.devices.constraints")]
+    config: Annotated[
+        tuple[Annotated[ClaimConfiguration, At(parse=with_own_parameters)], ...], At("spec.devices.config")
+    ] = field(hash=False)
+    allocation: Annotated[Allocation | None, At("status.allocation", parse=allocation_of_its_own)] = field(
+        default=None, hash=False
+    )
+    reserved_for: Annotated[tuple[Consumer, ...], At("status.reservedFor")] = ()
+    devices: Annotated[tuple[DeviceStatus, ...], At("status.devices")] = ()
+    created_name: Annotated[str, UNREAD] = ""
 
     kind = DeviceKind.CLAIM
 

@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from sys import intern
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
 
 from scheduler.engine.cel import AttributeValue, DeviceFields, Version
-from scheduler.engine.model.allocations import DeviceConfiguration
-from scheduler.engine.model.node_selection import NodeSelection
+from scheduler.engine.model.allocations import DeviceConfiguration, with_own_parameters
+from scheduler.engine.model.json_fields import At, Created, Name, Reader, ResourceVersion, Uid
+from scheduler.engine.model.node_selection import NodeSelection, node_selection
 from scheduler.engine.model.terms import Taint
-from scheduler.engine.syntax.quantity_format import FormattedQuantity
+from scheduler.engine.model.wire import NodeSelector, QuantityText, Wire
+from scheduler.engine.syntax.quantity_format import FormattedQuantity, parse_formatted
 
 #: The most devices that a claim gets.
 MAX_RESULTS: Final = 32
@@ -77,30 +82,86 @@ class AttributeType(StrEnum):
     NONE = ""
 
 
-class DeviceAttribute(NamedTuple):
-    """The value of an attribute; None for the type NONE. Equal only if the types are, too."""
+class DeviceAttribute(Wire, frozen=True):
+    """The value of an attribute: one of these, or of a type that this version does not know. Equal if the types are."""
 
-    type: AttributeType
-    value: str | int | bool | None
+    string: str | None = None
+    int_: int | None = msgspec.field(name="int", default=None)
+    bool_: bool | None = msgspec.field(name="bool", default=None)
+    version: str | None = None
+
+    @property
+    def type(self) -> AttributeType:
+        """The type of the value."""
+        if self.string is not None:
+            return AttributeType.STRING
+        if self.int_ is not None:
+            return AttributeType.INT
+        if self.bool_ is not None:
+            return AttributeType.BOOL
+        return AttributeType.NONE if self.version is None else AttributeType.VERSION
+
+    @property
+    def value(self) -> str | int | bool | None:
+        """The value; None for the type NONE."""
+        given = (self.string, self.int_, self.bool_, self.version)
+        return next((each for each in given if each is not None), None)
+
+
+class Counter(Wire, frozen=True):
+    """A counter of a slice or of a device."""
+
+    value: QuantityText = None
+
+
+def _quantity(text: QuantityText) -> FormattedQuantity:
+    return parse_formatted(0 if text is None else text)
+
+
+def _counters(counters: Mapping[str, Counter]) -> Mapping[str, int]:
+    return {intern(name): _quantity(counter.value).nano for name, counter in counters.items()}
+
+
+def _expressions(selectors: tuple[DeviceSelector, ...]) -> tuple[str | None, ...]:
+    return tuple(None if each.cel is None else intern(each.cel.expression) for each in selectors)
+
+
+class CelSelector(Wire, frozen=True):
+    """cel of a selector."""
+
+    expression: str = ""
+
+
+class DeviceSelector(Wire, frozen=True):
+    """selectors[] of a class or request."""
+
+    cel: CelSelector | None = None
+
+
+#: An amount; null counts as 0.
+Amount = Annotated[FormattedQuantity, At(of=QuantityText, parse=_quantity)]
+_OptionalAmount = Annotated[FormattedQuantity | None, At(of=QuantityText, parse=_quantity)]
+#: CEL expressions; None for a selector of a kind that this version does not know.
+Expressions = Annotated[tuple[str | None, ...], At(of=tuple[DeviceSelector, ...], parse=_expressions)]
+Interned = Annotated[str, At(parse=intern)]
+_Selection = Annotated[NodeSelection | None, At("nodeSelector", of=NodeSelector, parse=node_selection)]
 
 
 @dataclass(frozen=True, slots=True)
 class ValidRange:
-    """
-    The amounts of a capacity that may be requested: from `minimum` in steps up to `maximum`.
+    """The amounts of a capacity that may be requested: from `minimum` in steps up to `maximum`."""
 
-    Attributes:
-        in_thousandths: whether steps are counted in thousandths of a unit, not in whole units.
-    """
-
-    minimum: FormattedQuantity | None
-    maximum: FormattedQuantity | None
-    step: FormattedQuantity | None
-    in_thousandths: bool = False
+    minimum: Annotated[_OptionalAmount, At("min")]
+    maximum: Annotated[_OptionalAmount, At("max")]
+    step: _OptionalAmount
 
     @property
     def is_fractional(self) -> bool:
-        """Whether an amount is no whole number, and all are whole thousandths."""
+        """
+        Whether steps are counted in thousandths: an amount is no whole number, and all are whole thousandths.
+
+        Upstream counts in whole units before 1.37.
+        """
         given = [each.nano for each in (self.minimum, self.maximum, self.step) if each is not None]
         return any(nano % 10**9 for nano in given) and not any(nano % 10**6 for nano in given)
 
@@ -114,8 +175,8 @@ class RequestPolicy:
         default: taken where a request names no amount; None takes all.
     """
 
-    default: FormattedQuantity | None
-    valid_values: tuple[FormattedQuantity, ...]
+    default: _OptionalAmount
+    valid_values: tuple[Amount, ...]
     valid_range: ValidRange | None
 
 
@@ -123,16 +184,20 @@ class RequestPolicy:
 class DeviceCapacity:
     """A capacity of a device."""
 
-    value: FormattedQuantity
-    policy: RequestPolicy | None
+    value: Amount
+    policy: Annotated[RequestPolicy | None, At("requestPolicy")]
 
 
 @dataclass(frozen=True, slots=True)
 class CounterSet:
     """Counters that the devices of a pool share, in billionths; of a device: what it consumes of them."""
 
-    name: str
-    counters: Mapping[str, int] = field(hash=False)
+    name: Interned
+    counters: Annotated[Mapping[str, int], At(of=dict[str, Counter], parse=_counters)] = field(hash=False)
+
+
+#: What a device consumes of the set with this name.
+_CONSUMED: Final = Reader(CounterSet, name=At("counterSet", parse=intern))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,17 +213,19 @@ class Device:
         allow_multiple_allocations: whether several claims may share the device.
     """
 
-    name: str
-    attributes: Mapping[str, DeviceAttribute]
-    capacity: Mapping[str, DeviceCapacity]
-    consumes_counters: tuple[CounterSet, ...]
-    taints: tuple[Taint, ...]
-    node_name: str | None
-    node_selection: NodeSelection | None
+    name: Interned
+    attributes: Mapping[str, Annotated[DeviceAttribute, At(is_shared=True)]]
+    capacity: Mapping[str, Annotated[DeviceCapacity, At(is_shared=True)]]
+    consumes_counters: Annotated[
+        tuple[CounterSet, ...], At(of=tuple[_CONSUMED.struct, ...], parse=_CONSUMED.each)
+    ]
+    taints: Annotated[tuple[Taint, ...], At(is_shared=True)]
+    node_name: Annotated[str | None, At(parse=intern)]
+    node_selection: _Selection
     all_nodes: bool
     binds_to_node: bool
-    binding_conditions: tuple[str, ...] | None
-    binding_failure_conditions: tuple[str, ...] | None
+    binding_conditions: Annotated[tuple[str, ...] | None, At(is_shared=True)]
+    binding_failure_conditions: Annotated[tuple[str, ...] | None, At(is_shared=True)]
     allow_multiple_allocations: bool
 
 
@@ -173,19 +240,19 @@ class ResourceSlice:
         node_name: of the only node that reaches the devices; None if not set.
     """
 
-    key: str
-    uid: str
-    resource_version: str
-    driver: str
-    pool: str
-    generation: int
-    slice_count: int
-    node_name: str | None
-    node_selection: NodeSelection | None
-    all_nodes: bool
-    per_device_node_selection: bool
-    shared_counters: tuple[CounterSet, ...]
-    devices: tuple[Device, ...]
+    key: Name
+    uid: Uid
+    resource_version: ResourceVersion
+    driver: Annotated[Interned, At("spec.driver")]
+    pool: Annotated[Interned, At("spec.pool.name")]
+    generation: Annotated[int, At("spec.pool.generation")]
+    slice_count: Annotated[int, At("spec.pool.resourceSliceCount")]
+    node_name: Annotated[str | None, At("spec.nodeName", parse=intern)]
+    node_selection: Annotated[_Selection, At("spec.nodeSelector")]
+    all_nodes: Annotated[bool, At("spec.allNodes")]
+    per_device_node_selection: Annotated[bool, At("spec.perDeviceNodeSelection")]
+    shared_counters: Annotated[tuple[CounterSet, ...], At("spec.sharedCounters")]
+    devices: Annotated[tuple[Device, ...], At("spec.devices")]
 
     kind = DeviceKind.SLICE
 
@@ -205,47 +272,62 @@ class DeviceClass:
     A class of devices.
 
     Attributes:
-        selectors: CEL expressions; None for a selector of a kind that this version does not know.
         extended_resource: the extended resource that it provides besides the implicit one; empty without one.
         created: the creationTimestamp as text, whose order is that of time.
-        provides_resources: whether it provides extended resources at all.
     """
 
-    key: str
-    uid: str
-    resource_version: str = field(compare=False)
-    selectors: tuple[str | None, ...]
-    config: tuple[DeviceConfiguration, ...] = field(hash=False)
-    extended_resource: str
-    created: str
-    provides_resources: bool = True
+    key: Name
+    uid: Uid
+    resource_version: ResourceVersion = field(compare=False)
+    selectors: Annotated[Expressions, At("spec.selectors")]
+    config: Annotated[
+        tuple[Annotated[DeviceConfiguration, At(parse=with_own_parameters)], ...], At("spec.config")
+    ] = field(hash=False)
+    extended_resource: Annotated[str, At("spec.extendedResourceName")]
+    created: Created
 
     kind = DeviceKind.CLASS
 
 
+class TaintSelector(Wire, frozen=True):
+    """The devices with this driver, pool and name; None for any."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+#: The driver of none.
+_NO_DEVICES: Final = TaintSelector(driver="")
+
+
+def _or_no_devices(selector: TaintSelector | None) -> TaintSelector:
+    return _NO_DEVICES if selector is None else selector
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceTaintRule:
-    """A taint of all devices with this driver, pool and name; None for any."""
+    """A taint of all devices that the selector selects."""
 
-    key: str
-    resource_version: str = field(compare=False)
-    driver: str | None
-    pool: str | None
-    device: str | None
-    taint: Taint
+    key: Name
+    resource_version: ResourceVersion = field(compare=False)
+    selector: Annotated[
+        TaintSelector, At("spec.deviceSelector", of=TaintSelector | None, parse=_or_no_devices)
+    ]
+    taint: Annotated[Taint, At("spec.taint")]
 
     kind = DeviceKind.TAINT_RULE
 
     def selects(self, driver: str, pool: str) -> bool:
         """Return whether devices of the pool may be among them."""
-        return self.driver in (None, driver) and self.pool in (None, pool)
+        return self.selector.driver in (None, driver) and self.selector.pool in (None, pool)
 
     def taints(self, device: DeviceId, taint: Taint) -> bool:
         """Return whether the device has the taint by this rule."""
         return (
             self.taint == taint
             and self.selects(device.driver, device.pool)
-            and self.device in (None, device.device)
+            and self.selector.device in (None, device.device)
         )
 
 

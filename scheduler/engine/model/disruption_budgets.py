@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Final
 
 import msgspec
 
-from scheduler.engine.model import wire
-from scheduler.engine.model.affinity import label_selector
+from scheduler.engine.model.json_fields import At, Name, Namespaced, Reader
+from scheduler.engine.model.nodes import selector_or_nothing
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.syntax.selectors import NOTHING, Selector, SelectorError
-
-_DECODER = msgspec.json.Decoder(wire.DisruptionBudget)
+from scheduler.engine.model.wire import Int32, LabelSelector
+from scheduler.engine.syntax.selectors import Selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,13 @@ class DisruptionBudget:
         disrupted_pods: names of pods that are already counted out, since the API server evicts them.
     """
 
-    namespace: str
-    name: str
-    selector: Selector
-    disruptions_allowed: int
-    disrupted_pods: frozenset[str]
+    namespace: Namespaced
+    name: Name
+    selector: Annotated[Selector, At("spec.selector", of=LabelSelector | None, parse=selector_or_nothing)]
+    disruptions_allowed: Annotated[Int32, At("status.disruptionsAllowed")]
+    disrupted_pods: Annotated[
+        frozenset[str], At("status.disruptedPods", of=dict[str, str | None], parse=frozenset)
+    ]
 
     kind = "PodDisruptionBudget"
 
@@ -60,18 +62,9 @@ def refusing(guards: Sequence[DisruptionBudget], used: Mapping[str, int]) -> str
     return next((each.key for each in guards if used.get(each.key, 0) >= each.disruptions_allowed), "")
 
 
+BUDGETS: Final = Reader(DisruptionBudget)
+
+
 def decode_disruption_budget(data: bytes | msgspec.Raw) -> DisruptionBudget:
     """Return the PodDisruptionBudget of a JSON document; raise MalformedObjectError, which names the problem."""
-    raw = wire.decoded(_DECODER, DisruptionBudget.kind, data)
-    namespace, name = wire.namespace_and_name(DisruptionBudget.kind, raw.metadata)
-    try:
-        selector = label_selector(raw.spec.selector)
-    except SelectorError:
-        selector = NOTHING
-    return DisruptionBudget(
-        namespace=namespace,
-        name=name,
-        selector=selector,
-        disruptions_allowed=raw.status.disruptions_allowed or 0,
-        disrupted_pods=frozenset(raw.status.disrupted_pods or ()),
-    )
+    return BUDGETS.decode(DisruptionBudget.kind, data)

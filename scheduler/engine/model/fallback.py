@@ -5,15 +5,14 @@ Required rules that may become preferences, by annotation.
 annotation included, and when they count as preferred:
 
     [{"rule": "podAntiAffinity", "topologyKey": "topology.kubernetes.io/zone", "matchLabels": {"app": "db"},
-      "afterSeconds": 300, "afterNotTriggerScaleUp": true, "weight": 100}]
+      "afterSeconds": 300, "weight": 100}]
 
-    rule                    podAffinity, podAntiAffinity, topologySpreadConstraints, or nodeAffinity, which then stands
-                            in the affinity annotation alone: the kubelet checks the spec's again
-    topologyKey             of the terms; not for nodeAffinity
-    matchLabels             only terms whose labelSelector requires these labels; all terms of the key without it
-    afterSeconds            how long the entry's terms have to keep the pod pending; see `engine.queueing.rule_clocks`
-    afterNotTriggerScaleUp  whether an autoscaler's event NotTriggerScaleUp about the pod is enough
-    weight                  1 to 100, of the preferred terms; a spread constraint becomes ScheduleAnyway, without weight
+    rule          podAffinity, podAntiAffinity, topologySpreadConstraints, or nodeAffinity, which then stands in the
+                  affinity annotation alone: the kubelet checks the spec's again
+    topologyKey   of the terms; not for nodeAffinity
+    matchLabels   only terms whose labelSelector requires these labels; all terms of the key without it
+    afterSeconds  how long the pod has to be unschedulable; see `engine.core.fallbacks`
+    weight        1 to 100, of the preferred terms; a spread constraint becomes ScheduleAnyway, without weight
 
 A pod is bound with the relaxed entries in `affinity-scheduler.io/relaxed`, and its terms then count as preferred for
 all others too. A required anti-affinity term that has an entry *yields* to pods that have relaxed an equal term:
@@ -49,8 +48,6 @@ from scheduler.engine.syntax.selectors import Requirement, Selector, escaped
 FALLBACK: Final = "affinity-scheduler.io/fallback"
 #: Written with the bind: the entries that were relaxed, and why.
 RELAXED: Final = "affinity-scheduler.io/relaxed"
-#: The pod condition whose message has, by entry, the seconds counted so far.
-CONDITION: Final = "affinity-scheduler.io/Fallback"
 
 Kind = Literal["podAffinity", "podAntiAffinity", "nodeAffinity", "topologySpreadConstraints"]
 
@@ -67,6 +64,7 @@ class _Entry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
     topology_key: str = ""
     match_labels: dict[str, str] = {}
     after_seconds: int | None = None
+    #: Ended; read so that the pod is told what to use instead.
     after_not_trigger_scale_up: bool = False
     weight: int | None = None
 
@@ -80,18 +78,16 @@ class RelaxedRule(msgspec.Struct, frozen=True):
 
 _ENTRIES: Final = msgspec.json.Decoder(tuple[_Entry, ...])
 _MARK: Final = msgspec.json.Decoder(tuple[RelaxedRule, ...])
-_WAITED: Final = msgspec.json.Decoder(dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """One entry. `after_s`: None if no time relaxes it."""
+    """One entry."""
 
     kind: Kind
     topology_key: str
     labels: tuple[tuple[str, str], ...]
-    after_s: int | None
-    after_not_trigger_scale_up: bool
+    after_s: int
     weight: int
 
     @property
@@ -111,9 +107,7 @@ class Fallback:
     @property
     def text(self) -> str:
         """A sentence's rest: what the rule counts as once it is relaxed, and when that is."""
-        when = [f"after {self.after_s} s"] if self.after_s is not None else []
-        when += ["when an autoscaler says NotTriggerScaleUp"] if self.after_not_trigger_scale_up else []
-        return f"{self.name} counts as {self.softened}, {' or '.join(when)}"
+        return f"{self.name} counts as {self.softened}, after {self.after_s} s"
 
     def names(self, term: AffinityTerm | SpreadConstraint) -> bool:
         """Return whether the entry is about the term, which stands in the entry's rule."""
@@ -175,9 +169,11 @@ def _fault(entry: _Entry) -> str | None:
         return ".weight: a spread constraint becomes ScheduleAnyway, which has no weight"
     if entry.weight is not None and not 1 <= entry.weight <= 100:
         return f".weight: found {entry.weight}, expected 1 to 100"
-    if entry.after_seconds is None and not entry.after_not_trigger_scale_up:
-        return ": expected afterSeconds, afterNotTriggerScaleUp, or both"
-    if entry.after_seconds is not None and not 0 <= entry.after_seconds <= _LIMIT_SECONDS:
+    if entry.after_not_trigger_scale_up:
+        return ".afterNotTriggerScaleUp: no longer read, expected afterSeconds alone"
+    if entry.after_seconds is None:
+        return ": expected afterSeconds"
+    if not 0 <= entry.after_seconds <= _LIMIT_SECONDS:
         return f".afterSeconds: found {entry.after_seconds}, expected 0 to {_LIMIT_SECONDS}"
     if len(entry.match_labels) > _LIMIT_LABELS:
         return f".matchLabels: more than {_LIMIT_LABELS} labels"
@@ -189,8 +185,7 @@ def _fallback(entry: _Entry) -> Fallback:
         kind=entry.rule,
         topology_key=entry.topology_key,
         labels=tuple(sorted(entry.match_labels.items())),
-        after_s=entry.after_seconds,
-        after_not_trigger_scale_up=entry.after_not_trigger_scale_up,
+        after_s=entry.after_seconds or 0,
         weight=100 if entry.weight is None else entry.weight,
     )
 
@@ -304,19 +299,3 @@ def read_mark(annotations: Mapping[str, str]) -> tuple[RelaxedRule, ...]:
         return _MARK.decode(text)[:_LIMIT_ENTRIES]
     except (msgspec.DecodeError, UnicodeError):
         return ()
-
-
-def waited_text(waited_s: Mapping[str, int]) -> str:
-    """Return the condition's message: whole seconds by the name of the entry, as JSON."""
-    return msgspec.json.encode(dict(sorted(waited_s.items()))).decode()
-
-
-def read_waited(message: str) -> dict[str, int]:
-    """Return the seconds in a condition's message; none if it is malformed."""
-    if len(message) > LIMIT_CHARACTERS:
-        return {}
-    try:
-        waited = _WAITED.decode(message)
-    except (msgspec.DecodeError, UnicodeError):
-        return {}
-    return {name: min(seconds, _LIMIT_SECONDS) for name, seconds in waited.items() if seconds > 0}

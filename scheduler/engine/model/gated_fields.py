@@ -12,12 +12,8 @@ from scheduler.engine.model.terms import SpreadConstraint, Toleration
 #: The fields that a gate switches, as messages name them.
 FIELDS: Final[Mapping[Gate, str]] = MappingProxyType(
     {
-        Gate.MATCH_LABEL_KEYS_IN_POD_AFFINITY: "matchLabelKeys of pod affinity",
         Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD: "matchLabelKeys of topologySpreadConstraints",
         Gate.NODE_DECLARED_FEATURES: "status.declaredFeatures of nodes",
-        Gate.NODE_INCLUSION_POLICY_IN_POD_TOPOLOGY_SPREAD: (
-            "nodeAffinityPolicy and nodeTaintsPolicy of topologySpreadConstraints"
-        ),
         Gate.POD_LEVEL_RESOURCES: "spec.resources of pods",
         Gate.TAINT_TOLERATION_COMPARISON_OPERATORS: "the operators Lt and Gt of tolerations",
         Gate.VOLUME_LIMIT_SCALING: "preventPodSchedulingIfMissing of CSIDrivers",
@@ -36,17 +32,12 @@ def without_effect(
     """Return the gates that are off of the fields that a pod has. `has_resources`: whether it has `spec.resources`."""
     used = {
         Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD: any(each.match_label_keys for each in spread),
-        Gate.NODE_INCLUSION_POLICY_IN_POD_TOPOLOGY_SPREAD: any(map(_has_policy, spread)),
         Gate.POD_LEVEL_RESOURCES: has_resources,
         Gate.TAINT_TOLERATION_COMPARISON_OPERATORS: any(
             each.operator in _COMPARISONS for each in tolerations
         ),
     }
     return tuple(gate for gate, is_used in used.items() if is_used and not semantics.enabled(gate))
-
-
-def _has_policy(constraint: SpreadConstraint) -> bool:
-    return not constraint.honor_node_affinity or constraint.honor_node_taints
 
 
 def reason_without_effect(subject: str, gate: Gate, semantics: Semantics) -> str:

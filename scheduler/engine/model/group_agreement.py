@@ -18,7 +18,7 @@ from scheduler.engine.model.group_topology import (
     REQUIRED_TOPOLOGY,
     Topology,
 )
-from scheduler.engine.model.pod_groups import MIN_COUNT, MOVE_AFTER, RELEASE_AFTER, GroupReference
+from scheduler.engine.model.pod_groups import MIN_COUNT, RELEASE_AFTER, GroupReference
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import REVISION_KEY
 
@@ -78,9 +78,8 @@ def disagreement(pods: Collection[Pod]) -> str:
 def _settings(group: GroupReference) -> Iterator[tuple[_Setting, object]]:
     if group.min_count and not group.is_min_count_derived:
         yield (MIN_COUNT, ""), group.min_count
-    for name, after_s in ((RELEASE_AFTER, group.release_after_s), (MOVE_AFTER, group.move_after_s)):
-        if after_s:
-            yield (name, ""), after_s
+    if group.release_after_s:
+        yield (RELEASE_AFTER, ""), group.release_after_s
     yield from _levels(group.topology, "", REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY)
     if group.part is not None:
         name = group.part.name

@@ -59,26 +59,6 @@ class PatchCondition:
 
 
 @dataclass(frozen=True, slots=True)
-class SaveWaits:
-    """
-    Set the condition that has the seconds for which each rule with a fallback has kept the pod pending.
-
-    `is_over`: the pod is bound.
-    """
-
-    pod: Pod
-    waited_s: Mapping[str, int] = field(hash=False)
-    is_over: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FindScaleUpEvents:
-    """Find the pods of the namespace that an autoscaler has given up; answered by ScaleUpNotTriggered for each."""
-
-    namespace: str
-
-
-@dataclass(frozen=True, slots=True)
 class ClearNomination:
     """Clear the pod's status.nominatedNodeName."""
 
@@ -131,7 +111,6 @@ class EmitEvent:
         "Scheduled",
         "FailedScheduling",
         "Preempted",
-        "PluginShutOff",
         "RuleRelaxed",
         "KeptByAnnotations",
         "UnreadAnnotation",
@@ -235,8 +214,6 @@ Instruction = (
     | WriteReservation
     | WriteObjects
     | PatchCondition
-    | SaveWaits
-    | FindScaleUpEvents
     | PatchPodGroup
     | ClearNomination
     | EvictVictim

@@ -6,13 +6,15 @@ Source: apis/kueue/v1beta2, topology_types.go and resourceflavor_types.go (Augus
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
-from scheduler.engine.model import wire
+from scheduler.engine.model.json_fields import UNREAD, At, Name, Reader
+from scheduler.engine.model.wire import MalformedObjectError, Wire
 from scheduler.engine.syntax.names import label_key_faults
 from scheduler.engine.syntax.selectors import escaped
 
@@ -26,6 +28,20 @@ class KueueKind(StrEnum):
     FLAVOR = "ResourceFlavor.v1beta2.kueue.x-k8s.io"
 
 
+class Level(Wire, frozen=True):
+    """spec.levels[] of a Topology."""
+
+    node_label: str = ""
+
+
+def _level_keys(levels: tuple[Level, ...]) -> tuple[str, ...]:
+    return tuple(level.node_label for level in levels)
+
+
+def _pairs(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    return frozenset(labels.items())
+
+
 @dataclass(frozen=True, slots=True)
 class KueueObject:
     """
@@ -35,26 +51,27 @@ class KueueObject:
     of its Topology, empty for none, and the labels of its nodes, which Kueue adds to the nodeSelector of pods.
     """
 
-    kind: str
-    key: str
-    levels: tuple[str, ...] = ()
-    topology: str = ""
-    node_labels: frozenset[tuple[str, str]] = frozenset()
+    kind: Annotated[str, UNREAD]
+    key: Name
+    levels: Annotated[tuple[str, ...], At("spec.levels", of=tuple[Level, ...], parse=_level_keys)] = ()
+    topology: Annotated[str, At("spec.topologyName")] = ""
+    node_labels: Annotated[
+        frozenset[tuple[str, str]], At("spec.nodeLabels", of=dict[str, str], parse=_pairs)
+    ] = frozenset()
 
 
-_DECODER: Final = msgspec.json.Decoder(wire.KueueObject)
+TOPOLOGIES: Final = Reader(KueueObject, topology=UNREAD, node_labels=UNREAD)
+FLAVORS: Final = Reader(KueueObject, levels=UNREAD)
 
 
 def decode_kueue_object(kind: KueueKind, data: bytes | msgspec.Raw) -> KueueObject:
     """Return the object of a JSON document; raise MalformedObjectError, which names the problem."""
     name = kind.partition(".")[0]
-    raw = wire.decoded(_DECODER, name, data)
-    levels = tuple(level.node_label for level in raw.spec.levels or ())
-    for index, key in enumerate(levels):
+    found = (TOPOLOGIES if name == "Topology" else FLAVORS).decode(name, data, kind=kind)
+    for index, key in enumerate(found.levels):
         if label_key_faults(key):
             text = (
                 f'{name}: spec.levels[{index}].nodeLabel: found "{escaped(key[:64])}", expected a label key'
             )
-            raise wire.MalformedObjectError(text)
-    labels = frozenset((raw.spec.node_labels or {}).items())
-    return KueueObject(kind, wire.name_of(name, raw.metadata), levels, raw.spec.topology_name or "", labels)
+            raise MalformedObjectError(text)
+    return found

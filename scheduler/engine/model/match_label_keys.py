@@ -22,17 +22,8 @@ _MATCH: Final = "matchLabelKeys"
 _MISMATCH: Final = "mismatchLabelKeys"
 
 
-def merged_affinity(affinity: Json, labels: Json, *, enabled: bool = True) -> Json:
-    """
-    Return the affinity as the API server stores it. Cost: O(terms x keys).
-
-    Args:
-        affinity: `spec.affinity` of a pod.
-        labels: the pod's labels.
-        enabled: the feature gate MatchLabelKeysInPodAffinity.
-    """
-    if not enabled:
-        return affinity
+def merged_affinity(affinity: Json, labels: Json) -> Json:
+    """Return `spec.affinity` of a pod with these labels as the API server stores it. Cost: O(terms x keys)."""
     merged = {
         name: _merged_lists(lists, labels)
         for name, lists in affinity.items()

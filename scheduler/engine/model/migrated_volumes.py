@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from scheduler.engine.model import disks
 from scheduler.engine.model.disks import Disk
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
-from scheduler.engine.model.volumes import (
-    BETA_REGION_KEY,
-    BETA_ZONE_KEY,
-    REGION_KEY,
-    ZONE_KEY,
-    ZONE_SEPARATOR,
-)
+
+BETA_ZONE_KEY: Final = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION_KEY: Final = "failure-domain.beta.kubernetes.io/region"
+ZONE_KEY: Final = "topology.kubernetes.io/zone"
+REGION_KEY: Final = "topology.kubernetes.io/region"
+#: Between the zones of a volume that is in several.
+ZONE_SEPARATOR: Final = "__"
 
 
 def migrated_handle(disk: Disk, labels: Mapping[str, str]) -> str:

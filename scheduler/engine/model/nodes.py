@@ -4,31 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from functools import lru_cache
+from typing import Annotated, Final
 
 import msgspec
 
-from scheduler.engine.model import wire
 from scheduler.engine.model.affinity import label_selector
 from scheduler.engine.model.frozen_dict import FrozenDict
+from scheduler.engine.model.json_fields import UNREAD, At, Created, Name, Namespaced, Reader, ResourceVersion
 from scheduler.engine.model.terms import Taint
-from scheduler.engine.model.wire import MalformedObjectError
-from scheduler.engine.syntax.quantity import QuantityError, non_negative_quantity
+from scheduler.engine.model.wire import LabelSelector, QuantityText, Wire
+from scheduler.engine.syntax.quantity import counted, non_negative_quantity
 from scheduler.engine.syntax.selectors import Selector, SelectorError, parse_selector
 
-#: Taints of the node lifecycle controller for a node without a running kubelet, and what they say.
-_FAILURES: Final = {
-    "node.kubernetes.io/not-ready": "not ready",
-    "node.kubernetes.io/unreachable": "unreachable",
-}
+_MAPPED: Final = ("Service", "ReplicationController")
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+def _scheduler_units(amounts: Mapping[str, QuantityText]) -> Mapping[str, int]:
+    return FrozenDict({name: _units(name, text) for name, text in amounts.items()})
+
+
+def _units(name: str, text: QuantityText) -> int:
+    return counted(name, non_negative_quantity(text))
+
+
+def selector_or_nothing(raw: LabelSelector | None) -> Selector:
+    """Return the selector of an API LabelSelector; one that does not parse selects nothing."""
+    try:
+        return label_selector(raw)
+    except SelectorError:
+        return label_selector(None)
+
+
+def _map_selector(pairs: Mapping[str, str] | None) -> Selector:
+    try:
+        return label_selector(None) if pairs is None else parse_selector(pairs, None)
+    except SelectorError:
+        return label_selector(None)
+
+
+class Image(Wire, frozen=True):
     """An image on a node with all its names."""
 
-    names: tuple[str, ...]
-    size_bytes: int
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
+_Labels = Annotated[Mapping[str, str], At("metadata.labels", parse=FrozenDict)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +64,29 @@ class Node:
         annotations: only those that a plugin reads.
     """
 
-    uid: str
-    name: str
-    resource_version: str
-    labels: Mapping[str, str] = field(hash=False)
-    taints: tuple[Taint, ...]
-    unschedulable: bool
-    allocatable: Mapping[str, int] = field(hash=False)
-    images: tuple[Image, ...]
-    declared_features: frozenset[str]
-    created: str = ""
-    annotations: Mapping[str, str] = field(default_factory=FrozenDict, hash=False)
-
-    @property
-    def failure(self) -> str:
-        """Return why the node lifecycle controller keeps pods off the node; empty while it is ready."""
-        return next((_FAILURES[taint.key] for taint in self.taints if taint.key in _FAILURES), "")
+    uid: Annotated[str, At("metadata.uid", ("metadata.name",), parse=lambda uid, name: uid or name)]
+    name: Name
+    resource_version: ResourceVersion
+    labels: _Labels = field(hash=False)
+    taints: Annotated[tuple[Taint, ...], At("spec.taints")]
+    unschedulable: Annotated[bool, At("spec.unschedulable")]
+    allocatable: Annotated[
+        Mapping[str, int],
+        At("status.allocatable", of=dict[str, QuantityText], parse=_scheduler_units),
+    ] = field(hash=False)
+    images: Annotated[tuple[Image, ...], At("status.images")]
+    declared_features: Annotated[frozenset[str], At("status.declaredFeatures")]
+    created: Created = ""
+    annotations: Annotated[Mapping[str, str], UNREAD] = field(default_factory=FrozenDict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
     """A namespace and its labels."""
 
-    name: str
-    resource_version: str = field(compare=False)
-    labels: Mapping[str, str] = field(hash=False)
+    name: Name
+    resource_version: ResourceVersion = field(compare=False)
+    labels: _Labels = field(hash=False)
 
     kind = "Namespace"
 
@@ -84,11 +104,11 @@ class Workload:
     `selector` is NOTHING if the object has none, or if it does not parse: as upstream, it then adds no requirement.
     """
 
-    kind: str
-    namespace: str
-    name: str
-    resource_version: str = field(compare=False)
-    selector: Selector
+    kind: Annotated[str, UNREAD]
+    namespace: Namespaced
+    name: Name
+    resource_version: ResourceVersion = field(compare=False)
+    selector: Annotated[Selector, At("spec.selector", of=LabelSelector | None, parse=selector_or_nothing)]
 
     @property
     def key(self) -> str:
@@ -96,12 +116,14 @@ class Workload:
         return f"{self.namespace}/{self.name}"
 
 
-_NO_ANNOTATIONS: Final[Mapping[str, str]] = FrozenDict()
-
-_NODE = msgspec.json.Decoder(wire.Node)
-_NAMESPACE = msgspec.json.Decoder(wire.Namespace)
-_MAP_SELECTED = msgspec.json.Decoder(wire.MapSelected)
-_LABEL_SELECTED = msgspec.json.Decoder(wire.LabelSelected)
+NODES: Final = Reader(Node)
+NAMESPACES: Final = Reader(Namespace)
+SELECTED_BY_LABELS: Final = Reader(Workload)
+#: An absent map selector selects nothing. An empty one stays empty: such a Service matches every pod of its namespace
+#: and adds no requirement.
+SELECTED_BY_MAP: Final = Reader(
+    Workload, selector=At("spec.selector", of=dict[str, str] | None, parse=_map_selector)
+)
 
 
 def decode_node(data: bytes | msgspec.Raw, annotation_keys: Collection[str] = ()) -> Node:
@@ -110,61 +132,23 @@ def decode_node(data: bytes | msgspec.Raw, annotation_keys: Collection[str] = ()
 
     Raises MalformedObjectError, which names field and problem.
     """
-    raw = wire.decoded(_NODE, "node", data)
-    try:
-        allocatable = FrozenDict(
-            {name: _scheduler_units(name, text) for name, text in (raw.status.allocatable or {}).items()}
-        )
-    except QuantityError as error:
-        raise MalformedObjectError(f"node: {error}") from error
-    name = wire.name_of("node", raw.metadata)
-    return Node(
-        uid=raw.metadata.uid or name,
-        name=name,
-        resource_version=raw.metadata.resource_version,
-        labels=FrozenDict(raw.metadata.labels or ()),
-        taints=tuple(Taint(t.key, t.value or "", t.effect) for t in raw.spec.taints or ()),
-        unschedulable=raw.spec.unschedulable is True,
-        allocatable=allocatable,
-        images=tuple(Image(i.names or (), i.size_bytes or 0) for i in raw.status.images or ()),
-        declared_features=frozenset(raw.status.declared_features or ()),
-        created=raw.metadata.creation_timestamp or "",
-        annotations=FrozenDict(
-            {key: text for key, text in (raw.metadata.annotations or {}).items() if key in annotation_keys}
-        )
-        if annotation_keys
-        else _NO_ANNOTATIONS,
-    )
+    reader = _with_annotations(frozenset(annotation_keys)) if annotation_keys else NODES
+    return reader.decode("node", data)
 
 
-def _scheduler_units(name: str, text: wire.QuantityText) -> int:
-    quantity = non_negative_quantity(text)
-    return quantity.milli_value() if name == "cpu" else quantity.value()
+@lru_cache(maxsize=64)
+def _with_annotations(keys: frozenset[str]) -> Reader[Node]:
+    def kept(annotations: Mapping[str, str]) -> Mapping[str, str]:
+        return FrozenDict({key: text for key, text in annotations.items() if key in keys})
+
+    return Reader(Node, annotations=At("metadata.annotations", of=dict[str, str], parse=kept))
 
 
 def decode_namespace(data: bytes | msgspec.Raw) -> Namespace:
     """Return the namespace of a JSON document; raise MalformedObjectError."""
-    meta = wire.decoded(_NAMESPACE, "namespace", data).metadata
-    return Namespace(wire.name_of("namespace", meta), meta.resource_version, FrozenDict(meta.labels or ()))
+    return NAMESPACES.decode("namespace", data)
 
 
 def decode_workload(kind: str, data: bytes | msgspec.Raw) -> Workload:
-    """
-    Return the Service, ReplicationController, ReplicaSet or StatefulSet of a JSON document.
-
-    An absent map selector selects nothing. An empty one stays empty: such a Service matches every pod of its namespace
-    and adds no requirement. Raises MalformedObjectError.
-    """
-    try:
-        if kind in ("Service", "ReplicationController"):
-            mapped = wire.decoded(_MAP_SELECTED, kind, data)
-            meta = mapped.metadata
-            pairs = mapped.spec.selector
-            selector = label_selector(None) if pairs is None else parse_selector(pairs, None)
-        else:
-            selected = wire.decoded(_LABEL_SELECTED, kind, data)
-            meta = selected.metadata
-            selector = label_selector(selected.spec.selector)
-    except SelectorError:
-        selector = label_selector(None)
-    return Workload(kind, *wire.namespace_and_name(kind, meta), meta.resource_version, selector)
+    """Return the object of a JSON document; raise MalformedObjectError."""
+    return (SELECTED_BY_MAP if kind in _MAPPED else SELECTED_BY_LABELS).decode(kind, data, kind=kind)

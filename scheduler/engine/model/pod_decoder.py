@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from scheduler.engine.cel.times import parse_timestamp
 from scheduler.engine.model import nesting, pod_wire, wire
 from scheduler.engine.model.affinity import (
     parse_affinity,
@@ -35,13 +36,11 @@ from scheduler.engine.model.annotations import (
 from scheduler.engine.model.combined_affinity import DeclaredAffinity, combined
 from scheduler.engine.model.disks import disk
 from scheduler.engine.model.fallback import (
-    CONDITION,
     FALLBACK,
     LIMIT_CHARACTERS,
     RELAXED,
     parse_fallbacks,
     read_mark,
-    read_waited,
     yielding,
 )
 from scheduler.engine.model.frozen_dict import FrozenDict
@@ -132,7 +131,6 @@ class PodDecoder:
             may_preempt=spec.preemption_policy != "Never",
             started=status.start_time or "",
             disruption=_disruption(status),
-            fallback_waited_s=_waited_s(status) if parsed.fallbacks else (),
             relaxed=read_mark(meta.annotations or {}) if parsed.unrelaxed is not None else (),
             deletion_cost=(cost := (meta.annotations or _NO_TEXTS).get(DELETION_COST, "")),
             is_deletion_cost_ours=bool(cost) and (meta.annotations or {}).get(WRITTEN_DELETION_COST) == cost,
@@ -345,16 +343,14 @@ def _condition(status: pod_wire.PodStatus, condition_type: str) -> pod_wire.Cond
     return None
 
 
-def _scheduled_condition(status: pod_wire.PodStatus) -> PodCondition | None:
-    condition = _condition(status, "PodScheduled")
+def _scheduled_condition(pod_status: pod_wire.PodStatus) -> PodCondition | None:
+    condition = _condition(pod_status, "PodScheduled")
     if condition is None:
         return None
-    return PodCondition(condition.status or "", condition.reason or "", condition.message or "")
-
-
-def _waited_s(status: pod_wire.PodStatus) -> tuple[tuple[str, int], ...]:
-    condition = _condition(status, CONDITION)
-    return () if condition is None else tuple(read_waited(condition.message or "").items())
+    status, reason, message = condition.status or "", condition.reason or "", condition.message or ""
+    # Of the pods with a node, which are most, nobody reads it. It is written in whole seconds, rounded down.
+    changed = parse_timestamp(condition.last_transition_time or "") if status == "False" else None
+    return PodCondition(status, reason, message, None if changed is None else changed.ns // 10**9 + 1.0)
 
 
 def _disruption(status: pod_wire.PodStatus) -> str:

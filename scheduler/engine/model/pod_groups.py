@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from scheduler.engine.model import wire
 from scheduler.engine.model.group_forms import (
     GROUP_FROM,
     JOB_SET,
@@ -38,6 +37,8 @@ from scheduler.engine.model.group_topology import (
     label_or_annotation,
     parse_topology,
 )
+from scheduler.engine.model.json_fields import UNREAD, At, Reader, ResourceVersion, namespace_and_name
+from scheduler.engine.model.wire import Wire
 from scheduler.engine.syntax.names import label_value_faults
 from scheduler.engine.syntax.selectors import escaped
 
@@ -49,8 +50,6 @@ MIN_COUNT: Final = "affinity-scheduler.io/pod-group-min-count"
 RANK: Final = "affinity-scheduler.io/pod-group-rank"
 #: Seconds after which the members on nodes are evicted if others are lost and wait in vain; an annotation of members.
 RELEASE_AFTER: Final = "affinity-scheduler.io/pod-group-release-after-seconds"
-#: Seconds after which the members on nodes are evicted if another waits in vain and the whole group fits elsewhere.
-MOVE_AFTER: Final = "affinity-scheduler.io/pod-group-move-after-seconds"
 #: The condition that says whether a PodGroup that was placed still has enough members on nodes.
 WHOLE: Final = "affinity-scheduler.io/Whole"
 #: The label of scheduler-plugins' coscheduling.
@@ -62,16 +61,12 @@ CONDITION_TYPES: Final = {"v1alpha2": "PodGroupScheduled", "v1beta1": "PodGroupI
 #: Labels and annotations that need a part, and a group.
 _PART_KEYS: Final = frozenset({PART_MIN_COUNT, PART_REQUIRED_TOPOLOGY, PART_PREFERRED_TOPOLOGY})
 GROUP_KEYS: Final = _PART_KEYS | {
-    *(GROUP, PART, RANK, MIN_COUNT, RELEASE_AFTER, MOVE_AFTER, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY)
+    *(GROUP, PART, RANK, MIN_COUNT, RELEASE_AFTER, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY)
 }
 
 #: Most members that a group may ask for.
 LIMIT_MEMBERS: Final = 5_000
 LIMIT_RANK: Final = 999_999
-#: Most nodes that failed under its members that a group avoids. Of more that failed in the same ten minutes, the fault
-#: is elsewhere, such as in their rack's switch, and the group would find nearly all of its nodes closed once they are
-#: back.
-MOST_FAILED_NODES: Final = 3
 #: A week.
 _LIMIT_AFTER_S: Final = 604_800
 
@@ -104,7 +99,7 @@ class GroupReference:
     What a pod says of its group.
 
     `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why name or a number do not parse, in which
-    case the pod is in no group of other pods, and is not placed. `release_after_s`, `move_after_s`: 0 for never.
+    case the pod is in no group of other pods, and is not placed. `release_after_s`: 0 for never.
     `topology`: of the group; counts unless its object asks for one. `part`: None in a group without parts.
     `is_min_count_derived`: whether `min_count` follows from the pod's workload, so that others' may differ. `rank`: of
     the pod among the members, in the order of ranks; empty if it has none.
@@ -114,11 +109,45 @@ class GroupReference:
     min_count: int = 0
     problem: str = ""
     release_after_s: int = 0
-    move_after_s: int = 0
     topology: Topology = ANYWHERE
     part: Part | None = None
     is_min_count_derived: bool = False
     rank: Rank = field(default=(), compare=False)
+
+
+class GroupCondition(Wire, frozen=True):
+    """status.conditions[] of a PodGroup, as far as it is written back."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
+class TopologyConstraint(Wire, frozen=True):
+    """spec.schedulingConstraints.topology[] of a PodGroup."""
+
+    key: str = ""
+
+
+class DisruptionMode(Wire, frozen=True):
+    """spec.disruptionMode of a PodGroup as v1beta1 has it; in v1alpha2 it is a text."""
+
+    all: dict[str, object] | None = None
+
+
+def _at_least_one(min_count: int) -> int:
+    return max(1, min_count)
+
+
+def _required(levels: tuple[TopologyConstraint, ...]) -> Topology:
+    return Topology(required=tuple(level.key for level in levels if level.key))
+
+
+def _is_disrupted_whole(mode: str | DisruptionMode | None) -> bool:
+    return mode.all is not None if isinstance(mode, DisruptionMode) else mode == "PodGroup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +160,20 @@ class PodGroup:
     its members are evicted or none.
     """
 
-    key: GroupKey
-    min_count: int
-    topology: Topology = ANYWHERE
-    api_version: str = ""
-    resource_version: str = ""
-    generation: int = 0
-    conditions: tuple[wire.GroupCondition, ...] = ()
-    priority: int | None = None
-    is_disrupted_whole: bool = False
+    key: Annotated[GroupKey, UNREAD]
+    min_count: Annotated[int, At("spec.schedulingPolicy.gang.minCount", parse=_at_least_one)]
+    topology: Annotated[
+        Topology,
+        At("spec.schedulingConstraints.topology", of=tuple[TopologyConstraint, ...], parse=_required),
+    ] = ANYWHERE
+    api_version: Annotated[str, UNREAD] = ""
+    resource_version: ResourceVersion = ""
+    generation: Annotated[int, At("metadata.generation")] = 0
+    conditions: Annotated[tuple[GroupCondition, ...], At("status.conditions")] = ()
+    priority: Annotated[int | None, At("spec.priority")] = None
+    is_disrupted_whole: Annotated[
+        bool, At("spec.disruptionMode", of=str | DisruptionMode | None, parse=_is_disrupted_whole)
+    ] = False
 
     @property
     def victim_priority(self) -> int | None:
@@ -154,11 +188,11 @@ class PodGroup:
         return self.priority if self.api_version != "v1alpha2" else None
 
     @property
-    def scheduled_condition(self) -> wire.GroupCondition | None:
+    def scheduled_condition(self) -> GroupCondition | None:
         """Return the condition that says whether the group was placed; None if there is none."""
         return self.condition_of("")
 
-    def condition_of(self, condition_type: str) -> wire.GroupCondition | None:
+    def condition_of(self, condition_type: str) -> GroupCondition | None:
         """Return the condition of the type, empty for `scheduled_condition`; None if there is none."""
         types = (condition_type,) if condition_type else CONDITION_TYPES.values()
         return next((condition for condition in self.conditions if condition.type in types), None)
@@ -170,35 +204,28 @@ class PodGroup:
         return condition is not None and condition.status == "True"
 
 
-_DECODER: Final = msgspec.json.Decoder(wire.PodGroup)
+def _place_of(kind: GroupKind) -> At:
+    def key(namespace: str, name: str) -> GroupKey:
+        return GroupKey(kind, *namespace_and_name(namespace, name))
+
+    return At("metadata.namespace", ("metadata.name",), parse=key)
+
+
+KUBERNETES_GROUPS: Final = Reader(PodGroup, key=_place_of(GroupKind.KUBERNETES))
+COSCHEDULING_GROUPS: Final = Reader(
+    PodGroup,
+    key=_place_of(GroupKind.COSCHEDULING),
+    min_count=At("spec.minMember", parse=_at_least_one),
+    priority=UNREAD,
+    is_disrupted_whole=UNREAD,
+)
 
 
 def decode_pod_group(kind: GroupKind, api_version: str, data: bytes | msgspec.Raw) -> PodGroup:
     """Return the PodGroup of a JSON document; raise MalformedObjectError, which names the problem."""
-    raw = wire.decoded(_DECODER, "PodGroup", data)
-    meta, spec = raw.metadata, raw.spec
-    namespace, name = wire.namespace_and_name("PodGroup", meta)
-    policy, constraints = spec.scheduling_policy, spec.scheduling_constraints
-    gang = None if policy is None else policy.gang
-    topology = () if constraints is None else constraints.topology or ()
-    min_count = (
-        spec.min_member if kind is GroupKind.COSCHEDULING else None if gang is None else gang.min_count
-    )
-    return PodGroup(
-        key=GroupKey(kind, namespace, name),
-        min_count=max(1, min_count or 1),
-        topology=Topology(required=tuple(entry.key for entry in topology if entry.key)),
-        api_version=api_version if kind is GroupKind.KUBERNETES else "",
-        resource_version=meta.resource_version,
-        generation=meta.generation,
-        conditions=raw.status.conditions or (),
-        priority=spec.priority if kind is GroupKind.KUBERNETES else None,
-        is_disrupted_whole=kind is GroupKind.KUBERNETES and _is_disrupted_whole(spec.disruption_mode),
-    )
-
-
-def _is_disrupted_whole(mode: str | wire.DisruptionMode | None) -> bool:
-    return mode.all is not None if isinstance(mode, wire.DisruptionMode) else mode == "PodGroup"
+    if kind is GroupKind.COSCHEDULING:
+        return COSCHEDULING_GROUPS.decode("PodGroup", data)
+    return KUBERNETES_GROUPS.decode("PodGroup", data, api_version=api_version)
 
 
 def group_reference(
@@ -222,10 +249,9 @@ def group_reference(
         )
     annotations = with_kueue_levels(labels, annotations)
     min_count, problem = 0, ""
-    after_s = {name: _number(annotations.get(name), _LIMIT_AFTER_S) for name in (RELEASE_AFTER, MOVE_AFTER)}
-    for name, seconds in after_s.items():
-        if not seconds and name in annotations:
-            problem = _problem(name, annotations[name], _LIMIT_AFTER_S)
+    release_after_s = _number(annotations.get(RELEASE_AFTER), _LIMIT_AFTER_S)
+    if not release_after_s and RELEASE_AFTER in annotations:
+        problem = _problem(RELEASE_AFTER, annotations[RELEASE_AFTER], _LIMIT_AFTER_S)
     if key.kind is GroupKind.OWN:
         text = label_or_annotation(MIN_COUNT, labels, annotations)
         min_count = _number(text, LIMIT_MEMBERS)
@@ -244,8 +270,7 @@ def group_reference(
         return GroupReference(
             key,
             min_count,
-            release_after_s=after_s[RELEASE_AFTER],
-            move_after_s=after_s[MOVE_AFTER],
+            release_after_s=release_after_s,
             topology=topology,
             part=part,
             is_min_count_derived=label_or_annotation(MIN_COUNT, labels, own_annotations) is None,

@@ -6,7 +6,8 @@ Parts that repeat across pods stay raw bytes, so a known spec is not decoded aga
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -49,6 +50,10 @@ class ClaimVolume(Wire, frozen=True):
     claim_name: str = ""
 
 
+class EphemeralVolume(Wire, frozen=True):
+    """volumes[].ephemeral, whose claim has a name of its own."""
+
+
 class ImageVolume(Wire, frozen=True):
     """volumes[].image."""
 
@@ -88,7 +93,7 @@ class Volume(MigratedDisk, frozen=True):
 
     name: str = ""
     persistent_volume_claim: ClaimVolume | None = None
-    ephemeral: Named | None = None
+    ephemeral: EphemeralVolume | None = None
     image: ImageVolume | None = None
     csi: CsiVolume | None = None
     iscsi: Iscsi | None = None
@@ -152,6 +157,7 @@ class Condition(Wire, frozen=True):
     status: str | None = None
     reason: str | None = None
     message: str | None = None
+    last_transition_time: str | None = None
 
 
 class ContainerStatus(Wire, frozen=True):
@@ -298,6 +304,16 @@ QUANTITIES: Final = msgspec.json.Decoder(dict[str, QuantityText] | None)
 RESOURCES: Final = msgspec.json.Decoder(Resources | None)
 PORTS: Final = msgspec.json.Decoder(tuple[ContainerPort, ...] | None)
 RESOURCE_CLAIMS: Final = msgspec.json.Decoder(tuple[PodResourceClaim, ...] | None)
+
+#: By the field that stays raw bytes, the type that is decoded of it later; other such fields are maps of texts.
+PARTS: Final[Mapping[str, Any]] = {
+    "affinity": AFFINITY.type,
+    "topologySpreadConstraints": SPREAD.type,
+    "tolerations": TOLERATIONS.type,
+    "resources": RESOURCES.type,
+    "ports": PORTS.type,
+    "resourceClaims": RESOURCE_CLAIMS.type,
+}
 
 
 def decode_part(decoder: msgspec.json.Decoder[_T | None], raw: Raw) -> _T | None:

@@ -183,11 +183,16 @@ class PodSpec:
 
 @dataclass(frozen=True, slots=True)
 class PodCondition:
-    """The PodScheduled condition of a pod."""
+    """
+    The PodScheduled condition of a pod.
+
+    `since_s`: when its status became False at the latest, in seconds since 1970; None if it is not or no time is given.
+    """
 
     status: str
     reason: str
     message: str
+    since_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +238,6 @@ class Pod:
     started: str = ""
     #: Why the condition DisruptionTarget says that it is ended, such as EvictionByEvictionAPI; empty without one.
     disruption: str = ""
-    #: The seconds that each rule with a fallback has kept the pod pending alone, as last saved: name, seconds.
-    fallback_waited_s: tuple[tuple[str, int], ...] = ()
     #: The rules that are preferences since the bind, as the pod's mark says.
     relaxed: tuple[RelaxedRule, ...] = ()
     #: `controller.kubernetes.io/pod-deletion-cost` as written, and whether the enforcer wrote it.
@@ -265,7 +268,6 @@ class Pod:
             # A new pod begins with all of its rules.
             spec=self.spec.unrelaxed or self.spec,
             relaxed=(),
-            fallback_waited_s=(),
             node_name="",
             nominated_node_name="",
             phase="Pending",

@@ -13,7 +13,7 @@ from typing import Final
 
 from scheduler.engine.model.pods import Container, Pod, PodSpec, Requests, Resize
 from scheduler.engine.syntax.names import label_key_faults
-from scheduler.engine.syntax.quantity import ZERO, Quantity, parse_quantity
+from scheduler.engine.syntax.quantity import ZERO, Quantity, counted, parse_quantity
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -51,7 +51,7 @@ def non_zero_on_node(pod: Pod) -> tuple[int, int]:
         defaults = {name: amount for name, amount in NON_ZERO_DEFAULTS.items() if name not in stated}
     total = pod_requests(pod, use_status=True, pod_level=True, non_missing=defaults)
     cpu, memory = total.get(CPU), total.get(MEMORY)
-    return 0 if cpu is None else cpu.milli_value(), 0 if memory is None else memory.value()
+    return 0 if cpu is None else counted(CPU, cpu), 0 if memory is None else counted(MEMORY, memory)
 
 
 def fit_score_request(pod: Pod) -> dict[str, int]:
@@ -130,7 +130,7 @@ def is_extended(name: str) -> bool:
 
 def _in_scheduler_units(requests: Requests) -> dict[str, int]:
     return {
-        name: amount.milli_value() if name == CPU else amount.value()
+        name: counted(name, amount)
         for name, amount in requests.items()
         if name in _PLAIN or (name != PODS and is_recognised(name))
     }

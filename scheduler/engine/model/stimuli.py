@@ -106,21 +106,6 @@ class BindFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class PluginFailing:
-    """
-    An out-of-tree plugin of the profile fails again and again, the last time for the pod; `why` is a sentence's rest.
-
-    `is_scoring`: whether it fails at a point of scores, so that its filter still works.
-    """
-
-    profile: str
-    plugin: str
-    why: str
-    pod: Pod
-    is_scoring: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ReservationWritten:
     """
     The answer to WriteReservation.
@@ -176,19 +161,11 @@ class VictimFate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EvictionEnded:
-    """The answer to EvictVictim. `problem`: why it failed, empty for other fates."""
+    """The answer to EvictVictim."""
 
     preemptor_uid: str
     victim_uid: str
     fate: VictimFate
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleUpNotTriggered:
-    """An autoscaler's event said that no new node would help the pod."""
-
-    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,11 +203,6 @@ class PodGroupGone:
     """The PodGroup was deleted."""
 
     key: GroupKey
-
-
-@dataclass(frozen=True, slots=True)
-class WatchInterrupted:
-    """A list or watch failed: changes are not seen until it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +250,6 @@ Stimulus = (
     | ReservationWritten
     | EvictionDue
     | EvictionEnded
-    | PluginFailing
-    | ScaleUpNotTriggered
-    | WatchInterrupted
     | CycleDue
     | CycleEnded
     | TimePassed

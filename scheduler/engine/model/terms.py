@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from scheduler.engine.model.wire import Wire
 from scheduler.engine.syntax.selectors import Selector
 
 HOSTNAME_KEY: Final = "kubernetes.io/hostname"
@@ -147,13 +148,12 @@ class SpreadConstraint:
     match_label_keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """A taint of a node."""
+class Taint(Wire, frozen=True):
+    """A taint of a node or a device."""
 
-    key: str
-    value: str
-    effect: str
+    key: str = ""
+    value: str = ""
+    effect: str = ""
 
 
 @dataclass(frozen=True, slots=True)

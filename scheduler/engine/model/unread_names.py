@@ -20,18 +20,20 @@ from scheduler.engine.model.annotations import (
 )
 from scheduler.engine.model.fallback import FALLBACK, RELAXED
 from scheduler.engine.model.group_forms import GROUP_FROM, KUEUE_LEVELS
-from scheduler.engine.model.pod_groups import GROUP_KEYS, MOVE_AFTER, RELEASE_AFTER
+from scheduler.engine.model.pod_groups import GROUP_KEYS, RELEASE_AFTER
 from scheduler.engine.model.pods import WRITTEN_DELETION_COST
 from scheduler.engine.syntax.selectors import escaped
 from scheduler.engine.syntax.similar_names import did_you_mean
 
 PREFIX: Final = "affinity-scheduler.io/"
 #: What is read as a label, and as an annotation.
-LABELS: Final = GROUP_KEYS - {RELEASE_AFTER, MOVE_AFTER}
+LABELS: Final = GROUP_KEYS - {RELEASE_AFTER}
 ANNOTATIONS: Final = GROUP_KEYS | {
     *(AFFINITY, MODE, MERGED_LABELS, GRACE, MIRROR, FALLBACK, RELAXED, GROUP_FROM),
     *(DECISION_ANNOTATION, WRITTEN_DELETION_COST),
 }
+#: What was read once, and what does something like it now.
+_ENDED: Final = {f"{PREFIX}pod-group-move-after-seconds": RELEASE_AFTER}
 _SHORT_NAMES: Final = tuple(sorted(name.removeprefix(PREFIX) for name in ANNOTATIONS))
 #: Names of one pod that are told; users may write thousands.
 _MOST: Final = 4
@@ -65,5 +67,7 @@ def _note(text: str) -> str:
     subject = escaped(text[:_SHOWN_CHARACTERS])
     if name in ANNOTATIONS:
         return f"{subject} has no effect: it counts as an annotation, not as a label"
+    if name in _ENDED:
+        return f"{subject} has no effect any more: use {_ENDED[name]} instead"
     hint = did_you_mean(name.removeprefix(PREFIX)[:_SHOWN_CHARACTERS], _SHORT_NAMES)
     return f"{subject} has no effect: nothing reads it" + hint.replace('"', f'"{PREFIX}', 1)

@@ -9,17 +9,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from functools import lru_cache
+from sys import intern
+from typing import Annotated, Any, Final, NamedTuple, get_type_hints
+from weakref import WeakValueDictionary
 
 from scheduler.engine.model import disks
+from scheduler.engine.model.affinity import label_selector, parse_node_term
+from scheduler.engine.model.json_fields import (
+    At,
+    Name,
+    NamespacedKey,
+    ResourceVersion,
+    Terminating,
+    Uid,
+    UnnamedError,
+    annotation,
+    is_given,
+)
+from scheduler.engine.model.migrated_volumes import (
+    BETA_REGION_KEY,
+    BETA_ZONE_KEY,
+    REGION_KEY,
+    ZONE_KEY,
+    ZONE_SEPARATOR,
+    migrated_handle,
+    migrated_terms,
+)
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.terms import NodeTerm
+from scheduler.engine.model.terms import NodeRequirement, NodeTerm
+from scheduler.engine.model.wire import (
+    Int32,
+    LabelSelector,
+    MigratedDisk,
+    NodeSelector,
+    QuantityText,
+    Wire,
+)
+from scheduler.engine.syntax.quantity import parse_quantity
 from scheduler.engine.syntax.selectors import Selector
 
-BETA_ZONE_KEY: Final = "failure-domain.beta.kubernetes.io/zone"
-BETA_REGION_KEY: Final = "failure-domain.beta.kubernetes.io/region"
-ZONE_KEY: Final = "topology.kubernetes.io/zone"
-REGION_KEY: Final = "topology.kubernetes.io/region"
 #: The labels of a volume that VolumeZone reads.
 TOPOLOGY_KEYS: Final = (BETA_ZONE_KEY, BETA_REGION_KEY, ZONE_KEY, REGION_KEY)
 
@@ -34,9 +63,6 @@ BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
-
-#: Between the zones of a volume that is in several.
-ZONE_SEPARATOR: Final = "__"
 
 
 class StorageKind(StrEnum):
@@ -62,6 +88,71 @@ class VolumeTopology:
     terms: tuple[NodeTerm, ...]
 
 
+_TOPOLOGIES: WeakValueDictionary[tuple[NodeTerm, ...], VolumeTopology] = WeakValueDictionary()
+
+
+def topology_of(terms: tuple[NodeTerm, ...] | None) -> VolumeTopology | None:
+    """Return the one topology with these terms; None for all nodes."""
+    if terms is None:
+        return None
+    shared = _TOPOLOGIES.get(terms)
+    if shared is None:
+        shared = _TOPOLOGIES[terms] = VolumeTopology(terms)
+    return shared
+
+
+def _class_name(annotated: str | None, name: str) -> str:
+    return intern(name if annotated is None else annotated)
+
+
+def _modes(modes: tuple[str, ...]) -> tuple[str, ...]:
+    return _shared_modes(tuple(sorted(set(modes))))
+
+
+@lru_cache(maxsize=64)
+def _shared_modes(modes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return one list for each set of the four modes: a server stores any list of these."""
+    return modes
+
+
+def _mode(mode: str) -> str:
+    return intern(mode or "Filesystem")
+
+
+@lru_cache(maxsize=1024)
+def _n_bytes(amount: QuantityText) -> int:
+    """Return the number of bytes; equal amounts share one number, so that 50,000 volumes of a few sizes take few."""
+    return parse_quantity(0 if amount is None else amount).value()
+
+
+def _n_requested(amounts: Mapping[str, QuantityText]) -> int | None:
+    return _n_bytes(amounts["storage"]) if "storage" in amounts else None
+
+
+def _capacity(amounts: Mapping[str, QuantityText]) -> int:
+    return _n_requested(amounts) or 0
+
+
+class Controller(Wire, frozen=True):
+    """metadata.ownerReferences[] of a claim."""
+
+    uid: str = ""
+    controller: bool | None = None
+
+
+def _controller(owners: tuple[Controller, ...]) -> str:
+    return next((owner.uid for owner in owners if owner.controller), "")
+
+
+_ClassName = Annotated[
+    str,
+    At(annotation(CLASS_ANNOTATION), ("spec.storageClassName",), of=(str | None, str), parse=_class_name),
+]
+_Modes = Annotated[tuple[str, ...], At("spec.accessModes", parse=_modes)]
+_Mode = Annotated[str, At("spec.volumeMode", parse=_mode)]
+_AttributesClass = Annotated[str, At("spec.volumeAttributesClassName", parse=intern)]
+
+
 @dataclass(frozen=True, slots=True)
 class PersistentVolumeClaim:
     """
@@ -75,21 +166,23 @@ class PersistentVolumeClaim:
         owner_uid: of the controller; empty without one.
     """
 
-    key: str
-    uid: str
-    resource_version: str = field(compare=False)
-    class_name: str
-    volume_name: str
-    access_modes: tuple[str, ...]
-    volume_mode: str
-    attributes_class: str
-    requested_bytes: int | None
-    selector: Selector | None
-    selected_node: str | None
-    is_bind_completed: bool
-    is_lost: bool
-    terminating: bool
-    owner_uid: str
+    key: NamespacedKey
+    uid: Uid
+    resource_version: ResourceVersion = field(compare=False)
+    class_name: _ClassName
+    volume_name: Annotated[str, At("spec.volumeName", parse=intern)]
+    access_modes: _Modes
+    volume_mode: _Mode
+    attributes_class: _AttributesClass
+    requested_bytes: Annotated[
+        int | None, At("spec.resources.requests", of=dict[str, QuantityText], parse=_n_requested)
+    ]
+    selector: Annotated[Selector | None, At("spec.selector", of=LabelSelector, parse=label_selector)]
+    selected_node: Annotated[str | None, At(annotation(SELECTED_NODE), parse=intern)]
+    is_bind_completed: Annotated[bool, At(annotation(BIND_COMPLETED), of=str | None, parse=is_given)]
+    is_lost: Annotated[bool, At("status.phase", of=str, parse="Lost".__eq__)]
+    terminating: Terminating
+    owner_uid: Annotated[str, At("metadata.ownerReferences", of=tuple[Controller, ...], parse=_controller)]
 
     kind = StorageKind.CLAIM
 
@@ -116,10 +209,28 @@ class ClaimReference(NamedTuple):
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class PersistentVolume:
+class ClaimName(Wire, frozen=True):
+    """spec.claimRef of a volume."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+def _claim(raw: ClaimName) -> ClaimReference:
+    return ClaimReference(intern(f"{raw.namespace}/{raw.name}"), intern(raw.uid))
+
+
+class CsiSource(Wire, frozen=True):
+    """spec.csi of a volume."""
+
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class VolumeSource(NamedTuple):
     """
-    One volume.
+    What a volume is at its driver, and where it can be reached.
 
     Attributes:
         topology: None if every node can reach it.
@@ -129,24 +240,104 @@ class PersistentVolume:
         migrated_topology: `topology` on nodes where the in-tree plugin was migrated.
     """
 
-    key: str
-    resource_version: str = field(compare=False)
-    class_name: str
-    capacity_bytes: int
-    access_modes: tuple[str, ...]
-    volume_mode: str
-    attributes_class: str
-    claim: ClaimReference | None
-    is_available: bool
-    terminating: bool
-    labels: Mapping[str, str] = field(hash=False)
     topology: VolumeTopology | None
     driver: str
     handle: str
     plugin: str
     migrated_topology: VolumeTopology | None
 
+
+def _source(
+    csi: CsiSource | None,
+    required: NodeSelector | None,
+    labels: Mapping[str, str],
+    *in_tree: Any,  # noqa: ANN401 - as fields of MigratedDisk
+) -> VolumeSource:
+    terms = None if required is None else tuple(map(parse_node_term, required.node_selector_terms or ()))
+    topology = topology_of(terms)
+    if csi is not None:
+        return VolumeSource(topology, intern(csi.driver), csi.volume_handle, "", topology)
+    disk = disks.migrated_disk(MigratedDisk(*in_tree))
+    if disk is None:
+        return VolumeSource(topology, "", "", "", topology)
+    return VolumeSource(
+        topology,
+        disks.MIGRATIONS[disk.plugin].driver,
+        migrated_handle(disk, labels),
+        disk.plugin,
+        topology_of(migrated_terms(disk.plugin, terms, labels)),
+    )
+
+
+_SOURCE: Final = At(
+    "spec.csi",
+    (
+        "spec.nodeAffinity.required",
+        "metadata.labels",
+        "spec.gcePersistentDisk",
+        "spec.awsElasticBlockStore",
+        "spec.azureDisk",
+        "spec.cinder",
+        "spec.portworxVolume",
+    ),
+    of=(
+        CsiSource | None,
+        NodeSelector | None,
+        dict[str, str],
+        *get_type_hints(MigratedDisk).values(),
+    ),
+    parse=_source,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentVolume:
+    """
+    One volume.
+
+    Attributes:
+        claim: to which it is promised.
+    """
+
+    key: Name
+    resource_version: ResourceVersion = field(compare=False)
+    class_name: _ClassName
+    capacity_bytes: Annotated[int, At("spec.capacity", of=dict[str, QuantityText], parse=_capacity)]
+    access_modes: _Modes
+    volume_mode: _Mode
+    attributes_class: _AttributesClass
+    claim: Annotated[ClaimReference | None, At("spec.claimRef", of=ClaimName, parse=_claim)]
+    is_available: Annotated[bool, At("status.phase", of=str, parse="Available".__eq__)]
+    terminating: Terminating
+    labels: Annotated[Mapping[str, str], At("metadata.labels")] = field(hash=False)
+    source: Annotated[VolumeSource, _SOURCE]
+
     kind = StorageKind.VOLUME
+
+    @property
+    def topology(self) -> VolumeTopology | None:
+        """See `VolumeSource`."""
+        return self.source.topology
+
+    @property
+    def driver(self) -> str:
+        """See `VolumeSource`."""
+        return self.source.driver
+
+    @property
+    def handle(self) -> str:
+        """See `VolumeSource`."""
+        return self.source.handle
+
+    @property
+    def plugin(self) -> str:
+        """See `VolumeSource`."""
+        return self.source.plugin
+
+    @property
+    def migrated_topology(self) -> VolumeTopology | None:
+        """See `VolumeSource`."""
+        return self.source.migrated_topology
 
     @property
     def is_free(self) -> bool:
@@ -165,6 +356,32 @@ class PersistentVolume:
         return not self.claim.uid or self.claim.uid == claim.uid
 
 
+class TopologyRequirement(Wire, frozen=True):
+    """allowedTopologies[].matchLabelExpressions[] of a class."""
+
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologyTerm(Wire, frozen=True):
+    """allowedTopologies[] of a class."""
+
+    match_label_expressions: tuple[TopologyRequirement, ...] = ()
+
+
+def _allowed(terms: tuple[TopologyTerm, ...]) -> tuple[NodeTerm, ...]:
+    return tuple(
+        NodeTerm(
+            tuple(NodeRequirement(each.key, "In", each.values) for each in term.match_label_expressions), ()
+        )
+        for term in terms
+    )
+
+
+def _default_since(is_default: str, created: str) -> str | None:
+    return created if is_default == "true" else None
+
+
 @dataclass(frozen=True, slots=True)
 class StorageClass:
     """
@@ -176,12 +393,14 @@ class StorageClass:
         default_since: when the class was created, if claims without a class get it; else None. No decision reads it.
     """
 
-    key: str
-    resource_version: str = field(compare=False)
+    key: Name
+    resource_version: ResourceVersion = field(compare=False)
     provisioner: str
-    binding_mode: str | None
-    allowed_topologies: tuple[NodeTerm, ...]
-    default_since: str | None = field(default=None, compare=False)
+    binding_mode: Annotated[str | None, At("volumeBindingMode")]
+    allowed_topologies: Annotated[tuple[NodeTerm, ...], At(of=tuple[TopologyTerm, ...], parse=_allowed)]
+    default_since: Annotated[
+        str | None, At(annotation(DEFAULT_CLASS), ("metadata.creationTimestamp",), parse=_default_since)
+    ] = field(default=None, compare=False)
 
     kind = StorageKind.CLASS
 
@@ -191,15 +410,43 @@ class StorageClass:
         return self.binding_mode == WAIT_FOR_FIRST_CONSUMER
 
 
+class Allocatable(Wire, frozen=True):
+    """spec.drivers[].allocatable of a CSINode."""
+
+    count: Int32 | None = None
+
+
+class CsiNodeDriver(Wire, frozen=True):
+    """spec.drivers[] of a CSINode."""
+
+    name: str = ""
+    allocatable: Allocatable = Allocatable()
+
+
+def _names(drivers: tuple[CsiNodeDriver, ...]) -> frozenset[str]:
+    return frozenset(intern(driver.name) for driver in drivers)
+
+
+def _limits(drivers: tuple[CsiNodeDriver, ...]) -> Mapping[str, int]:
+    counts = ((intern(driver.name), driver.allocatable.count) for driver in drivers)
+    return {name: count for name, count in counts if count is not None}
+
+
+def _plugins(names: str) -> frozenset[str]:
+    return frozenset(names.split(",")) if names else frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class CsiNode:
     """The drivers of the node of that name. `limits`: volumes that a driver can attach, where it says so."""
 
-    key: str
-    resource_version: str = field(compare=False)
-    drivers: frozenset[str]
-    limits: Mapping[str, int] = field(hash=False)
-    migrated_plugins: frozenset[str]
+    key: Name
+    resource_version: ResourceVersion = field(compare=False)
+    drivers: Annotated[frozenset[str], At("spec.drivers", of=tuple[CsiNodeDriver, ...], parse=_names)]
+    limits: Annotated[Mapping[str, int], At("spec.drivers", of=tuple[CsiNodeDriver, ...], parse=_limits)] = (
+        field(hash=False)
+    )
+    migrated_plugins: Annotated[frozenset[str], At(annotation(MIGRATED_PLUGINS), of=str, parse=_plugins)]
 
     kind = StorageKind.CSI_NODE
 
@@ -208,12 +455,30 @@ class CsiNode:
 class CsiDriver:
     """A driver, whether it publishes capacities, and whether its volumes keep pods from nodes without it."""
 
-    key: str
-    resource_version: str = field(compare=False)
-    tracks_capacity: bool
-    is_required: bool = False
+    key: Name
+    resource_version: ResourceVersion = field(compare=False)
+    tracks_capacity: Annotated[bool, At("spec.storageCapacity")]
+    is_required: Annotated[bool, At("spec.preventPodSchedulingIfMissing")] = False
 
     kind = StorageKind.CSI_DRIVER
+
+
+def _pool_key(namespace: str, name: str) -> str:
+    if not name:
+        raise UnnamedError("metadata.name is required")
+    return f"{namespace}/{name}"
+
+
+def _limit(largest: QuantityText, room: QuantityText) -> int | None:
+    limit = room if largest is None else largest
+    return None if limit is None else _n_bytes(limit)
+
+
+def _segment(raw: LabelSelector) -> VolumeTopology | None:
+    requirements = label_selector(raw).requirements
+    if not requirements:
+        return None
+    return topology_of((NodeTerm(tuple(NodeRequirement(*each) for each in requirements), ()),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +493,13 @@ class CsiStorageCapacity:
         topology: None if every node can reach it.
     """
 
-    key: str
-    resource_version: str = field(compare=False)
-    class_name: str
-    limit_bytes: int | None
-    capacity_bytes: int
-    is_accessible: bool
-    topology: VolumeTopology | None
+    key: Annotated[str, At("metadata.namespace", ("metadata.name",), parse=_pool_key)]
+    resource_version: ResourceVersion = field(compare=False)
+    class_name: Annotated[str, At("storageClassName", parse=intern)]
+    limit_bytes: Annotated[int | None, At("maximumVolumeSize", ("capacity",), of=QuantityText, parse=_limit)]
+    capacity_bytes: Annotated[int, At("capacity", of=QuantityText, parse=_n_bytes)]
+    is_accessible: Annotated[bool, At("nodeTopology", of=LabelSelector | None, parse=is_given)]
+    topology: Annotated[VolumeTopology | None, At("nodeTopology", of=LabelSelector, parse=_segment)]
 
     kind = StorageKind.CAPACITY
 
@@ -243,11 +508,11 @@ class CsiStorageCapacity:
 class VolumeAttachment:
     """A volume that a driver attaches to a node. `volume_name`: empty for an inline volume."""
 
-    key: str
-    resource_version: str = field(compare=False)
-    attacher: str
-    node_name: str
-    volume_name: str
+    key: Name
+    resource_version: ResourceVersion = field(compare=False)
+    attacher: Annotated[str, At("spec.attacher", parse=intern)]
+    node_name: Annotated[str, At("spec.nodeName", parse=intern)]
+    volume_name: Annotated[str, At("spec.source.persistentVolumeName")]
 
     kind = StorageKind.ATTACHMENT
 
@@ -261,11 +526,6 @@ StorageObject = (
     | CsiStorageCapacity
     | VolumeAttachment
 )
-
-
-def is_older(version: str, than: str) -> bool:
-    """Return whether a resourceVersion is older: they are numbers without a limit (KEP-5504, kubernetes 1.35)."""
-    return (len(version), version) < (len(than), than)
 
 
 def no_such(kind: StorageKind, name: str) -> str:

@@ -1,13 +1,13 @@
 """
 API objects as they are in JSON: only the fields that a scheduler reads, decoded by msgspec.
 
-Here are the parts that several kinds share, nodes and small kinds; pods are in `pod_wire`, volumes in `volume_wire`. A
-field of the wrong type is a DecodeError that names its path.
+Here are the parts that several kinds share; pods are in `pod_wire`, and the fields of other kinds where their classes
+are, see `json_fields`. A field of the wrong type is a DecodeError that names its path.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -21,6 +21,9 @@ QuantityText = str | int | float | None
 
 #: The API server refuses other values; files may have any.
 Int32: TypeAlias = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+#: Seconds, which files have in Go's syntax, such as "15s".
+Duration: TypeAlias = Annotated[float, Meta(description="a duration in Go's syntax")]
 
 
 class MalformedObjectError(ValueError):
@@ -59,11 +62,34 @@ class Metadata(Wire, frozen=True):
 
 
 def decoded(decoder: msgspec.json.Decoder[_T], kind: str, data: bytes | msgspec.Raw) -> _T:
-    """Return the object of a JSON document; raise MalformedObjectError, which names kind, field and problem."""
+    """
+    Return the object of a JSON document; raise MalformedObjectError, which names kind, field and problem.
+
+    null counts as absent, as in Go: an object that has some for fields which are not optional here is read again.
+    """
     try:
-        return nesting.read(decoder.decode, data)
+        try:
+            return nesting.read(decoder.decode, data)
+        except msgspec.ValidationError:
+            document = nesting.read(msgspec.json.decode, data)
+            return decoder.decode(msgspec.json.encode(_without_nulls(document)))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedObjectError(f"{kind}: {error}") from error
+
+
+#: Parameters of a driver's own, and maps in which a null is a value that does not count: without it a selector would
+#: select more.
+_AS_WRITTEN: Final = frozenset({"opaque", "labels", "annotations", "matchLabels", "nodeLabels", "selector"})
+
+
+def _without_nulls(value: object) -> object:
+    if isinstance(value, dict):
+        return {
+            key: inner if key in _AS_WRITTEN else _without_nulls(inner)
+            for key, inner in value.items()
+            if inner is not None
+        }
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def name_of(kind: str, meta: Metadata) -> str:
@@ -114,36 +140,6 @@ class NodeSelector(Wire, frozen=True, omit_defaults=True):
     node_selector_terms: tuple[NodeTerm, ...] | None = None
 
 
-class Taint(Wire, frozen=True):
-    """spec.taints[] of a node."""
-
-    key: str = ""
-    value: str | None = None
-    effect: str = ""
-
-
-class NodeSpec(Wire, frozen=True):
-    """spec of a node."""
-
-    unschedulable: bool | None = None
-    taints: tuple[Taint, ...] | None = None
-
-
-class Image(Wire, frozen=True):
-    """status.images[] of a node."""
-
-    names: tuple[str, ...] | None = None
-    size_bytes: int | None = None
-
-
-class NodeStatus(Wire, frozen=True):
-    """status of a node."""
-
-    allocatable: dict[str, QuantityText] | None = None
-    images: tuple[Image, ...] | None = None
-    declared_features: tuple[str, ...] | None = None
-
-
 class GcePersistentDisk(Wire, frozen=True):
     """gcePersistentDisk of a volume."""
 
@@ -171,144 +167,3 @@ class MigratedDisk(Wire, frozen=True):
     azure_disk: AzureDisk | None = None
     cinder: VolumeId | None = None
     portworx_volume: VolumeId | None = None
-
-
-class Node(Wire, frozen=True):
-    """A node."""
-
-    metadata: Metadata
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
-
-
-class Namespace(Wire, frozen=True):
-    """A namespace."""
-
-    metadata: Metadata
-
-
-class MapSelectorSpec(Wire, frozen=True):
-    """spec of Services and ReplicationControllers: the selector is a plain map."""
-
-    selector: dict[str, str] | None = None
-
-
-class LabelSelectorSpec(Wire, frozen=True):
-    """spec of ReplicaSets and StatefulSets."""
-
-    selector: LabelSelector | None = None
-
-
-class MapSelected(Wire, frozen=True):
-    """A Service or ReplicationController."""
-
-    metadata: Metadata
-    spec: MapSelectorSpec = MapSelectorSpec()
-
-
-class LabelSelected(Wire, frozen=True):
-    """A ReplicaSet or StatefulSet."""
-
-    metadata: Metadata
-    spec: LabelSelectorSpec = LabelSelectorSpec()
-
-
-class DisruptionBudgetStatus(Wire, frozen=True):
-    """status of a PodDisruptionBudget."""
-
-    disruptions_allowed: Int32 | None = None
-    disrupted_pods: dict[str, str | None] | None = None
-
-
-class DisruptionBudget(Wire, frozen=True):
-    """A PodDisruptionBudget."""
-
-    metadata: Metadata
-    spec: LabelSelectorSpec = LabelSelectorSpec()
-    status: DisruptionBudgetStatus = DisruptionBudgetStatus()
-
-
-class GangPolicy(Wire, frozen=True):
-    """spec.schedulingPolicy.gang of a PodGroup."""
-
-    min_count: int | None = None
-
-
-class GroupPolicy(Wire, frozen=True):
-    """spec.schedulingPolicy of a PodGroup."""
-
-    gang: GangPolicy | None = None
-
-
-class TopologyConstraint(Wire, frozen=True):
-    """spec.schedulingConstraints.topology[] of a PodGroup."""
-
-    key: str = ""
-
-
-class GroupConstraints(Wire, frozen=True):
-    """spec.schedulingConstraints of a PodGroup."""
-
-    topology: tuple[TopologyConstraint, ...] | None = None
-
-
-class DisruptionMode(Wire, frozen=True):
-    """spec.disruptionMode of a PodGroup as v1beta1 has it."""
-
-    all: dict[str, object] | None = None
-
-
-class PodGroupSpec(Wire, frozen=True):
-    """spec of a PodGroup, of scheduling.k8s.io or of scheduling.x-k8s.io. `disruption_mode`: a text in v1alpha2."""
-
-    scheduling_policy: GroupPolicy | None = None
-    scheduling_constraints: GroupConstraints | None = None
-    min_member: int | None = None
-    disruption_mode: str | DisruptionMode | None = None
-    priority: int | None = None
-
-
-class GroupCondition(Wire, frozen=True):
-    """status.conditions[] of a PodGroup, as far as it is written back."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
-    observed_generation: int | None = None
-
-
-class TopologyLevel(Wire, frozen=True):
-    """spec.levels[] of a Topology."""
-
-    node_label: str = ""
-
-
-class KueueSpec(Wire, frozen=True):
-    """spec of a Topology, which has levels, or of a ResourceFlavor."""
-
-    levels: tuple[TopologyLevel, ...] | None = None
-    topology_name: str | None = None
-    node_labels: dict[str, str] | None = None
-
-
-class KueueObject(Wire, frozen=True):
-    """A Topology or ResourceFlavor."""
-
-    metadata: Metadata
-    spec: KueueSpec = KueueSpec()
-
-
-class PodGroupStatus(Wire, frozen=True):
-    """status of a PodGroup."""
-
-    conditions: tuple[GroupCondition, ...] | None = None
-
-
-class PodGroup(Wire, frozen=True):
-    """A PodGroup."""
-
-    metadata: Metadata
-    spec: PodGroupSpec = PodGroupSpec()
-    status: PodGroupStatus = PodGroupStatus()

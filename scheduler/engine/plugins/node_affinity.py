@@ -11,11 +11,9 @@ Source: plugins/nodeaffinity/node_affinity.go, component-helpers scheduling/core
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final
 
-import msgspec
 import numpy as np
 
 from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
@@ -54,6 +52,7 @@ from scheduler.engine.model.terms import (
     NodeTerm,
     RequiredNodeAffinity,
 )
+from scheduler.engine.model.wire import Wire
 from scheduler.engine.model.wording import requirement_text
 from scheduler.engine.state.arrays import Fractions, Rows
 from scheduler.engine.state.cluster_view import ClusterView
@@ -72,11 +71,10 @@ _FIXED_LABELS: Final = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAffinityArgs:
-    """`added_affinity`: a v1 NodeAffinity as JSON values, whose terms parse; ANDed with every pod's own."""
+class NodeAffinityArgs(Wire, frozen=True):
+    """`added_affinity`: a v1 NodeAffinity, whose terms parse; ANDed with every pod's own."""
 
-    added_affinity: dict[str, object] | None = None
+    added_affinity: pod_wire.NodeAffinity | None = None
 
 
 class NodeAffinity(FilterPlugin, ScorePlugin):
@@ -88,9 +86,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
     args_type: ClassVar = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs, _context: PluginContext) -> None:
-        added = pod_wire.Affinity(
-            node_affinity=msgspec.convert(args.added_affinity or {}, pod_wire.NodeAffinity)
-        )
+        added = pod_wire.Affinity(node_affinity=args.added_affinity)
         #: Its `terms` are None if the profile adds no required term.
         self._added = parse_required_node_affinity(None, added)
         self._added_preferred = parse_preferred_nodes(added.node_affinity) or ()
@@ -205,9 +201,7 @@ def _unmet(context: ExplainContext, row: int) -> tuple[NodeRequirement, ...]:
 
     Empty if the pod's rule matches, or if no label could make it match.
     """
-    node, rule = context.view.node_at(row), context.pod.spec.required_node_affinity
-    if node is None:
-        return ()
+    node, rule = context.view.nodes.live(row), context.pod.spec.required_node_affinity
     pairs = [
         NodeRequirement(key, "In", (value,))
         for key, value in rule.node_selector or ()
@@ -240,8 +234,8 @@ def _nowhere(view: ClusterView, requirement: NodeRequirement) -> str:
 
 def _add_labels(context: ExplainContext, row: int) -> list[Changes]:
     """Return the labels that the node lacks; empty if its name or a fixed label would have to change, or for a typo."""
-    node, unmet = context.view.node_at(row), _unmet(context, row)
-    if node is None or not unmet:
+    node, unmet = context.view.nodes.live(row), _unmet(context, row)
+    if not unmet:
         return []
     if any(
         requirement.key == _NAME_FIELD

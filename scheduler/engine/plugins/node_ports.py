@@ -96,7 +96,7 @@ class _PortTrial(CountingExtensions):
 
     def __init__(self, wanted: Sequence[HostPort], view: ClusterView, row: int) -> None:
         self._wanted = wanted
-        self._held = {port for placed in view.placed_on(row) for port in self._conflicting(placed.pod)}
+        self._held = {port for placed in view.state.placed_on(row) for port in self._conflicting(placed.pod)}
         #: Pods of the node that are counted out, and others that are counted in, by UID.
         self._out: set[str] = set()
         self._in: dict[str, set[HostPort]] = {}

@@ -106,7 +106,7 @@ class NodeVolumeLimits(FilterPlugin):
             return RuleFilter(view.n_rows, (np.zeros(view.n_rows, dtype=np.bool_), wanted))
         mask = np.ones(view.n_rows, dtype=np.bool_)
         for driver, volumes in wanted.items():
-            mask &= _fits(driver, volumes, view)
+            mask &= _missing(driver, volumes, view) <= 0
         return RuleFilter(
             view.n_rows,
             *_driver_rules(context.pod, view),
@@ -191,31 +191,24 @@ def _wanted(pod: Pod, view: ClusterView) -> Mapping[str, set[AttachedVolume]] | 
     return by_driver
 
 
-def _fits(driver: str, volumes: set[AttachedVolume], view: ClusterView) -> Mask:
-    """Return the rows that can attach the volumes of a driver."""
-    room, needed = view.volume_room(driver), _needed(volumes, view)
-    fits: Mask = (room >= needed) | (needed == 0)
-    return fits
-
-
-def _needed(volumes: set[AttachedVolume], view: ClusterView) -> Amounts:
+def _missing(driver: str, volumes: set[AttachedVolume], view: ClusterView) -> Amounts:
     """
-    Return how many of the volumes each row would have to attach, because no pod of the node uses them.
+    Return how many more volumes of the driver each row would have to attach than it can; 0 or less where they fit.
 
-    Quirk of kubernetes 1.36: a volume that is attached already, but used by no pod there, counts twice.
+    A volume that a pod of the node uses is attached already. Quirk of kubernetes 1.36: one that is attached, but used
+    by no pod there, counts twice.
     """
     needed = np.full(view.n_rows, len(volumes), dtype=np.int64)
     for volume in volumes:
         for node_name in view.volumes.attached.by_pods.of(volume.name):
             needed[view.nodes.row_by_name[node_name]] -= 1
-    return needed
+    return np.where(needed > 0, needed - view.volume_room(driver), 0)
 
 
 def _shortage_text(view: ClusterView, wanted: Mapping[str, set[AttachedVolume]], rows: Rows) -> str:
     """Return the first driver that is short on all rows, and the most that any of them has left."""
     for driver, volumes in sorted(wanted.items()):
-        missing = _needed(volumes, view)[rows] - view.volume_room(driver)[rows]
-        if (missing > 0).all():
+        if (_missing(driver, volumes, view)[rows] > 0).all():
             most = max(0, int(view.volume_room(driver)[rows].max()))
             return f"needs {len(volumes)} more of driver {driver}, at most {most} can be attached"
     return ""
@@ -224,11 +217,7 @@ def _shortage_text(view: ClusterView, wanted: Mapping[str, set[AttachedVolume]],
 def _detach(context: ExplainContext, wanted: Mapping[str, set[AttachedVolume]], row: int) -> list[Changes]:
     """Return the removal of few pods that have enough volumes of each driver that is short; empty if there are none."""
     view = context.view
-    missing = {
-        driver: int(_needed(volumes, view)[row] - view.volume_room(driver)[row])
-        for driver, volumes in wanted.items()
-    }
-
+    missing = {driver: int(_missing(driver, volumes, view)[row]) for driver, volumes in wanted.items()}
     users: dict[AttachedVolume, list[Pod]] = {}
     for pod in context.pods_on(row):
         for volume in view.volumes.attached_by(pod):

@@ -80,9 +80,8 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
     )
 }
 
-#: The plugins that upstream registers only with a feature gate.
+#: The plugin that upstream registers only with a feature gate; another one's gate is locked.
 _GATE_BY_PLUGIN: Final[Mapping[str, Gate]] = {
-    DynamicResources.name: Gate.DYNAMIC_RESOURCE_ALLOCATION,
     NodeDeclaredFeatures.name: Gate.NODE_DECLARED_FEATURES,
 }
 

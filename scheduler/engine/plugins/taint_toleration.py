@@ -102,8 +102,7 @@ def _is_untolerated(node: Node, pod: Pod) -> bool:
 
 
 def _untolerated(context: ExplainContext, row: int) -> tuple[Taint, ...]:
-    node = context.view.node_at(row)
-    return untolerated(node.taints if node else (), context.pod.spec.tolerations, HARD_EFFECTS)
+    return untolerated(context.view.nodes.live(row).taints, context.pod.spec.tolerations, HARD_EFFECTS)
 
 
 def _taints_text(context: ExplainContext, row: int) -> str:

@@ -25,7 +25,7 @@ class Unsupported(FilterPlugin):
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip a pod that needs only supported features."""
-        return rejection(context.pod.spec, serves_claims=view.serves_claims()) or SKIP
+        return rejection(context.pod.spec, serves_claims=view.state.devices.is_served) or SKIP
 
 
 def rejection(spec: PodSpec, *, serves_claims: bool) -> Status | None:

@@ -89,7 +89,7 @@ class VolumeRestrictions(FilterPlugin):
         if not n_taken and not any(disk.plugin in RESTRICTED for disk in pod.spec.disks):
             return SKIP
         mask = np.ones(view.n_rows, dtype=np.bool_)
-        mask[list(view.with_conflicting_disks(pod.spec.disks))] = False
+        mask[list(view.state.disks.conflicting_rows(pod.spec.disks))] = False
         trial = partial(_SharingTrial, pod, [claim.name for claim in once_per_pod], n_taken, view)
         if not n_taken:
             return RuleFilter(view.n_rows, (mask, DISK_TAKEN), trial=trial, needs_pods=False)
@@ -134,7 +134,7 @@ class _SharingTrial(CountingExtensions):
         self._pod = pod
         self._once_per_pod = once_per_pod
         self._n_taken = n_taken
-        self._n_conflicts = sum(_n_conflicts(pod, placed.pod) for placed in view.placed_on(row))
+        self._n_conflicts = sum(_n_conflicts(pod, placed.pod) for placed in view.state.placed_on(row))
 
     def count(self, pod: Pod, delta: int) -> None:
         """

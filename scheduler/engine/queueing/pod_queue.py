@@ -10,7 +10,6 @@ The scheduling queue: which pending pod is tried next, and when a rejected pod i
     (popped)        put_back of a rejected pod                      UNSCHEDULABLE
     (popped)        put_back after an error                         BACKOFF
     (popped)        give_back of a pod that was not tried           ACTIVE
-    (popped)        line_up of a pod whose attempt is not over      ACTIVE
     UNSCHEDULABLE   event or update that may help, timeout          BACKOFF, or ACTIVE if that is over
     GATED           event or update that may help the gating plugin as UNSCHEDULABLE
     GATED           let_through                                     as UNSCHEDULABLE
@@ -23,8 +22,8 @@ the pod becomes GATED.
 Rules:
  1. A pod is in one sub-queue; `_move` puts it there.
  2. Fields that sort or index a pod change only while no sub-queue holds it.
- 3. `pop` increments attempts, which `give_back` and `line_up` undo; `put_back` increments one failure count. `put_back`
-    and `line_up` start a new timestamp.
+ 3. `pop` increments attempts, which `give_back` undoes; `put_back` increments one failure count and starts a new
+    timestamp.
  4. What may move thousands of pods moves at most 100 at once; while `has_backlog`, `step` moves the next. Every
     method that changes the queue joins the backlog or first finishes it, so the result does not depend on when `step`
     is called.
@@ -315,7 +314,6 @@ class PodQueue:
         self._backlog.finish()
         queued.unschedulable_plugins = unschedulable_plugins
         queued.after_flush = queued.is_surplus = False
-        queued.n_turns = 0
         if unschedulable_plugins:
             queued.unschedulable_count += 1
             queued.earlier_errors, queued.error_count = queued.error_count, 0
@@ -327,22 +325,9 @@ class PodQueue:
         to = SubQueue.UNSCHEDULABLE if unschedulable_plugins else SubQueue.BACKOFF
         self._move(queued, to, SCHEDULE_ATTEMPT_FAILURE, now_s)
 
-    def give_back(self, queued: QueuedPod, *, is_surplus: bool) -> None:
-        """
-        Take back, at its old place, a popped member of a group that was placed without it.
-
-        `is_surplus`: it is tried on its own; else with the group's other members.
-        """
-        queued.is_surplus = is_surplus
-        self._return(queued)
-
-    def line_up(self, queued: QueuedPod, now_s: float) -> None:
-        """Take back a popped pod whose attempt is not over; it takes its next turn after the pods that wait now."""
-        queued.n_turns += 1
-        self._start_wait(queued, now_s)
-        self._return(queued)
-
-    def _return(self, queued: QueuedPod) -> None:
+    def give_back(self, queued: QueuedPod) -> None:
+        """Take back, at its old place, a popped member of a group that is placed without it; it is tried alone."""
+        queued.is_surplus = True
         self._backlog.finish()
         queued.attempts -= 1
         queued.sub_queue = SubQueue.ACTIVE

@@ -35,13 +35,12 @@ class QueuedPod:
 
     Attributes:
         pod: the newest copy that the queue was given.
-        timestamp_s: when the pod was added, last put back or lined up; the second sort key of active pods.
+        timestamp_s: when the pod was added, or last put back; the second sort key of active pods.
         arrival: grows with each of these; orders pods of equal timestamps.
         sub_queue: the sub-queue that holds the pod.
         attempts: how often the pod was popped.
         initial_attempt_s: when it first became active; None while it has always been gated.
         unschedulable_count: attempts that ended in a rejection; never falls.
-        n_turns: how often it was lined up again in this attempt.
         error_count: attempts in a row that ended in an error.
         earlier_errors: these as they were before the last attempt, if that ended in a rejection.
         unschedulable_plugins: plugins that rejected the last attempt, and the gating plugin; empty after an error.
@@ -61,7 +60,6 @@ class QueuedPod:
     sub_queue: SubQueue = SubQueue.NONE
     attempts: int = 0
     initial_attempt_s: float | None = None
-    n_turns: int = 0
     unschedulable_count: int = 0
     error_count: int = 0
     earlier_errors: int = 0

@@ -7,7 +7,7 @@ device is gone as soon as one of two claims that name it is; here every claim co
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 
 from scheduler.engine.model.allocations import Allocation, DeviceResult
 from scheduler.engine.model.devices import DeviceId
@@ -40,11 +40,6 @@ class AllocatedDevices:
     def dedicated(self) -> Set[DeviceId]:
         """The devices that a claim has for itself."""
         return self._dedicated.keys()
-
-    @property
-    def shared(self) -> Collection[DeviceId]:
-        """The devices that claims share."""
-        return self._shared.keys()
 
     @property
     def consumed(self) -> Mapping[DeviceId, Mapping[str, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,27 @@ Rows = npt.NDArray[np.intp]
 _BELOW_HALF: Final = math.nextafter(0.5, 0.0)
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+def read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
+    """Return a view of the array that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+class Column(Generic[_Scalar]):
+    """An array of the state: its owner writes to `own`, everybody else reads `seen`, which cannot be written to."""
+
+    __slots__ = ("own", "seen")
+
+    def __init__(self, array: npt.NDArray[_Scalar]) -> None:
+        self.own, self.seen = array, read_only(array)
+
+    def grow(self, capacity: int) -> None:
+        """Let the last axis have `capacity` entries, the new ones 0."""
+        self.own = grown(self.own, capacity)
+        self.seen = read_only(self.own)
 
 
 def grown(array: npt.NDArray[_Scalar], capacity: int, fill: Any = 0) -> npt.NDArray[_Scalar]:  # noqa: ANN401  (a fill value of any dtype)
@@ -71,11 +92,6 @@ def minimum(amount: Amount, other: Amount) -> Amount:
 def truncated(number: Fraction) -> Amount:
     """Return the number without its fraction, as Go's int64() truncates it."""
     return number.astype(np.int64) if isinstance(number, np.ndarray) else int(number)
-
-
-def wrapped(number: int) -> int:
-    """Return the number as int64 arithmetic leaves it, which wraps at 2**63 as Go's does."""
-    return (number + 2**63) % 2**64 - 2**63
 
 
 def rounded(numbers: Fractions) -> Amounts:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from scheduler.engine.model.object_writes import ObjectWrite, StoredObject
-from scheduler.engine.model.volumes import is_older
+from scheduler.engine.model.resource_versions import is_older
 from scheduler.errors import InvariantViolation
 
 _Key: TypeAlias = tuple[str, str]

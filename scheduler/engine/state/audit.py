@@ -16,13 +16,12 @@ import numpy as np
 
 from scheduler.engine.model.disks import RESTRICTED, Disk
 from scheduler.engine.model.pod_groups import GroupKey
-from scheduler.engine.state.arrays import wrapped
 from scheduler.engine.state.change_log import ChangeLog
 from scheduler.engine.state.cluster import ClusterState, PlacedPod
+from scheduler.engine.state.cluster_view import OutOfTreeKey
 from scheduler.engine.state.existing_terms import ExistingPodTerm
 from scheduler.engine.state.matching import PodMatcher
 from scheduler.engine.state.pod_columns import COUNTED
-from scheduler.engine.state.read_only import OutOfTreeKey
 from scheduler.engine.state.volumes import Volumes
 
 #: Pods looked at in one piece, 2 µs each.
@@ -164,7 +163,7 @@ def _row(state: ClusterState, row: int) -> Iterator[str]:
     for placed in pods:
         usage = state.usage_of(placed.pod)
         requested.update(usage.requested)
-        non_zero = [wrapped(total + more) for total, more in zip(non_zero, usage.non_zero, strict=True)]
+        non_zero = [total + more for total, more in zip(non_zero, usage.non_zero, strict=True)]
         for volume in placed.pod.spec.claim_volumes:
             claim_key = f"{placed.pod.namespace}/{volume.claim_name(placed.pod.name)}"
             if name not in state.volumes.users(claim_key):
@@ -181,7 +180,7 @@ def _row(state: ClusterState, row: int) -> Iterator[str]:
     if nodes.non_zero[:, row].tolist() != non_zero:
         yield f"{name}: non-zero {nodes.non_zero[:, row].tolist()} kept, {non_zero} recounted"
     for resource in sorted({*nodes.resource_names(), *requested}):
-        if nodes.requested_at(resource, row) != wrapped(requested[resource]):
+        if nodes.requested_at(resource, row) != requested[resource]:
             yield f"{name}: {resource} differs, {requested[resource]} recounted"
     yield from _ports(state, row, pods)
     for term, n_pods in Counter(term for placed in pods for term in placed.terms).items():

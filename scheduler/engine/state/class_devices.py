@@ -15,7 +15,6 @@ import numpy as np
 
 from scheduler.engine.cel import CompileError, EvaluationError, compile_selector
 from scheduler.engine.model.devices import Device, DeviceClass, ResourceSlice, fields_of
-from scheduler.engine.model.node_selection import NodeSelection
 from scheduler.engine.state.arrays import Amounts, Mask
 from scheduler.engine.state.devices import Devices
 from scheduler.engine.state.node_masks import NodeMasks
@@ -35,9 +34,9 @@ def class_devices(
     fails = np.zeros(n_rows, np.bool_)
     matches = _matcher(device_class)
     for each in devices.slices():
-        rows = None if each.per_device_node_selection else _rows_of_slice(each, nodes, masks)
+        rows = None if each.per_device_node_selection else _rows_of(each, nodes, masks)
         for device in each.devices:
-            reached = _rows_of_device(device, nodes, masks) if each.per_device_node_selection else rows
+            reached = _rows_of(device, nodes, masks) if each.per_device_node_selection else rows
             if reached is None:
                 fails[:] = True
                 continue
@@ -71,35 +70,18 @@ def _matcher(device_class: DeviceClass) -> Callable[[str, Device], bool | None]:
     return matches
 
 
-def _rows_of_slice(each: ResourceSlice, nodes: NodeTable, masks: NodeMasks) -> Mask | None:
-    """Quirk: a slice that selects no nodes in any way counts on all."""
-    if each.all_nodes or (not each.node_name and each.node_selection is None):
+def _rows_of(each: ResourceSlice | Device, nodes: NodeTable, masks: NodeMasks) -> Mask | None:
+    """Return the rows that reach the devices of a slice, or a device; None if its selector does not parse."""
+    # Quirk: a slice that selects no nodes in any way counts on all.
+    is_open = isinstance(each, ResourceSlice) and not each.node_name and each.node_selection is None
+    if each.all_nodes or is_open:
         return nodes.alive
-    named = _named(each.node_name, nodes)
-    if each.node_selection is None:
-        return named
-    selected = _selected(each.node_selection, masks)
-    return None if selected is None else named | selected
-
-
-def _rows_of_device(device: Device, nodes: NodeTable, masks: NodeMasks) -> Mask | None:
-    if device.all_nodes:
-        return nodes.alive
-    named = _named(device.node_name, nodes)
-    if device.node_selection is None:
-        return named
-    selected = _selected(device.node_selection, masks)
-    return None if selected is None else named | selected
-
-
-def _named(name: str | None, nodes: NodeTable) -> Mask:
-    mask = np.zeros(nodes.n_rows, np.bool_)
-    row = nodes.row_by_name.get(name) if name else None
+    rows = np.zeros(nodes.n_rows, np.bool_)
+    row = nodes.row_by_name.get(each.node_name) if each.node_name else None
     if row is not None:
-        mask[row] = True
-    return mask
-
-
-def _selected(selection: NodeSelection, masks: NodeMasks) -> Mask | None:
-    """Return the rows that match, None if the selector does not parse."""
-    return None if selection.problem is not None else masks.matching(selection.rule)
+        rows[row] = True
+    if each.node_selection is None:
+        return rows
+    return (
+        None if each.node_selection.problem is not None else rows | masks.matching(each.node_selection.rule)
+    )

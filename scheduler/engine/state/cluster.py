@@ -43,6 +43,7 @@ from scheduler.engine.state.nominated_pods import NominatedPods
 from scheduler.engine.state.partitioned_dict import PartitionedDict
 from scheduler.engine.state.pod_columns import PodColumns
 from scheduler.engine.state.pod_groups import PodGroups
+from scheduler.engine.state.rule_guard import not_for_rules
 from scheduler.engine.state.sparse_dicts import discard_entry
 from scheduler.engine.state.volumes import Volumes
 from scheduler.engine.state.workloads import Workloads
@@ -187,10 +188,12 @@ class ClusterState:
                     copy._count(pod, node_name, assumed=assumed)
                 yield
 
+    @not_for_rules
     def upsert_node(self, node: Node) -> None:
         """Add or update the node; pods that were seen on it earlier count from now on."""
         self.nodes.upsert(node)
 
+    @not_for_rules
     def remove_node(self, name: str) -> None:
         """Remove the node; pods still on it count nowhere until it returns."""
         self.nodes.remove(name)
@@ -205,10 +208,12 @@ class ClusterState:
         labels = self.label_sets.namespace_labels.get(name)
         return None if labels is None else Namespace(name, "", labels)
 
+    @not_for_rules
     def upsert_namespace(self, namespace: Namespace) -> None:
         """Add the namespace or update its labels."""
         self._relabel_namespace(namespace.name, namespace.labels)
 
+    @not_for_rules
     def remove_namespace(self, name: str) -> None:
         """Remove the namespace; pods in it are then in an unknown namespace."""
         self._relabel_namespace(name, None)
@@ -236,6 +241,7 @@ class ClusterState:
                 self.terms.remove(placed.terms, placed.row)
                 placed.terms = self.terms.add(placed.label_set, placed.pod.spec, placed.row)
 
+    @not_for_rules
     def nominate(self, pod: Pod, node_name: str) -> None:
         """Count the pending pod as nominated to the node, for pods of its priority or lower; an empty name ends it."""
         if node_name and pod.uid not in self.placed:
@@ -259,6 +265,7 @@ class ClusterState:
         finally:
             self.nominated = nominated
 
+    @not_for_rules
     def assume_write(self, write: ObjectWrite[Any], holder: str) -> None:
         """
         Let the object count as written, before the API server confirms it.
@@ -268,6 +275,7 @@ class ClusterState:
         """
         self._written(write.obj).assume(write, holder)
 
+    @not_for_rules
     def settle_write(
         self, obj: StoredObject, version: str, holder: str
     ) -> tuple[StoredObject, StoredObject] | None:
@@ -279,6 +287,7 @@ class ClusterState:
         change: tuple[StoredObject, StoredObject] | None = self._written(obj).settle(obj, version, holder)
         return change
 
+    @not_for_rules
     def release_write(self, obj: StoredObject, holder: str) -> tuple[StoredObject, StoredObject] | None:
         """
         End the pod's part in an assumption.
@@ -291,6 +300,7 @@ class ClusterState:
     def _written(self, obj: StoredObject) -> Any:  # noqa: ANN401 - it takes objects of its kinds alone
         return self.devices if isinstance(obj.kind, DeviceKind) else self.volumes
 
+    @not_for_rules
     def upsert_pod(self, pod: Pod) -> None:
         """
         Place the pod on `pod.node_name`, as a watch shows it. An assumed pod is thereby confirmed, or moved.
@@ -306,6 +316,7 @@ class ClusterState:
             self._uncount(known)
         self._count(pod, pod.node_name, assumed=False)
 
+    @not_for_rules
     def remove_pod(self, uid: str) -> Pod | None:
         """Take the pod off its node. Return the pod as it was counted, None if it was not placed."""
         known = self.placed.get(uid)
@@ -314,6 +325,7 @@ class ClusterState:
         self._uncount(known)
         return known.pod
 
+    @not_for_rules
     def assume(self, pod: Pod, node_name: str) -> None:
         """
         Count the pod on the node before the API server confirms it, until `upsert_pod`, `forget` or `remove_pod`.
@@ -324,6 +336,7 @@ class ClusterState:
             raise InvariantViolation(f"assume {pod.key} on {node_name}: uid {pod.uid} is placed already")
         self._count(pod, node_name, assumed=True)
 
+    @not_for_rules
     def update_assumed(self, pod: Pod) -> None:
         """
         Replace the assumed pod by `pod`, which a watch shows still unbound; it stays on the node that it is assumed on.
@@ -339,6 +352,7 @@ class ClusterState:
         self._uncount(known)
         self._count(counted, counted.node_name, assumed=True)
 
+    @not_for_rules
     def forget(self, uid: str) -> Pod | None:
         """Take an assumed pod off its node and return it; None if it is not assumed, or confirmed meanwhile."""
         known = self.placed.get(uid)
@@ -358,14 +372,6 @@ class ClusterState:
         if known is not None:
             node_name = self.nodes.name_of(known.row)
             self.kubelet_refusals.record(known.pod.spec, node_name, reason, now_s)
-
-    def record_node_failure(self, node_name: str, reason: str, now_s: float) -> None:
-        """Record that the node failed under the groups of its pods; do nothing if it is not known. O(its pods)."""
-        row = self.nodes.row_by_name.get(node_name)
-        placed_there = () if row is None else self.placed_on(row)
-        for key in dict.fromkeys(self.groups.key_of(placed.pod) for placed in placed_there):
-            if key is not None:
-                self.kubelet_refusals.record_failure(key, node_name, reason, now_s)
 
     def sweep(self) -> None:
         """Drop what nothing has used for a while, so that memory is bounded. O(label sets + derived values)."""

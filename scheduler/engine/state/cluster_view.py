@@ -1,42 +1,37 @@
 """
-The read-only view of the state that a decision gets.
+The read-only view of the state that a decision gets; rules of the user's get the same.
 
 Nothing is copied: with one writer and no await inside a cycle, the state cannot change during a decision. Returned
-arrays must not be written to, and are valid until the next stimulus.
+arrays cannot be written to, and are valid until the next stimulus.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.engine.model.device_requests import ResourceClaim
-from scheduler.engine.model.disks import Disk
 from scheduler.engine.model.disruption_budgets import DisruptionBudget
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.volumes import PersistentVolumeClaim
-from scheduler.engine.state.arrays import Amounts, Counts, Mask, RowIndex, Rows, Scores
+from scheduler.engine.state.arrays import Amounts, Counts, Mask, RowIndex, Rows, Scores, read_only
 from scheduler.engine.state.change_log import Change
 from scheduler.engine.state.class_devices import class_devices
 from scheduler.engine.state.cluster import ClusterState, PlacedPod
 from scheduler.engine.state.columns import LabelColumn, PerDomain
-from scheduler.engine.state.counts import Domains, PodCounts, TermSums
+from scheduler.engine.state.counts import Domains, PodCounts
 from scheduler.engine.state.derived import Sized
-from scheduler.engine.state.devices import Devices
 from scheduler.engine.state.existing_terms import ExistingPodTerm, TermKey
-from scheduler.engine.state.kubelet_refusals import Subject
 from scheduler.engine.state.label_sets import LabelSet
 from scheduler.engine.state.matching import NamespaceRule, PodMatcher
 from scheduler.engine.state.node_masks import NodeMasks
-from scheduler.engine.state.node_table import NodeTable, Usage
-from scheduler.engine.state.pod_columns import PodsByRow
+from scheduler.engine.state.node_view import NodeView
+from scheduler.engine.state.rule_guard import not_for_rules
 from scheduler.engine.state.topology_rows import TopologyRows
-from scheduler.engine.state.volumes import Volumes
 from scheduler.engine.syntax.selectors import NOTHING, Selector
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -66,73 +61,74 @@ class _ImageScores:
         return self.scores.nbytes
 
 
+class OutOfTreeKey(NamedTuple):
+    """
+    The key of a value that an out-of-tree plugin computes. `owner`: identifies the plugin, its profile and its
+    arguments.
+    """
+
+    owner: Hashable
+    key: Hashable
+
+
 class ClusterView(NodeMasks):
     """The read-only state. Arrays have one entry per node row unless they say otherwise; dead rows hold no node."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, owner: Hashable = None) -> None:
+        """`owner`: see `OutOfTreeKey`; None for the built-in plugins, whose values are audited."""
         super().__init__(state.nodes, state.derived)
-        self._state = state
+        self.state = state
+        self._owner = owner
+        #: The node columns; the volumes, claims and classes; the claims, slices and classes of devices.
+        self.nodes, self.volumes, self.devices = state.nodes, state.volumes, state.devices
+
+    def owned_by(self, owner: Hashable) -> ClusterView:
+        """Return the view as an out-of-tree plugin gets it."""
+        return ClusterView(self.state, owner)
 
     # Nodes.
 
     @property
-    def nodes(self) -> NodeTable:
-        """The node columns; plugins only call methods that do not change them."""
-        return self._state.nodes
-
-    @property
     def n_rows(self) -> int:
         """Length of every per-node array."""
-        return self._state.nodes.n_rows
+        return self.state.nodes.n_rows
 
     @property
     def n_nodes(self) -> int:
         """Number of live nodes."""
-        return self._state.nodes.n_live
+        return self.state.nodes.n_live
 
     @property
     def alive(self) -> Mask:
         """Rows that hold a live node."""
-        return self._state.nodes.alive
+        return self.state.nodes.alive
 
     def node_at(self, row: int) -> Node | None:
         """Return the node of a row, None if the row is dead."""
-        return self._state.nodes.nodes[row]
+        return self.state.nodes.nodes[row]
 
-    def row_of(self, name: str) -> int | None:
-        """Return the row of the node of that name, None without one."""
-        return self._state.nodes.row_by_name.get(name)
-
-    @property
-    def version(self) -> int:
-        """Of the last change of a node or of a placed pod."""
-        return self._state.log.version
-
-    def rows_changed_after(self, version: int) -> Mask:
-        """Return the rows whose node, or its pods, changed after the version: bool array of shape (n_rows,)."""
-        return self._state.log.changed_after(version, self.n_rows)
-
-    def kept(self, key: Hashable, make: Callable[[], _Kept]) -> _Kept:
-        """Return the value of the key, which its reader brings up to date; made where there is none."""
-        return self._state.derived.kept(key, make)
+    def view_at(self, row: int) -> NodeView | None:
+        """Return the node of a row and what is on it, None if the row is dead."""
+        node = self.state.nodes.nodes[row]
+        return None if node is None else NodeView(self.state, row, node)
 
     def column(self, key: str) -> LabelColumn:
         """Return a node label as a column."""
-        return self._state.nodes.column(key)
-
-    def kubelet_refusals(self, subject: Subject) -> Mapping[str, str]:
-        """Return the names of the nodes that are excluded for the spec or the group, each with the reason."""
-        return self._state.kubelet_refusals.excluded_nodes(subject)
+        return self.state.nodes.column(key)
 
     # Pods.
 
     def label_set(self, pod: Pod) -> LabelSet:
         """Return the pod's label set."""
-        return self._state.label_sets.of(pod.namespace, pod.labels)
+        return self.state.label_sets.of(pod.namespace, pod.labels)
 
     def selected(self, matcher: PodMatcher, *, live_only: bool = False) -> PodCounts:
         """Return the number of pods per row that the matcher selects; `live_only` leaves terminating pods out."""
-        return self._state.counts.selected(matcher, live_only=live_only)
+        return self.state.counts.selected(matcher, live_only=live_only)
+
+    def pods_per_node(self, matcher: PodMatcher) -> Counts:
+        """Return how many pods, terminating ones included, the matcher selects on each row."""
+        return self.selected(matcher).by_row
 
     def pods_by_domain(self, matcher: PodMatcher, key: str) -> PerDomain:
         """Return how many pods, terminating ones included, the matcher selects in each domain of the topology key."""
@@ -142,21 +138,13 @@ class ClusterView(NodeMasks):
             return PerDomain(np.zeros(column.n_ids, dtype=np.int64), column.ids[: self.n_rows])
         return self.selected(matcher).per_domain(Domains(column))
 
-    def may_cross(self, namespace: str) -> bool:
-        """Return whether annotations of the namespace's pods may be about other namespaces."""
-        return self._state.terms.may_cross(namespace)
-
-    def existing_terms(self, label_set: LabelSet) -> Iterator[ExistingPodTerm]:
-        """Yield the affinity terms of placed pods that select pods of the label set."""
-        return self._state.terms.selecting(label_set)
-
     def yielding_to(self, pod: Pod) -> Iterator[ExistingPodTerm]:
         """Yield the anti-affinity terms of placed pods that give way to the pod because it relaxed equal terms."""
-        return self._state.terms.yielding_to(pod.spec)
+        return self.state.terms.yielding_to(pod.spec)
 
     def gives_way(self, key: TermKey, pod: Pod) -> bool:
         """Return whether the declared anti-affinity does not count against the pod. O(its relaxed terms)."""
-        return self._state.terms.gives_way(key, pod.spec)
+        return self.state.terms.gives_way(key, pod.spec)
 
     def selects(self, matcher: PodMatcher, pod: Pod) -> bool:
         """Return whether the matcher selects the pod, placed or not."""
@@ -164,110 +152,51 @@ class ClusterView(NodeMasks):
 
     def is_kept_apart(self, pod: Pod, keys: Collection[str]) -> bool:
         """Return whether anti-affinity of a running pod by one of these keys may select the pod. At most 2 ms."""
-        return self._state.terms.keeps_apart(self.label_set(pod), keys)
-
-    @property
-    def has_limits(self) -> bool:
-        """Whether a placed pod declares anti-affinity with maxPodsPerDomain above 1."""
-        return self._state.terms.n_limiting > 0
-
-    @property
-    def has_anti_affinity_by_annotation(self) -> bool:
-        """Whether a placed pod declares required anti-affinity by annotation."""
-        return self._state.terms.n_by_annotation > 0
+        return self.state.terms.keeps_apart(self.label_set(pod), keys)
 
     def declared_terms(self, pod: Pod) -> Iterator[TermKey]:
         """Yield the affinity terms that the pod declares once it is placed. 2 µs each."""
-        return self._state.terms.keys(self.label_set(pod), pod.spec)
-
-    def declaring(self, term: ExistingPodTerm) -> Counts:
-        """Return the number of pods per row that declare the term."""
-        return self._state.counts.declaring(term)
-
-    def term_sums(
-        self,
-        purpose: Hashable,
-        label_set: LabelSet,
-        weight_of: Callable[[ExistingPodTerm], int],
-        *,
-        limiting: bool = False,
-    ) -> TermSums:
-        """Return the weighted sum of the existing terms that select the label set; see `PodCounter.term_sums`."""
-        return self._state.counts.term_sums(purpose, label_set, weight_of, limiting=limiting)
-
-    def placed_on(self, row: int) -> Collection[PlacedPod]:
-        """Return a view of the pods on the row, in the order in which they came."""
-        return self._state.placed_on(row)
-
-    def is_placed(self, uid: str) -> bool:
-        """Return whether the pod counts on a node."""
-        return uid in self._state.placed
+        return self.state.terms.keys(self.label_set(pod), pod.spec)
 
     def has_lower(self, priority: int) -> Mask:
         """Return the rows with a pod that pods of the priority evict. O(pods)."""
-        mask = self._state.pods.has_below(priority, self.n_rows)
+        mask = self.state.pods.has_below(priority, self.n_rows)
         for row in self.rows_of_unequal_priority():
-            mask[row] = any(self.victim_priority(placed.pod) < priority for placed in self.placed_on(row))
-        return mask
+            mask[row] = any(
+                self.state.groups.victim_priority(placed.pod) < priority
+                for placed in self.state.placed_on(row)
+            )
+        return read_only(mask)
 
     def rows_evicted_otherwise(self) -> set[int]:
         """Return the rows with pods that are not evicted one by one and by their own priority. O(such pods)."""
-        return self._rows_of(self._state.groups.evicted_otherwise())
+        return self._rows_of(self.state.groups.evicted_otherwise())
 
     def rows_of_unequal_priority(self) -> set[int]:
         """Return the rows with members of another priority than their group's. O(members of such groups)."""
-        return self._rows_of(self._state.groups.of_unequal_priority())
+        return self._rows_of(self.state.groups.of_unequal_priority())
 
     def _rows_of(self, pods: Iterable[Pod]) -> set[int]:
-        return {self._state.placed[pod.uid].row for pod in pods}
-
-    def preemptor_priority(self, pod: Pod) -> int:
-        """Return the priority with which the pod evicts others."""
-        return self._state.groups.preemptor_priority(pod)
-
-    def victim_priority(self, pod: Pod) -> int:
-        """Return the priority that a pod has to have more of to evict this one."""
-        return self._state.groups.victim_priority(pod)
+        return {self.state.placed[pod.uid].row for pod in pods}
 
     def is_lower(self, victim: Pod, preemptor: Pod) -> bool:
         """Return whether the preemptor may evict the victim, as far as priorities say."""
-        return self.victim_priority(victim) < self.preemptor_priority(preemptor)
-
-    def is_disrupted_whole(self, pod: Pod) -> bool:
-        """Return whether the pod is evicted with all members of its group, or stays with them."""
-        return self._state.groups.is_disrupted_whole(pod)
+        return self.state.groups.victim_priority(victim) < self.state.groups.preemptor_priority(preemptor)
 
     def evicted_with(self, placed: PlacedPod) -> tuple[PlacedPod, ...]:
         """Return the pods of which all are evicted or none: the pod, or all members of a group that says so."""
-        pod, state = placed.pod, self._state
+        pod, state = placed.pod, self.state
         if pod.group is None or pod.terminating or not state.groups.is_disrupted_whole(pod):
             return (placed,)
         return tuple(state.placed[member.uid] for member in state.groups.placed(pod.group.key))
 
-    def lower_pods(self, priority: int, wanted: Mask) -> PodsByRow:
-        """Return the pods whose own priority is lower on the wanted rows. O(pods)."""
-        return self._state.pods.below(priority, wanted)
-
-    def lower_pods_in_pieces(self, priority: int, wanted: Mask) -> Iterator[PodsByRow]:
-        """Yield these pods, some thousands at a time and in any order."""
-        return self._state.pods.below_in_pieces(priority, wanted)
-
-    def usage_of(self, pod: Pod) -> Usage:
-        """Return what the pod takes from a node."""
-        return self._state.usage_of(pod)
-
     def nominated_above(self, pod: Pod) -> Iterator[tuple[int, Sequence[Pod]]]:
         """Yield the rows with nominated pods of at least the pod's priority, and these pods, without itself."""
-        nominated = self._state.nominated
+        nominated = self.state.nominated
         for name, pods in nominated.by_node() if nominated else ():
-            row = self._state.nodes.row_by_name.get(name)
+            row = self.state.nodes.row_by_name.get(name)
             if row is not None and (above := _above(pod, pods)):
                 yield row, above
-
-    @property
-    def has_nominated(self) -> bool:
-        """Whether a pod is nominated to a node."""
-        return bool(self._state.nominated)
 
     def nominated_room(self, pod: Pod) -> tuple[Rows, Amounts]:
         """
@@ -275,21 +204,13 @@ class ClusterView(NodeMasks):
 
         10 µs for 1,000 pods.
         """
-        state = self._state
+        state = self.state
         return state.nominated.room_above(pod, state.nodes.row_by_name, state.log.restarted_at)
 
     def nominated_above_on(self, row: int, pod: Pod) -> Sequence[Pod]:
         """Return the pods of at least the pod's priority that are nominated to the row, without itself."""
-        nominated = self._state.nominated
-        return _above(pod, nominated.on(self._state.nodes.name_of(row))) if nominated else ()
-
-    def is_preempting(self, pod: Pod) -> bool:
-        """Return whether pods are being evicted for the pod."""
-        return pod.uid in self._state.preempting
-
-    def is_group_complete(self, pod: Pod) -> bool:
-        """Return whether as many members exist as the pod's group needs; True for a pod without a group."""
-        return self._state.groups.is_complete(pod)
+        nominated = self.state.nominated
+        return _above(pod, nominated.on(self.state.nodes.name_of(row))) if nominated else ()
 
     def budgets_of(self, label_set: LabelSet) -> Sequence[DisruptionBudget]:
         """
@@ -298,7 +219,7 @@ class ClusterView(NodeMasks):
         Quirk of kubernetes 1.36 (filterPodsWithPDBViolation): an empty selector selects no pod, and no budget selects a
         pod without labels.
         """
-        budgets = self._state.budgets.within(label_set.namespace)
+        budgets = self.state.budgets.within(label_set.namespace)
         if not budgets or not label_set.labels:
             return ()
         return [
@@ -307,19 +228,9 @@ class ClusterView(NodeMasks):
             if not budget.selector.is_empty and budget.selector.matches(label_set.labels)
         ]
 
-    @property
-    def n_label_sets(self) -> int:
-        """Length of arrays by the number of a label set."""
-        return self._state.label_sets.n_numbers
-
-    @property
-    def budgets(self) -> Iterator[DisruptionBudget]:
-        """Every PodDisruptionBudget."""
-        return iter(self._state.budgets)
-
     def label_sets_of(self, budget: DisruptionBudget) -> Rows:
         """Return the numbers of the label sets that the budget selects, as `budgets_of`. See `LabelSets.selected`."""
-        label_sets, rule = self._state.label_sets, NamespaceRule(frozenset({budget.namespace}), NOTHING)
+        label_sets, rule = self.state.label_sets, NamespaceRule(frozenset({budget.namespace}), NOTHING)
         if budget.selector.is_empty:
             return np.zeros(0, dtype=np.intp)
         is_selected = label_sets.selected(PodMatcher(((rule, budget.selector),)))
@@ -327,41 +238,15 @@ class ClusterView(NodeMasks):
             is_selected[without_labels.number] = False
         return is_selected.nonzero()[0]
 
-    def with_conflicting_disks(self, disks: Iterable[Disk]) -> Collection[int]:
-        """Return the rows with a pod that uses one of the disks and may not share it."""
-        return self._state.disks.conflicting_rows(disks)
-
     # Volumes.
-
-    @property
-    def volumes(self) -> Volumes:
-        """The volumes, claims and classes; a plugin calls no method that changes them."""
-        return self._state.volumes
-
-    @property
-    def devices(self) -> Devices:
-        """The claims, slices and classes of devices; a plugin calls no method that changes them."""
-        return self._state.devices
 
     def are_of_its_group(self, uids: Collection[str], pod: Pod) -> bool:
         """Return whether all these placed pods are of the pod's group; False if it has none."""
-        placed = [self._state.placed.get(uid) for uid in uids]
+        placed = [self.state.placed.get(uid) for uid in uids]
         return pod.group is not None and all(
             other is not None and other.pod.group is not None and other.pod.group.key == pod.group.key
             for other in placed
         )
-
-    def resource_claim(self, key: str) -> ResourceClaim | None:
-        """Return the ResourceClaim of `namespace/name`, None if it is not known."""
-        return self._state.devices.claim(key)
-
-    def serves_claims(self) -> bool:
-        """Return whether the API server has ResourceClaims, and all have been seen."""
-        return self._state.devices.is_served
-
-    def is_provided_by_class(self, resource: str) -> bool:
-        """Return whether a device class provides the extended resource."""
-        return self._state.devices.provides(resource)
 
     def class_devices(self, resource: str) -> tuple[Amounts, Amounts] | None:
         """
@@ -369,28 +254,29 @@ class ClusterView(NodeMasks):
 
         None if no class provides it. O(devices of the cluster).
         """
-        devices = self._state.devices
+        devices = self.state.devices
         provider = devices.extended_resources.class_of(resource) if devices.is_served else None
-        return None if provider is None else class_devices(provider, devices, self._state.nodes, self)
+        return None if provider is None else class_devices(provider, devices, self.state.nodes, self)
 
+    @not_for_rules
     def topology_rows(self) -> TopologyRows:
         """Return the rows that reach the topologies of volumes, each kept until nodes change."""
-        return self._state.derived.get("topology rows", lambda: TopologyRows(self.nodes, self))
+        return self.state.derived.get("topology rows", lambda: TopologyRows(self.nodes, self))
 
     def is_claim_used(self, claim: PersistentVolumeClaim) -> bool:
         """Return whether a pod on a live node names the claim. O(pods on the nodes with pods that use it)."""
-        row_by_name, volumes = self._state.nodes.row_by_name, self._state.volumes
+        row_by_name, volumes = self.state.nodes.row_by_name, self.state.volumes
         rows = (row_by_name[name] for name in volumes.users(claim.key))
         return any(
             placed.pod.namespace == claim.namespace and claim.name in placed.pod.spec.claims
             for row in rows
             if self.alive[row]
-            for placed in self._state.placed_on(row)
+            for placed in self.state.placed_on(row)
         )
 
     def volume_room(self, driver: str) -> Amounts:
         """Return how many more volumes of the CSI driver each row can attach; `UNLIMITED` without a limit."""
-        nodes, volumes = self._state.nodes, self._state.volumes
+        nodes, volumes = self.state.nodes, self.state.volumes
 
         def compute(where: RowIndex) -> Amounts | int:
             # Looked up each time: the maps of a driver come and go with its first and last volume.
@@ -411,7 +297,7 @@ class ClusterView(NodeMasks):
 
     def has_driver(self, driver: str) -> Mask:
         """Return the rows that have the CSI driver."""
-        nodes, volumes = self._state.nodes, self._state.volumes
+        nodes, volumes = self.state.nodes, self.state.volumes
 
         def compute(where: RowIndex) -> Mask | int:
             names = volumes.nodes_with(driver)
@@ -438,11 +324,11 @@ class ClusterView(NodeMasks):
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
         """Return the labels of the namespace, None if it is not known."""
-        return self._state.label_sets.namespace_labels.get(namespace)
+        return self.state.label_sets.namespace_labels.get(namespace)
 
     def default_selector(self, pod: Pod) -> Selector | None:
         """Return the selector of the default spread constraints for the pod; None if no workload selects it."""
-        return self._state.workloads.default_selector(pod.namespace, pod.labels, pod.owner)
+        return self.state.workloads.default_selector(pod.namespace, pod.labels, pod.owner)
 
     # Arrays that plugins compute from node columns, cached.
 
@@ -453,15 +339,14 @@ class ClusterView(NodeMasks):
         dtype: type[_Scalar],
     ) -> npt.NDArray[_Scalar]:
         """
-        Return an array of shape (n_rows,), recomputed only at rows whose pods or amounts changed.
+        Return an array of shape (n_rows,), recomputed only at rows whose node or pods changed.
 
         Args:
-            key: identifies the formula and its parameters; may include the plugin instance.
-            compute: returns the value of one row, or the values of several. It reads only these rows, and neither
-                labels nor taints.
+            key: identifies the formula and everything that it reads besides these rows.
+            compute: returns the value of one row, or the values of several. It reads only these rows.
             dtype: of the array.
 
-        Cost: 1 µs, and `compute` for each changed row.
+        Cost: 1 µs, and `compute` for each changed row; for all rows where a node came, went or got another label.
         """
 
         def compute_all() -> npt.NDArray[_Scalar]:
@@ -469,39 +354,83 @@ class ClusterView(NodeMasks):
 
         def patch(array: npt.NDArray[_Scalar], changes: Sequence[Change]) -> None:
             rows = {change.row for change in changes}
-            # Python integers do not wrap as Go's do; arrays do.
-            if len(rows) > _ONE_BY_ONE or self.nodes.may_wrap:
+            if len(rows) > _ONE_BY_ONE:
                 several = np.array(list(rows), dtype=np.intp)
                 array[several] = compute(several)
             else:
                 for row in rows:
                     array[row] = compute(row)
 
-        return self._state.derived.get(key, compute_all, patch)
-
-    def scores_per_row(
-        self, key: Hashable, compute: Callable[[RowIndex], npt.NDArray[np.generic] | int]
-    ) -> Scores:
-        """Like `per_row`, as int16; as int64 if amounts are so large that scores may wrap as Go's do."""
-        dtype = np.int64 if self.nodes.may_wrap else np.int16
-        scores: Scores = self.per_row(key, compute, dtype)
-        return scores
+        return self.state.derived.get(self._owned(key), compute_all, patch)
 
     def per_node(self, key: Hashable, compute: Callable[[], npt.NDArray[_Scalar]]) -> npt.NDArray[_Scalar]:
-        """Return an array that depends on nodes but not on amounts; cached until a node, label or taint changes."""
-        return self._state.derived.get(key, compute)
+        """
+        Return an array that `compute` makes of nodes alone, neither of their pods nor of amounts.
+
+        `key` identifies the formula and its parameters. Recomputed where a node, label, taint or annotation changed.
+        """
+        return self.state.derived.get(self._owned(key), compute)
+
+    def per_asked_node(
+        self, key: Hashable, ask: Callable[[NodeView], int], where: Mask
+    ) -> npt.NDArray[np.int16]:
+        """
+        Return what `ask` returns of each node: an array of shape (n_rows,), valid on the rows of `where`.
+
+        Args:
+            key: identifies the question and all that it reads besides the node and what is on it.
+            ask: returns a number from 0 to 32767. Where there is an earlier answer, it is called again only if the
+                node, its pods or its amounts changed since.
+            where: live rows.
+
+        Cost: 10 µs, and one call for each of these nodes.
+        """
+        log = self.state.log
+        asked = self.state.derived.kept(self._owned(key), _AskedNodes)
+        answers = asked.current(log.changed_after(asked.version, self.n_rows), log.version)
+        for row in np.flatnonzero(where & (answers < 0)).tolist():
+            node = self.view_at(row)
+            if node is not None:
+                answers[row] = ask(node)
+        return read_only(answers)
+
+    def _owned(self, key: Hashable) -> Hashable:
+        return key if self._owner is None else OutOfTreeKey(self._owner, key)
 
     def per_image(self, key: Hashable, compute: Callable[[], Scores]) -> Scores:
         """Return an array that depends only on nodes and their images; cached until one of them changes."""
-        nodes = self._state.nodes
+        nodes = self.state.nodes
 
         def patch(cached: _ImageScores, _changes: Sequence[Change]) -> None:
             if cached.images_version != nodes.images_version:
-                cached.scores, cached.images_version = compute(), nodes.images_version
+                cached.scores, cached.images_version = read_only(compute()), nodes.images_version
 
-        return self._state.derived.get(
-            key, lambda: _ImageScores(compute(), nodes.images_version), patch
+        return self.state.derived.get(
+            self._owned(key), lambda: _ImageScores(read_only(compute()), nodes.images_version), patch
         ).scores
+
+
+@dataclass(slots=True, eq=False)
+class _AskedNodes:
+    """An out-of-tree plugin's answer for each node at a version of the change log; -1 if it has to be asked."""
+
+    answers: npt.NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
+    version: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the answers."""
+        return self.answers.nbytes
+
+    def current(self, changed: Mask, version: int) -> npt.NDArray[np.int16]:
+        """Drop the answers of changed rows; new rows have none. Return all of them."""
+        n_new = len(changed) - len(self.answers)
+        if n_new:
+            self.answers = np.append(self.answers, np.full(n_new, -1, np.int16))
+        if version != self.version:
+            self.answers[changed] = -1
+            self.version = version
+        return self.answers
 
 
 def _above(pod: Pod, others: Collection[Pod]) -> Sequence[Pod]:

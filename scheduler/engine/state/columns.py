@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.engine.state.arrays import Amounts, Counts, Mask, Rows, grown
+from scheduler.engine.state.arrays import Amounts, Column, Counts, Mask, Rows, read_only
 from scheduler.engine.state.id_sets import Interned
+from scheduler.engine.state.rule_guard import not_for_rules
 
 #: Domain id of a node that lacks the label; domains start at 1. Amounts have an entry for it too, so that looking up
 #: every row needs no mask.
@@ -26,6 +27,11 @@ class PerDomain:
 
     amounts: Amounts
     ids: Rows
+
+    @property
+    def read_only(self) -> PerDomain:
+        """The same amounts, which cannot be written to."""
+        return PerDomain(read_only(self.amounts), self.ids)
 
     def add(self, row: int, amount: int) -> None:
         """Add the amount to the row's domain, if the row has a domain. O(1)."""
@@ -55,7 +61,8 @@ class LabelColumn:
     def __init__(self, key: str, capacity: int) -> None:
         self.key = key
         #: intp, shape (capacity,). ABSENT where the row has no live node or the node lacks the label.
-        self.ids: Rows = np.zeros(capacity, dtype=np.intp)
+        self._column = Column(np.zeros(capacity, dtype=np.intp))
+        self.ids: Rows = self._column.seen
         self._values: Interned[str] = Interned(first=ABSENT + 1)
         #: Domain id of each value in use; ids of values that no node has any more are reused.
         self.id_by_value: Mapping[str, int] = self._values.ids
@@ -67,7 +74,7 @@ class LabelColumn:
         """Return the column of rows that have these values, None for a row without the label. 1 ms at 5,000 rows."""
         column = cls(key, capacity)
         add = column._values.add
-        column.ids[: len(values)] = [ABSENT if value is None else add(value)[0] for value in values]
+        column._column.own[: len(values)] = [ABSENT if value is None else add(value)[0] for value in values]
         column.n_labelled = int(np.count_nonzero(column.ids))
         return column
 
@@ -90,16 +97,23 @@ class LabelColumn:
         """Return the label value of a domain."""
         return self._values.value_of(domain_id)
 
+    @not_for_rules
     def set(self, row: int, value: str | None) -> None:
         """Set the row's value; None if it lacks the label. O(1)."""
         if row >= len(self.ids):
-            self.ids = grown(self.ids, max(row + 1, 2 * len(self.ids)), ABSENT)
+            self.grow(max(row + 1, 2 * len(self.ids)))
         old = self.ids.item(row)
         new = ABSENT if value is None else self._values.add(value)[0]
-        self.ids[row] = new
+        self._column.own[row] = new
         self.n_labelled += (new != ABSENT) - (old != ABSENT)
         if old != ABSENT:
             self._values.remove(old)
+
+    @not_for_rules
+    def grow(self, capacity: int) -> None:
+        """Let there be `capacity` rows, the new ones without the label."""
+        self._column.grow(capacity)
+        self.ids = self._column.seen
 
     def per_domain(self, amounts: Amounts | Counts | Mask) -> PerDomain:
         """

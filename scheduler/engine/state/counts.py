@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from scheduler.engine.state.arrays import Amounts, Counts, Mask
+from scheduler.engine.state.arrays import Amounts, Counts, Mask, read_only
 from scheduler.engine.state.change_log import Change, ChangeLog
 from scheduler.engine.state.columns import LabelColumn, PerDomain
 from scheduler.engine.state.derived import DerivedValues
@@ -22,6 +22,7 @@ from scheduler.engine.state.label_sets import LabelSet, LabelSets
 from scheduler.engine.state.matching import PodMatcher
 from scheduler.engine.state.node_table import NodeTable
 from scheduler.engine.state.pod_columns import PodColumns
+from scheduler.engine.state.rule_guard import not_for_rules
 
 #: Bytes of a dictionary entry.
 _ENTRY_BYTES: Final = 100
@@ -55,28 +56,34 @@ class PodCounts:
     """
     The number of pods that a matcher selects.
 
-    `by_row`: int32 array of shape (n_rows,), not to be written to. `version`: the log's version when it last changed.
-    `n_parts`: of the matcher.
+    `by_row`: int32 array of shape (n_rows,). `version`: the log's version when it last changed. `n_parts`: of the
+    matcher. What readers get cannot be written to.
     """
 
     by_row: Counts
     version: int
     n_parts: int = 1
-    _by_domain: dict[tuple[str, int], tuple[Domains, PerDomain]] = field(default_factory=dict)
+    #: The pods in domains, and as readers get them.
+    _by_domain: dict[tuple[str, int], tuple[Domains, PerDomain, PerDomain]] = field(default_factory=dict)
     _selects: dict[LabelSet, bool] = field(default_factory=dict)
+    #: Of `by_row`.
+    _own: Counts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._own, self.by_row = self.by_row, read_only(self.by_row)
 
     @property
     def nbytes(self) -> int:
         """Bytes, including the memo of selected label sets and the matcher."""
         by_domain = sum(
             pods.amounts.nbytes + (0 if eligible is None else eligible.nbytes)
-            for (_, eligible), pods in self._by_domain.values()
+            for (_, eligible), pods, _ in self._by_domain.values()
         )
         own = self.by_row.nbytes + _PART_BYTES * self.n_parts
         return own + by_domain + _ENTRY_BYTES * len(self._selects)
 
     def per_domain(self, domains: Domains) -> PerDomain:
-        """Return the pods in each of the domains, not to be written to. O(n_rows) the first time, then O(1)."""
+        """Return the pods in each of the domains. O(n_rows) the first time, then O(1)."""
         # `id()` is a safe key: the entry holds a strong reference to the array.
         key = (domains.column.key, id(domains.eligible))
         entry = self._by_domain.get(key)
@@ -84,14 +91,15 @@ class PodCounts:
             if len(self._by_domain) >= _MOST_DOMAINS:
                 # Pods with the same selector and many node rules: each change is followed in all that are kept.
                 del self._by_domain[next(iter(self._by_domain))]
-            entry = self._by_domain[key] = (domains, self._added_up(domains))
-        return entry[1]
+            added_up = self._added_up(domains)
+            entry = self._by_domain[key] = (domains, added_up, added_up.read_only)
+        return entry[2]
 
     def patch(
         self, changes: Sequence[Change], version: int, matches: Callable[[LabelSet], bool], *, live_only: bool
     ) -> None:
         """Apply the changes up to the version. O(changes * cached domains), 0.2 µs each."""
-        by_row, selects = self.by_row, self._selects
+        by_row, selects = self._own, self._selects
         for row, delta, label_set, is_live, _ in changes:
             if label_set is None or (live_only and not is_live):
                 continue
@@ -103,7 +111,7 @@ class PodCounts:
             if selected:
                 by_row[row] += delta
                 self.version = version
-                for (_, eligible), pods in self._by_domain.values():
+                for (_, eligible), pods, _ in self._by_domain.values():
                     if eligible is None or eligible.item(row):
                         pods.add(row, delta)
 
@@ -111,7 +119,7 @@ class PodCounts:
         """Return whether the counts are equal; for the audit."""
         return np.array_equal(self.by_row, other.by_row) and all(
             np.array_equal(pods.amounts, self._added_up(domains).amounts)
-            for domains, pods in self._by_domain.values()
+            for domains, pods, _ in self._by_domain.values()
         )
 
     def _added_up(self, domains: Domains) -> PerDomain:
@@ -124,12 +132,28 @@ class TermSums:
     """
     The weighted sums of the existing terms that select one label set.
 
-    `by_key`: sums per domain by topology key, not to be written to. `weights`: the weight of each term
+    `by_key`: sums per domain by topology key, which cannot be written to. `weights`: the weight of each term
     that was weighed alone, 0 if the term does not select the label set; it has every limiting term that does.
     """
 
-    by_key: dict[str, PerDomain] = field(default_factory=dict)
+    _own: dict[str, PerDomain] = field(default_factory=dict)
     weights: dict[ExistingPodTerm, int] = field(default_factory=dict)
+    by_key: dict[str, PerDomain] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_key = {key: sums.read_only for key, sums in self._own.items()}
+
+    def own(self, key: str, column: LabelColumn, n_rows: int) -> PerDomain:
+        """Return the sums of the topology key, of 0 at first, which may be written to."""
+        sums = self._own.get(key)
+        if sums is None:
+            sums = self._own[key] = PerDomain(np.zeros(column.n_ids, dtype=np.int64), column.ids[:n_rows])
+            self.by_key[key] = sums.read_only
+        return sums
+
+    def replace_by(self, other: TermSums) -> None:
+        """Have the sums and weights of the other."""
+        self._own, self.weights, self.by_key = other._own, other.weights, other.by_key
 
     @property
     def nbytes(self) -> int:
@@ -200,6 +224,7 @@ class PodCounter:
 
         return self._derived.get(("declaring", term), compute, patch)
 
+    @not_for_rules
     def term_sums(
         self,
         purpose: Hashable,
@@ -241,8 +266,7 @@ class PodCounter:
             weights = term_sums.weights
             if not limiting:
                 if sum(len(change.terms) for change in changes) > _MANY_TERMS:
-                    fresh = compute()
-                    term_sums.by_key, term_sums.weights = fresh.by_key, fresh.weights
+                    term_sums.replace_by(compute())
                     return
                 if len(weights) > _MANY_TERMS:
                     weights.clear()
@@ -282,10 +306,4 @@ class PodCounter:
     def _sums(self, term_sums: TermSums, term: ExistingPodTerm) -> PerDomain:
         """Return the sums of the term's topology key, which may be written to."""
         key = term.key.topology_key
-        sums = term_sums.by_key.get(key)
-        if sums is None:
-            column = self._nodes.column(key)
-            sums = term_sums.by_key[key] = PerDomain(
-                np.zeros(column.n_ids, dtype=np.int64), column.ids[: self._nodes.n_rows]
-            )
-        return sums
+        return term_sums.own(key, self._nodes.column(key), self._nodes.n_rows)

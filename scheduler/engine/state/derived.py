@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
+from scheduler.engine.state.arrays import read_only
 from scheduler.engine.state.change_log import Change, ChangeLog
 
 #: Bytes of an entry beside its value: the key, two functions and what they hold. Measured: 1,400.
@@ -46,10 +47,20 @@ class _Entry:
     #: Sweeps before it was last asked for.
     used_at: int
     n_bytes: int = 0
+    #: The value as readers get it: an array cannot be written to.
+    seen: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.renew(self.value, self.version)
+
+    def renew(self, value: Any, version: int) -> None:  # noqa: ANN401 - of any type
+        """Have this value, of this version of the change log."""
+        self.value, self.version = value, version
+        self.seen = read_only(value) if isinstance(value, np.ndarray) else value
 
 
 class DerivedValues:
-    """Values by key. A returned value is current, and valid until the next stimulus."""
+    """Values by key. A returned value is current, and valid until the next stimulus; an array cannot be written to."""
 
     def __init__(self, log: ChangeLog, max_bytes: int | None = MAX_BYTES) -> None:
         """`max_bytes`: None keeps every value, for a process that uses all of them regularly."""
@@ -85,14 +96,14 @@ class DerivedValues:
             entry.compute, entry.patch, entry.used_at = compute, patch, self._n_sweeps
             self._entries.move_to_end(key)
             if self._is_current(entry):
-                current: T = entry.value
+                current: T = entry.seen
                 return current
             if not self._bring_up_to_date(entry):
-                entry.value, entry.version = compute(), self._log.version
+                entry.renew(compute(), self._log.version)
                 # Insert again: the computation may have asked for other values, which may have evicted this one.
                 self._entries[key] = entry
                 self._entries.move_to_end(key)
-        value: T = entry.value
+        value: T = entry.seen
         self._resize(entry, value.nbytes + ENTRY_BYTES)
         return value
 

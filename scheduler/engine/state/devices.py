@@ -27,13 +27,14 @@ from scheduler.engine.model.devices import (
 )
 from scheduler.engine.model.object_writes import ObjectWrite, StoredObject
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.volumes import is_older
+from scheduler.engine.model.resource_versions import is_older
 from scheduler.engine.state.allocated_devices import AllocatedDevices
 from scheduler.engine.state.assumed_objects import AssumedObjects
 from scheduler.engine.state.batches import batches
 from scheduler.engine.state.device_changes import DeviceChanges
 from scheduler.engine.state.extended_resources import ExtendedResources
 from scheduler.engine.state.partitioned_dict import PartitionedDict
+from scheduler.engine.state.rule_guard import not_for_rules
 from scheduler.engine.state.slice_taints import SliceTaints
 from scheduler.engine.state.sparse_dicts import add_count, discard_entry
 
@@ -90,10 +91,12 @@ class Devices:
         self.allocated = AllocatedDevices()
         self.assumed = AssumedObjects()
 
+    @not_for_rules
     def begin_list(self, kind: DeviceKind) -> None:
         """Note that a list begins to show the objects of this kind, in no order; `serve` ends it."""
         self._listing.add(kind)
 
+    @not_for_rules
     def serve(self, *kinds: DeviceKind) -> None:
         """Note that a list has shown all objects of these kinds, the first one or a later one."""
         self._listing.difference_update(kinds)
@@ -102,6 +105,7 @@ class Devices:
         self._served.update(kinds)
         self.is_served = self._served >= NEEDED_KINDS
 
+    @not_for_rules
     def unserve(self, kind: DeviceKind) -> None:
         """Note that the API server does not have this kind any more."""
         self._served.discard(kind)
@@ -223,12 +227,14 @@ class Devices:
 
     # Changes, from ClusterState.
 
+    @not_for_rules
     def upsert(self, obj: DeviceObject) -> None:
         """Take over the object that a watch shows. O(1), of a claim O(its devices)."""
         if isinstance(obj, ResourceClaim):
             self._note_allocation(obj)
         self._set(obj.kind, obj.key, self.assumed.over(obj))
 
+    @not_for_rules
     def remove(self, kind: str, key: str) -> None:
         """Forget the object, if it is known."""
         self.assumed.drop(kind, key)
@@ -237,10 +243,12 @@ class Devices:
         if self.get(kind, key) is not None:
             self._set(kind, key, None)
 
+    @not_for_rules
     def assume(self, write: ObjectWrite[Any], holder: str) -> None:
         """See `ClusterState.assume_write`."""
         self._set_if_changed(self.assumed.assume(write, holder))
 
+    @not_for_rules
     def settle(
         self, obj: StoredObject, version: str, holder: str
     ) -> tuple[StoredObject, StoredObject] | None:
@@ -256,6 +264,7 @@ class Devices:
         counted = self.get(obj.kind, obj.key)
         return (obj, counted) if was_pending and counted is not None else None
 
+    @not_for_rules
     def release(self, obj: StoredObject, holder: str) -> tuple[StoredObject, StoredObject] | None:
         """See `ClusterState.release_write`."""
         counted = self.get(obj.kind, obj.key)
@@ -266,6 +275,7 @@ class Devices:
         self._set(seen.kind, seen.key, seen if seen.resource_version else None)
         return counted, seen
 
+    @not_for_rules
     def free_on_trial(self, claim: ResourceClaim) -> bool:
         """Let the claim count as not allocated; return False, and change nothing, of a claim that is being written."""
         if self.assumed.seen(claim.kind, claim.key) is not None:
@@ -273,6 +283,7 @@ class Devices:
         self._set(claim.kind, claim.key, replace(claim, allocation=None, reserved_for=()))
         return True
 
+    @not_for_rules
     def end_trial(self, claim: ResourceClaim) -> None:
         """Undo `free_on_trial`."""
         self._set(claim.kind, claim.key, claim)

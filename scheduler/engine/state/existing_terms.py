@@ -21,6 +21,7 @@ from scheduler.engine.model.terms import AffinityTerm, DomainLimit, TermList, us
 from scheduler.engine.state.columns import LabelColumn, PerDomain
 from scheduler.engine.state.label_sets import LabelSet, LabelSets
 from scheduler.engine.state.matching import NamespaceRule, PodMatcher, declared_rule
+from scheduler.engine.state.rule_guard import not_for_rules
 from scheduler.engine.state.sparse_dicts import add_count, discard_entry
 from scheduler.engine.state.term_table import TermTable
 
@@ -178,6 +179,7 @@ class ExistingTerms:
             for row, n_pods in term.pods_by_row.items():
                 self._declare((term,), row, n_pods)
 
+    @not_for_rules
     def selecting(self, label_set: LabelSet) -> Iterator[ExistingPodTerm]:
         """Yield the terms that select pods of the label set. O(terms that may), 2 µs each."""
         return (

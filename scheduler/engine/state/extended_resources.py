@@ -44,8 +44,6 @@ class ExtendedResources:
 
     def upsert(self, old: DeviceClass | None, new: DeviceClass) -> None:
         """Let the class provide its resources, unless another one keeps it from the one that it names."""
-        if not new.provides_resources:
-            return
         known = self._class_by_resource.get(new.extended_resource) if new.extended_resource else None
         if known is not None and (
             new.created < known.created or (new.created == known.created and new.key >= known.key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, KeysView, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -15,26 +16,24 @@ from scheduler.engine.model.terms import Taint
 from scheduler.engine.state.arrays import (
     Amount,
     Amounts,
+    Column,
     Counts,
     Mask,
     RowIndex,
     Rows,
     amount_at,
-    grown,
-    wrapped,
 )
 from scheduler.engine.state.change_log import Change, ChangeLog
 from scheduler.engine.state.columns import LabelColumn
 from scheduler.engine.state.id_sets import Interned
+from scheduler.engine.state.rule_guard import not_for_rules, refuse_rule
 from scheduler.engine.state.sparse_dicts import add_count
+from scheduler.errors import InvariantViolation
 
 _FIRST_CAPACITY: Final = 64
 
 #: Resources that always have a column: cpu, memory, ephemeral-storage and pods.
 _N_PLAIN: Final = 4
-
-#: 64 TiB: smaller amounts can be added up over a node's pods and multiplied by 100 without exceeding 2**63.
-_CANNOT_WRAP: Final = 1 << 46
 
 #: The id of an empty list of taints.
 _NO_TAINTS: Final = 0
@@ -70,7 +69,8 @@ class NodeTable:
     def __init__(self, log: ChangeLog) -> None:
         self._log = log
         #: Row by node name, ghosts included.
-        self.row_by_name: dict[str, int] = {}
+        self._row_by_name: dict[str, int] = {}
+        self.row_by_name: Mapping[str, int] = MappingProxyType(self._row_by_name)
         #: Node by row, None where the row is dead.
         self.nodes: list[Node | None] = []
         self._name_by_row: list[str] = []
@@ -80,15 +80,13 @@ class NodeTable:
         self.n_live = 0
         #: Changes whenever the images of a node do.
         self.images_version = 0
-        #: Whether an amount was ever so large that int64 arithmetic may wrap, as Go's does and Python's does not.
-        self.may_wrap = False
-        self._alive: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
-        self._unschedulable: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
-        self._taint_set: Rows = np.zeros(_FIRST_CAPACITY, dtype=np.intp)
-        self._pod_count: Counts = np.zeros(_FIRST_CAPACITY, dtype=np.int32)
-        self._non_zero: Amounts = np.zeros((2, _FIRST_CAPACITY), dtype=np.int64)
-        self._allocatable: Amounts = np.zeros((_N_PLAIN, _FIRST_CAPACITY), dtype=np.int64)
-        self._requested: Amounts = np.zeros((_N_PLAIN, _FIRST_CAPACITY), dtype=np.int64)
+        self._alive = Column(np.zeros(_FIRST_CAPACITY, dtype=np.bool_))
+        self._unschedulable = Column(np.zeros(_FIRST_CAPACITY, dtype=np.bool_))
+        self._taint_set = Column(np.zeros(_FIRST_CAPACITY, dtype=np.intp))
+        self._pod_count = Column(np.zeros(_FIRST_CAPACITY, dtype=np.int32))
+        self._non_zero = Column(np.zeros((2, _FIRST_CAPACITY), dtype=np.int64))
+        self._allocatable = Column(np.zeros((_N_PLAIN, _FIRST_CAPACITY), dtype=np.int64))
+        self._requested = Column(np.zeros((_N_PLAIN, _FIRST_CAPACITY), dtype=np.int64))
         #: Column by resource that a node has or had before the last sweep; the first `_N_PLAIN` always exist.
         self._resource_id: dict[str, int] = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2, PODS: 3}
         #: Requests for resources without a column, by row: pods may name resources that no node has.
@@ -100,29 +98,39 @@ class NodeTable:
         self._empty_column = LabelColumn("", _FIRST_CAPACITY)
         #: Live nodes per label key.
         self._n_by_label: dict[str, int] = {}
-        self.images: dict[str, ImageState] = {}
+        self._images: dict[str, ImageState] = {}
+        #: By image name, its size in bytes and the rows of the nodes that hold it.
+        self.images: Mapping[str, ImageState] = MappingProxyType(self._images)
+        self._ports: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
         #: Host ports in use: (protocol, port) -> row -> address -> number of pods.
-        self.ports: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
+        self.ports: Mapping[tuple[str, int], Mapping[int, Mapping[str, int]]] = MappingProxyType(self._ports)
 
     @property
     def n_rows(self) -> int:
         """Length of every per-node array; some of the rows may be dead."""
         return len(self.nodes)
 
+    def live(self, row: int) -> Node:
+        """Return the node of a live row."""
+        node = self.nodes[row]
+        if node is None:
+            raise InvariantViolation(f"row {row} has no live node")
+        return node
+
     @property
     def alive(self) -> Mask:
         """Rows that hold a live node."""
-        return self._alive[: self.n_rows]
+        return self._alive.seen[: self.n_rows]
 
     @property
     def unschedulable(self) -> Mask:
         """Rows whose node is cordoned (spec.unschedulable)."""
-        return self._unschedulable[: self.n_rows]
+        return self._unschedulable.seen[: self.n_rows]
 
     @property
     def taint_set(self) -> Rows:
         """Per row the id of its node's list of taints; equal lists share an id."""
-        return self._taint_set[: self.n_rows]
+        return self._taint_set.seen[: self.n_rows]
 
     def per_taints(self, compute: Callable[[tuple[Taint, ...]], int]) -> Amounts:
         """Return for each row what `compute` returns of its node's taints; it is called once for equal lists."""
@@ -135,22 +143,22 @@ class NodeTable:
     @property
     def pod_count(self) -> Counts:
         """Pods per row, assumed ones included."""
-        return self._pod_count[: self.n_rows]
+        return self._pod_count.seen[: self.n_rows]
 
     @property
     def non_zero(self) -> Amounts:
         """int64 array of shape (2, n_rows): cpu (milli) and memory (bytes) requested; a default if none is."""
-        return self._non_zero[:, : self.n_rows]
+        return self._non_zero.seen[:, : self.n_rows]
 
     def allocatable(self, resource: str) -> Amounts | None:
         """Return the allocatable amount per row, None if no node has the resource."""
         index = self._resource_id.get(resource)
-        return None if index is None else self._allocatable[index, : self.n_rows]
+        return None if index is None else self._allocatable.seen[index, : self.n_rows]
 
     def requested(self, resource: str) -> Amounts | None:
         """Return the amount per row that placed pods request, None if no node has the resource."""
         index = self._resource_id.get(resource)
-        return None if index is None else self._requested[index, : self.n_rows]
+        return None if index is None else self._requested.seen[index, : self.n_rows]
 
     def resource_names(self) -> list[str]:
         """Return the resources that have a column."""
@@ -158,8 +166,8 @@ class NodeTable:
 
     def pods_left(self, rows: RowIndex) -> Amount:
         """Return how many more pods fit by number."""
-        allocatable = self._allocatable[self._resource_id[PODS]]
-        return amount_at(allocatable, rows) - amount_at(self._pod_count, rows)
+        allocatable = self._allocatable.own[self._resource_id[PODS]]
+        return amount_at(allocatable, rows) - amount_at(self._pod_count.own, rows)
 
     def left(self, resource: str, rows: RowIndex) -> Amount:
         """Return allocatable minus requested; 0 if no node has the resource. 0.5 µs for one row."""
@@ -171,7 +179,7 @@ class NodeTable:
         index = self._resource_id.get(resource)
         if index is None:
             return -self.requested_at(resource, row)
-        return self._allocatable.item(index, row) - self._requested.item(index, row)
+        return self._allocatable.own.item(index, row) - self._requested.own.item(index, row)
 
     def use(
         self, resource: str, rows: RowIndex, *, with_defaults: bool = False
@@ -181,10 +189,10 @@ class NodeTable:
         if index is None:
             return None
         # `_non_zero` has the first two resources, cpu and memory.
-        requested = self._non_zero if with_defaults and index < len(self._non_zero) else self._requested
+        column = self._non_zero if with_defaults and index < len(self._non_zero.own) else self._requested
         if isinstance(rows, int):
-            return requested.item(index, rows), self._allocatable.item(index, rows)
-        return requested[index, rows], self._allocatable[index, rows]
+            return column.own.item(index, rows), self._allocatable.own.item(index, rows)
+        return column.seen[index, rows], self._allocatable.seen[index, rows]
 
     def requested_at(self, resource: str, row: int) -> int:
         """Return what pods on the row request of the resource, whether a node has it or not."""
@@ -222,32 +230,38 @@ class NodeTable:
         """Return the name of the row's node, also if the row is a ghost."""
         return self._name_by_row[row]
 
+    def taints_of(self, row: int) -> tuple[Taint, ...]:
+        """Return the taints of the row's node."""
+        node = self.nodes[row]
+        return () if node is None else node.taints
+
+    @not_for_rules
     def upsert(self, node: Node) -> None:
         """Add or update the node. O(columns + labels + resources)."""
         row = self.row_for(node.name)
         old = self.nodes[row]
         self.nodes[row] = node
         if old is None:
-            self._alive[row] = True
+            self._alive.own[row] = True
             self.n_live += 1
         if old is None or old.labels != node.labels:
             self._relabel(row, old.labels if old else {}, node.labels)
         if old is None or (old.taints, old.unschedulable) != (node.taints, node.unschedulable):
             self._set_taints(row, node.taints)
-            self._unschedulable[row] = node.unschedulable
+            self._unschedulable.own[row] = node.unschedulable
             self._log.restart(row)
         if old is not None and old.annotations != node.annotations:
             self._log.restart(row)
         if old is None or old.allocatable != node.allocatable:
             self._log.append(Change(row))
-            self._allocatable[:, row] = 0
+            self._allocatable.own[:, row] = 0
             for resource, amount in node.allocatable.items():
                 index = self._resource(resource)  # first: it may replace the array
-                self._allocatable[index, row] = amount
-                self._note_size(amount)
+                self._allocatable.own[index, row] = amount
         if old is None or old.images != node.images:
             self._set_images(row, old, node)
 
+    @not_for_rules
     def remove(self, name: str) -> None:
         """Remove the node. Its row stays as a ghost while pods are on it."""
         row = self.row_by_name.get(name)
@@ -256,16 +270,17 @@ class NodeTable:
         old = self.nodes[row]
         self._set_images(row, old, None)
         self.nodes[row] = None
-        self._alive[row] = False
-        self._unschedulable[row] = False
+        self._alive.own[row] = False
+        self._unschedulable.own[row] = False
         self._set_taints(row, ())
-        self._allocatable[:, row] = 0
+        self._allocatable.own[:, row] = 0
         self.n_live -= 1
         self._relabel(row, old.labels if old else {}, {})
         self._free_if_unused(row)
 
     def row_for(self, name: str) -> int:
         """Return the row of the node; a new ghost row if the node is not known."""
+        refuse_rule("row_for")
         row = self.row_by_name.get(name)
         if row is not None:
             return row
@@ -278,20 +293,20 @@ class NodeTable:
             self._name_by_row.append(name)
             if row >= self._capacity:
                 self._grow(2 * self._capacity)
-        self.row_by_name[name] = row
+        self._row_by_name[name] = row
         self._log.restart(row)
         return row
 
     def add_usage(self, row: int, usage: Usage) -> None:
         """Add the usage of a pod that came to the row. O(resources of the usage)."""
-        self._pod_count[row] += 1
-        self._non_zero[0, row] += usage.non_zero[0]
-        self._non_zero[1, row] += usage.non_zero[1]
+        refuse_rule("add_usage")
+        self._pod_count.own[row] += 1
+        self._non_zero.own[0, row] += usage.non_zero[0]
+        self._non_zero.own[1, row] += usage.non_zero[1]
         for resource, amount in usage.requested.items():
-            self._request(resource, row, amount, sign=1)
-            self._note_size(amount)
+            self._request(resource, row, amount)
         for port in usage.host_ports:
-            add_count(self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, {}), port.ip, 1)
+            add_count(self._ports.setdefault((port.protocol, port.port), {}).setdefault(row, {}), port.ip, 1)
 
     def remove_usage(self, row: int, usage: Usage) -> None:
         """
@@ -301,32 +316,26 @@ class NodeTable:
         scheduler was bypassed), the first to go frees the port until the cache is rebuilt. We decide as upstream does
         after the rebuild.
         """
-        self._pod_count[row] -= 1
-        # Subtracted, not added negated: -2^63 has no counterpart.
-        self._non_zero[0, row] -= usage.non_zero[0]
-        self._non_zero[1, row] -= usage.non_zero[1]
+        refuse_rule("remove_usage")
+        self._pod_count.own[row] -= 1
+        self._non_zero.own[0, row] -= usage.non_zero[0]
+        self._non_zero.own[1, row] -= usage.non_zero[1]
         for resource, amount in usage.requested.items():
-            self._request(resource, row, amount, sign=-1)
+            self._request(resource, row, -amount)
         for port in usage.host_ports:
-            rows = self.ports[port.protocol, port.port]
+            rows = self._ports[port.protocol, port.port]
             held = rows[row]
             add_count(held, port.ip, -1)
             if not held:
                 del rows[row]
             if not rows:
-                del self.ports[port.protocol, port.port]
+                del self._ports[port.protocol, port.port]
         self._free_if_unused(row)
-
-    def _note_size(self, amount: int) -> None:
-        if amount >= _CANNOT_WRAP and not self.may_wrap:
-            self.may_wrap = True
-            # Derived scores are int16, which is too narrow for scores that wrap.
-            self._log.restart()
 
     def _free_if_unused(self, row: int) -> None:
         """Free the row if it has neither a node nor pods."""
-        if self.nodes[row] is None and self._pod_count[row] == 0:
-            del self.row_by_name[self._name_by_row[row]]
+        if self.nodes[row] is None and self._pod_count.own[row] == 0:
+            del self._row_by_name[self._name_by_row[row]]
             self._free.append(row)
 
     def _relabel(self, row: int, old: Mapping[str, str], new: Mapping[str, str]) -> None:
@@ -341,23 +350,25 @@ class NodeTable:
                 self._columns.pop(key, None)
 
     def _set_taints(self, row: int, taints: tuple[Taint, ...]) -> None:
-        old = self._taint_set.item(row)
-        self._taint_set[row] = self._taint_ids.add(taints)[0] if taints else _NO_TAINTS
+        old = self._taint_set.own.item(row)
+        self._taint_set.own[row] = self._taint_ids.add(taints)[0] if taints else _NO_TAINTS
         if old != _NO_TAINTS:
             self._taint_ids.remove(old)
 
+    @not_for_rules
     def sweep(self) -> None:
         """Drop the columns of resources that no node has. O(resources * rows)."""
-        in_use = set(np.flatnonzero(self._allocatable.any(axis=1)).tolist())
+        in_use = set(np.flatnonzero(self._allocatable.own.any(axis=1)).tolist())
         names = [name for name, index in self._resource_id.items() if index < _N_PLAIN or index in in_use]
         if len(names) == len(self._resource_id):
             return
         for name in self._resource_id.keys() - names:
-            amounts = self._requested[self._resource_id[name]]
+            amounts = self._requested.own[self._resource_id[name]]
             if rows := {row: amounts.item(row) for row in np.flatnonzero(amounts).tolist()}:
                 self._requested_unavailable[name] = rows
         indices = [self._resource_id[name] for name in names]
-        self._allocatable, self._requested = self._allocatable[indices], self._requested[indices]
+        self._allocatable = Column(self._allocatable.own[indices])
+        self._requested = Column(self._requested.own[indices])
         self._resource_id = {name: index for index, name in enumerate(names)}
 
     def _resource(self, name: str) -> int:
@@ -366,27 +377,24 @@ class NodeTable:
             resource_id = len(self._resource_id)
             self._resource_id[name] = resource_id
             blank = np.zeros((1, self._capacity), dtype=np.int64)
-            self._allocatable = np.concatenate((self._allocatable, blank))
-            self._requested = np.concatenate((self._requested, blank))
+            self._allocatable = Column(np.concatenate((self._allocatable.own, blank)))
+            self._requested = Column(np.concatenate((self._requested.own, blank)))
             for row, amount in self._requested_unavailable.pop(name, {}).items():
-                self._requested[resource_id, row] = amount
+                self._requested.own[resource_id, row] = amount
         return resource_id
 
-    def _request(self, name: str, row: int, amount: int, *, sign: int) -> None:
-        """Add the amount to the requested amount (sign 1), or subtract it (-1). Amounts wrap as int64 does."""
+    def _request(self, name: str, row: int, amount: int) -> None:
+        """Add the amount to the requested amount."""
         index = self._resource_id.get(name)
         if index is None:
             rows = self._requested_unavailable.setdefault(name, {})
-            rows[row] = wrapped(rows.get(row, 0) + sign * amount)
+            rows[row] = rows.get(row, 0) + amount
             if not rows[row]:
                 del rows[row]
             if not rows:
                 del self._requested_unavailable[name]
-        elif sign > 0:
-            self._requested[index, row] += amount
         else:
-            # Subtracted, not added negated: -2^63 has no counterpart.
-            self._requested[index, row] -= amount
+            self._requested.own[index, row] += amount
 
     def _set_images(self, row: int, old: Node | None, new: Node | None) -> None:
         self.images_version += 1
@@ -397,21 +405,21 @@ class NodeTable:
             for name in image.names:
                 after.setdefault(name, image.size_bytes)
         for name in before - after.keys():
-            state = self.images[name]
+            state = self._images[name]
             state.rows.discard(row)
             if not state.rows:
-                del self.images[name]
+                del self._images[name]
         for name, size_bytes in after.items():
-            self.images.setdefault(name, ImageState(size_bytes)).rows.add(row)
+            self._images.setdefault(name, ImageState(size_bytes)).rows.add(row)
 
     def _grow(self, capacity: int) -> None:
         self._capacity = capacity
-        self._alive = grown(self._alive, capacity)
-        self._unschedulable = grown(self._unschedulable, capacity)
-        self._taint_set = grown(self._taint_set, capacity)
-        self._pod_count = grown(self._pod_count, capacity)
-        self._non_zero = grown(self._non_zero, capacity)
-        self._allocatable = grown(self._allocatable, capacity)
-        self._requested = grown(self._requested, capacity)
+        self._alive.grow(capacity)
+        self._unschedulable.grow(capacity)
+        self._taint_set.grow(capacity)
+        self._pod_count.grow(capacity)
+        self._non_zero.grow(capacity)
+        self._allocatable.grow(capacity)
+        self._requested.grow(capacity)
         for column in (*self._columns.values(), self._empty_column):
-            column.ids = grown(column.ids, capacity)
+            column.grow(capacity)

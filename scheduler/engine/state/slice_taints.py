@@ -29,7 +29,7 @@ class SliceTaints:
             rule for _, rule in sorted(self.rules.items()) if rule.selects(published.driver, published.pool)
         ]
         added = tuple(
-            tuple(rule.taint for rule in rules if rule.device in (None, device.name))
+            tuple(rule.taint for rule in rules if rule.selector.device in (None, device.name))
             for device in published.devices
         )
         if not any(added):

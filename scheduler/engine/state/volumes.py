@@ -32,6 +32,7 @@ from scheduler.engine.state.free_volumes import FreeVolumes
 from scheduler.engine.state.holders import Holders
 from scheduler.engine.state.node_table import NodeTable
 from scheduler.engine.state.partitioned_dict import PartitionedDict
+from scheduler.engine.state.rule_guard import not_for_rules, refuse_rule
 from scheduler.engine.state.sparse_dicts import discard_entry
 
 _NO_LIMITS: Final[Mapping[str, int]] = {}
@@ -180,6 +181,7 @@ class Volumes:
 
     def add_pod(self, pod: Pod, node_name: str) -> None:
         """Count the volumes of a pod that came to the node."""
+        refuse_rule("add_pod")
         for claim_volume in pod.spec.claim_volumes:
             key = f"{pod.namespace}/{claim_volume.claim_name(pod.name)}"
             claim = self._claims.get(key)
@@ -190,29 +192,35 @@ class Volumes:
 
     def remove_pod(self, pod: Pod, node_name: str) -> None:
         """Take back the volumes of a pod that left the node."""
+        refuse_rule("remove_pod")
         for claim_volume in pod.spec.claim_volumes:
             self._users.discard(f"{pod.namespace}/{claim_volume.claim_name(pod.name)}", node_name)
         for attached in self.attached_by(pod):
             self.attached.discard(self.attached.by_pods, attached, node_name)
 
+    @not_for_rules
     def upsert(self, obj: StorageObject) -> None:
         """Take over the object. O(1), and O(pods that use it)."""
         self._set(obj.kind, obj.key, self.assumed.over(obj))
 
+    @not_for_rules
     def remove(self, kind: StorageKind, key: str) -> None:
         """Forget the object, if it is known."""
         self.assumed.drop(kind, key)
         if self.get(kind, key) is not None:
             self._set(kind, key, None)
 
+    @not_for_rules
     def assume(self, write: ObjectWrite[Any], holder: str) -> None:
         """See `ClusterState.assume_write`."""
         self._set_if_changed(self.assumed.assume(write, holder))
 
+    @not_for_rules
     def settle(self, obj: StorageObject, version: str, holder: str) -> None:
         """See `ClusterState.settle_write`. No pod waits for an answer to a write: all count it from Reserve on."""
         self._set_if_changed(self.assumed.settle(obj.kind, obj.key, version, holder))
 
+    @not_for_rules
     def release(self, obj: StorageObject, holder: str) -> tuple[StorageObject, StorageObject] | None:
         """See `ClusterState.release_write`."""
         assumed, seen = self.get(obj.kind, obj.key), self.assumed.release(obj.kind, obj.key, holder)

@@ -1,9 +1,10 @@
 """
-Amounts of a resource ("100m", "1.5Gi", 2) as exact numbers, rounded and overflowing as Kubernetes does.
+Amounts of a resource ("100m", "1.5Gi", 2) as exact numbers, rounded as Kubernetes does.
 
 Source: apimachinery/pkg/api/resource/{quantity,amount,suffix,math,scale_int}.go (kubernetes 1.36).
-Difference: text longer than `MAX_TEXT` is refused and exponents are clamped (see `_MAX_SCALE`), so that no object
-makes the scheduler compute with numbers of a billion digits.
+Differences: `value` and `milli_value` are clamped, where upstream's overflow. Text longer than `MAX_TEXT` is refused,
+and exponents are clamped (see `_MAX_SCALE`), so that no object makes the scheduler compute with numbers of a billion
+digits.
 """
 
 import re
@@ -21,9 +22,9 @@ _COMPACT_DIGITS: Final = 18
 # Above 10^63 every multiple of a power of ten has 64 low zero bits, so neither `value` nor a sum's `value`
 # can tell a larger exponent from this one.
 _MAX_SCALE: Final = 100
-# Upstream multiplies by these powers of ten in one step and keeps the wrapped product; any other power is a
-# loop that gives up with 0 (math.go, positiveScaleInt64).
-_WRAPPING_SHIFTS: Final = frozenset({0, 1, 2, 3, 6, 9})
+#: The most of a resource that is counted, 1 PiB or as many milli-cpus: sums over a node's pods, and a hundred times as
+#: much, fit into an int64.
+MOST_COUNTED: Final = 1 << 50
 # What Go's strings.TrimSpace takes; str.strip() would also take U+001C..U+001F.
 _BLANKS: Final = (
     "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
@@ -53,7 +54,7 @@ class Quantity:
     #: Billionths of a unit: "1" is 10^9, "100m" is 10^8.
     nano: int
     #: Power of ten of the last digit while upstream would hold the number in an int64 (-9..100), else None.
-    #: It decides only what an overflowing `value` or `milli_value` gives.
+    #: CEL shows it.
     compact_scale: int | None = field(default=0, compare=False, repr=False)
 
     def __add__(self, other: "Quantity") -> "Quantity":
@@ -70,33 +71,24 @@ class Quantity:
         return Quantity(total, scale if compact else None)
 
     def value(self) -> int:
-        """
-        Return whole units, rounded away from zero.
-
-        Outside int64 it is the low 64 bits, or 0 if upstream's int64 arithmetic gives up. Cost: O(1).
-        Source: quantity.go Value (kubernetes 1.36).
-        """
+        """Return whole units, rounded away from zero and clamped to an int64. Source: quantity.go Value (1.36)."""
         return self._scaled(0)
 
     def milli_value(self) -> int:
-        """
-        Return thousandths of a unit, rounded away from zero; overflow as in `value`. Cost: O(1).
-
-        Source: quantity.go MilliValue (kubernetes 1.36).
-        """
+        """Return thousandths of a unit, rounded and clamped as in `value`. Source: quantity.go MilliValue (1.36)."""
         return self._scaled(-3)
 
     def _scaled(self, scale: int) -> int:
         rounded = -(-abs(self.nano) // _power_of_ten(scale + _NANO_EXPONENT))
-        result = rounded if self.nano >= 0 else -rounded
-        if -_INT64_MAX - 1 <= result <= _INT64_MAX:
-            return result
-        if self.compact_scale is not None and self.compact_scale - scale not in _WRAPPING_SHIFTS:
-            return 0
-        return (result + 2**63) % 2**64 - 2**63
+        return min(rounded, _INT64_MAX) if self.nano >= 0 else max(-rounded, -_INT64_MAX - 1)
 
 
 ZERO: Final = Quantity(0)
+
+
+def counted(resource: str, amount: Quantity) -> int:
+    """Return the amount as nodes and pods count it: thousandths of cpu, units of others, at most `MOST_COUNTED`."""
+    return min(amount.milli_value() if resource == "cpu" else amount.value(), MOST_COUNTED)
 
 
 def parse_quantity(value: str | int | float) -> Quantity:

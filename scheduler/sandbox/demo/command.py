@@ -48,9 +48,7 @@ _ZONES: Final = 3
 _GPUS: Final = 4
 _GPUS_PER_FABRIC: Final = 2
 #: The versions of Kubernetes that the embedded cluster can be of.
-VERSIONS: Final = ("1.33", "1.34", "1.35", "1.36", "1.37")
-#: The first minor version that has the device classes and slices of the cluster's GPUs.
-_GPUS_SINCE_MINOR: Final = 34
+VERSIONS: Final = ("1.34", "1.35", "1.36", "1.37")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -198,8 +196,7 @@ class _Demo:
     async def _cluster(self) -> AsyncGenerator[tuple[ApiSession, PodWatch, str], None]:
         """Run a cluster and a scheduler, and wait until they are ready; if either dies, so does the block."""
         size = ["--nodes", str(_NODES), "--zones", str(_ZONES), "--version", f"1.{self.minor}"]
-        if self.minor >= _GPUS_SINCE_MINOR:
-            size += ["--gpus", str(_GPUS), "--gpu-fabric", str(_GPUS_PER_FABRIC)]
+        size += ["--gpus", str(_GPUS), "--gpu-fabric", str(_GPUS_PER_FABRIC)]
         arguments = ["devcluster", *size, "--kubeconfig", str(self.logs / KUBECONFIG)]
         self.show.line(f"starting a cluster of {_NODES} nodes in {_ZONES} zones, and the scheduler ...")
         self.show.line("In the maps [ ] is a node, and a letter a pod on it.")

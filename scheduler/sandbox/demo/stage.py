@@ -12,12 +12,11 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
 from scheduler.engine.syntax.plurals import counted
-from scheduler.sandbox.demo.api import ApiSession, JsonObject, RequestError
+from scheduler.sandbox.demo.api import ApiSession, JsonObject
 from scheduler.sandbox.demo.display import Display, Scene
 from scheduler.sandbox.demo.examples import documents
 from scheduler.sandbox.demo.pod_watch import (
@@ -231,13 +230,8 @@ class Stage:
             self.show.bad(f"{counted(len(found), 'rule')} broken: {'; '.join(found[:3])}")
 
     async def claims(self) -> list[JsonObject]:
-        """Return all claims of devices; none where the version of Kubernetes has no such kind."""
-        try:
-            return await self.api.items(CLAIMS)
-        except RequestError as refusal:
-            if refusal.status != HTTPStatus.NOT_FOUND:
-                raise
-            return []
+        """Return all claims of devices."""
+        return await self.api.items(CLAIMS)
 
     async def nodes(self) -> list[JsonObject]:
         """Return all nodes by name."""

@@ -19,7 +19,7 @@ from scheduler.engine.syntax.quantity import QuantityError, non_negative_quantit
 from scheduler.errors import SettingsError
 from scheduler.sandbox.devcluster.bootstrap import NODE_AMOUNTS
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR, hidden_kinds
+from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR
 
 _KUBECONFIG: Final = "devcluster.kubeconfig"
 _NOT_SERVED: Final = (
@@ -108,10 +108,6 @@ def run(args: argparse.Namespace) -> int:
     labels = dict(map(node_label, args.node_label))
     resources = dict(map(node_resource, args.node_resource))
     minor = _minor(args.version)
-    if args.gpus and "deviceclasses.resource.k8s.io" in hidden_kinds(minor):
-        raise SettingsError(
-            "--gpus", "", f"--version {args.version}", "a version that serves resource.k8s.io/v1"
-        )
     # No token: kubectl sends none over plain HTTP, and the listener is on the loopback interface alone.
     cluster = DevCluster(
         nodes=args.nodes,

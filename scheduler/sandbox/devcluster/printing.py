@@ -6,8 +6,8 @@ object, and hides columns of priority 1 unless `-o wide` is given. Every kind ha
 CustomResourceDefinitions declare them; a few cells that no path finds are functions of the object.
 
 Source: pkg/printers/internalversion/printers.go, client-go util/jsonpath, apimachinery pkg/util/duration (kubernetes
-1.36). Differences: kinds that are data have Name and Created At; paths have no ranges and no comparisons but equality;
-containers here never wait, fail or restart, so their own reasons (CrashLoopBackOff, Init:Error) are never printed.
+1.36). Differences: kinds without columns below have Name and Age, and only pods have more in `-o wide`; paths have no
+ranges and no comparisons but equality; containers here never wait, fail or restart.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from scheduler.sandbox.devcluster.kinds import PrinterColumn
+from scheduler.sandbox.devcluster.kinds import Kind, PrinterColumn
 from scheduler.sandbox.devcluster.label_selectors import selector_text
 from scheduler.sandbox.devcluster.timestamps import epoch_s
 
 Object = Mapping[str, Any]
 Cell = str | int | bool | None
-IncludeObject = Literal["Metadata", "Object", "None"]
 
 _STEP: Final = re.compile(
     r"\.(?P<field>(?:\\.|[^.\[\\])+)"
-    r"|\[(?P<index>-?\d+)\]"
+    r"|\[(?P<index>\d+)\]"
     r"|\['(?P<quoted>[^']*)'\]"
     r"|\[\?\(@\.(?P<key>[\w.]+)\s*==\s*[\"'](?P<value>[^\"']*)[\"']\)\]"
     r"|\[(?P<all>\*)\]"
@@ -41,30 +40,21 @@ _MODES: Final = {
 
 
 def table(
-    kind: str,
-    objects: Iterable[Object],
-    now_s: float,
-    *,
-    include_object: IncludeObject = "Metadata",
-    list_meta: Object | None = None,
-    headers: bool = True,
-    printer_columns: Iterable[PrinterColumn] | None = None,
+    kind: Kind, objects: Iterable[Object], now_s: float, *, whole: bool = False, headers: bool = True
 ) -> dict[str, Any]:
     """
-    Return the Table of `objects`, all of one `kind`. Cost: O(objects).
+    Return the Table of `objects`, all of one `kind`, without metadata. Cost: O(objects).
 
     Args:
-        kind: such as `Pod`; a kind without columns of its own gets Name and Age.
+        kind: of the objects.
         objects: as stored, in the order of the rows.
         now_s: seconds since 1970, for ages.
-        include_object: what each row carries: PartialObjectMetadata, the object, or null.
-        list_meta: metadata of the list (resourceVersion, continue, remainingItemCount).
-        printer_columns: those of a custom kind, beside its name.
+        whole: let each row carry the whole object, not its metadata alone.
         headers: False leaves the column definitions out, as in later events of a watch.
     """
-    columns = _COLUMNS.get(kind, _DEFAULT)
-    if printer_columns is not None:
-        columns = (*_columns(), *printer_columns)
+    columns = _COLUMNS.get(kind.kind, _DEFAULT)
+    if kind.printer_columns is not None:
+        columns = (_NAME, *kind.printer_columns)
     definitions = [
         {
             "name": column.name,
@@ -76,16 +66,16 @@ def table(
         for column in columns
     ]
     rows = [
-        {"cells": [_cell(obj, one, now_s) for one in columns], "object": _row_object(obj, include_object)}
+        {
+            "cells": [_cell(obj, one, now_s) for one in columns],
+            "object": obj if whole else dict(_PARTIAL, metadata=obj["metadata"]),
+        }
         for obj in objects
     ]
-    return {
-        "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": dict(list_meta or {}),
-        "columnDefinitions": definitions if headers else [],
-        "rows": rows,
-    }
+    return {"kind": "Table", "columnDefinitions": definitions if headers else [], "rows": rows}
+
+
+_PARTIAL: Final[dict[str, Any]] = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
 
 
 def _cell(obj: Object, column: PrinterColumn, now_s: float) -> Cell:
@@ -96,30 +86,14 @@ def _cell(obj: Object, column: PrinterColumn, now_s: float) -> Cell:
     default = paths.pop() if len(paths) > 1 else None
     value = next((found for path in paths if (found := find(obj, path)) not in (None, "", [])), None)
     if value is None:
-        return _DEFAULTS[column.type](default) if default else default
+        return int(default) if default and column.type == "integer" else default
     if column.type == "date":
         return age(value, now_s)
     if isinstance(value, list):
         return ",".join(map(str, value))
     if isinstance(value, dict):
         return json.dumps(value, separators=(",", ":"))
-    return value if isinstance(value, int | bool) else str(value).strip()
-
-
-_DEFAULTS: Final[Mapping[str, Callable[[str], Cell]]] = {
-    "integer": int,
-    "boolean": lambda text: text == "true",
-    "string": str,
-    "date": str,
-}
-
-
-def _row_object(obj: Object, include_object: IncludeObject) -> Object | None:
-    if include_object == "None":
-        return None
-    if include_object == "Object":
-        return obj
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+    return value if isinstance(value, int | bool) and column.type != "string" else str(value).strip()
 
 
 # -- paths and ages ------------------------------------------------------------------------------------------
@@ -148,8 +122,7 @@ def _taken(value: Any, step: re.Match[str]) -> Any:  # noqa: ANN401 - any JSON v
     if not isinstance(value, list):
         return None
     if step["index"] is not None:
-        index = int(step["index"])
-        return value[index] if -len(value) <= index < len(value) else None
+        return value[int(step["index"])] if int(step["index"]) < len(value) else None
     key = f".{step['key']}"
     return next((one for one in value if str(find(one, key)) == step["value"]), None)
 
@@ -180,20 +153,15 @@ def human_duration(duration_s: float) -> str:
 # -- cells that no path finds --------------------------------------------------------------------------------
 
 
-def _containers(pod: Object) -> tuple[list[Object], int]:
-    """Return the statuses of a pod's containers and sidecars, and how many there should be."""
+def _pod_ready(pod: Object) -> Cell:
+    """Return how many of a pod's containers and sidecars are ready, and how many there are."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     sidecars = {c.get("name") for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
     statuses = [
         *(status.get("containerStatuses") or ()),
         *(one for one in status.get("initContainerStatuses") or () if one.get("name") in sidecars),
     ]
-    return statuses, len(spec.get("containers") or ()) + len(sidecars)
-
-
-def _pod_ready(pod: Object) -> Cell:
-    statuses, total = _containers(pod)
-    return f"{sum(bool(one.get('ready')) for one in statuses)}/{total}"
+    return f"{sum(bool(one.get('ready')) for one in statuses)}/{len(spec.get('containers') or ()) + len(sidecars)}"
 
 
 def _pod_status(pod: Object) -> Cell:
@@ -205,17 +173,6 @@ def _pod_status(pod: Object) -> Cell:
     if status.get("phase") == "Succeeded":
         return "Completed"
     return str(status.get("reason") or status.get("phase") or "")
-
-
-def _pod_restarts(pod: Object) -> Cell:
-    return str(sum(one.get("restartCount", 0) for one in _containers(pod)[0]))
-
-
-def _readiness_gates(pod: Object) -> Cell:
-    gates = (pod.get("spec") or {}).get("readinessGates") or ()
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    met = {one.get("type") for one in conditions if one.get("status") == "True"}
-    return f"{sum(gate.get('conditionType') in met for gate in gates)}/{len(gates)}" if gates else "<none>"
 
 
 def _node_status(node: Object) -> Cell:
@@ -234,20 +191,8 @@ def _ready_replicas(workload: Object) -> Cell:
     return f"{find(workload, '.status.readyReplicas') or 0}/{1 if wanted is None else wanted}"
 
 
-def _selector(selector: Object | None) -> Cell:
-    """Return a LabelSelector, or a map of labels, as `kubectl get -l` takes it."""
-    selector = dict(selector or {})
-    if not selector.keys() & {"matchLabels", "matchExpressions"}:
-        selector = {"matchLabels": selector}
-    return selector_text(selector) or "<none>"
-
-
-def _service_ports(service: Object) -> Cell:
-    ports = (
-        f"{p.get('port')}{':' + str(p['nodePort']) if p.get('nodePort') else ''}/{p.get('protocol', 'TCP')}"
-        for p in find(service, ".spec.ports") or ()
-    )
-    return ",".join(ports) or "<none>"
+def _node_selector(workload: Object) -> Cell:
+    return selector_text({"matchLabels": find(workload, ".spec.template.spec.nodeSelector")}) or "<none>"
 
 
 def _event_object(event: Object) -> Cell:
@@ -260,10 +205,9 @@ def _phase(obj: Object) -> Cell:
 
 
 def _access_modes(obj: Object) -> Cell:
-    modes = find(
-        obj, ".status.accessModes" if obj.get("kind") == "PersistentVolumeClaim" else ".spec.accessModes"
-    )
-    return ",".join(short for mode, short in _MODES.items() if mode in (modes or ()))
+    part = ".status" if obj.get("kind") == "PersistentVolumeClaim" else ".spec"
+    modes = find(obj, f"{part}.accessModes") or ()
+    return ",".join(short for mode, short in _MODES.items() if mode in modes)
 
 
 def _volume_claim(volume: Object) -> Cell:
@@ -271,14 +215,13 @@ def _volume_claim(volume: Object) -> Cell:
     return f"{reference.get('namespace', '')}/{reference.get('name', '')}" if reference else ""
 
 
-def _job_status(job: Object) -> Cell:
-    return (
-        "Complete" if find(job, '.status.conditions[?(@.type=="Complete")].status') == "True" else "Running"
-    )
-
-
 def _job_completions(job: Object) -> Cell:
     return f"{find(job, '.status.succeeded') or 0}/{find(job, '.spec.completions') or 1}"
+
+
+def _job_status(job: Object) -> Cell:
+    complete = find(job, '.status.conditions[?(@.type=="Complete")].status')
+    return "Complete" if complete == "True" else "Running"
 
 
 def _claim_state(claim: Object) -> Cell:
@@ -298,21 +241,13 @@ def _class_name(storage_class: Object) -> Cell:
     return f"{storage_class['metadata']['name']}{' (default)' if is_default == 'true' else ''}"
 
 
-def _n_data(obj: Object) -> Cell:
-    return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
-
-
 _CELLS: Final[Mapping[str, Callable[[Object], Cell]]] = {
     "pod-ready": _pod_ready,
     "pod-status": _pod_status,
-    "pod-restarts": _pod_restarts,
-    "readiness-gates": _readiness_gates,
     "node-status": _node_status,
     "node-roles": _node_roles,
     "ready-replicas": _ready_replicas,
-    "selector": lambda obj: _selector(find(obj, ".spec.selector")),
-    "node-selector": lambda obj: _selector(find(obj, ".spec.template.spec.nodeSelector")),
-    "service-ports": _service_ports,
+    "node-selector": _node_selector,
     "event-object": _event_object,
     "phase": _phase,
     "access-modes": _access_modes,
@@ -321,160 +256,69 @@ _CELLS: Final[Mapping[str, Callable[[Object], Cell]]] = {
     "job-completions": _job_completions,
     "claim-state": _claim_state,
     "class-name": _class_name,
-    "n-data": _n_data,
-    "n-drivers": lambda node: len(find(node, ".spec.drivers") or ()),
 }
 
 
 # -- columns -------------------------------------------------------------------------------------------------
 
 
-def _columns(*texts: str, first: tuple[str, ...] = ("Name=.metadata.name",)) -> tuple[PrinterColumn, ...]:
+def _column(text: str) -> PrinterColumn:
     """
-    Return the columns that texts state, as `Title=path`, `Title:type=path`, or `Title*=path` for `-o wide` alone.
+    Return the column that a text states: `Title=path`, `Title:type=path`, or `Title*=path` for `-o wide` alone.
 
     A path may be several, of which the first counts that finds something, and a text for nothing: `.a|.b|<none>`. A
-    name of `_CELLS` stands for a path.
+    name of `_CELLS` stands for a path; `Name` and `Age` say all.
     """
-    columns = []
-    for text in (*first, *texts):
-        head, _, path = text.partition("=")
-        title, _, of_type = head.strip("*").partition(":")
-        columns.append(PrinterColumn(title, of_type or "string", path, wide=head.endswith("*")))
-    return tuple(columns)
+    text = {"Name": "Name=.metadata.name", "Age": "Age:date=.metadata.creationTimestamp|<unknown>"}.get(
+        text, text
+    )
+    head, _, path = text.partition("=")
+    title, _, of_type = head.strip("*").partition(":")
+    return PrinterColumn(title, of_type or "string", path, wide=head.endswith("*"))
 
 
-_AGE: Final = "Age:date=.metadata.creationTimestamp|<unknown>"
-_TEMPLATE: Final = (
-    "Containers*=.spec.template.spec.containers[*].name",
-    "Images*=.spec.template.spec.containers[*].image",
-    "Selector*=selector",
+_NAME: Final = _column("Name")
+_DEFAULT: Final = (_NAME, _column("Age"))
+_CLASS: Final = (
+    "StorageClass=.spec.storageClassName|; VolumeAttributesClass=.spec.volumeAttributesClassName|<unset>"
 )
-_COUNTS: Final = (
-    "Desired:integer=.spec.replicas|1",
-    "Current:integer=.status.replicas|0",
-    "Ready:integer=.status.readyReplicas|0",
-)
-_ATTRIBUTES: Final = (
-    "StorageClass=.spec.storageClassName|",
-    "VolumeAttributesClass=.spec.volumeAttributesClassName|<unset>",
-)
-_VOLUME_MODE: Final = "VolumeMode*=.spec.volumeMode|<unset>"
-_DEFAULT: Final = _columns("Created At:string=.metadata.creationTimestamp|")
 
-#: The columns of each kind; every other kind has the default ones.
+#: The columns of each kind, as texts that a semicolon parts; every other kind has a name and an age.
 _COLUMNS: Final[Mapping[str, tuple[PrinterColumn, ...]]] = {
-    "Pod": _columns(
-        "Ready=pod-ready",
-        "Status=pod-status",
-        "Restarts=pod-restarts",
-        _AGE,
-        "IP*=.status.podIP|<none>",
-        "Node*=.spec.nodeName|<none>",
-        "Nominated Node*=.status.nominatedNodeName|<none>",
-        "Readiness Gates*=readiness-gates",
-    ),
-    "Node": _columns(
-        "Status=node-status",
-        "Roles=node-roles",
-        _AGE,
+    kind: tuple(map(_column, text.split("; ")))
+    for kind, text in {
+        "Pod": "Name; Ready=pod-ready; Status=pod-status; "
+        "Restarts=.status.containerStatuses[0].restartCount|0; Age; IP*=.status.podIP|<none>; "
+        "Node*=.spec.nodeName|<none>; Nominated Node*=.status.nominatedNodeName|<none>; Readiness Gates*=.none|<none>",
+        "Node": "Name; Status=node-status; Roles=node-roles; Age; "
         "Version=.status.nodeInfo.kubeletVersion|",
-        'Internal-IP*=.status.addresses[?(@.type=="InternalIP")].address|<none>',
-        'External-IP*=.status.addresses[?(@.type=="ExternalIP")].address|<none>',
-        "OS-Image*=.status.nodeInfo.osImage|<unknown>",
-        "Kernel-Version*=.status.nodeInfo.kernelVersion|<unknown>",
-        "Container-Runtime*=.status.nodeInfo.containerRuntimeVersion|<unknown>",
-    ),
-    "Deployment": _columns(
-        "Ready=ready-replicas",
-        "Up-to-date:integer=.status.updatedReplicas|0",
-        "Available:integer=.status.availableReplicas|0",
-        _AGE,
-        *_TEMPLATE,
-    ),
-    "ReplicaSet": _columns(*_COUNTS, _AGE, *_TEMPLATE),
-    "ReplicationController": _columns(*_COUNTS, _AGE, *_TEMPLATE),
-    "StatefulSet": _columns("Ready=ready-replicas", _AGE, *_TEMPLATE[:2]),
-    "DaemonSet": _columns(
-        "Desired:integer=.status.desiredNumberScheduled|0",
-        "Current:integer=.status.currentNumberScheduled|0",
-        "Ready:integer=.status.numberReady|0",
-        "Up-to-date:integer=.status.updatedNumberScheduled|0",
-        "Available:integer=.status.numberAvailable|0",
-        "Node Selector=node-selector",
-        _AGE,
-        *_TEMPLATE,
-    ),
-    "Job": _columns("Status=job-status", "Completions=job-completions", _AGE, *_TEMPLATE),
-    "Service": _columns(
-        "Type=.spec.type|ClusterIP",
-        "Cluster-IP=.spec.clusterIP|<none>",
-        "External-IP=.spec.externalName|.spec.externalIPs|<none>",
-        "Port(s)=service-ports",
-        _AGE,
-        "Selector*=selector",
-    ),
-    "Event": _columns(
-        "Last Seen:date=.series.lastObservedTime|.lastTimestamp|.deprecatedLastTimestamp|.eventTime|<unknown>",
-        "Type=.type|",
-        "Reason=.reason|",
-        "Object=event-object",
-        "Source*=.source.component|.reportingComponent|.reportingController|",
-        "Message=.message|.note|",
-        "First Seen:date*=.firstTimestamp|.deprecatedFirstTimestamp|.eventTime|<unknown>",
-        "Count*=.series.count|.count|.deprecatedCount|1",
-        "Name*=.metadata.name",
-        first=(),
-    ),
-    "Namespace": _columns("Status=.status.phase|", _AGE),
-    "Lease": _columns("Holder=.spec.holderIdentity|", _AGE),
-    "PodDisruptionBudget": _columns(
-        "Min Available=.spec.minAvailable|N/A",
-        "Max Unavailable=.spec.maxUnavailable|N/A",
-        "Allowed Disruptions:integer=.status.disruptionsAllowed|0",
-        _AGE,
-    ),
-    "PriorityClass": _columns(
-        "Value:integer=.value|0",
-        "Global-Default:boolean=.globalDefault|false",
-        _AGE,
+        "Deployment": "Name; Ready=ready-replicas; Up-to-date:integer=.status.updatedReplicas|0; "
+        "Available:integer=.status.availableReplicas|0; Age",
+        "ReplicaSet": "Name; Desired:integer=.spec.replicas|1; Current:integer=.status.replicas|0; "
+        "Ready:integer=.status.readyReplicas|0; Age",
+        "StatefulSet": "Name; Ready=ready-replicas; Age",
+        "DaemonSet": "Name; Desired:integer=.status.desiredNumberScheduled|0; "
+        "Current:integer=.status.currentNumberScheduled|0; Ready:integer=.status.numberReady|0; "
+        "Up-to-date:integer=.status.updatedNumberScheduled|0; Available:integer=.status.numberAvailable|0; "
+        "Node Selector=node-selector; Age",
+        "Job": "Name; Status=job-status; Completions=job-completions; Age",
+        "Event": "Last Seen:date=.series.lastObservedTime|.lastTimestamp|.deprecatedLastTimestamp|.eventTime|"
+        "<unknown>; Type=.type|; Reason=.reason|; Object=event-object; Message=.message|.note|",
+        "Namespace": "Name; Status=.status.phase|; Age",
+        "Lease": "Name; Holder=.spec.holderIdentity|; Age",
+        "PodDisruptionBudget": "Name; Min Available=.spec.minAvailable|N/A; "
+        "Max Unavailable=.spec.maxUnavailable|N/A; Allowed Disruptions:integer=.status.disruptionsAllowed|0; Age",
+        "PriorityClass": "Name; Value:integer=.value|0; Global-Default:boolean=.globalDefault|false; Age; "
         "PreemptionPolicy=.preemptionPolicy|",
-    ),
-    "Secret": _columns("Type=.type|", "Data:integer=n-data", _AGE),
-    "ConfigMap": _columns("Data=n-data", _AGE),
-    "ServiceAccount": _columns(_AGE),
-    "Scale": _columns("Desired:integer=.spec.replicas|0", "Available:integer=.status.replicas|0", _AGE),
-    "PersistentVolume": _columns(
-        "Capacity=.spec.capacity.storage|",
-        "Access Modes=access-modes",
-        "Reclaim Policy=.spec.persistentVolumeReclaimPolicy|",
-        "Status=phase",
-        "Claim=volume-claim",
-        *_ATTRIBUTES,
-        "Reason=.status.reason|",
-        _AGE,
-        _VOLUME_MODE,
-    ),
-    "PersistentVolumeClaim": _columns(
-        "Status=phase",
-        "Volume=.spec.volumeName|",
-        "Capacity=.status.capacity.storage|",
-        "Access Modes=access-modes",
-        *_ATTRIBUTES,
-        _AGE,
-        _VOLUME_MODE,
-    ),
-    "StorageClass": _columns(
-        "Provisioner=.provisioner|",
-        "ReclaimPolicy=.reclaimPolicy|Delete",
-        "VolumeBindingMode=.volumeBindingMode|Immediate",
-        "AllowVolumeExpansion:boolean=.allowVolumeExpansion|false",
-        _AGE,
-        first=("Name=class-name",),
-    ),
-    "CSINode": _columns("Drivers:integer=n-drivers", _AGE),
-    "ResourceClaim": _columns("State=claim-state", _AGE),
-    "ResourceClaimTemplate": _columns(_AGE),
-    "ResourceSlice": _columns("Node=.spec.nodeName|", "Driver=.spec.driver|", "Pool=.spec.pool.name|", _AGE),
-    "DeviceClass": _columns(_AGE),
-}
+        "PersistentVolume": "Name; Capacity=.spec.capacity.storage|; Access Modes=access-modes; "
+        "Reclaim Policy=.spec.persistentVolumeReclaimPolicy|; Status=phase; Claim=volume-claim; "
+        f"{_CLASS}; Reason=.status.reason|; Age; VolumeMode*=.spec.volumeMode|<unset>",
+        "PersistentVolumeClaim": "Name; Status=phase; Volume=.spec.volumeName|; "
+        f"Capacity=.status.capacity.storage|; Access Modes=access-modes; {_CLASS}; Age; "
+        "VolumeMode*=.spec.volumeMode|<unset>",
+        "StorageClass": "Name=class-name; Provisioner=.provisioner|; ReclaimPolicy=.reclaimPolicy|Delete; "
+        "VolumeBindingMode=.volumeBindingMode|Immediate; AllowVolumeExpansion:boolean=.allowVolumeExpansion|false; Age",
+        "ResourceClaim": "Name; State=claim-state; Age",
+        "ResourceSlice": "Name; Node=.spec.nodeName|; Driver=.spec.driver|; Pool=.spec.pool.name|; Age",
+    }.items()
+}  # fmt: skip

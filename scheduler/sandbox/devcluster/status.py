@@ -57,6 +57,43 @@ class StatusError(Exception):
         return status
 
 
+#: Code -> the reason that goes with it, where a message says all the rest.
+_REASONS: Final = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    409: "Conflict",
+    410: "Expired",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+def refused(code: int, message: str, *, retry_after_s: int = 0) -> StatusError:
+    """Return a refusal with the usual reason of its code; `retry_after_s` > 0 is sent as a header too."""
+    details: JsonObject = {"retryAfterSeconds": retry_after_s} if retry_after_s else {}
+    headers = {"Retry-After": str(retry_after_s)} if retry_after_s else {}
+    return StatusError(code, _REASONS.get(code, ""), message, details=details, headers=headers)
+
+
+def bad_request(message: str) -> StatusError:
+    """Return a 400: the request cannot be understood."""
+    return refused(400, message)
+
+
+def expired(message: str) -> StatusError:
+    """Return a 410: the resource version or continue token is older than the history."""
+    return refused(410, message)
+
+
 def _details(kind: Kind, name: str) -> JsonObject:
     """Return details that name the resource, without empty fields, as Go's omitempty does."""
     named = {"name": name, "group": kind.group, "kind": kind.plural}
@@ -66,11 +103,6 @@ def _details(kind: Kind, name: str) -> JsonObject:
 def not_found(kind: Kind, name: str) -> StatusError:
     """Return a 404: the object does not exist."""
     return StatusError(404, "NotFound", f'{kind.qualified} "{name}" not found', details=_details(kind, name))
-
-
-def no_such_path() -> StatusError:
-    """Return a 404: no resource or path of this name exists."""
-    return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
 def already_exists(kind: Kind, name: str) -> StatusError:
@@ -108,26 +140,11 @@ def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> StatusError:
     return StatusError(422, "Invalid", message, details=details)
 
 
-def bad_request(message: str) -> StatusError:
-    """Return a 400: the request cannot be understood."""
-    return StatusError(400, "BadRequest", message)
-
-
 def forbidden(kind: Kind, name: str, why: str, *, causes: Sequence[JsonObject] = ()) -> StatusError:
     """Return a 403: admission refuses the request."""
     details = _details(kind, name) | ({"causes": list(causes)} if causes else {})
     subject = f'{kind.qualified} "{name}" is forbidden' if name else f"{kind.qualified} is forbidden"
     return StatusError(403, "Forbidden", f"{subject}: {why}", details=details)
-
-
-def unauthorized() -> StatusError:
-    """Return a 401: the token is missing or wrong."""
-    return StatusError(401, "Unauthorized", "Unauthorized")
-
-
-def expired(message: str) -> StatusError:
-    """Return a 410: the resource version or continue token is older than the history."""
-    return StatusError(410, "Expired", message)
 
 
 def too_large_resource_version(asked: int, current: int) -> StatusError:
@@ -141,17 +158,6 @@ def too_large_resource_version(asked: int, current: int) -> StatusError:
     )
 
 
-def too_many_requests(
-    message: str, *, retry_after_s: int = 0, causes: Sequence[JsonObject] = ()
-) -> StatusError:
-    """Return a 429: try again later. `retry_after_s` > 0 is also sent as the Retry-After header."""
-    details: JsonObject = {"causes": list(causes)} if causes else {}
-    if retry_after_s:
-        details["retryAfterSeconds"] = retry_after_s
-    headers = {"Retry-After": str(retry_after_s)} if retry_after_s else None
-    return StatusError(429, "TooManyRequests", message, details=details, headers=headers)
-
-
 def resource_version_required(kind: Kind, name: str) -> StatusError:
     """Return a 422: the update lacks the resourceVersion that the kind requires. Upstream names the resource here."""
     error = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
@@ -160,40 +166,6 @@ def resource_version_required(kind: Kind, name: str) -> StatusError:
     return StatusError(
         422, "Invalid", message, details={key: value for key, value in details.items() if value}
     )
-
-
-def invalid_options(options: str, errors: Sequence[FieldError]) -> StatusError:
-    """Return a 422: parameters of a request that contradict the rules; `options` such as ListOptions."""
-    return invalid(Kind("meta.k8s.io", "v1", options, "", ""), "", errors)
-
-
-def unpatchable_type() -> StatusError:
-    """Return a 415: the object cannot be patched with a patch of this type."""
-    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
-
-
-def method_not_allowed() -> StatusError:
-    """Return a 405: the path exists, the verb does not."""
-    message = "the server does not allow this method on the requested resource"
-    return StatusError(405, "MethodNotAllowed", message, details={})
-
-
-def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
-    """Return a 415: bodies of this type are not read."""
-    message = "the body of the request was in an unknown format - accepted media types include: "
-    return StatusError(415, "UnsupportedMediaType", message + ", ".join(accepted))
-
-
-def not_acceptable(offered: Sequence[str]) -> StatusError:
-    """Return a 406: the client accepts only types that are not written."""
-    message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(offered)}"
-    return StatusError(406, "NotAcceptable", message, details={})
-
-
-def too_large_body(limit_bytes: int) -> StatusError:
-    """Return a 413: the body is longer than the server reads."""
-    message = f"Request entity too large: limit is {limit_bytes}"
-    return StatusError(413, "RequestEntityTooLarge", message, details={})
 
 
 def internal(message: str) -> StatusError:

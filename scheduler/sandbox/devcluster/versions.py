@@ -12,19 +12,12 @@ from typing import Any, Final
 
 #: The minor version whose behaviour everything else follows.
 DEFAULT_MINOR: Final = 36
-OLDEST_MINOR: Final = 33
+OLDEST_MINOR: Final = 34
 NEWEST_MINOR: Final = 37
 
 #: The first minor version that serves the kind, as `plural.group`, in the version that is served here; older ones have
 #: it as alpha or beta, which are off by default. PodGroups (scheduling.k8s.io) are off in all of them.
-_KINDS: Final[Mapping[str, int]] = {
-    "resourceclaims.resource.k8s.io": 34,
-    "resourceclaimtemplates.resource.k8s.io": 34,
-    "resourceslices.resource.k8s.io": 34,
-    "deviceclasses.resource.k8s.io": 34,
-    "devicetaintrules.resource.k8s.io": 37,
-    "volumeattributesclasses.storage.k8s.io": 34,
-}
+_KINDS: Final[Mapping[str, int]] = {"devicetaintrules.resource.k8s.io": 37}
 _CLAIM: Final = (
     *((36, f"spec.devices.requests[].exactly.{name}") for name in ("tolerations", "capacity")),
     *((36, f"spec.devices.requests[].firstAvailable[].{name}") for name in ("tolerations", "capacity")),
@@ -36,14 +29,11 @@ _DEVICE: Final = (
 #: The first minor version that stores a field, by kind and path; `[]` follows the name of a list.
 _FIELDS: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
     "Pod": (
-        (34, "spec.resources"),
         (36, "status.resources"),
         (36, "status.allocatedResources"),
         (36, "status.extendedResourceClaimStatus"),
     ),
     "Node": ((36, "status.declaredFeatures"),),
-    "PersistentVolume": ((34, "spec.volumeAttributesClassName"),),
-    "PersistentVolumeClaim": ((34, "spec.volumeAttributesClassName"),),
     "DeviceClass": ((36, "spec.extendedResourceName"),),
     "ResourceClaim": _CLAIM,
     "ResourceClaimTemplate": tuple((since, f"spec.{path}") for since, path in _CLAIM),

@@ -27,10 +27,10 @@ from scheduler.engine.framework.status import SKIP, NodeStatuses, Status, failed
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.volumes import StorageKind
+from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.columns import LabelColumn, PerDomain
 from scheduler.engine.state.matching import PodMatcher
-from scheduler.engine.state.read_only import ReadOnlyClusterView as ClusterView
-from scheduler.engine.state.read_only_views import NodeView
+from scheduler.engine.state.node_view import NodeView
 from scheduler.sdk.plugin.node_by_node import Args, NodeByNode
 
 __all__ = [

@@ -27,8 +27,8 @@ from scheduler.engine.framework.normalizing import MAX_NODE_SCORE
 from scheduler.engine.framework.status import NodeStatuses, Status, unschedulable
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Codes, Mask
-from scheduler.engine.state.read_only import ReadOnlyClusterView
-from scheduler.engine.state.read_only_views import NodeView
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.engine.state.node_view import NodeView
 
 #: Different statuses of one rule; further ones get the rule's `reason`.
 _MAX_STATUSES: Final = 1000
@@ -82,7 +82,7 @@ class NodeByNode:
         """Return any change of a node or of a pod. Override it with fewer if many pods wait for the rule."""
         return _ANY_CHANGE
 
-    def prefilter(self, context: PodContext, view: ReadOnlyClusterView) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Return the filter that `fits` makes."""
         pod = context.pod
         codes = view.per_asked_node(
@@ -90,7 +90,7 @@ class NodeByNode:
         )
         return _CodeFilter(codes, list(self._code_by_status))
 
-    def prescore(self, context: PodContext, view: ReadOnlyClusterView, feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return the scorer that `score` makes, which is asked about nodes that fit."""
         pod = context.pod
         scores = view.per_asked_node(

@@ -86,7 +86,6 @@ def explain_pod(
             *notes,
             *cluster.assumptions,
             *cluster.kubelet_refusal_notes(pod),
-            *cluster.failed_node_notes(pod),
             *cluster.malformed_notes(),
         ),
         avoided_nodes=avoided_nodes,

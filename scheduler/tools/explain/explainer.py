@@ -14,9 +14,9 @@ from typing import Final, assert_never
 import numpy as np
 from msgspec.structs import replace as with_parts
 
-from scheduler.engine.core.decide import CycleError, Decision, ScheduleResult, decide, deciding_in_turns
+from scheduler.engine.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
-from scheduler.engine.core.fallbacks import Fallbacks, keeping_rules, would_fit
+from scheduler.engine.core.fallbacks import Fallbacks, RuleSet, keeping_rules, waited_s, would_fit
 from scheduler.engine.core.group_members import waiting_members
 from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.framework.diagnosis import FitError
@@ -32,9 +32,7 @@ from scheduler.engine.model.pods import Pod, relaxed_spec
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.engine.model.terms import ZONE_KEY
 from scheduler.engine.model.unread_names import unread_notes
-from scheduler.engine.queueing.rule_clocks import RuleClocks, RuleSet
 from scheduler.engine.state.arrays import Mask
-from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.syntax.plurals import counted
@@ -60,12 +58,9 @@ def pending_notes(pod: Pod, view: ClusterView, profile: Profile) -> Iterator[str
         return would_fit(replace(pod, spec=relaxed_spec(pod.spec, rules)), view, profile)
 
     sets = keeping_rules(pod.spec.fallbacks, fits_without)
-    waited_s = dict(pod.fallback_waited_s)
+    waited = f" ({int(waited_s(pod, view.devices.epoch_s))} s so far)"
     for rules in sets:
-        parts = [
-            rule.text + (f" ({waited_s.get(rule.name, 0)} s so far)" if rule.after_s else "")
-            for rule in rules
-        ]
+        parts = [rule.text + (waited if rule.after_s else "") for rule in rules]
         yield f"fallback: the pod fits once {' and '.join(parts)}"
     if not sets:
         yield "fallback: the pod would not fit without the rules that have one either, so no time counts"
@@ -237,9 +232,9 @@ def _next_decision(request: ExplainRequest) -> tuple[Decision, tuple[str, ...]]:
     profile = request.new_profile(view)
     # A nomination of which no watch has told yet counts too.
     pod = nominated.applied_to(request.pod) if nominated.node_of(request.pod.uid) else request.pod
-    decision = finished(deciding_in_turns(pod, view, profile, request.rng, Unobserved()))
+    decision = decide(pod, view, profile, request.rng, Unobserved())
     if isinstance(decision, FitError) and request.state.groups.key_of(pod) is None:
-        fallbacks = Fallbacks(request.state, view, PodRecords(request.state), RuleClocks())
+        fallbacks = Fallbacks(request.state, view, PodRecords(request.state))
         relaxation = fallbacks.consider(pod, decision, profile, request.now_s)
         if relaxation is not None:
             relaxed = decide(relaxation.pod, view, profile, request.rng, Unobserved())

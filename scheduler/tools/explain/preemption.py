@@ -45,7 +45,7 @@ def _nomination_note(pod: Pod, error: FitError, view: ClusterView) -> str:
     if error.postfilter is not None and error.postfilter.nominated_node_name is None:
         ending = [
             placed.pod.key
-            for placed in view.placed_on(row)
+            for placed in view.state.placed_on(row)
             if placed.pod.terminating and view.is_lower(placed.pod, pod)
         ]
         if ending:

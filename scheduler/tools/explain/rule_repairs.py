@@ -34,7 +34,7 @@ def _effort(rules: Sequence[BlockingRule], rows: Rows) -> Fractions:
     for rule in rules:
         needed = np.maximum(rule.n_to_remove[rows], 1)
         if _lacks_pods(rule):
-            needed += rule.lacks_key[rows] & (rule.counts[rows] == 0)
+            needed += rule.lacks_key[rows] & (rule.pods.counts[rows] == 0)
         effort += np.where(rule.refused[rows], needed, 0)
     return effort
 
@@ -78,7 +78,7 @@ def _ways(context: ExplainContext, rule: BlockingRule, row: int) -> list[Changes
 
 def _lacks_pods(rule: BlockingRule) -> bool:
     """Return whether the rule asks for pods, and no domain has any."""
-    return rule.required_pods is not None and not rule.column.per_domain(rule.counts).amounts.any()
+    return rule.required_pods is not None and not rule.in_domains.any()
 
 
 def _remove_pods(context: ExplainContext, row: int, rule: BlockingRule) -> Changes | None:
@@ -87,9 +87,9 @@ def _remove_pods(context: ExplainContext, row: int, rule: BlockingRule) -> Chang
 
     Pods that no budget holds come first, of these the ones on the node itself, then pods of the lowest priority.
     """
-    name_of, ids = context.view.nodes.name_of, rule.column.ids
+    name_of = context.view.nodes.name_of
     near = sorted(
-        ((pod, at) for pod, at in rule.pods if ids[at] == ids[row]),
+        rule.pods_beside(row),
         key=lambda entry: (
             not entry[0].terminating,
             context.must_stay(entry[0]),
@@ -109,7 +109,7 @@ def _topology_label(context: ExplainContext, row: int, rule: BlockingRule) -> Ch
     node_name, column = context.view.nodes.name_of(row), rule.column
     if rule.topology_key == HOSTNAME_KEY or not column.id_by_value:
         return LabelNode(node_name, rule.topology_key, node_name[:_LABEL_LENGTH].rstrip("-."))
-    pods = column.per_domain(rule.counts).amounts
+    pods = rule.in_domains
     sign = 1 if rule.required_pods is None else -1
     value = min(column.id_by_value, key=lambda v: (sign * int(pods[column.id_by_value[v]]), v))
     return LabelNode(node_name, rule.topology_key, value)

@@ -81,7 +81,7 @@ class ClusterPage(View):
         self._state: ClusterState = machine.state
         self._attempts = FailedAttempts(machine.state, machine.queue, now_s=now_s)
         self._window, self._feed = Window(), DecisionFeed(running.clock_s())
-        self._questions = WhatIfService(settings, machine.state, running.profiles, now_s=now_s)
+        self._questions = WhatIfService(settings, machine.state, now_s=now_s)
         self._survey = RuleSurvey(settings, machine.state, self._attempts.pending, now_s=now_s)
 
     def add_to(self, app: web.Application, auth: DelegatedAuth | None) -> None:

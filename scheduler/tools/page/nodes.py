@@ -68,9 +68,7 @@ def node_uses(state: ClusterState, search: str) -> NodeUses:
     by_share = np.bincount(np.minimum(share * 10, 10).astype(np.int64), minlength=11)
     found = []
     for index in np.argsort(-share, kind="stable").tolist():
-        node = table.nodes[rows.item(index)]
-        if node is None:
-            continue
+        node = table.live(rows.item(index))
         zone = node.labels.get(ZONE_KEY, "")
         if search in node.name or search in zone:
             found.append((index, node, zone))

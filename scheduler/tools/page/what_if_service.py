@@ -59,21 +59,10 @@ class BusyError(SchedulerError):
 
 
 class WhatIfService:
-    """
-    Answers questions about the state. `now_s` is a monotonic clock.
+    """Answers questions about the state. `now_s` is a monotonic clock."""
 
-    `profiles`: those that run, by schedulerName; their out-of-tree plugins that are shut off are so in answers too.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        state: ClusterState,
-        profiles: Mapping[str, Profile],
-        *,
-        now_s: Callable[[], float],
-    ) -> None:
-        self._settings, self._state, self._profiles, self._now_s = settings, state, profiles, now_s
+    def __init__(self, settings: Settings, state: ClusterState, *, now_s: Callable[[], float]) -> None:
+        self._settings, self._state, self._now_s = settings, state, now_s
         self._one_at_a_time = asyncio.Lock()
         self._n_waiting = 0
         self._paused_until_s = now_s()
@@ -125,11 +114,7 @@ class WhatIfService:
 
     def new_profiles(self, view: ClusterView, settings: Settings | None = None) -> Mapping[str, Profile]:
         """Return the profiles for the view by schedulerName, of the given settings if there are any."""
-        profiles = build_profiles(self._settings if settings is None else settings, view)
-        for name, profile in profiles.items():
-            for plugin, running in zip(profile.out_of_tree, self._profiles[name].out_of_tree, strict=True):
-                plugin.shut_off, plugin.unscored = running.shut_off, running.unscored
-        return profiles
+        return build_profiles(self._settings if settings is None else settings, view)
 
     async def answer(self, request: WhatIfRequest, template: Pod | None = None) -> WhatIf:
         """

@@ -11,11 +11,9 @@ from scheduler.daemon.assembly.profiles import build_profiles, build_queue, new_
 from scheduler.daemon.assembly.watched_kinds import kinds_for
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.daemon.settings.resolved import Settings
-from scheduler.engine.framework.interface import FilterPlugin
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Version, semantics_of
 from scheduler.engine.model.terms import Taint
-from scheduler.engine.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.engine.plugins.node_declared_features import NodeDeclaredFeatures
 from scheduler.engine.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.engine.plugins.pod_topology_spread.plugin import PodTopologySpread
@@ -38,7 +36,7 @@ def decoded(settings: Settings, **more: object) -> Pod:
     return pod
 
 
-@pytest.mark.parametrize(("version", "requested"), [(Version(1, 33), []), (NOW, ["cpu"])])
+@pytest.mark.parametrize(("version", "requested"), [(Version(1, 32), []), (NOW, ["cpu"])])
 def test_a_decoder_reads_the_fields_of_its_version(version: Version, requested: list[str]) -> None:
     pod = decoded(emulated(version), resources={"requests": {"cpu": "2"}})
     assert list(pod.spec.pod_requests or ()) == requested
@@ -79,17 +77,13 @@ def test_the_queue_has_the_gates_of_its_version(version: Version, *, pops_early:
     assert pops_early or queue.pop(60.0) is not None
 
 
-@pytest.mark.parametrize(
-    ("plugin", "version"), [(NodeDeclaredFeatures, Version(1, 36)), (DynamicResources, Version(1, 34))]
-)
-def test_a_profile_has_the_plugins_of_its_version(plugin: type[FilterPlugin], version: Version) -> None:
-    """At every point; there are others before."""
-    for each, is_there in ((version, True), (Version(1, version.minor - 1), False)):
-        settings = emulated(each)
+def test_a_profile_has_the_plugins_of_its_version() -> None:
+    for version, is_there in ((Version(1, 36), True), (Version(1, 35), False)):
+        settings = emulated(version)
         profile = build_profiles(settings, ClusterView(new_state(settings)))[PROFILE]
         scorers = [weighted.plugin for weighted in profile.scorers]
         plugins = (*profile.filters, *profile.post_filters, *profile.pre_enqueue, *scorers)
-        assert any(isinstance(each, plugin) for each in plugins) is is_there
+        assert any(isinstance(each, NodeDeclaredFeatures) for each in plugins) is is_there
 
 
 @pytest.mark.parametrize(("version", "held"), [(Version(1, 35), None), (NOW, ["cpu"])])

@@ -70,12 +70,12 @@ VERSIONS = {
     "known": ({"major": "1", "minor": "34"}, 0, "1.34"),
     "of a provider": ({"major": "1", "minor": "35+"}, 0, "1.35"),
     "emulated there": (
-        {"major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "33"},
+        {"major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "34"},
         0,
-        "1.33",
+        "1.34",
     ),
     "newer": ({"major": "1", "minor": "39"}, 1, "1.37"),
-    "older": ({"major": "1", "minor": "30"}, 1, "1.33"),
+    "older": ({"major": "1", "minor": "33"}, 1, "1.34"),
 }
 
 
@@ -90,22 +90,17 @@ async def test_the_version_of_the_server_is_emulated(
     assert log.count("The version of the API server is not known here") == unknown
     assert f"affinity_scheduler_unknown_server_version {float(unknown)}" in metrics
     assert f'version_info{{binary="1",component="kube",emulation="{emulated}",min_compat="1.3' in metrics
-    level = int(emulated != "1.33")
-    assert (
-        f'kubernetes_feature_enabled{{name="PodLevelResources",stage="{"BETA" if level else "ALPHA"}"}} '
-        in metrics
-    )
+    stage = "ALPHA" if emulated == "1.34" else "BETA"
+    assert f'kubernetes_feature_enabled{{name="NominatedNodeNameForExpectation",stage="{stage}"}} ' in metrics
 
 
-@pytest.mark.parametrize(
-    ("minor", "dropped"), [("30", ["matchLabelKeys of pod affinity"]), ("31", []), ("33", []), ("37", [])]
-)
+@pytest.mark.parametrize(("minor", "dropped"), [("33", ["spec.resources of pods"]), ("34", []), ("37", [])])
 async def test_each_field_that_the_server_drops_and_its_emulated_version_reads_has_a_line(
     minor: str, dropped: list[str]
 ) -> None:
     _, _, log = await versioned(web.json_response({"major": "1", "minor": minor}))
     lines = [line for line in log.splitlines() if "Field that the API server drops" in line]
-    assert [field for line in lines for field in dropped if field in line and "1.31" in line] == dropped
+    assert [field for line in lines for field in dropped if field in line and "1.34" in line] == dropped
     assert len(lines) == len(dropped)
 
 

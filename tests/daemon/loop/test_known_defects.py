@@ -78,15 +78,7 @@ def test_an_empty_selector_of_a_budget_is_logged_once_a_pod_evicts_beside_it(
 @pytest.mark.parametrize(
     ("minor", "spec", "reasons"),
     [
-        (
-            33,
-            {"resources": {"requests": {"cpu": "1"}}},
-            [
-                "spec.resources of pods: no effect in Kubernetes 1.33, needs 1.34 (feature gate PodLevelResources)"
-            ],
-        ),
         (34, {"resources": {"requests": {"cpu": "1"}}}, []),
-        (33, {"resources": {}}, []),
         (
             36,
             {"tolerations": [{"key": "k", "operator": "Gt", "value": "1"}]},

@@ -102,7 +102,6 @@ def test_our_own_series_have_our_prefix() -> None:
         "loop_lag_seconds",
         "decision_duration_seconds",
         "plugin_failures_total",
-        "plugin_shut_off",
         "podgroup_search_decisions",
         "build_info",
         "unknown_server_version",

@@ -31,19 +31,10 @@ GATES = {
     "the component": (f"kube:{NESTED}=false,kube:{COMPARISON}=true", {NESTED: False, COMPARISON: True}),
     "spaces and a stray comma": (f" {NESTED} = false , ", {NESTED: False}),
     "the last counts": (f"{NESTED}=0,{NESTED}=1", {}),
-    "a locked gate as it is": ("SidecarContainers=true", {}),
+    "gates without effect": ("SidecarContainers=false,DRAConsumableCapacity=false", {}),
     "all of a stage but those that are named": (
-        f"AllAlpha=true,{Gate.GANG_SCHEDULING}=false,{Gate.WORKLOAD_AWARE_PREEMPTION}=false",
-        {
-            COMPARISON: True,
-            Gate.DRA_LIST_TYPE_ATTRIBUTES: True,
-            Gate.DRA_NODE_ALLOCATABLE_RESOURCES: True,
-            Gate.DRA_WORKLOAD_RESOURCE_CLAIMS: True,
-            Gate.GENERIC_WORKLOAD: True,
-            Gate.STORAGE_CAPACITY_SCORING: True,
-            Gate.TOPOLOGY_AWARE_WORKLOAD_SCHEDULING: True,
-            Gate.VOLUME_LIMIT_SCALING: True,
-        },
+        f"AllAlpha=true,{Gate.STORAGE_CAPACITY_SCORING}=false",
+        {COMPARISON: True, Gate.VOLUME_LIMIT_SCALING: True},
     ),
 }
 
@@ -65,17 +56,12 @@ REFUSED: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
             f"missing bool value for {SPREAD}",
         ),
     ),
-    "locked": (
-        "SidecarContainers=false",
-        (),
-        ("cannot set feature gate SidecarContainers to false, feature is locked to true",),
-    ),
     "not there yet": (
         f"{COMPARISON}=true",
         ("1.34",),
         (
             f"cannot set feature gate {COMPARISON} to true, feature is PreAlpha at emulated version 1.34, "
-            "min compatibility version 1.33",
+            "min compatibility version 1.34",
         ),
     ),
     "another component": (f"other:{LEVEL}=true", (), ("component not registered: other",)),
@@ -85,15 +71,15 @@ REFUSED: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         ("set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use",),
     ),
     "without what it needs": (
-        "GangScheduling=true",
+        f"{SPREAD}=false",
         (),
-        ("GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]",),
+        (f"{MERGE} is enabled, but depends on features that are disabled: [{SPREAD}]",),
     ),
-    "a version that is too old": ("", ("1.32",), ("emulation version 1.32 is not between [1.33, 1.37]",)),
+    "a version that is too old": ("", ("1.33",), ("emulation version 1.33 is not between [1.34, 1.37]",)),
     "a version that is too new": (
         "",
         ("kube=1.38",),
-        ("emulation version 1.38 is not between [1.33, 1.37]",),
+        ("emulation version 1.38 is not between [1.34, 1.37]",),
     ),
     "a version of another component": ("", ("foo=1.34",), ("component not registered: foo",)),
     "no version": ("", ("abc",), ('could not parse "abc" as version',)),
@@ -120,7 +106,7 @@ def test_a_mistake_is_refused_in_upstreams_words(
     [
         ((), None),
         (("",), None),
-        (("kube=1.33",), (1, 33)),
+        (("kube=1.35",), (1, 35)),
         (("v1.34",), (1, 34)),
         ((" kube = 1.37.0",), (1, 37)),
     ],
@@ -136,7 +122,7 @@ def test_without_a_flag_the_version_is_the_servers() -> None:
     with pytest.raises(InvalidSettingsError, match="is PreAlpha at emulated version"):
         asked.at(Version(1, 34))
     assert [nearest_known(v) for v in (Version(1, 9), Version(1, 35), Version(2, 0), None)] == [
-        (1, 33),
+        (1, 34),
         (1, 35),
         (1, 37),
         (1, 36),
@@ -147,5 +133,11 @@ def test_without_a_flag_the_version_is_the_servers() -> None:
 def test_a_gate_that_nothing_reads_is_noted() -> None:
     """The command line of kube-scheduler works unchanged."""
     gates = read_feature_gates(f"SchedulerAsyncAPICalls=true,{LEVEL}=true,AllAlpha=false")
-    (note,) = RequestedSemantics(switched=gates).notes
-    assert note == "--feature-gates: SchedulerAsyncAPICalls has no effect: nothing here reads it"
+    asked = RequestedSemantics(switched=gates)
+    assert asked.notes == ("--feature-gates: SchedulerAsyncAPICalls has no effect: nothing here reads it",)
+    several = read_feature_gates("SidecarContainers=false,SchedulerAsyncAPICalls=true")
+    assert RequestedSemantics(switched=several).notes == (
+        "--feature-gates: SidecarContainers, SchedulerAsyncAPICalls have no effect: nothing here reads them",
+    )
+    assert RequestedSemantics(switched=read_feature_gates(f"{LEVEL}=true")).notes == ()
+    assert asked.at(None) == semantics_of(DEFAULT_SEMANTICS.version, {LEVEL: True})

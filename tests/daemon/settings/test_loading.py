@@ -138,7 +138,7 @@ HEAD
 Parallelism: 1
 => Parallelism: found an unknown field, expected one of apiVersion, clientConnection, delayCacheUntilActive,
    enableContentionProfiling, enableProfiling, extenders, kind, leaderElection, parallelism,
-   percentageOfNodesToScore, podInitialBackoffSeconds, podMaxBackoffSeconds, profiles
+   percentageOfNodesToScore, podInitialBackoffSeconds, podMaxBackoffSeconds, profiles; did you mean "parallelism"?
 # field twice
 HEAD
 parallelism: 1
@@ -151,19 +151,19 @@ enableProfiling: 1
 profiles: {}
 clientConnection: []
 podMaxBackoffSeconds: 1.5
-=> clientConnection: found a list, expected an object
 => parallelism: found "16", expected an integer
-=> profiles: found an object, expected a list
-=> podMaxBackoffSeconds: found 1.5, expected an integer
 => enableProfiling: found 1, expected true or false
+=> profiles: found an object, expected a list
+=> clientConnection: found a list, expected an object
+=> podMaxBackoffSeconds: found 1.5, expected an integer
 # out of the type's range
 HEAD
 parallelism: 2147483648
 clientConnection: {qps: .inf, burst: true, kubeconfig: 1}
+=> parallelism: found 2147483648, expected an integer <= 2147483647
+=> clientConnection.qps: found Infinity, expected a number <= 3.4028234663852886e+38
 => clientConnection.burst: found true, expected an integer
 => clientConnection.kubeconfig: found 1, expected a string
-=> clientConnection.qps: found Infinity, expected a number
-=> parallelism: found 2147483648, expected an integer of 32 bits
 # profiles of the wrong type
 HEAD
 profiles: [null, 1]
@@ -236,22 +236,13 @@ profiles:
   plugins: {filter: {enabled: [NodeName], foo: 1}, bar: {}}
 => profiles[0].plugins.filter.enabled[0]: found "NodeName", expected an object
 => profiles[0].plugins.filter.foo: found an unknown field, expected one of disabled, enabled
-=> profiles[0].plugins.filter.enabled[0].name: FilterPlugin "" does not exist
 => profiles[0].plugins.bar: found an unknown field, expected one of bind, filter, multiPoint, permit,
    placementGenerate, placementScore, postBind, postFilter, preBind, preEnqueue, preFilter, preScore, queueSort,
    reserve, score
+=> profiles[0].plugins.filter.enabled[0].name: FilterPlugin "" does not exist
 # extenders
 HEAD
-extenders: [{urlPrefix: 'http://a', prioritizeVerb: p, bindVerb: b, managedResources: [{name: cpu},
-  {name: example.com/a}, {name: example.com/a, x: 1}]}, {urlPrefix: 'http://b', bindVerb: b, tlsConfig: {caFile: c,
-  d: 1}, httpTimeout: 5s}]
-=> extenders[0].weight: Invalid value: 0: must have a positive weight applied to it
-=> extenders[0].managedResources[0].name: Invalid value: "cpu": is an invalid extended resource name
-=> extenders[0].managedResources[2].x: found an unknown field, expected one of ignoredByScheduler, name
-=> extenders[0].managedResources[2].name: Invalid value: "example.com/a": duplicate extender managed resource name
-=> extenders[1].tlsConfig.d: found an unknown field, expected one of caData, caFile, certData, certFile, insecure,
-   keyData, keyFile, serverName
-=> extenders: Invalid value: "found 2 extenders implementing bind": only one extender can implement bind
+extenders: [{urlPrefix: 'http://a', prioritizeVerb: p}, {urlPrefix: 'http://b', bindVerb: b}]
 => extenders[0]: found an extender at "http://a", expected none (extenders are not supported yet)
 => extenders[1]: found an extender at "http://b", expected none (extenders are not supported yet)
 """

@@ -240,12 +240,12 @@ def _config(args: str | None = "{most: 2}", enabled: str = "{name: Rule}") -> st
     ("args", "problems"),
     [
         ("{most: two, topologykey: x, teams: [1]}", [
-            'profiles[0].pluginConfig[0].args.most: found "two", expected int',
-            "profiles[0].pluginConfig[0].args.teams[0]: found int, expected str",
+            'profiles[0].pluginConfig[0].args.most: found "two", expected an integer',
             "profiles[0].pluginConfig[0].args.topologykey: found an unknown field, "
-            "expected one of apiVersion, kind, most, teams, topologyKey",
+            'expected one of most, teams, topologyKey; did you mean "topologyKey"?',
+            "profiles[0].pluginConfig[0].args.teams[0]: found 1, expected a string",
         ]),
-        ("{}", ["profiles[0].pluginConfig[0].args.most: Required value: Rule has no default for it"]),
+        ("{}", ["profiles[0].pluginConfig[0].args.most: Required value: it has no default"]),
         ("{most: -1}", ["profiles[0].pluginConfig[0].args: most is negative"]),
         ("{most: 99}", ["profiles[0].pluginConfig[0].args: KeyError: 'too many' (mine.py, line 13)"]),
         ("{most: 77}", [

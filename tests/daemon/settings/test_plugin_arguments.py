@@ -2,11 +2,13 @@
 
 import json
 
+import msgspec
 import pytest
 
 from scheduler.daemon.settings.loading import parse_settings
 from scheduler.daemon.settings.writing import resolved_yaml
 from scheduler.engine.framework.shape import ShapePoint
+from scheduler.engine.model.pod_wire import NodeAffinity
 from scheduler.engine.model.semantics import Gate, Semantics, Version, semantics_of
 from scheduler.engine.plugins.default_preemption.search import DefaultPreemptionArgs
 from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
@@ -15,8 +17,10 @@ from scheduler.engine.plugins.inter_pod_affinity.plugin import InterPodAffinityA
 from scheduler.engine.plugins.node_affinity import NodeAffinityArgs
 from scheduler.engine.plugins.node_resources.resource_allocation import (
     CPU_AND_MEMORY,
+    RATIO,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
+    RequestedToCapacityRatio,
     ResourceWeight,
     ScoringStrategy,
 )
@@ -80,7 +84,11 @@ COMPLETED = {
     "shape": (
         "{scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: "
         "{shape: [{utilization: 0, score: 0}, {utilization: 70, score: 10}]}}}",
-        NodeResourcesFitArgs((), (), ScoringStrategy("RequestedToCapacityRatio", CPU_AND_MEMORY, SHAPE)),
+        NodeResourcesFitArgs(
+            (),
+            (),
+            ScoringStrategy(RATIO, CPU_AND_MEMORY, RequestedToCapacityRatio(SHAPE)),
+        ),
     ),
     "balanced resources": (
         "{resources: [{name: cpu}, {name: example.com/gpu, weight: 1}]}",
@@ -115,7 +123,7 @@ FIELDS = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [
 def test_added_affinity_stays_as_it_is(affinity):
     args = json.dumps({"addedAffinity": affinity})
     assert profile_of(config("NodeAffinity", args)).args_by_plugin["NodeAffinity"] == NodeAffinityArgs(
-        affinity
+        msgspec.convert(affinity, NodeAffinity)
     )
 
 
@@ -126,12 +134,12 @@ InterPodAffinity {hardPodAffinityWeight: 101}
 # wrong type, unknown field
 InterPodAffinity {hardPodAffinityWeight: 'much', foo: 1}
 => .args.hardPodAffinityWeight: found "much", expected an integer
-=> .args.foo: found an unknown field, expected one of annotationNamespaces, apiVersion, exemptNamespaces,
-   hardPodAffinityWeight, ignorePreferredTermsOfExistingPods, kind
+=> .args.foo: found an unknown field, expected one of annotationNamespaces, exemptNamespaces,
+   hardPodAffinityWeight, ignorePreferredTermsOfExistingPods
 # annotation namespaces
 InterPodAffinity {annotationNamespaces: {selector: {matchExpressions: [{key: a, operator: Near}]}, name: x}}
+=> .args.annotationNamespaces.name: found an unknown field, expected one of names, selector; did you mean "names"?
 => .args.annotationNamespaces.selector: "Near" is not a valid label selector operator
-=> .args.annotationNamespaces.name: found an unknown field, expected one of names, selector
 # args of another plugin
 InterPodAffinity {kind: NodeAffinityArgs}
 => .args: Invalid value: "kubescheduler.config.k8s.io/v1, Kind=NodeAffinityArgs": has to match plugin args
@@ -206,6 +214,10 @@ NodeAffinity {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {n
 DefaultPreemption {minCandidateNodesPercentage: 0, minCandidateNodesAbsolute: 0}
 => .args.minCandidateNodesPercentage: Invalid value: 0: cannot be zero at the same time as minCandidateNodesAbsolute
 => .args.minCandidateNodesAbsolute: Invalid value: 0: cannot be zero at the same time as minCandidateNodesPercentage
+# a setting of preemption that ended
+DefaultPreemption {preferFewerVictims: true}
+=> .args.preferFewerVictims: has ended; give pods that are to stay a higher priority or a PodDisruptionBudget
+
 # preemption out of range
 DefaultPreemption {minCandidateNodesPercentage: 101, minCandidateNodesAbsolute: -1}
 => .args.minCandidateNodesPercentage: Invalid value: 101: not in valid range [0, 100]
@@ -217,9 +229,9 @@ VolumeBinding {bindTimeoutSeconds: -1, shape: []}
    StorageCapacityScoring
 # dynamic resources
 DynamicResources {filterTimeout: -1s, bindingTimeout: 500ms, preemptForDevices: 1}
+=> .args.preemptForDevices: found 1, expected true or false
 => .args.filterTimeout: Invalid value: "-1s": must be zero or positive
 => .args.bindingTimeout: Invalid value: "500ms": must be at least 1 second
-=> .args.preemptForDevices: found 1, expected true or false
 # unknown plugin
 Foo {}
 => .name: plugin "Foo" does not exist

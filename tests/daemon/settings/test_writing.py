@@ -59,15 +59,9 @@ def test_remarks_are_comments_at_the_top():
         '# profile "p": NodeDeclaredFeatures: no effect in Kubernetes 1.34, needs 1.36 '
         "(feature gate NodeDeclaredFeatures)",
         "# emulatedVersion: 1.34",
-        "# featureGates: DRAAdminAccess=true, DRAConsumableCapacity=false, DRADeviceBindingConditions=false, "
-        "DRADeviceTaints=false, DRAExtendedResource=false, DRAPartitionableDevices=false, "
-        "DRAPrioritizedList=true, DRAResourceClaimDeviceStatus=true, "
-        "DynamicResourceAllocation=true, MatchLabelKeysInPodAffinity=true, "
-        "MatchLabelKeysInPodTopologySpread=true, "
-        "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NodeInclusionPolicyInPodTopologySpread=true, "
-        "NominatedNodeNameForExpectation=false, PodLevelResources=false, SchedulerAsyncPreemption=true, "
-        "SchedulerPopFromBackoffQ=true, "
-        "StorageCapacityScoring=false",
+        "# featureGates: MatchLabelKeysInPodTopologySpread=true, "
+        "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NominatedNodeNameForExpectation=false, "
+        "PodLevelResources=false, SchedulerPopFromBackoffQ=true, StorageCapacityScoring=false",
     ]
 
 
@@ -76,7 +70,4 @@ def test_configz_has_upstreams_component_and_our_remarks():
     document = json.loads(as_json(settings))
     assert parse_settings(json.dumps(document["componentconfig"]), "configz") == settings
     assert all(isinstance(each["kind"], str) for each in document.values())
-    assert document["affinity-scheduler"]["notBuilt"] == {
-        "affinity-scheduler": list(settings.profiles[0].not_built)
-    }
-    assert document["affinity-scheduler"]["featureGates"]["MatchLabelKeysInPodAffinity"] is True
+    assert document["affinity-scheduler"]["featureGates"]["PodLevelResources"] is True

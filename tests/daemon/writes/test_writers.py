@@ -29,7 +29,6 @@ from scheduler.engine.model.instructions import (
 )
 from scheduler.engine.model.object_writes import NodeSelection
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
 from scheduler.engine.model.stimuli import (
     BindDone,
     BindFailed,
@@ -82,7 +81,6 @@ async def bench(script: Script, stream: io.StringIO | None = None) -> AsyncItera
             inbox,
             Metrics(),
             group,
-            semantics=DEFAULT_SEMANTICS,
             leads=lambda: True,
             on_attempt=_ignore,
             on_evicted=_ignore,
@@ -259,7 +257,7 @@ async def test_an_event_names_its_profile_and_host() -> None:
 
 FATES = {
     VictimFate.DELETED: '"Preemptor Pod preempted victim Pod" preemptor="default/high" victim="default/low" node="n"',
-    VictimFate.FAILED: '"Failed to evict a pod for one of higher priority" pod="default/low" err="no right"',
+    VictimFate.FAILED: '"Failed to evict a pod for one of higher priority" pod="default/low" err="403 Forbidden: no"',
     VictimFate.SPARED: "",
 }
 
@@ -267,12 +265,12 @@ FATES = {
 @pytest.mark.parametrize(("fate", "line"), FATES.items())
 async def test_evictions_that_delete_a_pod_or_fail_are_logged(fate: VictimFate, line: str) -> None:
     high, low = Driver().pod("high"), Driver().pod("low", node="n")
-    ended = EvictionEnded(high.uid, low.uid, fate, "no right" if fate is VictimFate.FAILED else "")
+    ended = fate, "403 Forbidden: no" if fate is VictimFate.FAILED else ""
     log = io.StringIO()
     async with scripted() as script, bench(script, log) as made:
         with mock.patch.object(VictimEvictor, "evict", mock.AsyncMock(return_value=ended)):
             made.writers.execute(EvictVictim(high, low))
-            assert await made.answer() == ended
+            assert await made.answer() == EvictionEnded(high.uid, low.uid, fate)
     assert line in log.getvalue()
     assert bool(line) == bool(log.getvalue())
 
@@ -292,12 +290,12 @@ class _Evictions:
         self.running[name].set()
         await _idle()
 
-    async def evict(self, instruction: EvictVictim) -> EvictionEnded:
+    async def evict(self, instruction: EvictVictim) -> tuple[VictimFate, str]:
         name = instruction.victim.name
         ends = self.running[name] = asyncio.Event()
         await ends.wait()
         del self.running[name]
-        return EvictionEnded(instruction.preemptor.uid, instruction.victim.uid, VictimFate.SPARED)
+        return VictimFate.SPARED, ""
 
 
 async def _idle() -> None:

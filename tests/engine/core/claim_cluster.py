@@ -73,7 +73,6 @@ class ClaimCluster(Driver):
         self.writer = ReservationWriter(
             Sender(self.server, sleep=FakeSleep()),  # type: ignore[arg-type]  # it answers the requests of this writer
             clock_s=lambda: 1_900_000_000.0,
-            semantics=semantics,
         )
         self.events: list[WatchEvent] = []
         self._shown: dict[str, str] = {}

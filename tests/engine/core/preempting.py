@@ -33,10 +33,10 @@ def evictions(instructions: list[Instruction]) -> list[str]:
 
 
 def end_eviction(
-    cluster: Driver, pod: Pod, victim: Pod, fate: VictimFate = VictimFate.DELETED, problem: str = ""
+    cluster: Driver, pod: Pod, victim: Pod, fate: VictimFate = VictimFate.DELETED
 ) -> list[Instruction]:
     """Answer the eviction of the victim for the pod."""
-    return cluster.handle(EvictionEnded(pod.uid, victim.uid, fate, problem))
+    return cluster.handle(EvictionEnded(pod.uid, victim.uid, fate))
 
 
 def show(cluster: Driver, pod: Pod, **changes: Any) -> Pod:

@@ -1,4 +1,4 @@
-"""Required rules that become preferences: when, which, the events, and what is saved."""
+"""Required rules that become preferences: when, which, and the events."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ import pytest
 from scheduler.engine.core.fallbacks import keeping_rules
 from scheduler.engine.model.annotations import AFFINITY
 from scheduler.engine.model.fallback import FALLBACK, RELAXED, Fallback
-from scheduler.engine.model.instructions import Bind, EmitEvent, FindScaleUpEvents, Instruction, SaveWaits
+from scheduler.engine.model.instructions import Bind, EmitEvent, Instruction
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod, relaxed_spec
 from scheduler.engine.model.stimuli import (
     BindDone,
     PodSeen,
-    ScaleUpNotTriggered,
-    TimePassed,
-    WatchInterrupted,
 )
 from tests.support.build import HOSTNAME, ZONE, affinity, container, node_term, selector, spread, term
 from tests.support.driving import Driver, bind_of
@@ -52,13 +49,12 @@ def full_zones(cluster: Driver) -> Pod:
         pod = web(cluster, name, node=node)
         assert pod.node_name == node
     third = web(cluster, "third")
-    assert saved(cluster.cycle()) == {"podAntiAffinity by topology.kubernetes.io/zone": 0}
+    assert not binds(cluster.cycle())
     return third
 
 
-def saved(told: list[Instruction]) -> dict[str, int] | None:
-    saves = [one.waited_s for one in told if isinstance(one, SaveWaits)]
-    return dict(saves[-1]) if saves else None
+def binds(told: list[Instruction]) -> list[Bind]:
+    return [one for one in told if isinstance(one, Bind)]
 
 
 def events(told: list[Instruction], reason: str) -> list[str]:
@@ -68,21 +64,19 @@ def events(told: list[Instruction], reason: str) -> list[str]:
 def test_a_rule_counts_as_preferred_after_its_time(cluster: Driver) -> None:
     """Hard until then; the bind has the mark and the record, the event says which, as what and why."""
     third = full_zones(cluster)
-    assert not [one for one in cluster.live(59) if type(one).__name__ == "Bind"]
+    assert not binds(cluster.live(59))
     bind = bind_of(cluster.live(2))
     assert bind.pod.uid == third.uid
     (mark,) = json.loads(bind.annotations[RELAXED])
     assert mark["rule"] == "podAntiAffinity by topology.kubernetes.io/zone"
-    assert mark["why"] == "it kept the pod pending alone for 60 s"
+    assert mark["why"] == "after 60 s it kept the pod pending alone"
     told = cluster.handle(BindDone(third.uid))
     assert events(told, "RuleRelaxed") == [
-        "podAntiAffinity by topology.kubernetes.io/zone counts as preferred with weight 100: it kept the pod pending "
-        "alone for 60 s"
+        "podAntiAffinity by topology.kubernetes.io/zone counts as preferred with weight 100: after 60 s it kept the "
+        "pod pending alone"
     ]
     (relaxed,) = [one for one in told if isinstance(one, EmitEvent) and one.reason == "RuleRelaxed"]
     assert (relaxed.type, relaxed.action) == ("Normal", "Binding")
-    # The condition says that no rule waits any more.
-    assert [one.is_over for one in told if isinstance(one, SaveWaits)] == [True]
 
 
 def test_a_relaxed_pod_keeps_no_others_away(cluster: Driver) -> None:
@@ -109,7 +103,7 @@ def test_a_mark_on_a_pending_pod_relaxes_nothing(cluster: Driver) -> None:
         annotations={**fallback({**BY_ZONE, "afterSeconds": 60}), **marks},
     )
     assert forged.spec.relaxed == ()
-    assert saved(cluster.cycle()) is not None
+    assert not binds(cluster.live(59))
 
 
 def test_a_rule_without_a_fallback_does_not_yield(cluster: Driver) -> None:
@@ -117,73 +111,47 @@ def test_a_rule_without_a_fallback_does_not_yield(cluster: Driver) -> None:
     for name, node in (("first", "a"), ("second", "b")):
         cluster.pod(name, labels={"app": "web"}, affinity=APART, node=node)
     web(cluster, "third", 0)
-    assert saved(cluster.cycle()) is None
+    assert not binds(cluster.live(30))
 
 
-def test_no_clock_runs_for_other_reasons(cluster: Driver) -> None:
-    """A pod for which there is no room anyway is not relaxed, however long it waits."""
+def test_a_pod_without_room_is_not_relaxed(cluster: Driver) -> None:
+    """However long it waits: its rule is not what keeps it pending."""
     web(cluster, "first", node="a")
     web(cluster, "second", node="b")
     web(cluster, "third", 10, containers=[container(requests={"cpu": "64"})])
-    assert saved(cluster.cycle()) is None
-    assert saved(cluster.live(3600)) is None
+    assert not binds(cluster.live(3600))
 
 
-def test_a_clock_stops_while_another_reason_keeps_the_pod(cluster: Driver) -> None:
-    """The rule alone for 40 s, then a cordon for 100 s, then 20 s more."""
+def test_the_time_counts_whatever_keeps_the_pod(cluster: Driver) -> None:
+    """A cordon until after the time: then the rule, which is the last reason, is relaxed at once."""
     third = full_zones(cluster)
     cluster.live(40)
     for name, zone in (("a", "z1"), ("b", "z2")):
         cluster.node(name, labels={ZONE: zone}, unschedulable=True)
     cluster.queue.activate(third.uid, cluster.now_s)
-    assert saved(cluster.cycle()) is None
-    assert not [one for one in cluster.live(100) if type(one).__name__ == "Bind"]
+    assert not binds(cluster.live(100))
     for name, zone in (("a", "z1"), ("b", "z2")):
         cluster.node(name, labels={ZONE: zone})
-    told = cluster.live(15)
-    assert not [one for one in told if type(one).__name__ == "Bind"]
-    assert bind_of(cluster.live(8)).pod.uid == third.uid
+    assert bind_of(cluster.live(15)).pod.uid == third.uid
 
 
-def test_time_in_which_the_scheduler_was_stopped_does_not_count(cluster: Driver) -> None:
-    """A process that was suspended for an hour saw at most one step of it."""
-    full_zones(cluster)
-    cluster.now_s += 3600
-    cluster.handle(TimePassed())
-    assert not [one for one in cluster.live(45) if type(one).__name__ == "Bind"]
-    assert bind_of(cluster.live(10))
-
-
-def test_a_restart_neither_resets_nor_shortens(cluster: Driver) -> None:
-    """The next scheduler goes on from what was saved on the pod, whatever time has passed."""
-    full_zones(cluster)
-    told = cluster.live(45)
-    waited = saved(told)
-    assert waited == {"podAntiAffinity by topology.kubernetes.io/zone": 30}
-    after = Driver()
-    after.now_s = 5.0
-    after.node("a", labels={ZONE: "z1"})
-    web(after, "first", node="a")
-    condition = {"type": "affinity-scheduler.io/Fallback", "status": "True", "message": json.dumps(waited)}
-    web(after, "third", status={"conditions": [condition]})
-    assert saved(after.cycle()) is None
-    assert not [one for one in after.live(29) if type(one).__name__ == "Bind"]
-    assert bind_of(after.live(2))
-
-
-def test_an_autoscalers_event_is_enough_where_it_is_accepted(cluster: Driver) -> None:
-    """The namespace is asked about at once and every 15 s; the answer about this pod relaxes it at once."""
+@pytest.mark.parametrize(
+    ("reason", "waits_s"),
+    [("Unschedulable", 10), ("SchedulerError", 10), ("SchedulingGated", 60), ("", 60)],
+)
+def test_after_a_restart_the_time_counts_from_the_condition(
+    cluster: Driver, reason: str, waits_s: int
+) -> None:
+    """In whole seconds, rounded down, so that it is not relaxed early. A pod that had gates until now begins now."""
     web(cluster, "first", node="a")
     web(cluster, "second", node="b")
-    third = web(cluster, "third", None, entry={"afterNotTriggerScaleUp": True})
+    told = {"type": "PodScheduled", "status": "False", "reason": reason}
+    told |= {"lastTransitionTime": "1970-01-01T00:16:39Z"}
+    cluster.now_s = 1050.0
+    web(cluster, "third", status={"conditions": [told] if reason else []})
     cluster.cycle()
-    told = cluster.live(31)
-    assert [one.namespace for one in told if isinstance(one, FindScaleUpEvents)] == ["default"] * 3
-    cluster.handle(ScaleUpNotTriggered("another"))
-    assert not cluster.machine.has_work()
-    cluster.handle(ScaleUpNotTriggered(third.uid))
-    bind = bind_of(cluster.cycle())
-    assert json.loads(bind.annotations[RELAXED])[0]["why"] == "an autoscaler said NotTriggerScaleUp"
+    assert not binds(cluster.live(waits_s - 1))
+    assert bind_of(cluster.live(2)).pod.name == "third"
 
 
 def test_rules_that_keep_a_pod_only_together_are_relaxed_together(cluster: Driver) -> None:
@@ -199,13 +167,13 @@ def test_rules_that_keep_a_pod_only_together_are_relaxed_together(cluster: Drive
         "third", labels={"app": "web"}, affinity=APART, spread=[uneven], annotations=fallback(*both)
     )
     cluster.cycle()
-    assert not [one for one in cluster.live(49) if type(one).__name__ == "Bind"]
+    assert not binds(cluster.live(49))
     marks = json.loads(bind_of(cluster.live(2)).annotations[RELAXED])
     assert [one["rule"] for one in marks] == [
         "podAntiAffinity by topology.kubernetes.io/zone",
         "topologySpreadConstraints by kubernetes.io/hostname",
     ]
-    why = "it kept the pod pending with the other rules for 50 s"
+    why = "after 50 s it kept the pod pending with the other rules"
     assert marks[1]["why"] == why
     assert events(cluster.handle(BindDone(third.uid)), "RuleRelaxed") == [
         f"podAntiAffinity by topology.kubernetes.io/zone counts as preferred with weight 100: {why}; "
@@ -225,7 +193,7 @@ def test_an_update_while_the_bind_is_in_flight_keeps_the_pod_relaxed(cluster: Dr
 
 
 def test_preemption_goes_before_a_fallback(cluster: Driver) -> None:
-    """While victims leave for the pod, its clocks stand still."""
+    """While victims leave for the pod, it is not relaxed."""
     big = [container(requests={"cpu": "30"})]
     for name, node in (("first", "a"), ("second", "b")):
         cluster.pod(name, labels={"app": "web"}, node=node, containers=big, priority=0)
@@ -239,7 +207,7 @@ def test_preemption_goes_before_a_fallback(cluster: Driver) -> None:
     )
     told = cluster.cycle()
     assert "EvictVictim" in [type(one).__name__ for one in told]
-    assert saved(told) is None
+    assert not binds(told)
 
 
 def test_node_affinity_is_relaxed_where_an_annotation_alone_declares_it(cluster: Driver) -> None:
@@ -270,6 +238,10 @@ def test_node_affinity_is_relaxed_where_an_annotation_alone_declares_it(cluster:
         ),
         ('[{"rule": "nodeAffinity", "afterSeconds": 1}]', "no required term of nodeAffinity"),
         (f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}"}}]', "expected afterSeconds"),
+        (
+            f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}", "afterNotTriggerScaleUp": true}}]',
+            "$[0].afterNotTriggerScaleUp: no longer read, expected afterSeconds alone",
+        ),
         (
             f'[{{"rule": "podAntiAffinity", "topologyKey": "{ZONE}", "afterSeconds": -1}}]',
             "found -1, expected 0 to",
@@ -341,15 +313,6 @@ def test_a_pod_that_starts_to_fit_is_bound_hard(cluster: Driver) -> None:
     cluster.handle(PodSeen(cluster.confirm(third, "c")))
 
 
-def test_time_after_a_broken_watch_does_not_count(cluster: Driver) -> None:
-    """For 40 s it is unknown whether there was room for the hard rule."""
-    full_zones(cluster)
-    cluster.live(50)
-    cluster.handle(WatchInterrupted())
-    assert not [one for one in cluster.live(48) if type(one).__name__ == "Bind"]
-    assert bind_of(cluster.live(5))
-
-
 def test_a_member_without_which_its_group_is_placed_is_relaxed_as_any_pod(cluster: Driver) -> None:
     entry = {**BY_ZONE, "afterSeconds": 60}
     for index in range(3):
@@ -380,7 +343,7 @@ def test_a_member_without_which_its_group_is_placed_is_relaxed_as_any_pod(cluste
 )
 def test_each_rule_without_which_a_pod_fits_keeps_it(enough: list[str], kept_by: list[str]) -> None:
     """A set of rules is enough if the pod fits without them."""
-    rules = {key: Fallback("podAntiAffinity", key, (), 60, False, 100) for key in "abc"}
+    rules = {key: Fallback("podAntiAffinity", key, (), 60, 100) for key in "abc"}
     asked: list[str] = []
 
     def fits_without(left_out: tuple[Fallback, ...]) -> bool:

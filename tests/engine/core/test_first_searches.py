@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from scheduler.engine.core.decide import MAX_TURNS
 from scheduler.engine.model.claim_writes import ClaimReservation
 from scheduler.engine.model.fallback import FALLBACK
 from scheduler.engine.model.instructions import Instruction, WriteReservation
@@ -78,53 +77,44 @@ def test_new_slices_are_looked_at_in_pieces(cluster: ClaimCluster, monkeypatch: 
     assert n_pieces == _N_NODES // 10 + 1
 
 
-def test_selectors_of_many_devices_take_several_turns_of_one_attempt(
+def test_selectors_of_many_devices_take_several_budgets_of_one_attempt(
     cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is reported between two turns, which come at once."""
     monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 9000)
     cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].index == {_N_NODES * N_DEVICES - 1}'))
     cluster.watch()
-    pod = cluster.using("c")
-    n_turns, instructions = 1, cluster.cycle()
-    while not instructions:
-        queued = cluster.machine.queue.get(pod.uid)
-        assert queued is not None
-        assert (queued.sub_queue, queued.attempts, queued.n_turns) == (SubQueue.ACTIVE, 0, n_turns)
-        cluster.audit()
-        n_turns, instructions = n_turns + 1, cluster.cycle()
-    assert 3 < n_turns <= MAX_TURNS
-    (reserve,) = instructions
+    cluster.using("c")
+    (reserve,) = cluster.cycle()
     assert isinstance(reserve, WriteReservation)
     assert reserve.node_name == f"n{_N_NODES - 1:03}"
 
 
-def test_selectors_that_take_too_many_turns_are_an_error_and_go_on_after_a_backoff(
+def test_selectors_that_take_too_many_pieces_are_an_error_and_go_on_after_a_backoff(
     cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 900)
     cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].index < 0'))
     cluster.watch()
     pod = cluster.using("c")
-    told = [cluster.cycle() for _ in range(MAX_TURNS + 1)]
-    assert told[:-1] == [[]] * MAX_TURNS
-    assert condition_of(told[-1]).reason == "SchedulerError"
+    assert condition_of(cluster.cycle()).reason == "SchedulerError"
     queued = cluster.machine.queue.get(pod.uid)
     assert queued is not None
-    assert (queued.sub_queue, queued.attempts, queued.n_turns) == (SubQueue.BACKOFF, 1, 0)
+    assert (queued.sub_queue, queued.attempts) == (SubQueue.BACKOFF, 1)
     assert cluster.cycle() == []
 
 
-def test_a_costly_selector_takes_no_turn_before_others_of_its_kind_had_theirs(cluster: ClaimCluster) -> None:
-    """Its pod backs off: in a second turn at once it would take the time of others."""
+def test_a_costly_selector_takes_no_second_budget(cluster: ClaimCluster) -> None:
+    """Its pod backs off: it would take the time of others."""
     cluster.store(selecting_claim("c", f"!({costly(4, 1)})"))
     cluster.watch()
     cluster.using("c")
     assert condition_of(cluster.cycle()).reason == "SchedulerError"
 
 
-def test_a_group_takes_all_turns_in_its_cycle(cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its members would wait for a backoff between two turns, and hold nothing meanwhile."""
+def test_a_group_takes_all_pieces_in_its_cycle(
+    cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its members would wait for a backoff between two attempts, and hold nothing meanwhile."""
     monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 9000)
     for number in range(2):
         last = f'device.attributes["{DRIVER}"].index >= {(_N_NODES - 1) * N_DEVICES}'
@@ -135,7 +125,7 @@ def test_a_group_takes_all_turns_in_its_cycle(cluster: ClaimCluster, monkeypatch
     assert [each.node_name for each in reserved] == [f"n{_N_NODES - 1:03}"] * 2
 
 
-def test_a_rule_is_relaxed_for_a_pod_whose_search_takes_several_turns(
+def test_a_rule_is_relaxed_for_a_pod_whose_search_takes_several_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whether the pod fits without the rule takes a search too, which may be unfinished: it ends no process."""

@@ -15,7 +15,7 @@ from scheduler.engine.model.group_topology import (
     REQUIRED_TOPOLOGY,
 )
 from scheduler.engine.model.instructions import Bind, PatchCondition
-from scheduler.engine.model.pod_groups import COSCHEDULING_GROUP, GROUP, MIN_COUNT, MOVE_AFTER, RELEASE_AFTER
+from scheduler.engine.model.pod_groups import COSCHEDULING_GROUP, GROUP, MIN_COUNT, RELEASE_AFTER
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import PodGone, PodSeen, TimePassed
 from tests.support import build
@@ -89,7 +89,6 @@ def text(setting: str, first: str, second: str) -> str:
             text(REQUIRED_TOPOLOGY, f'"{BLOCK}"', "nothing"),
         ),
         ({RELEASE_AFTER: "5"}, {RELEASE_AFTER: "6"}, text(RELEASE_AFTER, '"5"', '"6"')),
-        ({MOVE_AFTER: "5"}, {MOVE_AFTER: "6"}, text(MOVE_AFTER, '"5"', '"6"')),
         (
             {PART: "l", PART_MIN_COUNT: "1"},
             {PART: "l", PART_MIN_COUNT: "2"},
@@ -195,7 +194,7 @@ IN_GROUP = {GROUP: "g", MIN_COUNT: "1"}
     [
         ({MIN_COUNT: "2"}, of_group(MIN_COUNT)),
         ({PART: "l"}, of_group(PART)),
-        ({MOVE_AFTER: "60"}, of_group(MOVE_AFTER)),
+        ({RELEASE_AFTER: "60"}, of_group(RELEASE_AFTER)),
         ({GROUP: ""}, f'{GROUP} of the pod: found "", expected the name of a group'),
         (
             {GROUP: "", MIN_COUNT: "1", PART: "l"},

@@ -9,9 +9,15 @@ import pytest
 
 from scheduler.engine.core.outcomes import report_group
 from scheduler.engine.model.instructions import Instruction, PatchPodGroup
-from scheduler.engine.model.pod_groups import COSCHEDULING_GROUP, WHOLE, GroupKey, GroupKind, PodGroup
+from scheduler.engine.model.pod_groups import (
+    COSCHEDULING_GROUP,
+    WHOLE,
+    GroupCondition,
+    GroupKey,
+    GroupKind,
+    PodGroup,
+)
 from scheduler.engine.model.stimuli import BindDone, PodGroupSeen
-from scheduler.engine.model.wire import GroupCondition
 from tests.support.build import container
 from tests.support.driving import Driver, bind_of
 

@@ -17,7 +17,7 @@ import pytest
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.model.instructions import Bind, EvictVictim, Instruction
-from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, MOVE_AFTER, RELEASE_AFTER, GroupKey, GroupKind
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, RELEASE_AFTER, GroupKey, GroupKind
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Version, semantics_of
 from scheduler.engine.model.stimuli import EvictionEnded, PodSeen, Stimulus, TimePassed, VictimFate
@@ -92,7 +92,7 @@ class _Life:
             containers=[build.container(requests={"cpu": self.chance.choice(("500m", "1"))})],
             gates=("hold",) if self.chance.random() < 0.1 else (),
             priority=PRIORITIES[group],
-            annotations={"g2": {RELEASE_AFTER: "15"}, "g3": {MOVE_AFTER: "15"}}.get(group),
+            annotations={RELEASE_AFTER: "15"} if group in ("g2", "g3") else None,
             owner=build.owned_by("StatefulSet", group),
         )
         self.pending[pod.uid] = pod

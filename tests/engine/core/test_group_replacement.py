@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.engine.core.lost_members import MOVE_AGAIN_AFTER_S
-from scheduler.engine.model.disruption_budgets import decode_disruption_budget
 from scheduler.engine.model.group_topology import (
     PART,
     PART_MIN_COUNT,
@@ -19,10 +16,9 @@ from scheduler.engine.model.group_topology import (
     PREFERRED_TOPOLOGY,
     REQUIRED_TOPOLOGY,
 )
-from scheduler.engine.model.instructions import Bind, EmitEvent, EvictVictim, Instruction, PatchCondition
-from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, MOVE_AFTER
+from scheduler.engine.model.instructions import Bind, EmitEvent, Instruction, PatchCondition
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import ObjectSeen
 from tests.engine.core.test_group_levels import BLOCK, RACK, placed
 from tests.support import build
 from tests.support.build import container
@@ -170,7 +166,6 @@ def test_a_new_member_goes_beside_its_neighbours_in_rank_although_another_rack_i
     assert rack_of(placed(driver)["m2"]) == "r1"
 
 
-MOVES = {REQUIRED_TOPOLOGY: RACK, MOVE_AFTER: "60"}
 OWNER = build.owned_by("StatefulSet", "g")
 
 
@@ -179,99 +174,3 @@ def run(driver: Driver) -> list[Instruction]:
     while driver.machine.has_work():
         told += driver.cycle()
     return told
-
-
-def wait(driver: Driver, seconds: float) -> list[EvictVictim]:
-    """Let the time pass as in a running process; return the evictions."""
-    return [each for each in driver.live(seconds) if isinstance(each, EvictVictim)]
-
-
-def _broken(driver: Driver, *, other_room: int = 3, owner: build.Json | None = OWNER) -> list[Pod]:
-    """Place three members in rack r1; one is lost, its node is full, and the new one waits. Return the others."""
-    rack(driver, "r1", 3)
-    pods = [member(driver, index, 3, MOVES, owner=owner) for index in range(3)]
-    nodes = placed(driver)
-    pods = [driver.confirm(pod, nodes[pod.name]) for pod in pods]
-    rack(driver, "r2", other_room)
-    driver.lose(pods[1])
-    fill(driver, nodes["m1"])
-    member(driver, 1, 3, MOVES, generation="-new", owner=owner)
-    assert not [each for each in run(driver) if isinstance(each, (Bind, EvictVictim))]
-    return [pods[0], pods[2]]
-
-
-def _evict(driver: Driver, first: EvictVictim) -> set[str]:
-    """Carry out evictions, and make each pod anew at once. Return the names of the victims."""
-    evictions, names = [first], set[str]()
-    while evictions:
-        each = evictions.pop()
-        evictions += driver.carry_out(each)
-        index = int(each.victim.name.removeprefix("m").partition("-")[0])
-        member(driver, index, 3, MOVES, generation=f"-{driver.now_s:.0f}", owner=OWNER)
-        assert not [one for one in run(driver) if isinstance(one, Bind)] or not evictions
-        names.add(each.victim.name)
-    return names
-
-
-def test_by_choice_a_group_moves_as_a_whole_once_it_has_places_elsewhere(driver: Driver) -> None:
-    _broken(driver)
-    assert not wait(driver, 50.0)
-    (first,) = wait(driver, 20.0)
-    shown = driver.state.groups.pending(first.victim.group.key) if first.victim.group is not None else ()
-    assert [pod.name for pod in shown] == ["m1-new"]
-    assert _evict(driver, first) == {"m0", "m2"}
-    driver.pass_time(20.0)
-    run(driver)
-    assert {rack_of(driver.node_of(uid)) for uid in driver.state.placed if "other" not in uid} == {"r2"}
-
-
-def test_the_event_says_that_the_group_moves(driver: Driver) -> None:
-    _broken(driver)
-    driver.pass_time(61.0)
-    moved = (
-        " The whole group has places elsewhere."
-        " The members on nodes are evicted, to be placed anew with the others."
-    )
-    assert any(each.note.endswith(moved) for each in run(driver) if isinstance(each, EmitEvent))
-
-
-@pytest.mark.parametrize("other_room", [0, 2])
-def test_a_group_without_places_elsewhere_stays(driver: Driver, other_room: int) -> None:
-    """Until there are some: a new host is seen within a minute."""
-    _broken(driver, other_room=other_room)
-    assert not wait(driver, 300.0)
-    rack(driver, "r3", 3)
-    assert wait(driver, 70.0)
-
-
-def test_a_group_stays_that_a_budget_protects(driver: Driver) -> None:
-    """Two members would leave, and one may."""
-    budget = build.disruption_budget("g", build.selector(f"{GROUP}=g"), 1)
-    driver.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
-    _broken(driver)
-    assert not wait(driver, 300.0)
-    budget = build.disruption_budget("g", build.selector(f"{GROUP}=g"), 2)
-    driver.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
-    assert wait(driver, 70.0)
-
-
-def test_a_group_stays_whose_members_nobody_makes_anew(driver: Driver) -> None:
-    _broken(driver, owner=None)
-    assert not wait(driver, 300.0)
-
-
-def test_a_group_moves_once_in_half_an_hour(driver: Driver) -> None:
-    _broken(driver)
-    (first,) = wait(driver, 70.0)
-    _evict(driver, first)
-    driver.pass_time(20.0)
-    run(driver)
-    pods = [driver.state.placed[uid].pod for uid in driver.state.placed if "other" not in uid]
-    pods = [driver.confirm(pod, pod.node_name) for pod in pods]
-    assert {rack_of(pod.node_name) for pod in pods} == {"r2"}
-    rack(driver, "r3", 3)
-    driver.lose(pods[0])
-    fill(driver, pods[0].node_name)
-    member(driver, 7, 3, MOVES, owner=OWNER)
-    assert not wait(driver, MOVE_AGAIN_AFTER_S - 200.0)
-    assert wait(driver, 400.0)

@@ -262,16 +262,13 @@ def test_a_hopeless_search_of_members_with_many_terms_ends_sooner(cluster: Drive
     assert 0 < attempts[0].n_decisions < 100
 
 
-@pytest.mark.parametrize("is_required", [True, False], ids=["a level", "affinity"])
-def test_a_group_with_more_members_than_a_rack_has_room_for_is_not_searched_on(
-    cluster: Driver, is_required: bool
-) -> None:
+def test_a_group_with_more_members_than_a_rack_has_room_for_is_not_searched_on(cluster: Driver) -> None:
     """Each way to place members of several kinds would be tried, and the search end early."""
     racks(cluster, a=10, b=10)
-    more: Any = {"annotations": {REQUIRED_TOPOLOGY: RACK}} if is_required else {"affinity": together()}
+    level = {REQUIRED_TOPOLOGY: RACK}
     for index in range(12):
-        member(cluster, f"w-{index}", n=13, **more)
-    member(cluster, "small", n=13, cpu="900m", **more)
+        member(cluster, f"w-{index}", n=13, annotations=level)
+    member(cluster, "small", n=13, cpu="900m", annotations=level)
     told = cluster.cycle()
     assert binds(told) == {}
     assert [one.n_decisions < 100 for one in told if isinstance(one, GroupAttempted)] == [True]

@@ -1,4 +1,4 @@
-"""Searches for devices that take more steps than one turn may: they go on in the next one."""
+"""Searches for devices that take more steps than one piece may: they go on in the next one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import pytest
 
 from scheduler.engine.model.claim_writes import ClaimReservation
 from scheduler.engine.model.instructions import Instruction, WriteReservation
-from scheduler.engine.plugins.dynamic_resources.allocator import DEFAULT_STEPS, MAX_STEPS
+from scheduler.engine.model.stimuli import CycleDue
+from scheduler.engine.plugins.dynamic_resources.answers import ENDED_AT_LIMIT
 from tests.engine.core.claim_cluster import ClaimCluster
 from tests.support.build import Json
 from tests.support.device_documents import DRIVER, device_slice, resource_claim
+from tests.support.driving import condition_of
 
 _INDEX = f"{DRIVER}/index"
 
@@ -57,10 +59,8 @@ def _ask(cluster: ClaimCluster, claim: Json) -> None:
 
 
 def _next_attempt(cluster: ClaimCluster) -> list[Instruction]:
-    """Run the turns of an attempt, later than any backoff."""
+    """Run an attempt, later than any backoff."""
     instructions = cluster.cycle()
-    while not instructions and cluster.machine.has_work():
-        instructions = cluster.cycle()
     cluster.now_s += 60.0
     cluster.pass_time(0.0)
     return instructions
@@ -81,14 +81,17 @@ def _devices(write: ClaimReservation | None) -> list[str]:
     return [each.device for each in write.allocation.devices.results]
 
 
-@pytest.mark.parametrize(("n_devices", "n_turns"), [(12, 9), (13, 15)])
-def test_a_search_goes_on_in_the_next_turn(n_devices: int, n_turns: int) -> None:
+@pytest.mark.parametrize(("n_devices", "n_pieces"), [(12, 9), (13, 15)])
+def test_a_search_goes_on_in_the_next_piece(n_devices: int, n_pieces: int) -> None:
     """The pair is the first device and the last: found once every choice of others with the first has failed."""
     cluster = _cluster(_slice("n", [*range(n_devices - 1), 0]))
     _ask(cluster, _claim("c", 5))
-    for _ in range(n_turns - 1):
-        assert cluster.cycle() == []
-    assert _devices(_reservation(cluster.cycle())) == [
+    machine = cluster.machine
+    instructions = machine.handle(CycleDue(), cluster.now_s)
+    for _ in range(n_pieces - 1):
+        assert (instructions, machine.is_in_cycle) == ([], True)
+        instructions = machine.step()
+    assert _devices(_reservation(instructions)) == [
         *(f"gpu-{each}" for each in range(1, 6)),
         "gpu-0",
         f"gpu-{n_devices - 1}",
@@ -115,10 +118,11 @@ def test_each_pod_gets_what_is_its_own_from_a_search_of_its_form() -> None:
 
 
 def test_a_search_begins_again_once_the_devices_have_changed() -> None:
-    """The node has a second pair now."""
-    cluster = _cluster(_slice("n", [*range(11), 0]))
+    """Two nodes take more steps than one attempt; the second has a pair before the next attempt comes to it."""
+    cluster = _cluster(*(_slice(node, [*range(24)]) for node in ("m", "n")))
     _ask(cluster, _claim("c", 5))
-    assert cluster.cycle() == []
+    told = condition_of(_next_attempt(cluster))
+    assert told.reason == "SchedulerError"
     cluster.show(_slice("n", [*range(11), 0, 99, 99]))
     assert _devices(_reservation(_next_attempt(cluster))) == [
         *(f"gpu-{each}" for each in range(5)),
@@ -127,15 +131,12 @@ def test_a_search_begins_again_once_the_devices_have_changed() -> None:
     ]
 
 
-def test_a_search_ends_after_its_steps_in_all_turns() -> None:
+def test_a_search_ends_after_its_steps_in_all_pieces() -> None:
     """There is no pair: the node is asked no more, until its devices change."""
     cluster = _cluster(_slice("n", [*range(24)]))
     _ask(cluster, _claim("c", 8))
-    for _ in range(MAX_STEPS // DEFAULT_STEPS - 1):
-        assert cluster.cycle() == []
-    assert cluster.cycle()
+    told = condition_of(_next_attempt(cluster))
+    assert told.message.startswith(f"0/1 nodes are available: 1 {ENDED_AT_LIMIT}")
     assert cluster.cycle() == []
     cluster.show(_slice("n", [*range(24), 0, 0]))
-    cluster.now_s += 60.0
-    cluster.pass_time(0.0)
-    assert cluster.cycle()
+    assert _devices(_reservation(_next_attempt(cluster)))[-2:] == ["gpu-24", "gpu-25"]

@@ -285,7 +285,7 @@ def test_every_preemption_ends_and_nobody_is_evicted_twice_or_held_for_ever(seed
     assert len(server.deleted) == len(set(server.deleted))
     assert not server.driver.state.preempting
     machine = server.driver.machine
-    assert not any(machine.preemptions.is_running(pod.uid) for pod in server.pods.values())
+    assert not machine.preemptions.is_evicting
     waiting = {one.pod.name for one in server.driver.queue.pods()}
     assert waiting == {name for name, pod in server.pods.items() if not pod.node_name}
     server.driver.audit()

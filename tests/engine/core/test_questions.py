@@ -115,7 +115,7 @@ class _Life:
         fate = self._chance.choice(
             (VictimFate.DELETED, VictimFate.DELETED, VictimFate.FAILED, VictimFate.SPARED)
         )
-        self._put(EvictionEnded(*uids, fate, "denied" if fate is VictimFate.FAILED else ""))
+        self._put(EvictionEnded(*uids, fate))
         if fate is VictimFate.DELETED and eviction.victim.name in self.pods:
             self._delete(eviction.victim.name)
 
@@ -129,9 +129,7 @@ class _Curious:
     def __init__(self, life: _Life, seed: int) -> None:
         self._life, self._chance = life, Random(seed)
         driver = life.driver
-        self._questions = WhatIfService(
-            default_settings(), driver.state, driver.profiles, now_s=lambda: driver.now_s
-        )
+        self._questions = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
 
     def ask(self) -> None:
         """Ask some questions."""

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.engine.model.group_topology import REQUIRED_TOPOLOGY
 from scheduler.engine.model.instructions import Bind
-from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, MOVE_AFTER, RELEASE_AFTER
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, RELEASE_AFTER
 from scheduler.engine.model.stimuli import TimePassed
 from tests.engine.core.test_group_levels import RACK, placed
 from tests.engine.core.test_group_replacement import OWNER, fill, member, rack, run
@@ -67,13 +67,6 @@ def _lost(*asked: str) -> Callable[[Driver], None]:
     return lose
 
 
-def _moved(driver: Driver) -> None:
-    _lost(MOVE_AFTER)(driver)
-    rack(driver, "r2", 3)
-    driver.live(40.0)
-    assert driver.state.nominated
-
-
 _MAKERS = {
     "the end of a backoff": _backoff,
     "the flush of unschedulable pods": _unschedulable,
@@ -82,8 +75,6 @@ _MAKERS = {
     "the end of another's nomination": _nominated,
     "the report of lost members": _lost(),
     "the release of a group": _lost(RELEASE_AFTER),
-    "the move of a group, and the next look": _lost(MOVE_AFTER),
-    "the end of places that are held for a move": _moved,
 }
 
 

@@ -48,11 +48,18 @@ def test_a_device_has_its_attributes_and_capacities() -> None:
     assert isinstance(made, ResourceSlice)
     (each,) = made.devices
     assert list(each.attributes.values()) == [
-        DeviceAttribute(AttributeType.STRING, "s"),
-        DeviceAttribute(AttributeType.INT, 1),
-        DeviceAttribute(AttributeType.BOOL, value=True),
-        DeviceAttribute(AttributeType.VERSION, "1.0.0"),
-        DeviceAttribute(AttributeType.NONE, None),
+        DeviceAttribute(string="s"),
+        DeviceAttribute(int_=1),
+        DeviceAttribute(bool_=True),
+        DeviceAttribute(version="1.0.0"),
+        DeviceAttribute(),
+    ]
+    assert [(one.type, one.value) for one in each.attributes.values()] == [
+        (AttributeType.STRING, "s"),
+        (AttributeType.INT, 1),
+        (AttributeType.BOOL, True),
+        (AttributeType.VERSION, "1.0.0"),
+        (AttributeType.NONE, None),
     ]
     memory = each.capacity["memory"]
     assert str(memory.value) == "4Gi"

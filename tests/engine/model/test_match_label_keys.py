@@ -75,12 +75,3 @@ def test_gates_decide_what_becomes_of_a_spread_constraints_keys(
     assert isinstance(selector, dict)
     found = {one["key"]: one["values"] for one in selector.get("matchExpressions", ())} or None
     assert (found, "matchLabelKeys" in stored) == expected
-
-
-def test_without_its_gate_affinity_is_stored_as_written() -> None:
-    """MatchLabelKeysInPodAffinity off."""
-    affinity = build.affinity(
-        required=[{**build.term(build.ZONE, build.selector("a=b")), "matchLabelKeys": ["app"]}]
-    )
-    assert merged_affinity(affinity, {"app": "web"}, enabled=False) == affinity
-    assert merged_affinity(affinity, {"app": "web"}) != affinity

@@ -241,3 +241,15 @@ def test_a_priority_or_count_that_no_api_server_stores_is_reported(value: int) -
     budget = build.disruption_budget("b", build.selector("app=web"), value)
     with pytest.raises(MalformedObjectError, match=r"at `\$.status.disruptionsAllowed`"):
         decode_disruption_budget(json.dumps(budget).encode())
+
+
+def test_a_null_counts_as_absent_but_in_a_selector() -> None:
+    """As in Go; a selector without the label would select more."""
+    node = build.node("n", taints=["k=v:NoSchedule"], images={"x": 5})
+    node["spec"]["taints"][0]["value"] = None
+    node["status"]["images"][0]["names"] = None
+    read = decode_node(json.dumps(node).encode())
+    assert (read.taints[0].value, read.images[0].names) == ("", ())
+    budget = build.disruption_budget("b", {"matchLabels": {"app": None}}, 1)
+    with pytest.raises(MalformedObjectError, match=r"got `null` - at `\$.spec.selector.matchLabels"):
+        decode_disruption_budget(json.dumps(budget).encode())

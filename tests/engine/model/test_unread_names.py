@@ -46,6 +46,15 @@ def notes(
             "label affinity-scheduler.io/affinity has no effect: it counts as an annotation, not as a label",
         ),
         (
+            {"affinity-scheduler.io/pod-group": "g"},
+            {
+                "affinity-scheduler.io/pod-group-min-count": "1",
+                "affinity-scheduler.io/pod-group-move-after-seconds": "60",
+            },
+            "annotation affinity-scheduler.io/pod-group-move-after-seconds has no effect any more:"
+            " use affinity-scheduler.io/pod-group-release-after-seconds instead",
+        ),
+        (
             {},
             {"affinity-scheduler.io/zzz\nz": "1"},
             "annotation affinity-scheduler.io/zzz\\nz has no effect: nothing reads it",

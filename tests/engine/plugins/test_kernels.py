@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from scheduler.engine.framework.interface import FeasibleNodes
 from scheduler.engine.framework.shape import ShapePoint, rounded_quotient, shape_table
-from scheduler.engine.framework.status import Code
+from scheduler.engine.framework.status import Code, NodeStatuses
 from scheduler.engine.plugins.image_locality import with_tag
 from scheduler.engine.plugins.inter_pod_affinity.scoring import min_max_normalized
 from scheduler.engine.plugins.node_resources.balanced_allocation import balance, deviation, used_fraction
 from scheduler.engine.plugins.node_resources.fit import (
     checked_amounts,
-    combined_statuses,
     least_allocated_scores,
     most_allocated_scores,
     ratio_scores,
@@ -70,14 +69,14 @@ def _amounts(*values: int) -> Amounts:
 def test_each_combination_of_shortages_is_one_status(
     short: list[str], hopeless: str, expected: list[tuple[Code, ...] | None]
 ):
-    statuses = combined_statuses([_mask(bits) for bits in short], _mask(hopeless), ["P", "Q"])
+    statuses = NodeStatuses.combined([_mask(bits) for bits in short], _mask(hopeless), ["P", "Q"])
     found = [statuses.at(row) for row in range(3)]
     assert [None if one is None else (one.code, *one.reasons) for one in found] == expected
 
 
 def test_a_node_may_be_short_of_more_resources_than_a_machine_word_has_bits():
     reasons = [f"Insufficient r{index}" for index in range(100)]
-    statuses = combined_statuses([_mask("x-")] * 99 + [_mask("-x")], _mask("--"), reasons)
+    statuses = NodeStatuses.combined([_mask("x-")] * 99 + [_mask("-x")], _mask("--"), reasons)
     first, second = statuses.at(0), statuses.at(1)
     assert first is not None
     assert second is not None

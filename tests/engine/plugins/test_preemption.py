@@ -23,7 +23,6 @@ from scheduler.engine.framework.status import Skip, Status
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.default_preemption.candidates import Candidate as Sacrifice
 from scheduler.engine.plugins.default_preemption.candidates import candidate_at
-from scheduler.engine.plugins.default_preemption.dry_runs import room_only
 from scheduler.engine.plugins.default_preemption.protection import protections
 from scheduler.engine.plugins.default_preemption.search import DefaultPreemptionArgs, Found, find_candidates
 from scheduler.engine.state.batches import finished
@@ -342,7 +341,7 @@ def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
     refused = Counter(reason for one in answers if isinstance(one, Status) for reason in one.reasons)
     assert found.reasons == refused
     assert found.n_asked == len(answers) - len(victims)
-    room = room_only(unfit, view)
+    room = unfit.trials.room_only
     n_at_once = 0 if room is None else int(np.count_nonzero(room.rows[rows]))
     event(f"{len(victims)} candidates, {n_at_once} of {len(answers)} nodes at once")
 
@@ -377,7 +376,7 @@ def test_budgets_by_label_set_are_those_of_each_pod(objects: list[Applied]):
     for applied in objects:
         product.apply(applied.object)
     view = product.cluster.view()
-    names = ["", *(budget.key for budget in view.budgets)]
+    names = ["", *(budget.key for budget in view.state.budgets)]
     known = finished(protections(view))
     for placed in product.cluster.state.placed.values():
         numbers = known.budgets[known.by_label_set[placed.label_set.number]].tolist()

@@ -54,7 +54,7 @@ STAGES = {"preEnqueue": PreEnqueuePlugin, "filter": FilterPlugin, "score": Score
 
 
 def test_every_plugin_that_settings_call_built_is_registered():
-    built = {plugin.name for plugin in DEFAULT_PLUGINS if not plugin.missing}
+    built = {plugin.name for plugin in DEFAULT_PLUGINS}
     assert (built - ELSEWHERE) | {ALWAYS_LAST_TO_ADMIT} == IN_TREE.keys()
 
 
@@ -70,12 +70,7 @@ def test_a_plugin_can_be_named_at_upstream_s_points():
 
 @pytest.mark.parametrize(
     ("plugin", "point"),
-    [
-        (plugin.name, point)
-        for plugin in DEFAULT_PLUGINS
-        for point in STAGES
-        if not plugin.missing and point in plugin.points
-    ],
+    [(plugin.name, point) for plugin in DEFAULT_PLUGINS for point in STAGES if point in plugin.points],
 )
 def test_a_plugin_has_the_stages_that_settings_let_it_run_at(plugin: str, point: str):
     assert isinstance(plugin_named(plugin), STAGES[point])

@@ -4,16 +4,17 @@ import json
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+import msgspec
 import pytest
 
 from scheduler.engine.framework.events import Resource
 from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX
+from scheduler.engine.model.pod_wire import NodeAffinity
 from scheduler.engine.plugins.node_affinity import NodeAffinityArgs
 from scheduler.engine.plugins.node_resources.resource_allocation import NodeResourcesFitArgs
 from scheduler.engine.plugins.pod_topology_spread.constraints import (
     DefaultConstraint,
     PodTopologySpreadArgs,
-    WhenUnsatisfiable,
 )
 from tests.engine.plugins.waking import wakes
 from tests.support.build import (
@@ -132,7 +133,9 @@ TAINT_TOLERATION: Final = [
 
 WEB_NODE = node("a", labels={"app": "web"})
 ADDED: Mapping[str, object] = {
-    "NodeAffinity": NodeAffinityArgs(node_affinity(required=[node_term("pool in x")]))
+    "NodeAffinity": NodeAffinityArgs(
+        msgspec.convert(node_affinity(required=[node_term("pool in x")]), NodeAffinity)
+    )
 }
 
 
@@ -663,7 +666,7 @@ def test_a_workload_wakes_a_pod_whose_default_selector_it_may_change(change: Cha
 
 
 @pytest.mark.parametrize("action", ["DoNotSchedule", "ScheduleAnyway"])
-def test_workloads_wake_pods_that_a_hard_default_constraint_rejects(action: WhenUnsatisfiable) -> None:
+def test_workloads_wake_pods_that_a_hard_default_constraint_rejects(action: str) -> None:
     """Workloads say of which pods a default constraint counts; a soft one rejects none."""
     constraint = DefaultConstraint(max_skew=1, topology_key=ZONE, when_unsatisfiable=action)
     args = PodTopologySpreadArgs("List", (constraint,))

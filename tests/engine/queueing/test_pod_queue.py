@@ -337,20 +337,9 @@ def test_a_member_that_is_given_back_was_not_tried():
     queue = queue_of(pod("p"))
     queued = popped(queue)
     assert queued.attempts == 1
-    queue.give_back(queued, is_surplus=True)
+    queue.give_back(queued)
     assert (queued.attempts, queued.sub_queue) == (0, SubQueue.ACTIVE)
     assert popped(queue).attempts == 1
-
-
-def test_a_pod_that_lines_up_comes_after_those_that_wait_and_its_attempt_goes_on():
-    queue = queue_of(pod("long"), pod("short"))
-    queued = popped(queue)
-    queue.line_up(queued, 1.0)
-    assert (queued.pod.name, queued.sub_queue, queued.n_turns) == ("long", SubQueue.ACTIVE, 1)
-    assert drained(queue, 1.0) == ["short", "long"]
-    assert queued.attempts == 1
-    queue.put_back(queued, frozenset(), 1.0)
-    assert (queued.n_turns, queued.error_count) == (0, 1)
 
 
 def test_a_new_member_waits_as_its_sibling_does():

@@ -13,9 +13,9 @@ from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupK
 from scheduler.engine.model.stimuli import SweepDue
 from scheduler.engine.state.audit import Audit, differences
 from scheduler.engine.state.cluster import ClusterState, PlacedPod
+from scheduler.engine.state.cluster_view import OutOfTreeKey
 from scheduler.engine.state.label_sets import LabelSet
 from scheduler.engine.state.matching import NamespaceRule, PodMatcher
-from scheduler.engine.state.read_only import OutOfTreeKey
 from scheduler.engine.syntax.selectors import EVERYTHING, Requirement, Selector
 from tests.conformance.product import ProductSubject
 from tests.support import build, storage_objects
@@ -211,17 +211,15 @@ def test_nothing_differs_whenever_a_pod_leaves_during_a_round() -> None:
 
 
 def _a_pod_too_many(state: ClusterState) -> None:
-    state.nodes.pod_count[0] += 1
+    state.nodes._pod_count.own[0] += 1
 
 
 def _a_port_that_nobody_holds(state: ClusterState) -> None:
-    state.nodes.ports["TCP", 8080][1] = {"0.0.0.0": 1}
+    state.nodes._ports["TCP", 8080][1] = {"0.0.0.0": 1}
 
 
 def _room_that_nobody_takes(state: ClusterState) -> None:
-    requested = state.nodes.requested("ephemeral-storage")
-    assert requested is not None
-    requested[0] += 1
+    state.nodes._requested.own[state.nodes._resource_id["ephemeral-storage"], 0] += 1
 
 
 def _a_pod_under_another_label_set(state: ClusterState) -> None:
@@ -241,16 +239,16 @@ def _a_live_pod_that_is_taken_for_terminating(state: ClusterState) -> None:
 
 
 def _a_count_that_missed_a_pod(state: ClusterState) -> None:
-    state.counts.selected(APP_A).by_row[0] += 1
+    state.counts.selected(APP_A)._own[0] += 1
 
 
 def _a_count_that_missed_a_live_pod(state: ClusterState) -> None:
-    state.counts.selected(APP_A, live_only=True).by_row[0] += 1
+    state.counts.selected(APP_A, live_only=True)._own[0] += 1
 
 
 def _a_count_that_missed_a_pod_after_a_value_that_is_not_ours(state: ClusterState) -> None:
     state.derived.get(OutOfTreeKey("plugin", "key"), lambda: np.zeros(2))
-    state.counts.selected(APP_A).by_row[0] += 1
+    state.counts.selected(APP_A)._own[0] += 1
 
 
 def _a_label_set_lost(state: ClusterState) -> None:
@@ -270,7 +268,9 @@ def _a_declared_term_twice(state: ClusterState) -> None:
 
 def _a_sum_of_terms_that_missed_a_pod(state: ClusterState) -> None:
     label_set = state.label_sets.of("default", {"app": "a"})
-    state.counts.term_sums("test", label_set, lambda _: 1).by_key[build.HOSTNAME].add(0, 1)
+    state.counts.term_sums("test", label_set, lambda _: 1).own(
+        build.HOSTNAME, state.nodes.column(build.HOSTNAME), 1
+    ).add(0, 1)
 
 
 def _a_sum_of_terms_lost(state: ClusterState) -> None:
@@ -279,7 +279,9 @@ def _a_sum_of_terms_lost(state: ClusterState) -> None:
 
 
 def _a_count_of_declaring_pods_that_missed_one(state: ClusterState) -> None:
-    state.counts.declaring(next(iter(state.terms)))[0] += 1
+    counts = state.counts.declaring(next(iter(state.terms)))
+    assert isinstance(counts.base, np.ndarray)
+    counts.base[0] += 1
 
 
 def _a_pod_that_forgot_its_terms(state: ClusterState) -> None:
@@ -340,8 +342,7 @@ def test_every_kind_of_damage_is_found_at_once_and_within_a_round(
     assert round_of(state)
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered")
-def test_amounts_that_wrap_are_no_difference() -> None:
+def test_amounts_that_are_clamped_are_no_difference() -> None:
     """Of a resource with a column and of one without; a node holds what is written on it, however much."""
     driver = Driver()
     driver.node("n1")

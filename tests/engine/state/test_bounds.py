@@ -255,7 +255,7 @@ def test_an_index_of_which_few_terms_are_left_is_made_anew() -> None:
     driver.state.sweep()
     assert driver.state.terms._table.n_ids == 1
     view, asking = ClusterView(driver.state), driver.decoded(build.pod("asks", labels={"app": "a"}))
-    sums = view.term_sums("weights", view.label_set(asking), lambda term: term.key.weight)
+    sums = view.state.counts.term_sums("weights", view.label_set(asking), lambda term: term.key.weight)
     assert sums.by_key[build.ZONE].on_nodes().tolist() == [14, 7, 14, 7]
     assert [term.key.max_pods for term in driver.state.terms if term.is_limiting] == [2]
     assert differences(driver.state) == []
@@ -271,7 +271,7 @@ def test_all_limiting_terms_are_known_however_many_came_and_went(monkeypatch: py
         limited = {**build.term(build.ZONE, build.selector("app=a", f"!x{number}")), "maxPodsPerDomain": 2}
         asked = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [limited]}}
         driver.pod(f"p{number}", node="n0", annotations={ANNOTATION: json.dumps(asked)})
-        sums = view.term_sums("limits", label_set, lambda _: 1, limiting=True)
+        sums = view.state.counts.term_sums("limits", label_set, lambda _: 1, limiting=True)
         assert len(sums.weights) == number + 1
 
 

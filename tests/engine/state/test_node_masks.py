@@ -10,7 +10,6 @@ from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.engine.state.read_only import ReadOnlyClusterView
 from tests.support import build
 
 LABELS = {"a": {"n": "3"}, "b": {"n": "7", "x": "y"}, "c": {"n": "many"}, "d": {}}
@@ -81,7 +80,6 @@ def test_a_term_that_asks_for_nothing_or_does_not_parse_matches_no_node(
 
 def test_a_plugin_reads_the_taints_of_a_row(view: ClusterView) -> None:
     """None of a node that is gone while pods are on it."""
-    state = view._state
+    state = view.state
     state.nodes.row_for("ghost")
-    nodes = ReadOnlyClusterView(state, "plugin").nodes
-    assert [[taint.key for taint in nodes.taints_of(row)] for row in range(5)] == [[], ["k"], [], [], []]
+    assert [[taint.key for taint in view.nodes.taints_of(row)] for row in range(5)] == [[], ["k"], [], [], []]

@@ -332,10 +332,12 @@ class States(RuleBasedStateMachine):
     def sum_terms(self, its: Mapping[str, str], namespace: str) -> None:
         """Sum the weights of preferences, and those of required anti-affinity."""
         label_set, incoming = self._incoming(its, namespace)
-        found = self.view.term_sums("weights", label_set, _weight_of_existing)
+        found = self.view.state.counts.term_sums("weights", label_set, _weight_of_existing)
         wanted = self.plain.term_sums(incoming, _weight_of_declared)
         assert self._sums(found.by_key) == wanted
-        forbidding = self.view.term_sums("forbids", label_set, lambda term: int(term.is_forbidding))
+        forbidding = self.view.state.counts.term_sums(
+            "forbids", label_set, lambda term: int(term.is_forbidding)
+        )
         forbidden = self.plain.term_sums(
             incoming, lambda kind, term: int(kind is TermKind.REQUIRED_ANTI and term.max_pods == 1)
         )
@@ -361,7 +363,7 @@ class States(RuleBasedStateMachine):
                 for name in {one.node_name for one in self.plain.pods.values()}
                 if (n := term.pods_by_row.get(self.state.nodes.row_by_name[name], 0))
             }
-            assert self._by_name(self.view.declaring(term)) == wanted
+            assert self._by_name(self.view.state.counts.declaring(term)) == wanted
 
     @rule(cpu=st.sampled_from((0, 500, 3000)), gpus=st.sampled_from((0, 1)))
     def look_for_room(self, cpu: int, gpus: int) -> None:

@@ -100,11 +100,11 @@ def test_anti_affinity_by_annotation_is_told_while_a_pod_that_declares_it_is_pla
     driver.node("n1")
     view = ClusterView(driver.state)
     asked = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
-    told = [view.has_anti_affinity_by_annotation]
+    told = [view.state.terms.n_by_annotation]
     pod = driver.pod("apart", node="n1", annotations={"affinity-scheduler.io/affinity": json.dumps(asked)})
-    told.append(view.has_anti_affinity_by_annotation)
+    told.append(view.state.terms.n_by_annotation)
     driver.lose(pod)
-    assert [*told, view.has_anti_affinity_by_annotation] == [False, True, False]
+    assert [*told, view.state.terms.n_by_annotation] == [False, True, False]
 
 
 def test_a_resource_that_no_node_has_any_more_loses_its_column() -> None:

@@ -89,11 +89,14 @@ def test_a_disk_that_one_pod_may_use_closes_the_nodes_with_such_a_pod(subject: P
     for name in ("one", "two"):
         subject.apply(with_volumes(source, disk("nfs", path="/"), name=name, on="m"))
         assert subject.differences() == []
-        assert (view.with_conflicting_disks([mine]), view.with_conflicting_disks([other])) == ({1}, set())
+        assert (view.state.disks.conflicting_rows([mine]), view.state.disks.conflicting_rows([other])) == (
+            {1},
+            set(),
+        )
     for name, left in (("one", {1}), ("two", set[int]())):
         subject.delete("Pod", "default", name)
         assert subject.differences() == []
-        assert view.with_conflicting_disks([mine]) == left
+        assert view.state.disks.conflicting_rows([mine]) == left
     assert state.disks.on_rows() == {}
 
 

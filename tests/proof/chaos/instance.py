@@ -133,7 +133,7 @@ class Instance:
     @property
     def holds_room(self) -> bool:
         """Whether it keeps room for a group that has waited for long, which other pods do not get meanwhile."""
-        return self.machine is not None and self.machine._groups._nominations.next_wake_s() is not None
+        return self.machine is not None and self.machine._group_lives.nominations.next_wake_s() is not None
 
     def flush(self) -> None:
         """Let it try all its unschedulable pods, as it does with pods that are unschedulable for 5 minutes."""

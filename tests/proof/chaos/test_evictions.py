@@ -134,7 +134,7 @@ def test_a_deletion_without_a_clear_answer_is_told_of_and_counted_once(lost: Act
             machine = story.instances[0].machine
             assert machine is not None
             assert machine.preemptions.wasted == {}
-            assert not (machine.state.preempting or machine.preemptions.is_running("red/high"))
+            assert not (machine.state.preempting or machine.preemptions.is_evicting)
 
     _play(play())
 

@@ -11,7 +11,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from scheduler.daemon.writes.conditions import ConditionWriter
-from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.engine.state.nominated_pods import NominatedPods
 from scheduler.sandbox.devcluster.kinds import POD
 from tests.proof.chaos.run import repeatable
 from tests.proof.chaos.virtual import run_virtually
@@ -82,7 +82,9 @@ def test_no_volume_is_promised_twice_and_no_pod_lost(seed: int, *, elected: bool
 @pytest.mark.parametrize(
     ("guard", "instead", "wrong"),
     [
-        pytest.param((ClusterView, "has_nominated"), False, "wait on node-", id="nominations do not count"),
+        pytest.param(
+            (NominatedPods, "__bool__"), lambda _: False, "wait on node-", id="nominations do not count"
+        ),
         pytest.param((ConditionWriter, "hasten"), AsyncMock(), "is not nominated to", id="claims come first"),
     ],
 )

@@ -125,6 +125,10 @@ class Told:
 
     def note(self, instructions: list[Instruction], now_s: float) -> None:
         """Record the decisions, the evictions, and the events of their victims."""
+        # Members of a group are decided on together, and may exchange their nodes.
+        at_once = {
+            one.pod.uid: one.node_name for one in instructions if isinstance(one, Bind | WriteReservation)
+        }
         for one in instructions:
             if isinstance(one, Bind):
                 self._note_decided(one, self._assumed)
@@ -134,8 +138,8 @@ class Told:
                     self._note_retried(pod, now_s)
             match one:
                 case Bind(pod, node) | WriteReservation(pod, node):
-                    newest, headed = self._newest["Pod"], dict(self._headed)
-                    if isinstance(one, WriteReservation) or headed.get(pod.uid) != node:
+                    newest, headed = self._newest["Pod"], self._headed | at_once
+                    if isinstance(one, WriteReservation) or self._headed.get(pod.uid) != node:
                         choice = Choice(self._agent, pod.uid, pod.key, node, newest, headed)
                         self._journal.on_choice(choice)
                     self._headed[pod.uid] = node

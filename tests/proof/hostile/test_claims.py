@@ -1,18 +1,20 @@
 """
-Claims made to hold a scheduler up: how much work a cycle does for one of them, whatever it asks for.
+Claims made to hold a scheduler up: how much work a piece of a cycle does for one of them, whatever it asks for.
 
 Counted in what the work is bounded by, not in time: steps of selectors, and steps of the search.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
 import pytest
 
 from scheduler.engine.cel import DeviceFields, Selector
-from scheduler.engine.model.instructions import WriteReservation
+from scheduler.engine.model.instructions import Instruction, WriteReservation
+from scheduler.engine.model.stimuli import CycleDue
 from scheduler.engine.plugins.dynamic_resources.allocator import DEFAULT_STEPS
 from scheduler.engine.plugins.dynamic_resources.search import Budget
 from scheduler.engine.plugins.dynamic_resources.selection import MAX_COST
@@ -21,12 +23,14 @@ from tests.proof.hostile.claims import N_DEVICES, costly, distinct_devices, host
 from tests.support.build import Json
 
 _N_NODES = 12
+#: Pieces of a cycle with the whole budget.
+_MAX_PIECES = 16
 #: So much more than a bound: single steps, and the last evaluation.
 _MORE = 0.3
 
 
 class _Counted:
-    """The work of one cycle after the other, as parts of what is allowed."""
+    """The work of one piece of a cycle after the other, as parts of what a piece may take."""
 
     def __init__(self) -> None:
         self.n_nodes, self.costs, self.budgets = 0, list[int](), list[Budget]()
@@ -43,16 +47,30 @@ class _Counted:
 
     def cycle(self) -> tuple[float, float, list[Any]]:
         """
-        Run a cycle, later than any backoff; return its evaluations, its steps and its instructions.
+        Run a cycle, later than any backoff; return the most evaluations and steps of a piece, and the instructions.
 
-        The first evaluation, which may cost as much as any, does not count.
+        The first evaluation of each piece, which may cost as much as any, does not count.
         """
-        self.costs, self.budgets = [], []
-        instructions = self.cluster.cycle()
+        machine, costs, steps = self.cluster.machine, list[float](), list[float]()
+        instructions = self._measured(lambda: machine.handle(CycleDue(), self.cluster.now_s), costs, steps)
+        while machine.is_in_cycle:
+            instructions += self._measured(machine.step, costs, steps)
+        assert sum(steps) < _MAX_PIECES * (1 + _MORE)
         self.cluster.now_s += 60.0
         self.cluster.pass_time(0.0)
-        n_steps = sum(DEFAULT_STEPS - budget.n_left for budget in self.budgets)
-        return sum(self.costs[1:]) / MAX_COST, n_steps / DEFAULT_STEPS, instructions
+        return max(costs), max(steps), instructions
+
+    def _measured(
+        self, run: Callable[[], list[Instruction]], costs: list[float], steps: list[float]
+    ) -> list[Instruction]:
+        """Run a piece; add its evaluations and its steps."""
+        n_evaluated, n_left = len(self.costs), [budget.n_left for budget in self.budgets]
+        instructions = run()
+        n_left += [DEFAULT_STEPS] * (len(self.budgets) - len(n_left))
+        costs.append(sum(self.costs[n_evaluated + 1 :]) / MAX_COST)
+        used = (before - budget.n_left for before, budget in zip(n_left, self.budgets, strict=True))
+        steps.append(sum(used) / DEFAULT_STEPS)
+        return instructions
 
     def ask(self, name: str, devices: Json) -> None:
         """Create a pod with a claim."""

@@ -48,13 +48,6 @@ MANIFESTS = {
     - {apiVersion: v1, kind: Service, metadata: {name: s}, spec: {ports: [{port: 80}]}}
     - {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: b}}
     - {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: l}, spec: {holderIdentity: me}}
-    - apiVersion: v1
-      kind: ReplicationController
-      metadata: {name: r}
-      spec:
-        replicas: 0
-        selector: {app: r}
-        template: {metadata: {labels: {app: r}}, spec: {containers: [{name: c, image: i}]}}
     """,
     "database": """
     apiVersion: apps/v1
@@ -122,31 +115,21 @@ SESSIONS = {
         NAME READY STATUS RESTARTS AGE IP NODE NOMINATED NODE READINESS GATES
         $ get nodes
         NAME STATUS ROLES AGE VERSION
-        $ get deploy -o wide
-        NAME READY UP-TO-DATE AVAILABLE AGE CONTAINERS IMAGES SELECTOR
-        web 3/3 3 3 ... c web:1 app=web
+        $ get deploy
+        NAME READY UP-TO-DATE AVAILABLE AGE
+        web 3/3 3 3 ...
         $ get rs
         NAME DESIRED CURRENT READY AGE
         $ get sts
         NAME READY AGE
-        $ get rc
-        NAME DESIRED CURRENT READY AGE
         $ get svc
-        NAME TYPE CLUSTER-IP EXTERNAL-IP PORT(S) AGE
+        NAME AGE
         $ get ns
         NAME STATUS AGE
         $ get leases
         NAME HOLDER AGE
-        $ get cm
-        NAME DATA AGE
-        $ get sa
-        NAME AGE
         $ get sc
         NAME PROVISIONER RECLAIMPOLICY VOLUMEBINDINGMODE ALLOWVOLUMEEXPANSION AGE
-        $ get csinodes
-        NAME DRIVERS AGE
-        $ get deploy web --subresource=scale
-        NAME DESIRED AVAILABLE AGE
         $ get events
         LAST SEEN TYPE REASON OBJECT MESSAGE
         $ get events.events.k8s.io

@@ -152,11 +152,8 @@ async def test_authorities_that_are_none_are_a_failure_like_any_other(tmp_path):
         await until_written(store, lambda: store.list(CORE_EVENT, "default", field_selector=failed)[0])
 
 
-def test_many_warnings_are_cut_short_and_odd_ones_left_out():
-    headers = [value for _, value in warning_headers([f"{number}{'x' * 1000}" for number in range(99)])]
-    assert len(headers) == 64
-    assert {len(value) for value in headers} == {256 + len('299 - ""')}
-    assert warning_headers(["a\nb", "c", "c"]) == [("Warning", '299 - "c"')]
+def test_odd_warnings_are_left_out():
+    assert warning_headers(["a\nb", 'c"', 'c"']) == [("Warning", '299 - "c\\""')]
 
 
 def test_text_in_a_secret_is_encoded():

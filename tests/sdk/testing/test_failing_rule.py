@@ -1,4 +1,4 @@
-"""A rule that fails in a running scheduler: each pod's message names it; then it is shut off, with an event."""
+"""A rule that fails in a running scheduler: each pod's message names it, and other pods are placed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.sdk.testing import make_node, make_pod
-from tests.support.messages import refusals
 
 if TYPE_CHECKING:
     from scheduler.sdk.testing.devcluster import DevClusterFixture
@@ -35,7 +34,7 @@ profiles:
 
 
 @pytest.mark.slow
-def test_a_rule_that_fails_is_named_and_at_last_shut_off(devcluster: DevClusterFixture, tmp_path: Path):
+def test_a_rule_that_fails_is_named_and_fails_its_pods_alone(devcluster: DevClusterFixture, tmp_path: Path):
     (tmp_path / "broken.py").write_text(RULE)
     (tmp_path / "config.yaml").write_text(CONFIG)
     devcluster.apply(make_node("a"))
@@ -46,13 +45,6 @@ def test_a_rule_that_fails_is_named_and_at_last_shut_off(devcluster: DevClusterF
     failure = "running PreFilter plugin \"Broken\": KeyError: 'tem' (broken.py, line 10)"
     assert devcluster.refusal_of("first") == failure
     devcluster.apply(*(make_pod(f"pod-{number}", labels={"team": "blue"}) for number in range(12)))
-    (note,) = devcluster.wait_for(lambda: devcluster.events("PluginShutOff"), "the rule is shut off")
-    why = f"10 calls in a row failed, the last one: {failure}"
-    assert (
-        note
-        == f"plugin Broken of profile affinity-scheduler is shut off, and pods with the label team wait: {why}"
-    )
     devcluster.apply(make_pod("waits", labels={"team": "blue"}), make_pod("other"))
-    refused = f"0/1 nodes are available: plugin Broken is shut off until the scheduler restarts: {why}."
-    assert refusals(devcluster.refusal_of("waits")) == refused
+    assert devcluster.refusal_of("waits") == failure
     assert devcluster.node_of("other") == "a"

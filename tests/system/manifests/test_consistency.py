@@ -5,6 +5,7 @@ import tomllib
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+import msgspec
 import pytest
 
 from scheduler.cli import run
@@ -144,7 +145,7 @@ def test_own_namespace_differs_only_in_the_namespace_of_the_lease():
     namespace = kustomization(folder)["namespace"]
     settings = load_settings(str(folder / "configuration.yaml"))
     base = load_settings(str(BASE / "configuration.yaml"))
-    moved = replace(base.leader_election, resource_namespace=namespace)
+    moved = msgspec.structs.replace(base.leader_election, resource_namespace=namespace)
     assert settings == replace(base, leader_election=moved)
     assert namespace in named(resources(OWN_NAMESPACE), "Namespace")
 

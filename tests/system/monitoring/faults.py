@@ -256,7 +256,7 @@ def _serve_usage(incident: Incident) -> None:
     incident.keep(measure)
 
 
-# PluginShutOff
+# PluginFails
 
 
 async def a_rule_with_a_bug(incident: Incident) -> None:

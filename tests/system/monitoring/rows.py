@@ -129,7 +129,7 @@ ROWS = (
         is_slow=True,
     ),
     Row(
-        "PluginShutOff",
+        "PluginFails",
         faults.pods_of_a_team,
         {"get events": r"KeyError: 'tem' \(broken.py, line 10\)"},
         faults.a_corrected_rule,

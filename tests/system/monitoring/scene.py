@@ -230,7 +230,7 @@ class _Scene:
         await until(ends, what="the eviction")
 
     async def own_rules(self) -> None:
-        """Create pods for the examples' plugins, and for one that fails until it is shut off."""
+        """Create pods for the examples' plugins, and for one that fails."""
         number = 0
         while True:
             number += 1

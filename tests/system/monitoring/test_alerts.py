@@ -37,7 +37,7 @@ POINT_51MS = f'scheduler_framework_extension_point_duration_seconds_bucket{{{_PO
 POINT_102MS = f'scheduler_framework_extension_point_duration_seconds_bucket{{{_POINT},le="0.1024"}}'
 POINT_205MS = f'scheduler_framework_extension_point_duration_seconds_bucket{{{_POINT},le="0.2048"}}'
 POINT_ALL = f'scheduler_framework_extension_point_duration_seconds_bucket{{{_POINT},le="+Inf"}}'
-SHUT_OFF = 'affinity_scheduler_plugin_shut_off{plugin="Mine",profile="p"}'
+FAILING = 'affinity_scheduler_plugin_failures_total{plugin="Mine",profile="p",reason="error"}'
 RESTARTS = 'affinity_scheduler_watch_restarts_total{kind="Pod"}'
 MALFORMED = 'affinity_scheduler_objects_malformed{kind="Node"}'
 DROPPED = "affinity_scheduler_events_dropped_total"
@@ -80,7 +80,7 @@ WELL = {
     POINT_102MS: "0+600x90",
     POINT_205MS: "0+600x90",
     POINT_ALL: "0+600x90",
-    SHUT_OFF: "0x90",
+    FAILING: "0x90",
     RESTARTS: "0x30 1x59",
     DROPPED: "0x90",
     OK: "0+1200x90",
@@ -115,7 +115,7 @@ FIRES = [
         {PLUGIN_22MS: "0+20x90", POINT_51MS: "0+200x90", POINT_102MS: "0+300x90"},
         id="PluginSlow: half of all filters over 100 ms, most of them this plugin's",
     ),
-    pytest.param("PluginShutOff", {SHUT_OFF: "0x80 1x9"}, id="PluginShutOff: since ten minutes"),
+    pytest.param("PluginFails", {FAILING: "0x80 1+1x9"}, id="PluginFails: one call a minute"),
     pytest.param("WatchRestarts", {RESTARTS: "0+1x90"}, id="WatchRestarts: one a minute"),
     pytest.param("MalformedObjects", {MALFORMED: "_x80 1x9"}, id="MalformedObjects: at the start"),
     pytest.param("MalformedObjects", {MALFORMED: "0x9 1x80"}, id="MalformedObjects: for an hour"),
@@ -160,7 +160,8 @@ SILENT = [
     pytest.param(
         {POINT_51MS: "0+200x90", POINT_102MS: "0+300x90"}, id="PluginSlow: a slow filter, but other plugins"
     ),
-    pytest.param({SHUT_OFF: "1x80 _x9"}, id="PluginShutOff: before a restart without the plugin"),
+    pytest.param({FAILING: "0+1x70 70x19"}, id="PluginFails: before it was corrected"),
+    pytest.param({FAILING: "0x85 4x4"}, id="PluginFails: four calls"),
     pytest.param({RESTARTS: "0x85 1+1x4"}, id="WatchRestarts: four"),
     pytest.param({MALFORMED: "1x80 0x9"}, id="MalformedObjects: corrected"),
     pytest.param({DROPPED: "0x40 7x49"}, id="EventsDropped: long ago"),

@@ -12,6 +12,7 @@ from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import PluginFailed
 from scheduler.tools.explain.explainer import pending_notes
+from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.simulation.loaded_cluster import new_world
 from scheduler.tools.explain.simulation.replicas import place_replicas
 from tests.support import build
@@ -33,11 +34,21 @@ def web(name: str, node: str | None = None, *, cpu: str = "1", mark: str = "") -
     )
 
 
+def unschedulable(name: str, since: str) -> Json:
+    pod = web(name)
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": since}
+    pod["status"]["conditions"] = [told]
+    return pod
+
+
+def explained(pod: Json, epoch_s: float) -> Explanation:
+    cluster = Cluster(zoned("a1 b1"), [web("first", "a1"), web("second", "b1")])
+    cluster.epoch_s = epoch_s
+    return cluster.explain(pod)
+
+
 def test_a_pending_pod_is_told_what_relaxes_its_rule_and_how_long_it_has_waited() -> None:
-    pod = web("third")
-    waited = {"type": "affinity-scheduler.io/Fallback", "status": "True", "message": json.dumps({RULE: 120})}
-    pod["status"]["conditions"] = [waited]
-    answer = Cluster(zoned("a1 b1"), [web("first", "a1"), web("second", "b1")]).explain(pod)
+    answer = explained(unschedulable("third", "1970-01-01T00:16:39Z"), 1120.0)
     assert answer.state == "unschedulable"
     assert (
         f"fallback: the pod fits once {RULE} counts as preferred with weight 50, after 300 s (120 s so far)"
@@ -46,13 +57,9 @@ def test_a_pending_pod_is_told_what_relaxes_its_rule_and_how_long_it_has_waited(
 
 
 def test_a_pod_whose_rule_is_relaxed_in_its_next_cycle_fits() -> None:
-    """As many seconds are saved on it as the fallback asks for."""
-    pod = web("third")
-    waited = {"type": "affinity-scheduler.io/Fallback", "status": "True", "message": json.dumps({RULE: 300})}
-    pod["status"]["conditions"] = [waited]
-    answer = Cluster(zoned("a1 b1"), [web("first", "a1"), web("second", "b1")]).explain(pod)
+    answer = explained(unschedulable("third", "1970-01-01T00:16:39Z"), 1300.0)
     assert answer.state == "schedulable"
-    why = "it kept the pod pending alone for 300 s"
+    why = "after 300 s it kept the pod pending alone"
     assert answer.notes == (f"relaxed: {RULE} counts as preferred with weight 50: {why}",)
 
 
@@ -88,11 +95,11 @@ def test_a_plugin_that_fails_on_a_relaxed_pod_keeps_it_pending() -> None:
 
 
 def test_a_bound_pod_shows_which_rule_was_relaxed_and_why() -> None:
-    placed = web("third", "a1", mark="it kept the pod pending alone for 300 s")
+    placed = web("third", "a1", mark="after 300 s it kept the pod pending alone")
     answer = Cluster(zoned("a1 b1"), [web("first", "a1"), placed]).explain(placed)
     assert answer.state == "bound"
     assert answer.notes == (
-        f"relaxed: {RULE} counts as preferred with weight 50 since the bind: it kept the pod pending alone for 300 s",
+        f"relaxed: {RULE} counts as preferred with weight 50 since the bind: after 300 s it kept the pod pending alone",
     )
 
 

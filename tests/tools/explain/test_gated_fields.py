@@ -10,19 +10,22 @@ import pytest
 from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.pod_decoder import PodDecoder
-from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics, Version, semantics_of
+from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from tests.support import build
 
 
-@pytest.mark.parametrize(("minor", "is_named"), [(33, True), (34, False)])
+@pytest.mark.parametrize(("operator", "is_named"), [("Gt", True), ("Exists", False)])
 @pytest.mark.parametrize("node", [None, "n"], ids=["pending", "bound"])
-def test_a_field_of_a_later_version_is_named(minor: int, node: str | None, *, is_named: bool) -> None:
-    semantics = semantics_of(Version(1, minor))
-    document = build.pod("p", node=node, spec={"resources": {"requests": {"cpu": "1"}}})
-    text = "spec.resources of pods: no effect in Kubernetes 1.33, needs 1.34 (feature gate PodLevelResources)"
-    assert (text in _notes(document, semantics)) is is_named
+def test_a_field_of_a_later_version_is_named(operator: str, node: str | None, *, is_named: bool) -> None:
+    toleration = {"key": "k", "operator": operator, **({"value": "1"} if operator == "Gt" else {})}
+    document = build.pod("p", node=node, spec={"tolerations": [toleration]})
+    text = (
+        "the operators Lt and Gt of tolerations: no effect in Kubernetes 1.36, "
+        "needs the feature gate TaintTolerationComparisonOperators"
+    )
+    assert (text in _notes(document, DEFAULT_SEMANTICS)) is is_named
 
 
 def test_an_annotation_that_nothing_reads_is_named() -> None:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from scheduler.daemon.assembly.profiles import build_profiles
-from scheduler.engine.framework.explaining import BlockingRule, ExplainContext, PluginExplanation, Repair
+from scheduler.engine.framework.explaining import (
+    BlockingRule,
+    ExplainContext,
+    PluginExplanation,
+    PodsPerRow,
+    Repair,
+)
 from scheduler.engine.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.framework.status import unschedulable
@@ -72,9 +79,10 @@ class OnePerZone(FilterPlugin):
             namespaces="namespace default",
             refused=view.alive & (n_to_remove > 0),
             eligible=view.eligible((build.ZONE,)),
-            counts=view.selected(_web()).by_row.astype(np.int64),
+            pods=PodsPerRow(
+                view.selected(_web()).by_row.astype(np.int64), partial(context.selected_on, _web())
+            ),
             n_to_remove=n_to_remove,
-            find_pods=lambda: context.selected_pods(_web()),
             max_existing=0,
         )
         return PluginExplanation([rule])

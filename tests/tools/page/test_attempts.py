@@ -9,9 +9,6 @@ import pytest
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.instructions import Attempted, PatchCondition
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import PluginFailing
-from scheduler.sdk.plugin import NodeByNode, NodeView
-from scheduler.sdk.testing import Cluster
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.page.attempts import MAX_ATTEMPTS, MAX_MESSAGE, FailedAttempts, PendingPod
 from scheduler.tools.page.what_if_service import WhatIfService
@@ -31,9 +28,7 @@ class Explained:
         self.driver.node("a", labels={build.ZONE: "z"})
         driver = self.driver
         self.attempts = FailedAttempts(driver.state, driver.queue, now_s=lambda: driver.now_s)
-        self.questions = WhatIfService(
-            default_settings(), driver.state, driver.profiles, now_s=lambda: driver.now_s
-        )
+        self.questions = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
         self.bound = self.web("web-0")
         self.attempt()
         self.driver.confirm(self.bound, "a")
@@ -135,26 +130,3 @@ def test_remembered_attempts_are_bounded_in_number_and_size(asked: Explained) ->
     assert (len(listed.pods), listed.n_more) == (MAX_ATTEMPTS, 5)
     assert {len(pod.last.message) for pod in listed.pods if pod.last} == {MAX_MESSAGE}
     assert listed.pods[-1].pod == "p5"
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("tries_changes", [False, True])
-async def test_a_plugin_that_is_shut_off_is_shut_off_in_explanations_too(tries_changes: bool) -> None:
-    """They are made by profiles of their own, which would ask the plugin again."""
-
-    class Failing(NodeByNode):
-        name = "Failing"
-
-        def fits(self, pod: Pod, node: NodeView) -> bool:
-            raise KeyError(pod.name, node.name)
-
-    settings = Cluster(plugins=[Failing]).settings
-    driver = Driver(settings=settings)
-    questions = WhatIfService(settings, driver.state, driver.profiles, now_s=lambda: driver.now_s)
-    driver.node("a")
-    pod = driver.pod("web")
-    driver.handle(PluginFailing(pod.scheduler_name, "Failing", "it failed", pod))
-    driver.cycle()
-    found = await questions.changes_for(pod, [pod]) if tries_changes else questions.explanation(pod, [pod])
-    (group,) = found.groups
-    assert group.reason == "plugin Failing is shut off until the scheduler restarts: it failed"

@@ -9,16 +9,11 @@ from collections.abc import Generator
 
 import pytest
 
-from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.loop.slices import in_pieces, in_slices
 from scheduler.daemon.settings.loading import default_settings
-from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import PodSeen
-from scheduler.engine.plugins.kubelet_refusal import FAILED
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.page.what_if import PodName, WhatIfRequest
@@ -32,7 +27,7 @@ pytestmark = pytest.mark.asyncio
 
 async def test_questions_wait_for_each_other_and_a_ninth_is_sent_away() -> None:
     """With the seconds after which it may come again."""
-    service = WhatIfService(default_settings(), ClusterState(), {}, now_s=time.monotonic)
+    service = WhatIfService(default_settings(), ClusterState(), now_s=time.monotonic)
     release, n_inside, most_inside = asyncio.Event(), 0, 0
 
     async def question() -> None:
@@ -95,33 +90,11 @@ async def test_a_copy_knows_the_nodes_whose_kubelet_refuses_the_pod() -> None:
     second = driver.pod("second", containers=containers)
     message = condition_of(driver.cycle()).message
     assert message.startswith("0/1 nodes are available")
-    service = WhatIfService(default_settings(), driver.state, driver.profiles, now_s=lambda: driver.now_s)
+    service = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
     answer = await service.changes_for(second, [second])
     assert (answer.state, answer.message) == ("unschedulable", message)
     what_if = await service.answer(WhatIfRequest(like=PodName("default", "second")), second)
     assert what_if.then[0].n_placed == 0
-
-
-async def test_a_copy_knows_the_node_that_failed_under_the_group() -> None:
-    """It is ready again, and the explanation names it."""
-    driver = Driver()
-    group = {"labels": {GROUP: "g", MIN_COUNT: "2"}, "containers": [container(requests={"cpu": "1"})]}
-    for name in ("a", "b"):
-        driver.node(name, allocatable={"cpu": "1", "pods": "9"})
-    pods = [driver.pod(name, **group) for name in ("m0", "m1")]
-    nodes = {each.pod.name: each.node_name for each in driver.cycle() if isinstance(each, Bind)}
-    for each in pods:
-        driver.confirm(each, nodes[each.name])
-    driver.node(nodes["m1"], taints=["node.kubernetes.io/unreachable:NoExecute"])
-    driver.lose(pods[1])
-    driver.node(nodes["m1"], allocatable={"cpu": "1", "pods": "9"})
-    pending = driver.pod("m2", **group)
-    driver.cycle()
-    service = WhatIfService(default_settings(), driver.state, driver.profiles, now_s=lambda: driver.now_s)
-    answer = await service.changes_for(pending, [pending])
-    (refused,) = [each for each in answer.groups if each.plugin == "KubeletRefusal"]
-    assert refused.reason == f"{FAILED} (unreachable: {nodes['m1']})"
-    assert refused.examples == (nodes["m1"],)
 
 
 def _workload(priority_class: str) -> str:
@@ -163,7 +136,7 @@ async def test_pods_have_the_priority_of_their_class(priority_class: str, n_plac
     driver.node("n", allocatable={"cpu": "2", "pods": "9"})
     for name in ("a", "b"):
         driver.pod(name, node="n", priority=0, containers=[container(requests={"cpu": "1"})])
-    service = WhatIfService(default_settings(), driver.state, driver.profiles, now_s=lambda: driver.now_s)
+    service = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
     answer = await service.answer(WhatIfRequest(manifest=_workload(priority_class)))
     (simulation,) = answer.then
     assert (simulation.n_placed, simulation.n_evicted) == (n_placed, n_placed)
@@ -203,8 +176,7 @@ async def test_a_manifests_claims_are_made_from_its_templates() -> None:
         },
         {"apiVersion": "v1", "kind": "Secret", **metadata},
     ]
-    profiles = build_profiles(settings, ClusterView(cluster.state))
-    service = WhatIfService(settings, cluster.state, profiles, now_s=time.monotonic)
+    service = WhatIfService(settings, cluster.state, now_s=time.monotonic)
     text = "\n---\n".join(map(json.dumps, documents))
     answer = await service.answer(WhatIfRequest(manifest=text))
     (simulation,) = answer.then

@@ -87,7 +87,7 @@ def controllers(kubeconfig: Path, folder: Path) -> list[str]:
 
 @pytest.mark.skipif(not KUBE_SCHEDULER.is_file(), reason="no kube-scheduler beside the API server's binaries")
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("version", ["1.33", "1.34", "1.35", "1.36"])
+@pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
 async def test_kube_scheduler_decides_as_we_would(
     real_server: Address, tmp_path: Path, pytestconfig: pytest.Config, version: str
 ) -> None:

@@ -89,7 +89,7 @@ def test_an_annotation_that_replaces_the_spec_is_not_mirrored() -> None:
 def test_terms_with_a_fallback_are_mirrored_and_can_be_relaxed() -> None:
     """An autoscaler tries first. Both copies of the term become a preference."""
     own = {"podAntiAffinity": {HARD: [WEB, DB]}}
-    entry = {"rule": "podAntiAffinity", "topologyKey": build.ZONE, "afterNotTriggerScaleUp": True}
+    entry = {"rule": "podAntiAffinity", "topologyKey": build.ZONE, "afterSeconds": 60}
     pod = pod_with({OWN: own})
     pod["metadata"]["annotations"] |= {MIRROR: "true", FALLBACK: json.dumps([entry])}
     answer = mutated(pod)

@@ -7,27 +7,20 @@ important first. A group that its PodGroup disrupts as a whole is one unit: it l
 
 The node where evicting pods does the least harm is chosen.
 
-With `preferFewerVictims` (not upstream) pods of equal priority are also reprieved in another order: those of DaemonSets
-first, whose replacement has no other node (kubernetes #141227), then those whose room the pod uses least. The victims
-that are left are taken if they are in no respect worse.
-
 Source: plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode and filterPodsWithPDBViolation;
 framework/preemption/preemption.go, pickOneNodeForPreemption (kubernetes 1.36).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from scheduler.engine.framework.node_trial import NodeUnderTrial
 from scheduler.engine.framework.post_filter import UnfitPod, Unit
 from scheduler.engine.framework.status import Status, failed, unresolvable
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.requests import PODS, filter_request
 from scheduler.engine.state.cluster import PlacedPod
 from scheduler.engine.state.cluster_view import ClusterView
 
@@ -62,32 +55,16 @@ class Candidate:
         return self.n_violations, self.priorities[0], total, n_victims, -first.start_rank
 
 
-def candidate_at(
-    row: int, unfit: UnfitPod, view: ClusterView, *, prefers_fewer: bool = False
-) -> Candidate | Status:
+def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | Status:
     """
     Return the pods that the pod would evict from the row, or why evicting does not help.
 
-    Cost: 10 µs, and 3 µs for each pod of lower priority; twice as much with `prefers_fewer`.
+    Cost: 10 µs, and 3 µs for each pod of lower priority.
     """
-    lower = lower_units(view.placed_on(row), unfit.context.pod.priority, view)
+    lower = lower_units(view.state.placed_on(row), unfit.context.pod.priority, view)
     if not lower:
         return NO_VICTIMS
-    ordered = reprieve_order(lower, view)
-    by_importance = _candidate(row, unfit, view, *ordered)
-    if not prefers_fewer or isinstance(by_importance, Status) or len(lower) == 1:
-        return by_importance
-    key = partial(_use_key, short=_shortages(row, unfit.context.pod, view), row=row, view=view)
-    by_use = _candidate(row, unfit, view, *(sorted(units, key=key) for units in ordered))
-    if isinstance(by_use, Status) or not _is_no_worse(by_use, by_importance):
-        return by_importance
-    return by_use
-
-
-def _candidate(
-    row: int, unfit: UnfitPod, view: ClusterView, violating: Sequence[Unit], others: Sequence[Unit]
-) -> Candidate | Status:
-    """Return what is left to evict if the units are reprieved in this order."""
+    violating, others = reprieve_order(lower, view)
     trial = unfit.trials.at(row, view.nominated_above_on(row, unfit.context.pod))
     for unit in (*violating, *others):
         for placed in unit:
@@ -107,47 +84,7 @@ def _candidate(
     if violating and others:
         evicted.sort(key=lambda unit: importance(unit, view))
     victims = tuple(placed.pod for unit in evicted for placed in unit)
-    return Candidate(row, victims, tuple(map(view.victim_priority, victims)), n_violations)
-
-
-def _is_no_worse(candidate: Candidate, than: Candidate) -> bool:
-    """Return whether it breaks as many budgets, and has victims of no higher priority and not more of them."""
-    return candidate.n_violations == than.n_violations and all(
-        harm <= than_harm for harm, than_harm in zip(candidate.harm[1:4], than.harm[1:4], strict=True)
-    )
-
-
-def _shortages(row: int, pod: Pod, view: ClusterView) -> dict[str, int]:
-    """Return what the row lacks for the pod, by resource, beside all pods that are there or nominated."""
-    short = {name: amount - view.nodes.left_at(name, row) for name, amount in filter_request(pod).items()}
-    short[PODS] = 1 - int(view.nodes.pods_left(row))
-    for nominated in view.nominated_above_on(row, pod):
-        for name, amount in _taken([nominated], view).items():
-            short[name] = short.get(name, 0) + amount
-    return {name: amount for name, amount in short.items() if amount > 0}
-
-
-def _taken(pods: Sequence[Pod], view: ClusterView) -> Counter[str]:
-    taken = Counter({PODS: len(pods)})
-    for pod in pods:
-        taken.update(view.usage_of(pod).requested)
-    return taken
-
-
-def _use_key(
-    unit: Unit, *, short: Mapping[str, int], row: int, view: ClusterView
-) -> tuple[int, int, bool, float, float, int]:
-    """
-    Return a key that sorts units by priority, then by their use for the pod, the least first.
-
-    A pod's use is the sum of the shares of all shortages that it would end. Of equal use, the largest pod is first: of
-    those that would do, the smallest is evicted.
-    """
-    priority, n_members, start = importance(unit, view)
-    taken = _taken([placed.pod for placed in unit if placed.row == row], view)
-    use = sum(min(taken[name], amount) / amount for name, amount in short.items())
-    size = sum(taken[name] / amount for name, amount in short.items())
-    return priority, n_members, not unit[0].pod.is_bound_to_node, use, -size, start
+    return Candidate(row, victims, tuple(map(view.state.groups.victim_priority, victims)), n_violations)
 
 
 def lower_units(pods: Iterable[PlacedPod], priority: int, view: ClusterView) -> list[Unit]:
@@ -159,7 +96,7 @@ def lower_units(pods: Iterable[PlacedPod], priority: int, view: ClusterView) -> 
             if placed.pod.priority < priority:
                 units.append((placed,))
             continue
-        if placed.pod.uid in seen or view.victim_priority(placed.pod) >= priority:
+        if placed.pod.uid in seen or view.state.groups.victim_priority(placed.pod) >= priority:
             continue
         unit = view.evicted_with(placed)
         seen.update(each.pod.uid for each in unit)
@@ -187,8 +124,8 @@ def importance(unit: Unit, view: ClusterView) -> tuple[int, int, int]:
     pod = unit[0].pod
     if pod.group is None:
         return -pod.priority, 0, pod.start_rank
-    n_members = len(unit) if view.is_disrupted_whole(pod) else 0
-    return -view.victim_priority(pod), -n_members, min(placed.pod.start_rank for placed in unit)
+    n_members = len(unit) if view.state.groups.is_disrupted_whole(pod) else 0
+    return -view.state.groups.victim_priority(pod), -n_members, min(placed.pod.start_rank for placed in unit)
 
 
 def _reprieve(units: Iterable[Unit], trial: NodeUnderTrial, row: int) -> list[Unit]:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler.engine.framework.node_trial import RoomOnly
-from scheduler.engine.framework.post_filter import UnfitPod
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.default_preemption.candidates import LOWEST_PRIORITY, Harm
 from scheduler.engine.plugins.default_preemption.protection import Protections
@@ -42,13 +41,6 @@ class DryRuns(NamedTuple):
         return +Counter(dict(zip(room.room.reasons, n_short.tolist(), strict=True)))
 
 
-def room_only(unfit: UnfitPod, view: ClusterView) -> RoomOnly | None:
-    """Return where only room matters; None if nowhere, or if the pod was refused before all filters were asked."""
-    if unfit.fit_error.prefilter is not None or view.nodes.may_wrap:
-        return None
-    return unfit.trials.room_only
-
-
 def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, view: ClusterView) -> DryRuns:
     """
     Return what comes of evicting pods from each of the distinct rows, which all have pods of lower priority.
@@ -59,7 +51,7 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, vie
     """
     index_of_row = np.full(view.n_rows, -1, dtype=np.intp)
     index_of_row[rows] = np.arange(len(rows))
-    lower = view.lower_pods(pod.priority, index_of_row >= 0)
+    lower = view.state.pods.below(pod.priority, index_of_row >= 0)
     at, taken = index_of_row[lower.rows], lower.taken[room.columns]
     is_undecided = ~room.rows[rows]
     of_groups = index_of_row[list(view.rows_evicted_otherwise())]
@@ -67,7 +59,7 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, vie
     protection = protections.by_label_set[lower.label_sets]
     is_undecided[at[protections.is_undecided[protection]]] = True
     is_undecided[at[1:][_depends_on_names(lower, taken, protections.kinds[protection])]] = True
-    left = np.array([np.broadcast_to(left_of, len(rows)) for left_of in _left_beside(rows, room, view)])
+    left = np.array([np.broadcast_to(left_of, len(rows)) for left_of in room.room.spare(rows)])
     nominated_on, taken_by_nominated = view.nominated_room(pod)
     nominated_at = index_of_row[nominated_on]
     is_asked = nominated_at >= 0
@@ -84,15 +76,6 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, vie
     is_victim[in_turn] = _is_victim(at[in_turn], left, taken[:, in_turn])
     harms = _harms(at, lower, is_victim, is_violating, len(rows))
     return DryRuns(is_undecided, np.all(~is_short, axis=0), harms, is_short)
-
-
-def _left_beside(rows: Rows, room: RoomOnly, view: ClusterView) -> list[Amounts | int]:
-    """Return what would be left of the number of pods and of each resource if the pod came too."""
-    nodes = view.nodes
-    return [
-        nodes.pods_left(rows) - 1,
-        *(nodes.left(name, rows) - amount for name, amount in room.room.request),
-    ]
 
 
 def _is_violating(at: Rows, budgets: Rows, n_allowed: Amounts) -> Mask:

@@ -54,5 +54,8 @@ def group_ineligibility(
 
 
 def _has_ending_victims(row: int, priority: int, view: ClusterView) -> bool:
-    pods = (placed.pod for placed in view.placed_on(row))
-    return any(pod.terminating and pod.is_preempted and view.victim_priority(pod) < priority for pod in pods)
+    pods = (placed.pod for placed in view.state.placed_on(row))
+    return any(
+        pod.terminating and pod.is_preempted and view.state.groups.victim_priority(pod) < priority
+        for pod in pods
+    )

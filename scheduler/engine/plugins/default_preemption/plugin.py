@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from heapq import nsmallest
 from typing import ClassVar, Final
 
 from scheduler.engine.framework.diagnosis import PostFiltered, fit_message
@@ -30,8 +29,6 @@ from scheduler.errors import InvariantViolation
 
 NAME: Final = "DefaultPreemption"
 
-#: The most nodes where victims are chosen by their use, too; 0.2 ms each with 30 pods.
-_MOST_BY_USE: Final = 20
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 
 
@@ -66,21 +63,11 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
             return PostFiltered(unschedulable(f"preemption: {reason}"))
         search = yield from find_candidates(unfit, view, self.args, rng)
         if search.candidates:
-            best = self._best_of(search, unfit, view)
+            best = _best_of(search, unfit, view)
             return PostFiltered(SUCCESS, view.nodes.name_of(best.row), best.victims, best.n_violations)
         if search.errors:
             return PostFiltered(failed(f"preemption: {_joined(search.errors)}"))
         return PostFiltered(unschedulable(f"preemption: {_message(search, view)}"), "")
-
-    def _best_of(self, search: Search, unfit: UnfitPod, view: ClusterView) -> Candidate:
-        """Return the candidate that does the least harm. Only on the best nodes are victims looked for by use too."""
-        fewer = self.args.prefer_fewer_victims
-        nodes = nsmallest(_MOST_BY_USE if fewer else 1, search.candidates, key=lambda each: each.harm)
-        answers = [candidate_at(each.row, unfit, view, prefers_fewer=fewer) for each in nodes]
-        candidates = [answer for answer in answers if not isinstance(answer, Status)]
-        if len(candidates) < len(nodes):
-            raise InvariantViolation(f"{unfit.context.pod.key}: a node that was a candidate is none")
-        return min(candidates, key=lambda candidate: candidate.harm)
 
     @property
     def group_preemptor(self) -> GroupPreemptor:
@@ -99,10 +86,19 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         return [*violating, *others], len(violating)
 
 
+def _best_of(search: Search, unfit: UnfitPod, view: ClusterView) -> Candidate:
+    """Return the candidate that does the least harm."""
+    best = min(search.candidates, key=lambda each: each.harm)
+    answer = candidate_at(best.row, unfit, view)
+    if isinstance(answer, Status):
+        raise InvariantViolation(f"{unfit.context.pod.key}: a node that was a candidate is none")
+    return answer
+
+
 def with_preemptor_priority(unfit: UnfitPod, view: ClusterView) -> UnfitPod:
     """Return the pod with the priority with which it evicts others: that of its PodGroup, if it has one."""
     context = unfit.context
-    priority = view.preemptor_priority(context.pod)
+    priority = view.state.groups.preemptor_priority(context.pod)
     if priority == context.pod.priority:
         return unfit
     return replace(unfit, context=replace(context, pod=replace(context.pod, priority=priority)))

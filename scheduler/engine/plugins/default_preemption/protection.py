@@ -47,10 +47,10 @@ class Protections(NamedTuple):
 
 def protections(view: ClusterView) -> Pieces[Protections]:
     """Return the protections of all pods; yield after each piece, 1 ms. O(budgets + label sets that they select)."""
-    by_label_set = np.zeros(view.n_label_sets, dtype=np.intp)
+    by_label_set = np.zeros(view.state.label_sets.n_numbers, dtype=np.intp)
     known: list[tuple[int, ...]] = [()]
     number_of: dict[tuple[int, ...], int] = {(): _UNPROTECTED}
-    budgets = list(view.budgets)
+    budgets = list(view.state.budgets)
     cost = 0.0
     for index, budget in enumerate(budgets, 1):
         if cost > _AT_ONCE:

@@ -17,25 +17,20 @@ from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.node_trial import RoomOnly
 from scheduler.engine.framework.post_filter import UnfitPod
 from scheduler.engine.framework.status import Status
+from scheduler.engine.model.wire import Int32, Wire
 from scheduler.engine.plugins.default_preemption.candidates import NO_VICTIMS, Candidate, Harm, candidate_at
-from scheduler.engine.plugins.default_preemption.dry_runs import dry_runs, room_only
+from scheduler.engine.plugins.default_preemption.dry_runs import dry_runs
 from scheduler.engine.plugins.default_preemption.protection import Protections, protections
 from scheduler.engine.state.arrays import Rows
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultPreemptionArgs:
-    """
-    How many candidates to look for: a share of the nodes where victims may help, but at least a number.
+class DefaultPreemptionArgs(Wire, frozen=True):
+    """How many candidates to look for: a share of the nodes where victims may help, but at least a number."""
 
-    `prefer_fewer_victims`: whether pods of equal priority are reprieved by their use for the pod too (not upstream).
-    """
-
-    min_candidate_nodes_percentage: int = 10
-    min_candidate_nodes_absolute: int = 100
-    prefer_fewer_victims: bool = False
+    min_candidate_nodes_percentage: Int32 = 10
+    min_candidate_nodes_absolute: Int32 = 100
 
     def n_wanted(self, n_nodes: int) -> int:
         """Return how many candidates are enough, among so many nodes."""
@@ -94,7 +89,8 @@ def find_candidates(
     ordered = np.roll(rows, -offset)[np.roll(has_lower, -offset)]
     clean: list[Found] = []
     violating: list[Found] = []
-    room = room_only(unfit, view)
+    # A pod that a PreFilter refused was not put to all filters.
+    room = unfit.trials.room_only if unfit.fit_error.prefilter is None else None
     known = None if room is None else (room, (yield from protections(view)))
     for found in _in_turn(ordered, max(wanted, _AT_ONCE), known, unfit, view, search):
         if found is None:

@@ -6,33 +6,32 @@ Source: structured/internal/incubating/allocator_incubating.go (kubernetes 1.36)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import Final
 
 from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.device_requests import ResourceClaim
-from scheduler.engine.model.devices import ResourceSlice
-from scheduler.engine.plugins.dynamic_resources.checks import CheckedClaim, Checks
-from scheduler.engine.plugins.dynamic_resources.first_fit import FirstFit, first_fit
-from scheduler.engine.plugins.dynamic_resources.inputs import (
-    AllocatedView,
-    Candidate,
-    Inputs,
-    Refusal,
-    RefusalKind,
-    SearchError,
-    TargetNode,
+from scheduler.engine.model.devices import DeviceClass, ResourceSlice
+from scheduler.engine.plugins.dynamic_resources.answers import (
+    ENDED_AT_LIMIT,
+    UNFINISHED,
+    Answer,
+    NotAllocated,
 )
+from scheduler.engine.plugins.dynamic_resources.checks import CheckedClaim, checked
+from scheduler.engine.plugins.dynamic_resources.claims import queries_of
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
-from scheduler.engine.plugins.dynamic_resources.pools import NodePools
+from scheduler.engine.plugins.dynamic_resources.pools import NodePools, PoolDevice, TargetNode
 from scheduler.engine.plugins.dynamic_resources.results import allocation_of
-from scheduler.engine.plugins.dynamic_resources.search import Budget, Outcome, Search
-from scheduler.engine.plugins.dynamic_resources.selection import ENDED_AT_LIMIT, SelectorResults, all_match
+from scheduler.engine.plugins.dynamic_resources.search import Branch, Budget, DeviceSearch
+from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
+from scheduler.engine.plugins.dynamic_resources.taking import NodeDevices
+from scheduler.engine.state.allocated_devices import AllocatedDevices
 
-#: Devices that the search for a pod looks at once more in a turn, over all nodes: 8 ms at up to 2.7 µs each.
+#: Devices that the search for a pod looks at once more in a piece, over all nodes: 8 ms at up to 2.7 µs each.
 DEFAULT_STEPS: Final = 3_125
-#: The most on one node, over all turns that go on with its search: those of one attempt.
+#: The most on one node, over all pieces that go on with its search.
 MAX_STEPS: Final = 50_000
 
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
@@ -45,7 +44,8 @@ class Allocator:
     def __init__(
         self,
         pools: PoolIndex,
-        inputs: Inputs,
+        allocated: AllocatedDevices,
+        classes: Mapping[str, DeviceClass],
         results: SelectorResults,
         *,
         seed: str,
@@ -53,7 +53,7 @@ class Allocator:
     ) -> None:
         """`seed`: makes share IDs unique; another one for each decision."""
         self._pools = pools
-        self._inputs = inputs
+        self._allocated, self._classes = allocated, classes
         self._results = results
         self._seed = seed
         self._n_steps = n_steps
@@ -66,101 +66,82 @@ class Allocator:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a search that is not over goes on at once, in a turn of its own: unless its selectors are costly."""
+        """Whether a search that is not over goes on in the same cycle: unless its selectors are costly."""
         return not self._results.is_spent_on_few
 
-    def allocate(self, node: TargetNode, claims: Sequence[ResourceClaim]) -> tuple[Allocation, ...] | Refusal:
+    def allocate(
+        self, node: TargetNode, claims: Sequence[ResourceClaim]
+    ) -> tuple[Allocation, ...] | NotAllocated:
         """Return the allocation of each claim on the node, or why there is none."""
         pools = self._pools.pools(node)
-        search = _error(pools) if isinstance(pools, SearchError) else self.search(node, pools, claims)
-        return search if isinstance(search, Refusal) else self.allocations(node, search, claims)
+        search = pools if isinstance(pools, NotAllocated) else self.search(node, pools, claims)
+        return search if isinstance(search, NotAllocated) else self.allocations(node, search, claims)
 
-    def search(self, node: TargetNode, pools: NodePools, claims: Sequence[ResourceClaim]) -> Search | Refusal:
+    def search(
+        self, node: TargetNode, pools: NodePools, claims: Sequence[ResourceClaim]
+    ) -> DeviceSearch | NotAllocated:
         """Return the search that found devices for all claims in the pools of the node, or why there are none."""
         begun = self.begin(node, pools, claims)
-        return begun if isinstance(begun, Refusal) else self.go_on(node, begun)
+        return begun if isinstance(begun, NotAllocated) else self.go_on(node, begun)
 
-    def begin(self, node: TargetNode, pools: NodePools, claims: Sequence[ResourceClaim]) -> Search | Refusal:
+    def begin(
+        self, node: TargetNode, pools: NodePools, claims: Sequence[ResourceClaim]
+    ) -> DeviceSearch | NotAllocated:
         """Return the search for devices for all claims in the pools of the node, or why there is none."""
-        checks = Checks(node, pools, self._inputs, self._results)
-        checked: list[CheckedClaim] = []
-        for claim in claims:
-            each = checks.claim(claim)
-            if isinstance(each, SearchError):
-                return _error(each)
-            checked.append(each)
-        return Search(checked, pools, checks, self._inputs.allocated)
+        devices = NodeDevices(node, pools, self._allocated, self._results)
+        of_search: list[CheckedClaim] = []
+        for number, claim in enumerate(claims):
+            each = checked(claim, number, self._classes, devices)
+            if isinstance(each, NotAllocated):
+                return each
+            of_search.append(each)
+        return DeviceSearch(of_search, devices)
 
-    def go_on(self, node: TargetNode, search: Search) -> Search | Refusal:
+    def go_on(self, node: TargetNode, search: DeviceSearch) -> DeviceSearch | NotAllocated:
         """Return the search of the node if it finds devices now, else why it does not, or not yet (POSTPONED)."""
-        outcome = search.run(self._budget)
-        if isinstance(outcome, SearchError):
-            return _error(outcome)
-        if outcome is Outcome.FOUND:
-            if any(has_several_terms(taken.candidate) for of_claim in search.taken for taken in of_claim):
-                claims = [each.claim for each in search.claims]
-                allocations = self.allocations(node, search, claims)
-                return allocations if isinstance(allocations, Refusal) else search
+        branch = search.run(self._budget)
+        if isinstance(branch, NotAllocated):
+            return branch
+        if branch is Branch.FOUND:
+            if any(taken.device.has_several_terms for of_claim in search.taken for taken in of_claim):
+                allocations = self.allocations(node, search, [each.claim for each in search.claims])
+                return allocations if isinstance(allocations, NotAllocated) else search
             return search
-        if outcome is Outcome.OPEN:
-            is_over = search.n_steps >= MAX_STEPS
-            return Refusal(RefusalKind.LIMIT if is_over else RefusalKind.POSTPONED, ENDED_AT_LIMIT)
+        if branch is Branch.OPEN:
+            return NotAllocated(ENDED_AT_LIMIT, Answer.LIMIT) if search.n_steps >= MAX_STEPS else UNFINISHED
         if search.pools.has_invalid:
-            return Refusal(RefusalKind.INVALID_POOLS, INVALID_POOLS)
-        return Refusal(RefusalKind.NO_DEVICES, CANNOT_ALLOCATE)
+            return NotAllocated(INVALID_POOLS, Answer.INVALID_POOLS)
+        return NotAllocated(CANNOT_ALLOCATE, Answer.NO_DEVICES)
 
-    def first_fit(self, claims: Sequence[ResourceClaim]) -> FirstFit | None:
-        """Return the claims if all their requests are plain."""
-        return first_fit(claims, self._inputs, self._results)
-
-    def beside(self, allocated: AllocatedView) -> Allocator:
+    def beside(self, allocated: AllocatedDevices) -> Allocator:
         """Return this allocator, its budget and results included, as if other devices were allocated."""
         other = copy(self)
-        other._inputs = Inputs(allocated, self._inputs.classes)
+        other._allocated = allocated
         return other
 
     def may_take(self, claims: Sequence[ResourceClaim], slices: Iterable[ResourceSlice]) -> bool:
         """Return whether a request of the claims selects a device of the slices, or fails to select it."""
-        candidates = [
-            Candidate(device, each, each.device_id(device)) for each in slices for device in each.devices
+        devices = [
+            PoolDevice(device, each, each.device_id(device)) for each in slices for device in each.devices
         ]
-        classes = self._inputs.classes
         return any(
-            query is not None
-            and query.class_name in classes
-            and all_match(classes[query.class_name].selectors, candidate, self._results, owner="")
+            self._results.all_match(
+                (*self._classes[query.class_name].selectors, *query.selectors), device, "", ""
+            )
             is not False
-            and all_match(query.selectors, candidate, self._results, owner="") is not False
-            for claim in claims
-            for request in claim.requests
-            for query in (request.exactly, *request.first_available)
-            for candidate in candidates
+            for query in queries_of(claims)
+            if query.class_name in self._classes
+            for device in devices
         )
 
     def allocations(
-        self, node: TargetNode, search: Search, claims: Sequence[ResourceClaim]
-    ) -> tuple[Allocation, ...] | Refusal:
+        self, node: TargetNode, search: DeviceSearch, claims: Sequence[ResourceClaim]
+    ) -> tuple[Allocation, ...] | NotAllocated:
         """Return what the search has found as allocations of these claims, which may be others of its form."""
-        alternatives = search.alternatives()
         allocations: list[Allocation] = []
-        for index, each in enumerate(search.claims):
-            chosen = [
-                request.queries[alternatives.get((index, position), 0)]
-                for position, request in enumerate(each.requests)
-            ]
-            allocation = allocation_of(claims[index], search.taken[index], chosen, node, self._seed)
-            if isinstance(allocation, SearchError):
-                return _error(allocation)
+        for number, claim in enumerate(claims):
+            allocation = allocation_of(claim, search.taken[number], search.chosen(number), node, self._seed)
+            if isinstance(allocation, NotAllocated):
+                return allocation
             allocations.append(allocation)
         return tuple(allocations)
-
-
-def has_several_terms(candidate: Candidate) -> bool:
-    """Return whether the nodes of a device may not have a single selector, which is an error once it is taken."""
-    each = candidate.slice
-    selection = candidate.device.node_selection if each.per_device_node_selection else each.node_selection
-    return selection is not None and len(selection.terms) > 1
-
-
-def _error(error: SearchError) -> Refusal:
-    return Refusal(RefusalKind.POSTPONED if error.is_limit else RefusalKind.ERROR, error.text)

@@ -70,7 +70,7 @@ def _rounded_in_range(
         return requested
     start = _counted(minimum, valid)
     rounded = start + -(-(_counted(requested, valid) - start) // step) * step
-    if not valid.in_thousandths:
+    if not valid.is_fractional:
         return binary(rounded)
     is_whole = rounded % 1000 == 0
     return FormattedQuantity(Quantity(rounded * 10**6, 0 if is_whole else -3), valid.step.format)
@@ -92,4 +92,4 @@ def _violates(amount: FormattedQuantity, policy: RequestPolicy) -> bool:
 def _counted(amount: FormattedQuantity, valid: ValidRange) -> int:
     """Return the amount in whole units, or in thousandths where the range counts in these, rounded up."""
     # Exact in thousandths, where upstream's int64 would overflow: more than a device has is refused as such.
-    return -(-amount.nano // 10**6) if valid.in_thousandths else amount.amount.value()
+    return -(-amount.nano // 10**6) if valid.is_fractional else amount.amount.value()

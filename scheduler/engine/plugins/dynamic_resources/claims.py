@@ -7,7 +7,7 @@ dynamic-resource-allocation/resourceclaim, Name and IsForPod (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from scheduler.engine.framework.status import Status, failed, unresolvable
@@ -22,7 +22,7 @@ ClaimOf = Callable[[str], ResourceClaim | None]
 
 
 @dataclass(frozen=True, slots=True)
-class PodClaims:
+class DeviceClaims:
     """
     The claims of a pod.
 
@@ -60,8 +60,11 @@ def resolved(pod: Pod, claim_of: ClaimOf) -> tuple[ResourceClaim, ...] | str:
         name = _claim_name(pod, entry)
         if name is None:
             continue
-        if not isinstance(name, str):
-            return name.text
+        if not name:
+            if entry.template_name is not None:
+                return f'pod "{pod.key}": ResourceClaim not created yet'
+            problem = "none of the supported fields are set"
+            return f'pod "{pod.key}", spec.resourceClaim "{entry.name}": {problem}'
         claim = claim_of(f"{pod.namespace}/{name}")
         if claim is None:
             return f'could not find ResourceClaim "{pod.namespace}/{name}"'
@@ -81,41 +84,28 @@ def held_in_deletion(pod: Pod, claim_of: ClaimOf) -> Iterator[ResourceClaim]:
     """
     for entry in pod.spec.resource_claims:
         name = _claim_name(pod, entry)
-        claim = claim_of(f"{pod.namespace}/{name}") if isinstance(name, str) else None
+        claim = claim_of(f"{pod.namespace}/{name}") if name else None
         if claim is not None and claim.terminating and is_reserved_for(claim, pod):
             yield claim
 
 
-@dataclass(frozen=True, slots=True)
-class _Unknown:
-    """Why the name of a claim is not known."""
-
-    text: str
-
-
-def _claim_name(pod: Pod, entry: PodResourceClaim) -> str | _Unknown | None:
-    """Return the name of the entry's claim, None if it needs none."""
-    if entry.claim_name is not None:
-        return entry.claim_name
-    if entry.template_name is None:
-        problem = "none of the supported fields are set"
-        return _Unknown(f'pod "{pod.key}", spec.resourceClaim "{entry.name}": {problem}')
-    for name, claim_name in pod.generated_claims:
-        if name == entry.name:
-            return claim_name
-    return _Unknown(f'pod "{pod.key}": ResourceClaim not created yet')
+def _claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
+    """Return the name of the entry's claim; None if it needs none, empty if the name is not known."""
+    if entry.claim_name is not None or entry.template_name is None:
+        return entry.claim_name or ""
+    return next((claim_name for name, claim_name in pod.generated_claims if name == entry.name), "")
 
 
 def checked(
     pod: Pod, of_user: tuple[ResourceClaim, ...], special: ResourceClaim | None, view: ClusterView
-) -> PodClaims | Status:
+) -> DeviceClaims | Status:
     """
     Return the claims as a filter needs them, or the status with which the pod is rejected on all nodes.
 
     Members of a group share a claim whose allocation is being written for one of them.
     """
     devices = view.devices
-    claims = PodClaims(of_user, special)
+    claims = DeviceClaims(of_user, special)
     for claim in claims.all:
         if devices.is_pending(claim.key):
             shown = devices.seen(claim.kind, claim.key)
@@ -134,13 +124,22 @@ def checked(
     return claims
 
 
+def queries_of(claims: Iterable[ResourceClaim]) -> Iterator[DeviceQuery]:
+    """Yield what the requests of the claims ask for, every alternative included."""
+    for claim in claims:
+        for request in claim.requests:
+            yield from (
+                request.first_available
+                if request.exactly is None
+                else (request.exactly, *request.first_available)
+            )
+
+
 def unknown_class(claim: ResourceClaim, devices: Devices) -> Status | None:
     """Return why devices cannot be searched for the claim: a request names no class, or one that does not exist."""
     for request in claim.requests:
         if request.exactly is None and not request.first_available:
             return unresolvable(f"resource claim {claim.key}, request {request.name}: unknown request type")
-        if request.problem:
-            return unresolvable(f"resource claim {claim.key}, request {request.name}: {request.problem}")
         named: list[tuple[str, DeviceQuery]] = [
             (f"{request.name}/{query.name}", query) for query in request.first_available
         ]

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scheduler.engine.model.devices import Device, DeviceId
-from scheduler.engine.plugins.dynamic_resources.inputs import AllocatedView
 from scheduler.engine.plugins.dynamic_resources.pools import Pool
+from scheduler.engine.state.allocated_devices import AllocatedDevices
 
 
 class Counters:
     """The rest of the counters of each pool while devices are taken, in billionths."""
 
-    def __init__(self, allocated: AllocatedView) -> None:
+    def __init__(self, allocated: AllocatedDevices) -> None:
         self._allocated = allocated
         self._left_by_pool: dict[Pool, dict[tuple[str, str], int]] = {}
 
@@ -49,7 +49,7 @@ class Counters:
         return left
 
 
-def available(pool: Pool, allocated: AllocatedView) -> dict[tuple[str, str], int]:
+def available(pool: Pool, allocated: AllocatedDevices) -> dict[tuple[str, str], int]:
     """Return what the allocated devices of the pool leave of its counters; below zero if they took too much."""
     left = dict(pool.counters or {})
     for _, consumed in consuming(pool, allocated):
@@ -58,13 +58,15 @@ def available(pool: Pool, allocated: AllocatedView) -> dict[tuple[str, str], int
     return left
 
 
-def consuming(pool: Pool, allocated: AllocatedView) -> Iterator[tuple[DeviceId, dict[tuple[str, str], int]]]:
+def consuming(
+    pool: Pool, allocated: AllocatedDevices
+) -> Iterator[tuple[DeviceId, dict[tuple[str, str], int]]]:
     """Yield the allocated devices of the pool that consume counters, and how much of which."""
     for each in (*pool.slices, *pool.slices_elsewhere):
         for device in each.devices:
             if device.consumes_counters:
                 device_id = each.device_id(device)
-                if device_id in allocated.dedicated or device_id in allocated.shared:
+                if allocated.has(device_id):
                     yield device_id, consumption_of(device)
 
 

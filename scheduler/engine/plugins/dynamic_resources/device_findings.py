@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final, NamedTuple
@@ -11,18 +11,25 @@ from typing import Final, NamedTuple
 from scheduler.engine.cel import CompileError, EvaluationError
 from scheduler.engine.framework.explaining import ExplainContext
 from scheduler.engine.framework.status import Status
-from scheduler.engine.model.device_requests import DeviceConstraint, ResourceClaim
-from scheduler.engine.model.devices import DeviceAttribute, DeviceId, DeviceKind, DeviceTaintRule
+from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.devices import DeviceAttribute, DeviceId, DeviceKind
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.model.wording import taint_text
-from scheduler.engine.plugins.dynamic_resources.checks import CheckedClaim, Checks, Query
+from scheduler.engine.plugins.dynamic_resources.answers import UNFINISHED, NotAllocated
+from scheduler.engine.plugins.dynamic_resources.checks import checked
 from scheduler.engine.plugins.dynamic_resources.constraints import attribute_of
 from scheduler.engine.plugins.dynamic_resources.counters import available, consuming, consumption_of
 from scheduler.engine.plugins.dynamic_resources.filtering import DeviceFilter
-from scheduler.engine.plugins.dynamic_resources.inputs import Candidate, Inputs, SearchError, TargetNode
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
-from scheduler.engine.plugins.dynamic_resources.pools import NodePools, Pool, PoolState, device_reaches
+from scheduler.engine.plugins.dynamic_resources.pools import (
+    NodePools,
+    Pool,
+    PoolDevice,
+    PoolState,
+    TargetNode,
+)
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
+from scheduler.engine.plugins.dynamic_resources.taking import NodeDevices, NodeQuery, Verdict
 from scheduler.engine.state.devices import Devices
 from scheduler.engine.syntax.plurals import counted
 from scheduler.engine.syntax.quantity_format import binary
@@ -87,10 +94,9 @@ class QueryFinding:
         refused: all others, each with the reason.
     """
 
-    claim: ResourceClaim
-    query: Query
-    free: Sequence[Candidate]
-    refused: Sequence[tuple[Candidate, Obstacle]]
+    query: NodeQuery
+    free: Sequence[PoolDevice]
+    refused: Sequence[tuple[PoolDevice, Obstacle]]
 
     @property
     def n_missing(self) -> int:
@@ -99,7 +105,7 @@ class QueryFinding:
         if devices is None:
             return max(0, self.query.n_devices - len(self.free))
         free = set(self.free)
-        return sum(candidate not in free for candidate in devices) or int(not devices)
+        return sum(device not in free for device in devices) or int(not devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +150,8 @@ class DeviceInspection:
     """
 
     index: PoolIndex
-    inputs: Inputs
+    devices: Devices
     results: SelectorResults
-    rules: Collection[DeviceTaintRule] = ()
     n_budgets: int = _MAX_BUDGETS
     n_devices: int = _MAX_DEVICES
     _counters_by_pool: dict[Pool, tuple[Mapping[tuple[str, str], int], Sequence[DeviceUse]]] = field(
@@ -157,7 +162,7 @@ class DeviceInspection:
     def look(self, node: TargetNode, claims: Sequence[ResourceClaim]) -> NodeFindings:
         """Return what the claims find on the node. O(its devices * requests)."""
         pools = self.index.pools(node)
-        if isinstance(pools, SearchError):
+        if isinstance(pools, NotAllocated):
             return NodeFindings(error=pools.text)
         # Of the claim for extended resources, nodes that serve some of them have other requests.
         names = tuple(f"{claim.key}/{request.name}" for claim in claims for request in claim.requests)
@@ -167,124 +172,108 @@ class DeviceInspection:
         return findings
 
     def _look(self, node: TargetNode, pools: NodePools, claims: Sequence[ResourceClaim]) -> NodeFindings:
-        self.n_devices -= len(pools.candidates) * sum(len(claim.requests) for claim in claims)
+        self.n_devices -= len(pools.devices) * sum(len(claim.requests) for claim in claims)
         if self.n_devices < 0:
             return NodeFindings(error="not looked at: the nodes before have too many devices")
-        checks = Checks(node, pools, self.inputs, self.results)
+        problems = list(self._pool_problems(pools))
+        allocated = self.devices.allocated
+        of_node = NodeDevices(node, pools, allocated, self.results)
         requests: list[tuple[ResourceClaim, Sequence[Sequence[QueryFinding]]]] = []
-        for claim in claims:
-            checked = checks.claim(claim)
-            if isinstance(checked, SearchError):
-                return NodeFindings(pool_problems=list(self._pool_problems(pools)), error=checked.text)
-            requests.append((claim, self._requests(checked, node, pools)))
-        found = NodeFindings(requests, pool_problems=list(self._pool_problems(pools)))
+        for number, claim in enumerate(claims):
+            of_claim = checked(claim, number, self.devices.classes, of_node)
+            if isinstance(of_claim, NotAllocated):
+                return NodeFindings(pool_problems=problems, error=of_claim.text)
+            found = [[self._find(query, of_node) for query in queries] for queries in of_claim.requests]
+            requests.append((claim, found))
+        findings = NodeFindings(requests, pool_problems=problems)
         of_pools = (self._counters_by_pool[pool][1] for pool in pools.pools if pool in self._counters_by_pool)
         shared = dict.fromkeys(
-            DeviceUse(candidate.id, None)
-            for query in found.queries
-            for candidate in query.free
-            if candidate.id in self.inputs.allocated.consumed
+            DeviceUse(device.id, None)
+            for query in findings.queries
+            for device in query.free
+            if device.id in allocated.consumed
         )
-        return replace(found, uses=(*chain.from_iterable(of_pools), *shared))
+        return replace(findings, uses=(*chain.from_iterable(of_pools), *shared))
 
-    def _requests(
-        self, checked: CheckedClaim, node: TargetNode, pools: NodePools
-    ) -> list[list[QueryFinding]]:
-        return [
-            [self._query(checked.claim, query, node, pools) for query in request.queries]
-            for request in checked.requests
-        ]
-
-    def _query(self, claim: ResourceClaim, query: Query, node: TargetNode, pools: NodePools) -> QueryFinding:
-        free: list[Candidate] = []
-        refused: list[tuple[Candidate, Obstacle]] = []
-        for pool in pools.pools:
-            for candidate in pool.candidates:
-                obstacle = self._obstacle(query, candidate, node, pool)
+    def _find(self, query: NodeQuery, devices: NodeDevices) -> QueryFinding:
+        free: list[PoolDevice] = []
+        refused: list[tuple[PoolDevice, Obstacle]] = []
+        for pool in devices.pools.pools:
+            for device in pool.devices:
+                obstacle = self._obstacle(query, device, devices, pool)
                 if obstacle is None:
-                    free.append(candidate)
+                    free.append(device)
                 else:
-                    refused.append((candidate, obstacle))
-        return QueryFinding(claim, query, free, refused)
+                    refused.append((device, obstacle))
+        return QueryFinding(query, free, refused)
 
-    def _obstacle(self, query: Query, candidate: Candidate, node: TargetNode, pool: Pool) -> Obstacle | None:
+    def _obstacle(
+        self, query: NodeQuery, device: PoolDevice, devices: NodeDevices, pool: Pool
+    ) -> Obstacle | None:
         """Return the first reason against the device, those first that no other pod could end."""
-        device, allocated = candidate.device, self.inputs.allocated
-        not_of_class = f"not of class {query.device_class.key}"
-        obstacle = self._unselected(query.device_class.selectors, candidate, not_of_class) or (
-            self._unselected(query.query.selectors, candidate, "not selected")
-        )
-        if obstacle is not None:
-            return obstacle
-        if candidate.slice.per_device_node_selection and device_reaches(node, device) is not True:
-            return Obstacle("of other nodes")
-        for taint in device.taints:
-            if not query.tolerates((taint,)):
-                text = taint_text(taint.key, taint.value, taint.effect)
-                rules = ", ".join(rule.key for rule in self.rules if rule.taints(candidate.id, taint))
-                text += f" by {DeviceKind.TAINT_RULE} {rules}" if rules else ""
-                return Obstacle("tainted", text, taint=taint)
-        wanted = query.wanted_of(device)
-        if wanted is None:
-            return Obstacle("without the requested capacity", ", ".join(_capacity_texts(query, candidate)))
-        if not query.query.admin_access and candidate.id in allocated.dedicated:
-            return Obstacle("in use", short=_WHOLE, uses=(DeviceUse(candidate.id, _WHOLE),))
-        consumed = allocated.consumed.get(candidate.id, _NO_USE)
-        short = {
-            name: missing
-            for name, amount in wanted.items()
-            if (missing := amount.nano + consumed.get(name, 0) - device.capacity[name].value.nano) > 0
-        }
-        if short:
-            uses = (DeviceUse(candidate.id, None),) if consumed else ()
-            return Obstacle("short of capacity", _short_text(short), short, uses)
-        return self._short_of_counters(candidate, pool)
-
-    def _short_of_counters(self, candidate: Candidate, pool: Pool) -> Obstacle | None:
-        consumption = consumption_of(candidate.device)
-        is_charged = bool(consumption) and not (
-            candidate.device.allow_multiple_allocations and candidate.id in self.inputs.allocated.consumed
-        )
-        if not is_charged:
-            return None
-        counters = self._counters_by_pool.get(pool)
-        if counters is None:
-            allocated = self.inputs.allocated
-            consumers = [DeviceUse(each, _named(amounts)) for each, amounts in consuming(pool, allocated)]
-            counters = self._counters_by_pool[pool] = available(pool, allocated), consumers
-        left, uses = counters
-        short = {
-            counter: missing
-            for counter, amount in left.items()
-            if (missing := consumption.get(counter, 0) - amount) > 0
-        }
-        return (
-            Obstacle("short of counters", _short_text(_named(short)), _named(short), uses) if short else None
-        )
-
-    def _unselected(self, selectors: Sequence[str | None], candidate: Candidate, why: str) -> Obstacle | None:
-        """Return why one of the expressions does not select the device, with what it reads of it."""
-        for expression in selectors:
-            if expression is None:
-                continue
-            result = self._matches(expression, candidate)
-            if isinstance(result, SearchError):
-                return Obstacle("not looked at: the limit of evaluations was reached")
-            if isinstance(result, CompileError | EvaluationError):
-                return Obstacle(why, result.text, is_error=isinstance(result, EvaluationError))
-            if not result:
-                return Obstacle(why, ", ".join(_values_read(expression, candidate)))
-        return None
-
-    def _matches(
-        self, expression: str, candidate: Candidate
-    ) -> bool | CompileError | EvaluationError | SearchError:
-        result = self.results.matches(expression, candidate)
-        if isinstance(result, SearchError) and self.n_budgets > 0:
+        verdict = devices.suits(query, device)
+        while verdict is UNFINISHED and self.n_budgets > 0:
             self.n_budgets -= 1
             self.results.renew()
-            result = self.results.matches(expression, candidate)
-        return result
+            verdict = devices.suits(query, device)
+        match verdict:
+            case Verdict.OF_OTHER_NODES:
+                return Obstacle("of other nodes")
+            case Verdict.TAINTED:
+                taint = next(each for each in device.device.taints if not query.tolerates(each))
+                text = taint_text(taint.key, taint.value, taint.effect)
+                rules = self.devices.taint_rules.values()
+                names = ", ".join(rule.key for rule in rules if rule.taints(device.id, taint))
+                text += f" by {DeviceKind.TAINT_RULE} {names}" if names else ""
+                return Obstacle("tainted", text, taint=taint)
+            case Verdict.WITHOUT_CAPACITY:
+                return Obstacle("without the requested capacity", ", ".join(_capacity_texts(query, device)))
+            case Verdict.FREE:
+                verdict = devices.left(query, device)
+            case _:
+                return self._unselected(query, device)
+        if verdict is Verdict.FREE:
+            return None
+        if verdict is Verdict.IN_USE:
+            return Obstacle("in use", short=_WHOLE, uses=(DeviceUse(device.id, _WHOLE),))
+        return self._short_of_capacity(query, device) or self._short_of_counters(device, pool)
+
+    def _short_of_capacity(self, query: NodeQuery, device: PoolDevice) -> Obstacle | None:
+        consumed = self.devices.allocated.consumed.get(device.id, _NO_USE)
+        short = {
+            name: missing
+            for name, amount in (query.wanted_of(device.device) or {}).items()
+            if (missing := amount.nano + consumed.get(name, 0) - device.device.capacity[name].value.nano) > 0
+        }
+        uses = (DeviceUse(device.id, None),) if consumed else ()
+        return Obstacle("short of capacity", _short_text(short), short, uses) if short else None
+
+    def _short_of_counters(self, device: PoolDevice, pool: Pool) -> Obstacle:
+        if pool not in self._counters_by_pool:
+            allocated = self.devices.allocated
+            consumers = [DeviceUse(each, _named(amounts)) for each, amounts in consuming(pool, allocated)]
+            self._counters_by_pool[pool] = available(pool, allocated), consumers
+        left, uses = self._counters_by_pool[pool]
+        consumption = consumption_of(device.device)
+        short = _named(
+            {
+                counter: missing
+                for counter, amount in left.items()
+                if (missing := consumption.get(counter, 0) - amount) > 0
+            }
+        )
+        return Obstacle("short of counters", _short_text(short), short, uses)
+
+    def _unselected(self, query: NodeQuery, device: PoolDevice) -> Obstacle:
+        """Return which expression does not select the device, with what it reads of it."""
+        of_class = [(each, f"not of class {query.device_class.key}") for each in query.device_class.selectors]
+        for expression, why in (*of_class, *((each, "not selected") for each in query.query.selectors)):
+            result = True if expression is None else self.results.matches(expression, device)
+            if isinstance(result, CompileError | EvaluationError):
+                return Obstacle(why, result.text, is_error=isinstance(result, EvaluationError))
+            if expression is not None and result is False:
+                return Obstacle(why, ", ".join(_values_read(expression, device)))
+        return Obstacle("not looked at: the limit of evaluations was reached")
 
     def _pool_problems(self, pools: NodePools) -> Iterator[tuple[str, str]]:
         for pool in pools.pools:
@@ -298,14 +287,9 @@ class DeviceInspection:
                 yield str(pool.id), f"is incomplete: {len(of_newest)} of {n_all} of generation {newest}"
 
 
-def applies(constraint: DeviceConstraint, query: Query) -> bool:
-    """Return whether the constraint is for the devices of the query."""
-    return not constraint.requests or not constraint.requests.isdisjoint((query.request, query.full_name))
-
-
-def value_text(candidate: Candidate, attribute: str) -> str | None:
+def value_text(device: PoolDevice, attribute: str) -> str | None:
     """Return the value of an attribute of the device, by its qualified name; None if the device lacks it."""
-    value = attribute_of(candidate, attribute)
+    value = attribute_of(device, attribute)
     return None if value is None else _text(value)
 
 
@@ -313,35 +297,33 @@ def _text(value: DeviceAttribute) -> str:
     return str(value.value).lower() if isinstance(value.value, bool) else str(value.value)
 
 
-def _values_read(expression: str, candidate: Candidate) -> Iterator[str]:
+def _values_read(expression: str, device: PoolDevice) -> Iterator[str]:
     """Yield what the expression reads of the device; its driver alone if the expression names another one."""
-    driver = candidate.id.driver
+    driver = device.id.driver
     if "device.driver" in expression and driver not in expression:
         yield f"driver={driver}"
         return
     reads = dict.fromkeys((kind, domain, name) for kind, _, domain, name in _READ.findall(expression))
     for kind, domain, name in reads:
         value = (
-            value_text(candidate, f"{domain}/{name}")
+            value_text(device, f"{domain}/{name}")
             if kind == "attributes"
-            else _capacity_text(candidate, domain, name)
+            else _capacity_text(device, domain, name)
         )
         yield f"no {name}" if value is None else f"{name}={value}"
 
 
-def _capacity_text(candidate: Candidate, domain: str, name: str) -> str | None:
-    capacity = candidate.device.capacity
-    value = capacity.get(f"{domain}/{name}") or (
-        capacity.get(name) if domain == candidate.id.driver else None
-    )
+def _capacity_text(device: PoolDevice, domain: str, name: str) -> str | None:
+    capacity = device.device.capacity
+    value = capacity.get(f"{domain}/{name}") or (capacity.get(name) if domain == device.id.driver else None)
     return None if value is None else str(value.value)
 
 
-def _capacity_texts(query: Query, candidate: Candidate) -> Iterator[str]:
+def _capacity_texts(query: NodeQuery, device: PoolDevice) -> Iterator[str]:
     for name in query.query.capacity:
-        capacity = candidate.device.capacity.get(name)
+        capacity = device.device.capacity.get(name)
         yield f"no {name}" if capacity is None else f"{name}={capacity.value}"
-    if others := sorted(candidate.device.capacity.keys() - query.query.capacity.keys()):
+    if others := sorted(device.device.capacity.keys() - query.query.capacity.keys()):
         yield f"but {' and '.join(others[:_SHOWN_NAMES])}"
 
 

@@ -17,11 +17,10 @@ from scheduler.engine.plugins.dynamic_resources.device_findings import (
     Obstacle,
     QueryFinding,
     RefusedNodes,
-    applies,
     claims_of,
     value_text,
 )
-from scheduler.engine.plugins.dynamic_resources.inputs import Candidate
+from scheduler.engine.plugins.dynamic_resources.pools import PoolDevice
 from scheduler.engine.state.allocated_devices import AllocatedDevices
 from scheduler.engine.state.arrays import Fractions, Rows
 
@@ -29,7 +28,7 @@ from scheduler.engine.state.arrays import Fractions, Rows
 _MAX_REMOVALS: Final = 3
 _MAX_VALUES: Final = 16
 
-_Selects = Callable[[QueryFinding, Candidate], bool]
+_Selects = Callable[[QueryFinding, PoolDevice], bool]
 
 
 def device_repair(nodes: RefusedNodes) -> Repair:
@@ -81,12 +80,12 @@ class _Repairs:
         freed: list[tuple[tuple[Pod, ...], Mapping[str, int]]] = []
         for number, finding in enumerate(queries):
             request = str(number)
-            n_free = sum(selects(finding, candidate) for candidate in finding.free)
+            n_free = sum(selects(finding, device) for device in finding.free)
             if n_free < finding.query.n_devices:
                 short[request] = finding.query.n_devices - n_free
-            for candidate, obstacle in finding.refused:
-                if obstacle.uses and selects(finding, candidate):
-                    freed.append((self._pods(finding, candidate.id, obstacle), {request: 1}))
+            for device, obstacle in finding.refused:
+                if obstacle.uses and selects(finding, device):
+                    freed.append((self._pods(finding, device.id, obstacle), {request: 1}))
         return self._taking(pods_to_remove(self._context, holdings(freed), short))
 
     def _taking(self, pods: Iterable[Pod]) -> Changes:
@@ -96,9 +95,9 @@ class _Repairs:
     def _in_the_way(self, row: int, queries: Sequence[QueryFinding]) -> Iterator[tuple[Pod, ...]]:
         """Yield who may be in the way where each request alone has enough devices: the pods of each that is used."""
         pods = [
-            self._pods(finding, candidate.id, obstacle)
+            self._pods(finding, device.id, obstacle)
             for finding in queries
-            for candidate, obstacle in finding.refused
+            for device, obstacle in finding.refused
             if obstacle.uses
         ]
         devices = self._context.view.devices
@@ -108,7 +107,7 @@ class _Repairs:
 
     def _pods(self, finding: QueryFinding, device: DeviceId, obstacle: Obstacle) -> tuple[Pod, ...]:
         """Return the pods whose end frees the device for the request; empty if there are none."""
-        key = finding.claim.key, finding.query.full_name, device
+        key = finding.query.claim.key, finding.query.full_name, device
         if key not in self._pods_by_device:
             held = holdings(self._uses(obstacle))
             self._pods_by_device[key] = pods_to_remove(self._context, held, obstacle.short)
@@ -145,11 +144,11 @@ def _consumed(claim: ResourceClaim, device: DeviceId) -> Mapping[str, int]:
 
 def _claim_changes(queries: Sequence[QueryFinding]) -> Iterator[Changes]:
     """Yield changes of claims; one that is to be created for extended resources cannot be changed."""
-    of_user = [finding for finding in queries if not finding.claim.is_special]
+    of_user = [finding for finding in queries if not finding.query.claim.is_special]
     taints = tuple(
         TolerateDeviceTaint(
-            finding.claim.namespace,
-            finding.claim.name,
+            finding.query.claim.namespace,
+            finding.query.claim.name,
             finding.query.full_name,
             taint.key,
             taint.value,
@@ -163,9 +162,9 @@ def _claim_changes(queries: Sequence[QueryFinding]) -> Iterator[Changes]:
     if taints:
         yield taints
     constrained = {
-        (finding.claim.namespace, finding.claim.name, attribute)
+        (finding.query.claim.namespace, finding.query.claim.name, attribute)
         for finding in of_user
-        for constraint in finding.claim.constraints
+        for constraint in finding.query.claim.constraints
         if (attribute := constraint.match_attribute or constraint.distinct_attribute) is not None
     }
     yield from ((DropDeviceConstraint(*constraint),) for constraint in sorted(constrained))
@@ -174,21 +173,21 @@ def _claim_changes(queries: Sequence[QueryFinding]) -> Iterator[Changes]:
 def _selections(queries: Sequence[QueryFinding]) -> Iterator[_Selects]:
     """Yield which devices may be taken together: for a matchAttribute those of each value, without one all."""
     for finding in queries:
-        for constraint in finding.claim.constraints:
+        for constraint in finding.query.claim.constraints:
             attribute = constraint.match_attribute
-            if attribute is not None and applies(constraint, finding.query):
-                candidates = [*finding.free, *(candidate for candidate, _ in finding.refused)]
-                values = dict.fromkeys(value_text(each, attribute) for each in candidates)
+            if attribute is not None and finding.query.is_named_in(constraint.requests):
+                devices = [*finding.free, *(device for device, _ in finding.refused)]
+                values = dict.fromkeys(value_text(each, attribute) for each in devices)
                 for value in islice(values, _MAX_VALUES):
                     if value is not None:
-                        yield _with_value(finding.claim.key, constraint, attribute, value)
+                        yield _with_value(finding.query.claim.key, constraint, attribute, value)
                 return
     yield lambda _, __: True
 
 
 def _with_value(claim: str, constraint: DeviceConstraint, attribute: str, value: str) -> _Selects:
-    return lambda finding, candidate: (
-        finding.claim.key != claim
-        or not applies(constraint, finding.query)
-        or value_text(candidate, attribute) == value
+    return lambda finding, device: (
+        finding.query.claim.key != claim
+        or not finding.query.is_named_in(constraint.requests)
+        or value_text(device, attribute) == value
     )

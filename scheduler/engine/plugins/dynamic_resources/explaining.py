@@ -13,15 +13,13 @@ from scheduler.engine.framework.status import Code
 from scheduler.engine.model.device_requests import DeviceConstraint, ResourceClaim
 from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX, DeviceId
 from scheduler.engine.model.wording import node_rule_text
-from scheduler.engine.plugins.dynamic_resources.allocator import has_several_terms
 from scheduler.engine.plugins.dynamic_resources.binding import readiness
-from scheduler.engine.plugins.dynamic_resources.claims import resolved
+from scheduler.engine.plugins.dynamic_resources.claims import queries_of, resolved
 from scheduler.engine.plugins.dynamic_resources.device_findings import (
     NodeFindings,
     Obstacle,
     QueryFinding,
     RefusedNodes,
-    applies,
     claims_of,
     value_text,
 )
@@ -64,14 +62,8 @@ def known_classes(context: ExplainContext) -> str:
     claims = resolved(context.pod, devices.claim)
     if isinstance(claims, str):
         return ""
-    named = {
-        query.class_name
-        for claim in claims
-        if claim.allocation is None
-        for request in claim.requests
-        for query in (request.exactly, *request.first_available)
-        if query is not None
-    }
+    unallocated = (claim for claim in claims if claim.allocation is None)
+    named = {query.class_name for query in queries_of(unallocated)}
     if named <= devices.classes.keys():
         return ""
     names = sorted(devices.classes)
@@ -90,15 +82,15 @@ def failure_text(nodes: RefusedNodes) -> str:
         found = nodes.findings(row)
         texts = [f"pool {name} {problem}" for name, problem in found.pool_problems] if found.error else []
         failing = dict.fromkeys(
-            f"device {candidate.id} in slice {candidate.slice.key}: {obstacle.value}"
+            f"device {device.id} in slice {device.slice.key}: {obstacle.value}"
             for query in found.queries
-            for candidate, obstacle in query.refused
+            for device, obstacle in query.refused
             if obstacle.is_error
         ) or dict.fromkeys(
-            f"slice {candidate.slice.key} selects nodes by several terms"
+            f"slice {device.slice.key} selects nodes by several terms"
             for query in found.queries
-            for candidate in query.free
-            if has_several_terms(candidate)
+            for device in query.free
+            if device.has_several_terms
         )
         texts += list(failing)[:_SHOWN]
         if len(failing) > _SHOWN:
@@ -185,7 +177,7 @@ class _Texts:
 
     def _shortage(self, finding: QueryFinding, wording: _Wording) -> str:
         query = finding.query
-        wanted = "all" if query.takes_all else str(query.n_devices)
+        wanted = "all" if query.devices is not None else str(query.n_devices)
         n_seen = len(finding.free) + len(finding.refused)
         start = f"{_name(finding)}: {wanted} of class {query.device_class.key} wanted"
         if not n_seen:
@@ -237,7 +229,7 @@ class _Texts:
 def _name(finding: QueryFinding) -> str:
     """Return the name of a request; of one that the scheduler makes for containers, their extended resource."""
     device_class = finding.query.device_class
-    if finding.claim.is_special:
+    if finding.query.claim.is_special:
         return device_class.extended_resource or f"{CLASS_RESOURCE_PREFIX}{device_class.key}"
     return f"request {finding.query.full_name}"
 
@@ -252,7 +244,9 @@ def _constraint_text(
 ) -> str:
     """Return how the free devices break the constraint, for all requests that have enough of them alone."""
     attribute = constraint.match_attribute or constraint.distinct_attribute
-    bound = [query for request in requests for query in request[:1] if applies(constraint, query.query)]
+    bound = [
+        query for request in requests for query in request[:1] if query.query.is_named_in(constraint.requests)
+    ]
     if attribute is None or not bound:
         return ""
     counts = [Counter(value_text(each, attribute) for each in query.free) for query in bound]

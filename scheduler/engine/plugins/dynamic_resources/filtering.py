@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -22,28 +23,28 @@ from scheduler.engine.model.node_selection import NodeSelection
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Semantics
+from scheduler.engine.model.wire import Duration, Wire
 from scheduler.engine.plugins.dynamic_resources.allocator import (
     CANNOT_ALLOCATE,
     INVALID_POOLS,
     Allocator,
 )
+from scheduler.engine.plugins.dynamic_resources.answers import ENDED_AT_LIMIT, Answer, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.binding import has_timed_out, readiness
-from scheduler.engine.plugins.dynamic_resources.claims import PodClaims
+from scheduler.engine.plugins.dynamic_resources.claims import DeviceClaims
 from scheduler.engine.plugins.dynamic_resources.extended_resources import Variant, Variants, supply_of
-from scheduler.engine.plugins.dynamic_resources.inputs import Refusal, RefusalKind, SearchError, TargetNode
-from scheduler.engine.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers, form_of
+from scheduler.engine.plugins.dynamic_resources.node_answers import Cycle, NodeAnswers, form_of
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.reserving import NAME, ReservedClaims, reserved_claims
-from scheduler.engine.plugins.dynamic_resources.selection import ENDED_AT_LIMIT
 from scheduler.engine.plugins.dynamic_resources.trial import DeviceTrials, FixedTrial
 from scheduler.engine.state.arrays import Mask, RowIndex
 from scheduler.engine.state.batches import Pieces, finished
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.errors import PluginFailed, SearchUnfinished
+from scheduler.errors import PluginFailed
 
 
-@dataclass(frozen=True, slots=True)
-class DynamicResourcesArgs:
+class DynamicResourcesArgs(Wire, frozen=True):
     """
     How long a node's search for devices, and the binding conditions of a pod's devices, may take.
 
@@ -54,11 +55,14 @@ class DynamicResourcesArgs:
         preempt_for_devices: whether pods are evicted for their devices; upstream's never are.
     """
 
-    filter_timeout_s: float = 10.0
-    binding_timeout_s: float = 600.0
+    filter_timeout_s: Duration = msgspec.field(name="filterTimeout", default=10.0)
+    binding_timeout_s: Duration = msgspec.field(name="bindingTimeout", default=600.0)
     preempt_for_devices: bool = True
 
 
+#: Pieces of a search, each with the whole budget, as long as no node has devices: the longest search on a node, or
+#: selectors of 200,000 devices, which take a second. Other pods wait meanwhile.
+_MAX_PIECES: Final = 16
 UNAVAILABLE: Final = unresolvable("resourceclaim not available on the node")
 _STATUS_BY_ANSWER: Final[Mapping[int, Status]] = {
     Answer.DEVICES: UNAVAILABLE,
@@ -100,7 +104,7 @@ class DeviceFilter(NodeFilter):
     def __init__(
         self,
         pod: Pod,
-        claims: PodClaims,
+        claims: DeviceClaims,
         variants: Variants | None,
         view: ClusterView,
         index: PoolIndex,
@@ -151,7 +155,7 @@ class DeviceFilter(NodeFilter):
         """
         Return the same of these rows alone.
 
-        Raises PluginFailed if the search for devices fails at one of them, SearchUnfinished if it takes another turn.
+        Raises PluginFailed if the search for devices fails at one of them, or is not over at any.
         """
         self._asked |= rows
         accepted = self._accepted(rows, until_error=True)
@@ -160,9 +164,8 @@ class DeviceFilter(NodeFilter):
             if isinstance(answer, Status) and answer.code is Code.ERROR:
                 raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {answer.message}')
         if not accepted.any() and (rows & (self._has_devices == Answer.POSTPONED)).any():
-            # Else an error, so that the pod is tried again soon: the next attempt gets further.
-            failure = SearchUnfinished if self._allocator.goes_on else PluginFailed
-            raise failure(NAME, "Filter", f'running "{NAME}" filter plugin: {ENDED_AT_LIMIT}')
+            # An error, so that the pod is tried again soon: the next attempt gets further.
+            raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {ENDED_AT_LIMIT}')
         return accepted
 
     def statuses(self) -> NodeStatuses:
@@ -184,8 +187,8 @@ class DeviceFilter(NodeFilter):
         if isinstance(claims, Status):
             return FixedTrial(claims)
         pools = self._index.pools(TargetNode(node.name, node.labels))
-        if not claims or isinstance(pools, SearchError):
-            return FixedTrial(failed(pools.text) if isinstance(pools, SearchError) else None)
+        if not claims or isinstance(pools, NotAllocated):
+            return FixedTrial(failed(pools.text) if isinstance(pools, NotAllocated) else None)
         has_devices = self._has_devices.item(row) == Answer.DEVICES
         return trials.at(row, node, pools, claims, has_devices=has_devices)
 
@@ -203,7 +206,7 @@ class DeviceFilter(NodeFilter):
 
     def alternative_scores(self, rows: Mask) -> npt.NDArray[np.int16]:
         """Return what the alternatives of unallocated claims add to the scores of these rows."""
-        self._accepted(rows)
+        finished(self._look_at(rows, until_error=False))
         return self._scores
 
     def answer(self, row: int) -> NodeAllocation | Status:
@@ -265,7 +268,7 @@ class DeviceFilter(NodeFilter):
         # Pods may share a claim.
         by_uid = {claim.uid: claim for claims in asked for claim in claims}
         allocated = self._allocator.allocate(TargetNode(node.name, node.labels), tuple(by_uid.values()))
-        if isinstance(allocated, Refusal):
+        if isinstance(allocated, NotAllocated):
             return None
         allocation_of = dict(zip(by_uid, allocated, strict=True))
         for each, claims in zip(filters, asked, strict=True):
@@ -284,12 +287,26 @@ class DeviceFilter(NodeFilter):
 
     def _look_at(self, rows: Mask, *, until_error: bool) -> Pieces[None]:
         new = rows & self._view.alive & ~self._known
-        if new.any():
-            self._known |= new
-            yield from self._ask(new, until_error=until_error)
+        if not new.any():
+            return
+        self._known |= new
+        yield from self._ask(new, until_error=until_error)
+        for _ in range(_MAX_PIECES - 1 if until_error else 0):
+            answers = self._has_devices
+            unfinished = rows & (answers == Answer.POSTPONED)
+            is_decided = self._usable(rows).any() or (rows & (answers == Answer.ERROR)).any()
+            if is_decided or not unfinished.any() or not self._allocator.goes_on:
+                return
+            yield
+            self._allocator.renew()
+            yield from self._ask(unfinished, until_error=True)
 
     def _accepted(self, rows: Mask, *, until_error: bool = False) -> Mask:
         finished(self._look_at(rows, until_error=until_error))
+        return self._usable(rows)
+
+    def _usable(self, rows: Mask) -> Mask:
+        """Return which of the rows, which were asked, have all devices."""
         accepted: Mask = rows & (self._has_devices == Answer.DEVICES)
         if any(self._unready):
             accepted[:] = False
@@ -327,8 +344,7 @@ class DeviceFilter(NodeFilter):
             self._has_devices[rows] = Answer.DEVICES
             return
         answers = self._node_answers(claims)
-        first_fit = self._allocator.first_fit(claims)
-        cycle = Cycle(self._allocator, claims, self._index, self._view, first_fit)
+        cycle = Cycle(self._allocator, claims, self._index, self._view)
         yield from answers.ask(rows, cycle, until_error=until_error)
         np.copyto(self._has_devices, answers.answers, where=rows)
         np.copyto(self._scores, answers.scores, where=rows)
@@ -348,7 +364,11 @@ class DeviceFilter(NodeFilter):
     def _may_get_devices(self) -> Mask:
         """The rows where pods of lower priority may release devices, or where some did for which the pod waits."""
         rows = self._view.has_lower(self.pod.priority) & (self._trials is not None)
-        row = self._view.row_of(self.pod.nominated_node_name) if self.pod.nominated_node_name else None
+        row = (
+            self._view.state.nodes.row_by_name.get(self.pod.nominated_node_name)
+            if self.pod.nominated_node_name
+            else None
+        )
         if row is not None:
             rows[row] = self._trials is not None
         return rows
@@ -364,20 +384,23 @@ class DeviceFilter(NodeFilter):
         allocations: tuple[Allocation, ...] = ()
         if claims:
             allocated = self._allocate(node, claims)
-            if isinstance(allocated, Refusal):
-                return _status(allocated)
+            if isinstance(allocated, NotAllocated):
+                is_error = allocated.answer is Answer.ERROR
+                return failed(allocated.text) if is_error else unresolvable(allocated.text)
             allocations = allocated
         if self.missing(row):
             return UNAVAILABLE
         return NodeAllocation(claims, allocations, variant)
 
-    def _allocate(self, node: Node, claims: tuple[ResourceClaim, ...]) -> tuple[Allocation, ...] | Refusal:
+    def _allocate(
+        self, node: Node, claims: tuple[ResourceClaim, ...]
+    ) -> tuple[Allocation, ...] | NotAllocated:
         """Return what the claims get on a node; as long as its search took in one cycle, it may take once more."""
         self._allocator.renew()
         target = TargetNode(node.name, node.labels)
         pools = self._index.pools(target)
         long = (
-            None if isinstance(pools, SearchError) else self._node_answers(claims).long_search(target, pools)
+            None if isinstance(pools, NotAllocated) else self._node_answers(claims).long_search(target, pools)
         )
         if long is None:
             return self._allocator.allocate(target, claims)
@@ -385,7 +408,7 @@ class DeviceFilter(NodeFilter):
 
     def _node_answers(self, claims: tuple[ResourceClaim, ...]) -> NodeAnswers:
         form = form_of(claims, self._view.devices.classes)
-        return self._view.kept(("devices for claims", form), NodeAnswers)
+        return self._view.state.derived.kept(("devices for claims", form), NodeAnswers)
 
     def _is_missing(self, index: int, row: int) -> bool:
         available = self._available.get(index)
@@ -408,7 +431,3 @@ class DeviceFilter(NodeFilter):
             # The selector of nearly every claim: its node's name, which other claims do not share.
             return self._view.matching_names(terms[0])
         return self._view.matching(selection.rule)
-
-
-def _status(refusal: Refusal) -> Status:
-    return failed(refusal.text) if refusal.kind is RefusalKind.ERROR else unresolvable(refusal.text)

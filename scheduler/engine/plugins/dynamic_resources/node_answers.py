@@ -8,7 +8,6 @@ asked about, once for all nodes with the same slices.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,17 +17,11 @@ from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceClass, PoolId
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
-from scheduler.engine.plugins.dynamic_resources.first_fit import FirstFit
-from scheduler.engine.plugins.dynamic_resources.inputs import (
-    AuditWindow,
-    Refusal,
-    RefusalKind,
-    SearchError,
-    TargetNode,
-)
+from scheduler.engine.plugins.dynamic_resources.answers import Answer, AuditWindow, NotAllocated
+from scheduler.engine.plugins.dynamic_resources.claims import queries_of
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
-from scheduler.engine.plugins.dynamic_resources.pools import NodePools
-from scheduler.engine.plugins.dynamic_resources.search import Search
+from scheduler.engine.plugins.dynamic_resources.pools import NodePools, TargetNode
+from scheduler.engine.plugins.dynamic_resources.search import DeviceSearch
 from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
@@ -44,58 +37,24 @@ Answers = npt.NDArray[np.int8]
 _Place: TypeAlias = tuple[NodePools, str]
 
 
-class Answer(IntEnum):
-    """The answer of a node to the claims."""
-
-    UNKNOWN = 0
-    DEVICES = 1
-    NO_DEVICES = 2
-    INVALID_POOLS = 3
-    LIMIT = 4
-    #: The search is not over; the next decision goes on with it.
-    POSTPONED = 5
-    #: An error, whose text names the claim.
-    ERROR = 6
-
-
-_OF_REFUSAL: Final = {
-    RefusalKind.NO_DEVICES: Answer.NO_DEVICES,
-    RefusalKind.INVALID_POOLS: Answer.INVALID_POOLS,
-    RefusalKind.LIMIT: Answer.LIMIT,
-    RefusalKind.POSTPONED: Answer.POSTPONED,
-    RefusalKind.ERROR: Answer.ERROR,
-}
-
-
 #: Answers that say nothing of the devices.
 _WITHOUT_RESULT: Final = (Answer.UNKNOWN, Answer.LIMIT, Answer.POSTPONED)
 
 
 def form_of(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> Hashable:
     """Return what claims ask for: of equal forms, every node has devices for both or for neither."""
-    names = dict.fromkeys(
-        query.class_name
-        for claim in claims
-        for request in claim.requests
-        for query in (request.exactly, *request.first_available)
-        if query is not None
-    )
+    names = dict.fromkeys(query.class_name for query in queries_of(claims))
     selectors = tuple((name, found.selectors if (found := classes.get(name)) else None) for name in names)
     return tuple((claim.requests, claim.constraints) for claim in claims), selectors
 
 
 class Cycle(NamedTuple):
-    """
-    One cycle: its allocator, the claims of the form, and the cluster as both see it.
-
-    `first_fit`: the claims if all their requests are plain; None also where every node is to be searched.
-    """
+    """One cycle: its allocator, the claims of the form, and the cluster as both see it."""
 
     allocator: Allocator
     claims: Sequence[ResourceClaim]
     pools: PoolIndex
     view: ClusterView
-    first_fit: FirstFit | None = None
 
 
 class NodeAnswers:
@@ -117,7 +76,7 @@ class NodeAnswers:
         self._alike: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self._number_by_pools: dict[NodePools, int] = {}
         #: The searches that did not end in the cycle that began them, also once they have found devices.
-        self._long: dict[_Place, Search] = {}
+        self._long: dict[_Place, DeviceSearch] = {}
         self._row_version = self._device_version = self._classes_version = -1
         #: Pools that any node may reach: whether a device of theirs may be taken for the claims.
         self._touched: dict[PoolId, bool] = {}
@@ -130,7 +89,7 @@ class NodeAnswers:
         """Bytes of the arrays, of the two lists, and of the long searches."""
         return 23 * len(self._nodes) + 5000 * len(self._long)
 
-    def long_search(self, node: TargetNode, pools: NodePools) -> Search | None:
+    def long_search(self, node: TargetNode, pools: NodePools) -> DeviceSearch | None:
         """Return the search that found devices on the node, if it took several cycles."""
         search = self._long.get(_place(node, pools))
         return search if search is not None and search.has_found else None
@@ -143,8 +102,7 @@ class NodeAnswers:
 
         Cost: 20 µs, and a search for each of these rows whose devices changed.
         """
-        # The audit searches every node.
-        self._cycle = cycle._replace(first_fit=None)
+        self._cycle = cycle
         self._forget_changed(cycle)
         self.answers[self.answers == Answer.POSTPONED] = Answer.UNKNOWN
         by_pools: dict[NodePools, tuple[Answer, int]] = {}
@@ -161,13 +119,13 @@ class NodeAnswers:
                 target = TargetNode(node.name, node.labels)
                 pools = cycle.pools.pools(target)
                 self._nodes[row] = node
-                self._pools[row] = None if isinstance(pools, SearchError) else pools
+                self._pools[row] = None if isinstance(pools, NotAllocated) else pools
                 if pools in by_pools:
                     self._alike[row] = self._number_by_pools.setdefault(pools, len(self._number_by_pools) + 1)
                 self.answers[row], self.scores[row] = _answer(target, pools, cycle, by_pools, self._long)
                 fails = until_error and self.answers.item(row) == Answer.ERROR
                 n_devices += max(
-                    _FEWEST_DEVICES, 0 if isinstance(pools, SearchError) else len(pools.candidates)
+                    _FEWEST_DEVICES, 0 if isinstance(pools, NotAllocated) else len(pools.devices)
                 )
                 if n_devices >= _DEVICES_PER_PIECE:
                     n_devices = 0
@@ -213,12 +171,12 @@ class NodeAnswers:
             self._alike = np.append(self._alike, np.zeros(n_new, np.int32))
             self._nodes += [None] * n_new
             self._pools += [None] * n_new
-        if self._row_version != view.version:
-            for row in np.flatnonzero(view.rows_changed_after(self._row_version)).tolist():
+        if self._row_version != view.state.log.version:
+            for row in np.flatnonzero(view.state.log.changed_after(self._row_version, view.n_rows)).tolist():
                 # A row changes with each pod that comes or goes, which changes no devices.
                 if not _is_same(view.node_at(row), self._nodes[row]):
                     self._forget(row)
-            self._row_version = view.version
+            self._row_version = view.state.log.version
         if self._classes_version != view.devices.classes_version:
             # Classes that select the same may have another configuration, which is part of what a search returns.
             self._classes_version = view.devices.classes_version
@@ -260,7 +218,7 @@ class NodeAnswers:
                     return
                 continue
             for name in nodes:
-                row = cycle.view.row_of(name)
+                row = cycle.view.state.nodes.row_by_name.get(name)
                 if row is not None:
                     self._forget(row)
 
@@ -289,34 +247,29 @@ def _place(node: TargetNode, pools: NodePools) -> _Place:
 
 def _answer(
     node: TargetNode,
-    pools: NodePools | SearchError,
+    pools: NodePools | NotAllocated,
     cycle: Cycle,
     by_pools: dict[NodePools, tuple[Answer, int]],
-    long: dict[_Place, Search],
+    long: dict[_Place, DeviceSearch],
 ) -> tuple[Answer, int]:
     """
     Return the answer and the score of a node. `by_pools`: those of pools that several nodes have.
 
     `long`: the searches that are to go on.
     """
-    if isinstance(pools, SearchError):
+    if isinstance(pools, NotAllocated):
         return Answer.ERROR, 0
     known = by_pools.get(pools)
     if known is not None:
         return known
-    succeeds = None if cycle.first_fit is None else cycle.first_fit.succeeds(pools)
-    if succeeds is not None:
-        refusal = Answer.INVALID_POOLS if pools.has_invalid else Answer.NO_DEVICES
-        by_pools[pools] = (Answer.DEVICES if succeeds else refusal), 0
-        return by_pools[pools]
     place = _place(node, pools)
     begun = long.get(place) or cycle.allocator.begin(node, pools, cycle.claims)
-    ended = begun if isinstance(begun, Refusal) else cycle.allocator.go_on(node, begun)
-    if isinstance(ended, Search):
+    ended = begun if isinstance(begun, NotAllocated) else cycle.allocator.go_on(node, begun)
+    if isinstance(ended, DeviceSearch):
         answer = Answer.DEVICES, ended.score()
     else:
-        answer = _OF_REFUSAL[ended.kind], 0
-        if isinstance(begun, Search) and begun.n_steps and ended.kind is RefusalKind.POSTPONED:
+        answer = ended.answer, 0
+        if isinstance(begun, DeviceSearch) and begun.n_steps and ended.answer is Answer.POSTPONED:
             long[place] = begun
         else:
             long.pop(place, None)

@@ -56,7 +56,6 @@ from scheduler.engine.plugins.dynamic_resources.extended_resources import (
     special_claim,
 )
 from scheduler.engine.plugins.dynamic_resources.filtering import DeviceFilter, DynamicResourcesArgs
-from scheduler.engine.plugins.dynamic_resources.inputs import Inputs
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.engine.plugins.dynamic_resources.reserving import NAME, ReservedClaims
 from scheduler.engine.plugins.dynamic_resources.scoring import scorer_of
@@ -168,10 +167,14 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         if isinstance(claims, Status):
             return claims
         variants = None if special is None else Variants(pod, special, request, devices)
-        index = view.kept("pools of devices", lambda: PoolIndex(devices, devices.changes))
-        inputs = Inputs(devices.allocated, devices.classes)
-        seed = f"{pod.uid}/{devices.allocated.version}"
-        allocator = Allocator(index, inputs, SelectorResults(view.kept), seed=seed)
+        index = view.state.derived.kept("pools of devices", lambda: PoolIndex(devices))
+        allocator = Allocator(
+            index,
+            devices.allocated,
+            devices.classes,
+            SelectorResults(view.state.derived.kept),
+            seed=f"{pod.uid}/{devices.allocated.version}",
+        )
         device_filter = DeviceFilter(
             pod, claims, variants, view, index, allocator, self._args, self._semantics
         )
@@ -190,10 +193,8 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
             return None
         device_filter.mask()
         devices = view.devices
-        index = view.kept("pools of devices", lambda: PoolIndex(devices, devices.changes))
-        inputs = Inputs(devices.allocated, devices.classes)
-        results = SelectorResults(view.kept)
-        inspection = DeviceInspection(index, inputs, results, devices.taint_rules.values())
+        index = view.state.derived.kept("pools of devices", lambda: PoolIndex(devices))
+        inspection = DeviceInspection(index, devices, SelectorResults(view.state.derived.kept))
         return RefusedNodes(context, device_filter, inspection)
 
     def explain_rejection(self, context: ExplainContext) -> str:

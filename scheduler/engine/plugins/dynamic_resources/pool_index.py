@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.engine.model.devices import PoolId, ResourceSlice
-from scheduler.engine.plugins.dynamic_resources.inputs import AuditWindow, SearchError, SliceView, TargetNode
+from scheduler.engine.plugins.dynamic_resources.answers import AuditWindow, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.pools import (
     NodePools,
     Pool,
     PoolState,
+    TargetNode,
     is_relevant,
     node_pools,
     pool_of,
 )
 from scheduler.engine.state.batches import Pieces, finished
-from scheduler.engine.state.device_changes import DeviceChanges
+from scheduler.engine.state.devices import Devices
 
 #: Nodes whose pools are kept: more than a cluster has, since nodes that left without slices of their own stay.
 _MAX_NODES: Final = 65_536
@@ -56,16 +57,15 @@ _NO_REACH: Final = _Reach()
 class PoolIndex:
     """The pools of nodes, up to date whenever one asks."""
 
-    def __init__(self, slices: SliceView, changes: DeviceChanges) -> None:
-        self._slices = slices
-        self._changes = changes
+    def __init__(self, devices: Devices) -> None:
+        self._slices, self._changes = devices, devices.changes
         self._version = -1
         self._reach_by_pool: dict[PoolId, _Reach] = {}
         #: Pools that nodes see by counters alone, and that are incomplete or invalid.
         self._elsewhere: dict[PoolId, Pool] = {}
         #: Slices without a nodeName that have devices.
         self._shared: tuple[ResourceSlice, ...] = ()
-        self._by_node: dict[str, tuple[Mapping[str, str], NodePools | SearchError]] = {}
+        self._by_node: dict[str, tuple[Mapping[str, str], NodePools | NotAllocated]] = {}
         #: The pools of nodes that have the same slices, by these.
         self._by_slices: dict[tuple[ResourceSlice, ...], NodePools] = {}
         #: The pools that several nodes see alike, by their slices with devices.
@@ -91,7 +91,7 @@ class PoolIndex:
     def _is_current(self, name: str) -> bool:
         labels, pools = self._by_node[name]
         relevant = self._relevant(TargetNode(name, labels))
-        if isinstance(relevant, SearchError):
+        if isinstance(relevant, NotAllocated):
             return pools == relevant
         return _content(pools) == _content(node_pools(relevant, self._slices, self._elsewhere, {}))
 
@@ -134,7 +134,7 @@ class PoolIndex:
         """Return all slices of the pool."""
         return self._slices.of_pool(pool)
 
-    def pools(self, node: TargetNode) -> NodePools | SearchError:
+    def pools(self, node: TargetNode) -> NodePools | NotAllocated:
         """Return the pools of a node. O(1) if they are known, else O(its slices and the shared ones)."""
         known = self.known_pools(node)
         if known is not None:
@@ -145,7 +145,7 @@ class PoolIndex:
         self._by_node[node.name] = (node.labels, pools)
         return pools
 
-    def known_pools(self, node: TargetNode) -> NodePools | SearchError | None:
+    def known_pools(self, node: TargetNode) -> NodePools | NotAllocated | None:
         """Return the pools of a node if they are known since nothing of them changed. O(1)."""
         self.refresh()
         known = self._by_node.get(node.name)
@@ -153,9 +153,9 @@ class PoolIndex:
             return None
         return known[1]
 
-    def _gather(self, node: TargetNode) -> NodePools | SearchError:
+    def _gather(self, node: TargetNode) -> NodePools | NotAllocated:
         relevant = self._relevant(node)
-        if isinstance(relevant, SearchError):
+        if isinstance(relevant, NotAllocated):
             return relevant
         key = tuple(relevant)
         pools = self._by_slices.get(key)
@@ -165,15 +165,15 @@ class PoolIndex:
             )
             n_own = sum(len(each.devices) for each in relevant if each.node_name)
             self._n_own_devices += n_own
-            self._n_shared_devices += len(pools.candidates) - n_own
+            self._n_shared_devices += len(pools.devices) - n_own
         return pools
 
-    def _relevant(self, node: TargetNode) -> list[ResourceSlice] | SearchError:
+    def _relevant(self, node: TargetNode) -> list[ResourceSlice] | NotAllocated:
         """Return the slices with devices for the node."""
         relevant: list[ResourceSlice] = list(self._slices.on_node(node.name))
         for each in self._shared:
             is_for_node = is_relevant(each, node)
-            if isinstance(is_for_node, SearchError):
+            if isinstance(is_for_node, NotAllocated):
                 return is_for_node
             if is_for_node:
                 relevant.append(each)
@@ -206,8 +206,8 @@ class PoolIndex:
         return _Reach(None if "" in names else frozenset(names), elsewhere)
 
 
-def _content(pools: NodePools | SearchError) -> object:
+def _content(pools: NodePools | NotAllocated) -> object:
     """Return what two looks at the same slices have in common."""
-    if isinstance(pools, SearchError):
+    if isinstance(pools, NotAllocated):
         return pools
     return [(each.id, each.state, each.slices, each.slices_elsewhere) for each in pools.pools]

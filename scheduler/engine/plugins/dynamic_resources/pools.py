@@ -10,10 +10,35 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import chain
+from typing import NamedTuple
 
-from scheduler.engine.model.devices import Device, PoolId, ResourceSlice
+from scheduler.engine.model.devices import Device, DeviceId, PoolId, ResourceSlice
 from scheduler.engine.model.node_selection import NodeSelection, go_text
-from scheduler.engine.plugins.dynamic_resources.inputs import Candidate, SearchError, SliceView, TargetNode
+from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
+from scheduler.engine.state.devices import Devices
+
+
+class TargetNode(NamedTuple):
+    """The node for which devices are allocated."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolDevice:
+    """A device of a usable pool."""
+
+    device: Device
+    slice: ResourceSlice
+    id: DeviceId
+
+    @property
+    def has_several_terms(self) -> bool:
+        """Whether its nodes may not have a single selector, which is an error once it is taken."""
+        of_device = self.slice.per_device_node_selection
+        selection = self.device.node_selection if of_device else self.slice.node_selection
+        return selection is not None and len(selection.terms) > 1
 
 
 class PoolState(Enum):
@@ -36,10 +61,9 @@ class Pool:
         slices_elsewhere: the others of the generation; their devices consume counters.
         counters: declared amounts in billionths, by set and counter.
         problem: why it is invalid; empty if it is not.
-        candidates: its devices, in the order in which they are tried.
+        devices: in the order in which they are tried.
         has_binding_conditions: whether a device has some: such pools are tried last.
         selects_per_device: whether a slice selects nodes per device, so that nodes with these slices may differ.
-        is_plain: whether each device can be taken that is free and selected, whatever else is taken.
     """
 
     id: PoolId
@@ -48,10 +72,9 @@ class Pool:
     slices_elsewhere: tuple[ResourceSlice, ...] = ()
     counters: Mapping[tuple[str, str], int] | None = None
     problem: str = ""
-    candidates: tuple[Candidate, ...] = ()
+    devices: tuple[PoolDevice, ...] = ()
     has_binding_conditions: bool = False
     selects_per_device: bool = False
-    is_plain: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,17 +83,15 @@ class NodePools:
     The pools of a node, and their devices, in the order in which they are tried.
 
     Attributes:
-        candidates: the devices of the usable pools.
-        are_plain: whether all pools are.
+        devices: those of the usable pools.
     """
 
     pools: tuple[Pool, ...]
-    candidates: tuple[Candidate, ...]
-    are_plain: bool
+    devices: tuple[PoolDevice, ...]
 
-    def pool_of(self, candidate: Candidate) -> Pool:
+    def pool_of(self, device: PoolDevice) -> Pool:
         """Return the pool of a device. O(pools)."""
-        pool_id = candidate.slice.pool_id
+        pool_id = device.slice.pool_id
         return next(pool for pool in self.pools if pool.id == pool_id)
 
     @property
@@ -86,7 +107,7 @@ class NodePools:
 
 def node_pools(
     relevant: Iterable[ResourceSlice],
-    slices: SliceView,
+    slices: Devices,
     elsewhere: Mapping[PoolId, Pool],
     shared: dict[tuple[ResourceSlice, ...], Pool | None],
 ) -> NodePools:
@@ -116,13 +137,12 @@ def node_pools(
         if pool is not None:
             pools.append(pool)
     pools.sort(key=lambda pool: (pool.has_binding_conditions, _byte_order(pool.id)))
-    candidates = tuple(chain.from_iterable(pool.candidates for pool in pools))
-    return NodePools(tuple(pools), candidates, all(pool.is_plain for pool in pools))
+    return NodePools(tuple(pools), tuple(chain.from_iterable(pool.devices for pool in pools)))
 
 
 def reaches(
     node: TargetNode, name: str | None, selection: NodeSelection | None, *, all_nodes: bool
-) -> bool | SearchError:
+) -> bool | NotAllocated:
     """Return whether the node is the one of a slice or device; the first field that is set decides."""
     if name:
         return node.name == name
@@ -131,16 +151,16 @@ def reaches(
     if selection is None:
         return False
     if selection.problem is not None:
-        return SearchError(f"failed to parse node selector {go_text(selection)}: {selection.problem}")
+        return NotAllocated(f"failed to parse node selector {go_text(selection)}: {selection.problem}")
     return selection.matches(node.name, node.labels)
 
 
-def device_reaches(node: TargetNode, device: Device) -> bool | SearchError:
+def device_reaches(node: TargetNode, device: Device) -> bool | NotAllocated:
     """Return whether the node is the one of a device, in a slice that selects nodes per device."""
     return reaches(node, device.node_name, device.node_selection, all_nodes=device.all_nodes)
 
 
-def is_relevant(each: ResourceSlice, node: TargetNode) -> bool | SearchError:
+def is_relevant(each: ResourceSlice, node: TargetNode) -> bool | NotAllocated:
     """Return whether a slice is for a node. O(devices) if it selects nodes per device."""
     if each.shared_counters:
         return True
@@ -148,16 +168,16 @@ def is_relevant(each: ResourceSlice, node: TargetNode) -> bool | SearchError:
     if each.node_name or each.all_nodes or each.node_selection is not None:
         match = reaches(node, each.node_name, each.node_selection, all_nodes=each.all_nodes)
         return (
-            SearchError(f"{failure} slice {each.key}: {match.text}")
-            if isinstance(match, SearchError)
+            NotAllocated(f"{failure} slice {each.key}: {match.text}")
+            if isinstance(match, NotAllocated)
             else match
         )
     if each.per_device_node_selection:
         for device in each.devices:
             match = device_reaches(node, device)
-            if isinstance(match, SearchError):
+            if isinstance(match, NotAllocated):
                 # Upstream prints the whole device.
-                return SearchError(f"{failure} device {device.name} in slice {each.key}: {match.text}")
+                return NotAllocated(f"{failure} device {device.name} in slice {each.key}: {match.text}")
             if match:
                 return True
     return False
@@ -212,8 +232,8 @@ def _validated(pool_id: PoolId, kept: list[ResourceSlice], elsewhere: list[Resou
         device_slices,
         tuple(elsewhere),
         counters_by_name,
-        candidates=tuple(
-            Candidate(device, each, each.device_id(device))
+        devices=tuple(
+            PoolDevice(device, each, each.device_id(device))
             for each in device_slices
             for device in each.devices
         ),
@@ -221,18 +241,6 @@ def _validated(pool_id: PoolId, kept: list[ResourceSlice], elsewhere: list[Resou
             device.binding_conditions is not None for _, device in _devices(device_slices)
         ),
         selects_per_device=any(each.per_device_node_selection for each in device_slices),
-        is_plain=all(map(_is_plain, device_slices)),
-    )
-
-
-def _is_plain(each: ResourceSlice) -> bool:
-    selects_nodes = each.node_selection is not None and len(each.node_selection.terms) > 1
-    return not (selects_nodes or each.per_device_node_selection) and not any(
-        device.taints
-        or device.consumes_counters
-        or device.allow_multiple_allocations
-        or any(capacity.policy is not None for capacity in device.capacity.values())
-        for device in each.devices
     )
 
 

@@ -19,7 +19,7 @@ from scheduler.engine.model.instructions import DevicesAwaited
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.object_writes import ObjectWrite, StoredObject
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.volumes import is_older
+from scheduler.engine.model.resource_versions import is_older
 from scheduler.engine.model.wording import named_to
 from scheduler.engine.plugins.dynamic_resources.binding import (
     BINDING_FAILED,
@@ -27,7 +27,7 @@ from scheduler.engine.plugins.dynamic_resources.binding import (
     has_timed_out,
     readiness,
 )
-from scheduler.engine.plugins.dynamic_resources.claims import PodClaims
+from scheduler.engine.plugins.dynamic_resources.claims import DeviceClaims
 from scheduler.engine.plugins.dynamic_resources.extended_resources import Variant
 from scheduler.engine.state.cluster_view import ClusterView
 
@@ -45,7 +45,7 @@ _STATUS_BY_TEXT: Final[tuple[tuple[str, _Status], ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReservedClaims(Reservation):
     """
     The claims of a pod.
@@ -59,9 +59,9 @@ class ReservedClaims(Reservation):
     plugin = NAME
     activity = _TIMED_OUT
 
-    claims: tuple[ResourceClaim, ...] = ()
-    pod: Pod | None = None
-    binding_timeout_s: float = 0.0
+    claims: tuple[ResourceClaim, ...]
+    pod: Pod
+    binding_timeout_s: float
 
     def is_done(self, versions: Sequence[str], node: Node, view: ClusterView) -> bool | str:
         """
@@ -109,7 +109,7 @@ class ReservedClaims(Reservation):
             if claim is not None and claim.allocation is not None
             for result in claim.allocation.devices.results
         ]
-        if self.pod is None or not any(has_conditions for _, has_conditions in results):
+        if not any(has_conditions for _, has_conditions in results):
             return None
         outcomes = (status for text, status in _STATUS_BY_TEXT if text in problem)
         status: _Status = next(outcomes, "error") if problem else "success"
@@ -118,8 +118,6 @@ class ReservedClaims(Reservation):
     def undo(self, objects: Sequence[StoredObject]) -> Sequence[ObjectWrite[Any]]:
         """Return the writes that take the pod out of its claims, and delete the claim that was created for it."""
         newest = {obj.key: obj for obj in objects if isinstance(obj, ResourceClaim)}
-        if self.pod is None:
-            return ()
         undone: list[ObjectWrite[Any]] = []
         for decided in self.claims:
             claim = newest.pop(decided.key, decided)
@@ -141,8 +139,6 @@ class ReservedClaims(Reservation):
                 return f'could not find ResourceClaim "{decided.key}"'
             claims.append(claim)
         for write, version in zip(self.writes, versions, strict=True):
-            if self.pod is None:
-                continue
             if write.obj.resource_version:
                 if not view.devices.is_shown(write.obj.key, version):
                     return False
@@ -159,7 +155,7 @@ class ReservedClaims(Reservation):
 
 def reserved_claims(
     pod: Pod,
-    claims: PodClaims,
+    claims: DeviceClaims,
     allocated: Mapping[str, Allocation],
     variant: Variant | None,
     binding_timeout_s: float,
@@ -190,7 +186,7 @@ def reserved_claims(
         tuple(writes),
         binding_timeout_s if waits else _SHOWN_WITHIN_S,
         tuple((DeviceKind.CLAIM, claim.key) for claim in claims.of_user),
-        claims.of_user,
-        pod,
-        binding_timeout_s,
+        claims=claims.of_user,
+        pod=pod,
+        binding_timeout_s=binding_timeout_s,
     )

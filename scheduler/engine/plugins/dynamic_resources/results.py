@@ -6,7 +6,7 @@ Source: structured/internal/incubating/allocator_incubating.go, Allocate and cre
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 from scheduler.engine.model.allocations import (
@@ -18,17 +18,16 @@ from scheduler.engine.model.allocations import (
     DeviceResults,
 )
 from scheduler.engine.model.device_requests import ResourceClaim
-from scheduler.engine.model.devices import DeviceClass
 from scheduler.engine.model.node_selection import NodeSelection, on_node
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
-from scheduler.engine.plugins.dynamic_resources.checks import Query
-from scheduler.engine.plugins.dynamic_resources.inputs import SearchError, TargetNode
-from scheduler.engine.plugins.dynamic_resources.search import Taken
+from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
+from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
+from scheduler.engine.plugins.dynamic_resources.taking import NodeQuery, Taken
 
 
 def allocation_of(
-    claim: ResourceClaim, taken: Sequence[Taken], chosen: Sequence[Query], node: TargetNode, seed: str
-) -> Allocation | SearchError:
+    claim: ResourceClaim, taken: Sequence[Taken], chosen: Sequence[NodeQuery], node: TargetNode, seed: str
+) -> Allocation | NotAllocated:
     """
     Return the allocation of a claim.
 
@@ -40,8 +39,8 @@ def allocation_of(
         seed: makes share IDs unique; another one for each decision.
     """
     selector = _node_selection(taken, node)
-    if isinstance(selector, SearchError):
-        return SearchError(f"create NodeSelector for claim {claim.name}: {selector.text}")
+    if isinstance(selector, NotAllocated):
+        return NotAllocated(f"create NodeSelector for claim {claim.name}: {selector.text}")
     return Allocation(
         devices=DeviceResults(
             results=tuple(_result(each, f"{seed}/{claim.key}/{index}") for index, each in enumerate(taken)),
@@ -52,7 +51,7 @@ def allocation_of(
 
 
 def _result(taken: Taken, seed: str) -> DeviceResult:
-    query, device, device_id = taken.query, taken.candidate.device, taken.candidate.id
+    query, device, device_id = taken.query, taken.device.device, taken.device.id
     return DeviceResult(
         request=query.full_name,
         driver=device_id.driver,
@@ -75,18 +74,20 @@ def _share_id(seed: str) -> str:
     return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
 
 
-def _class_configuration(chosen: Sequence[Query]) -> Iterator[AllocatedConfiguration]:
+def _class_configuration(chosen: Sequence[NodeQuery]) -> Iterator[AllocatedConfiguration]:
     """Yield the configuration of each class once, for all requests of that class."""
-    requests_by_class: dict[str, list[str]] = {}
-    classes: Mapping[str, DeviceClass] = {query.device_class.key: query.device_class for query in chosen}
+    by_class: dict[str, list[NodeQuery]] = {}
     for query in chosen:
-        requests_by_class.setdefault(query.device_class.key, []).append(query.full_name)
-    for name, requests in requests_by_class.items():
-        for each in classes[name].config:
-            yield AllocatedConfiguration(FROM_CLASS, tuple(requests), each.opaque)
+        by_class.setdefault(query.device_class.key, []).append(query)
+    for queries in by_class.values():
+        for each in queries[0].device_class.config:
+            requests = tuple(query.full_name for query in queries)
+            yield AllocatedConfiguration(FROM_CLASS, requests, each.opaque)
 
 
-def _claim_configuration(claim: ResourceClaim, chosen: Sequence[Query]) -> Iterator[AllocatedConfiguration]:
+def _claim_configuration(
+    claim: ResourceClaim, chosen: Sequence[NodeQuery]
+) -> Iterator[AllocatedConfiguration]:
     """Yield the claim's configuration; as upstream, once for each request that it names."""
     for each in claim.config:
         names = each.requests or ()
@@ -97,12 +98,12 @@ def _claim_configuration(claim: ResourceClaim, chosen: Sequence[Query]) -> Itera
             yield AllocatedConfiguration(FROM_CLAIM, names or None, each.opaque)
 
 
-def _node_selection(taken: Sequence[Taken], node: TargetNode) -> NodeSelection | SearchError | None:
+def _node_selection(taken: Sequence[Taken], node: TargetNode) -> NodeSelection | NotAllocated | None:
     """Return the nodes that reach all devices; None for all nodes."""
     expressions: list[NodeRequirement] = []
     names: list[NodeRequirement] = []
     for each in taken:
-        device, source = each.candidate.device, each.candidate.slice
+        device, source = each.device.device, each.device.slice
         per_device = source.per_device_node_selection
         node_name = device.node_name if per_device else source.node_name
         if node_name is not None or device.binds_to_node:
@@ -111,7 +112,7 @@ def _node_selection(taken: Sequence[Taken], node: TargetNode) -> NodeSelection |
         if selection is None or not selection.terms:
             continue
         if len(selection.terms) > 1:
-            return SearchError(f"unsupported ResourceSlice.NodeSelector with {len(selection.terms)} terms")
+            return NotAllocated(f"unsupported ResourceSlice.NodeSelector with {len(selection.terms)} terms")
         _add_new(selection.terms[0].names, names)
         _add_new(selection.terms[0].expressions, expressions)
     if not expressions and not names:

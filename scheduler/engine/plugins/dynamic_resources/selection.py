@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 
 from scheduler.engine.cel import MAX_STEPS, CompileError, EvaluationError, Selector, compile_selector
 from scheduler.engine.model.devices import Device, fields_of
-from scheduler.engine.plugins.dynamic_resources.inputs import AuditWindow, Candidate, SearchError
+from scheduler.engine.plugins.dynamic_resources.answers import UNFINISHED, AuditWindow, NotAllocated
+from scheduler.engine.plugins.dynamic_resources.pools import PoolDevice
 
-ENDED_AT_LIMIT: Final = "search for devices ended at its limit"
 #: What may be evaluated for a pod in a cycle, over all nodes: 19 ms at up to 50 ns a step. The first evaluation may
 #: cost as much as any, so that each try gets further.
 MAX_COST: Final = MAX_STEPS * 3 // 8
@@ -82,17 +82,40 @@ class SelectorResults:
         """Let the pod evaluate as much as at first."""
         self._cost_left, self._n_evaluated = MAX_COST, 0
 
+    def all_match(
+        self, selectors: tuple[str | None, ...], device: PoolDevice, kind: str, owner: str
+    ) -> bool | NotAllocated:
+        """
+        Return whether all selectors are true for the device; the first that is false or fails decides.
+
+        `kind`, `owner`: the object that has the selectors.
+        """
+        for index, expression in enumerate(selectors):
+            if expression is None:
+                problem = "CEL expression empty (unsupported selector type?)"
+                return NotAllocated(f"{kind} {owner}: selector #{index}: {problem}")
+            result = self.matches(expression, device)
+            if result is True:
+                continue
+            if result is False:
+                return False
+            if isinstance(result, CompileError | EvaluationError):
+                problem = "compile" if isinstance(result, CompileError) else "runtime"
+                return NotAllocated(f"{kind} {owner}: selector #{index}: CEL {problem} error: {result.text}")
+            return result
+        return True
+
     def matches(
-        self, expression: str, candidate: Candidate
-    ) -> bool | CompileError | EvaluationError | SearchError:
+        self, expression: str, device: PoolDevice
+    ) -> bool | CompileError | EvaluationError | NotAllocated:
         """Return whether the expression is true for the device, or why it has no answer."""
         opened = self._opened.get(expression)
         if opened is None:
             opened = self._opened[expression] = self._keep(
                 ("selector of devices", expression), lambda: ExpressionResults(expression)
             )
-        results = opened.by_driver[candidate.id.driver]
-        result = results.get(candidate.device)
+        results = opened.by_driver[device.id.driver]
+        result = results.get(device.device)
         if result is not None:
             return result
         if isinstance(opened.selector, CompileError):
@@ -100,33 +123,12 @@ class SelectorResults:
         if len(results) >= _MAX_RESULTS:
             results.clear()
         if self._cost_left <= 0:
-            return SearchError(ENDED_AT_LIMIT, is_limit=True)
+            return UNFINISHED
         limit = MAX_STEPS if self._cost_left == MAX_COST else self._cost_left
-        result, cost = opened.selector.evaluate(fields_of(candidate.id.driver, candidate.device), limit)
+        result, cost = opened.selector.evaluate(fields_of(device.id.driver, device.device), limit)
         self._cost_left -= _COST_OF_DEVICE + cost
         self._n_evaluated += 1
         if cost > limit and limit < MAX_STEPS:
-            return SearchError(ENDED_AT_LIMIT, is_limit=True)
-        results[candidate.device] = result
+            return UNFINISHED
+        results[device.device] = result
         return result
-
-
-def all_match(
-    selectors: tuple[str | None, ...], candidate: Candidate, results: SelectorResults, *, owner: str
-) -> bool | SearchError:
-    """Return whether all selectors are true for the device; the first that is false or fails decides."""
-    for index, expression in enumerate(selectors):
-        if expression is None:
-            return SearchError(
-                f"{owner}: selector #{index}: CEL expression empty (unsupported selector type?)"
-            )
-        result = results.matches(expression, candidate)
-        if isinstance(result, SearchError):
-            return result
-        if isinstance(result, CompileError):
-            return SearchError(f"{owner}: selector #{index}: CEL compile error: {result.text}")
-        if isinstance(result, EvaluationError):
-            return SearchError(f"{owner}: selector #{index}: CEL runtime error: {result.text}")
-        if not result:
-            return False
-    return True

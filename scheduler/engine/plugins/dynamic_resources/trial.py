@@ -18,14 +18,14 @@ from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
+from scheduler.engine.plugins.dynamic_resources.answers import Answer, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.claims import resolved, unknown_class
 from scheduler.engine.plugins.dynamic_resources.extended_resources import (
     Variants,
     extended_request,
     special_claim,
 )
-from scheduler.engine.plugins.dynamic_resources.inputs import Refusal, RefusalKind, TargetNode
-from scheduler.engine.plugins.dynamic_resources.pools import NodePools
+from scheduler.engine.plugins.dynamic_resources.pools import NodePools, TargetNode
 from scheduler.engine.state.allocated_devices import AllocatedDevices
 from scheduler.engine.state.cluster_view import ClusterView
 
@@ -38,7 +38,7 @@ def has_no_pod(claim: ResourceClaim, view: ClusterView, left: Collection[str] = 
     def has_left(consumer: Consumer) -> bool:
         if (consumer.api_group, consumer.resource) != _POD:
             return False
-        return consumer.uid in left or not view.is_placed(consumer.uid)
+        return consumer.uid in left or consumer.uid not in view.state.placed
 
     return bool(claim.reserved_for) and all(map(has_left, claim.reserved_for))
 
@@ -118,9 +118,9 @@ class DeviceTrials:
         }
         claims = (*before.values(), *trial.claims)
         search = self._allocator.beside(allocated).search(trial.node, trial.pools, claims)
-        if not isinstance(search, Refusal):
+        if not isinstance(search, NotAllocated):
             return None
-        return failed(search.text) if search.kind is RefusalKind.ERROR else unschedulable(search.text)
+        return failed(search.text) if search.answer is Answer.ERROR else unschedulable(search.text)
 
     def _unallocated(self, pod: Pod, node: TargetNode) -> tuple[ResourceClaim, ...]:
         """Return the claims of another pod that need devices on the node, as far as they are known."""
@@ -132,7 +132,7 @@ class DeviceTrials:
             claim for claim in of_user if claim.allocation is None and unknown_class(claim, devices) is None
         )
         request = extended_request(pod) if devices.extended_resources else {}
-        special, row = special_claim(pod, request, devices), self._view.row_of(node.name)
+        special, row = special_claim(pod, request, devices), self._view.state.nodes.row_by_name.get(node.name)
         live = None if row is None else self._view.node_at(row)
         if special is None or live is None:
             return unallocated

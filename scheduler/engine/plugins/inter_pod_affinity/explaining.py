@@ -26,15 +26,10 @@ from scheduler.engine.model.changes import (
 )
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import REVISION_KEY, anti_affinity_across_revisions, declares_any
-from scheduler.engine.model.terms import AffinityTerm, DomainLimit, Shares, usable
+from scheduler.engine.model.terms import AffinityTerm, Shares, usable
 from scheduler.engine.model.wording import namespaces_text, selector_text
-from scheduler.engine.plugins.inter_pod_affinity.filtering import (
-    affinity_masks,
-    most_pods,
-    n_with_incoming,
-    own_capacity,
-)
-from scheduler.engine.plugins.inter_pod_affinity.terms import IncomingTerms
+from scheduler.engine.plugins.inter_pod_affinity.filtering import affinity_masks
+from scheduler.engine.plugins.inter_pod_affinity.terms import IncomingTerms, PodLimit
 from scheduler.engine.state.arrays import Amount, Amounts, Mask
 from scheduler.engine.state.columns import ABSENT
 from scheduler.engine.state.domain_limits import weights_in_use
@@ -74,22 +69,16 @@ def _own_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[Blo
 
 
 def _own_anti_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[BlockingRule]:
-    pod = context.pod
-    for matcher, key, limit in dict.fromkeys(terms.anti):
-        n_selected = context.view.pods_by_domain(matcher, key).on_nodes()
-        most = most_pods(matcher, key, limit, context.view)
-        rule = _limit(
-            context, "requiredAntiAffinity", key, matcher, n_selected, _on_nodes(context, key, most) - 1
-        )
-        rule = _with_share(context, rule, matcher, limit, most)
-        yield _with_percent(rule, pod, key, limit)
+    for limit in dict.fromkeys(terms.anti):
+        rule = _limit_rule(context, "requiredAntiAffinity", limit, limit.pods(context.view).on_nodes())
+        yield _with_percent(rule, context.pod, limit)
 
 
 def _existing_anti_affinity(context: ExplainContext) -> Iterator[BlockingRule]:
     view = context.view
     existing = [
         term
-        for term in view.existing_terms(view.label_set(context.pod))
+        for term in view.state.terms.selecting(view.label_set(context.pod))
         if not view.gives_way(term.key, context.pod)
     ]
     yield from (_forbidding(context, term) for term in existing if term.is_forbidding)
@@ -99,47 +88,32 @@ def _existing_anti_affinity(context: ExplainContext) -> Iterator[BlockingRule]:
 def _forbidding(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
     """Return the rule of a term that allows no selected pod in a domain with a declaring pod."""
     view, key = context.view, term.key.topology_key
-    declaring, per_row = view.declaring(term), _declaring_per_row(context, term)
-    n_declaring = view.column(key).per_domain(declaring).on_nodes()
-    return replace(
-        _limit(context, "existingAntiAffinity", key, term.key.matcher, n_declaring, 0),
-        counts=declaring.astype(np.int64),
-        find_pods=lambda: context.declaring_pods(term),
-        pods_per_row=per_row,
-        find_declaring_pods=lambda: context.declaring_pods(term),
-        declaring_per_row=per_row,
+    declaring = _declaring(context, term)
+    n_declaring = view.column(key).per_domain(declaring.counts).on_nodes()
+    rule = _at_most(context, "existingAntiAffinity", key, term.key.matcher, n_declaring, 0)
+    return replace(rule, pods=declaring, declaring=declaring)
+
+
+def _declaring(context: ExplainContext, term: ExistingPodTerm) -> PodsPerRow:
+    return PodsPerRow(
+        context.view.state.counts.declaring(term).astype(np.int64), partial(context.declaring_on, term)
     )
-
-
-def _declaring_per_row(context: ExplainContext, term: ExistingPodTerm) -> PodsPerRow:
-    return PodsPerRow(context.view.declaring(term).astype(np.int64), partial(context.declaring_on, term))
 
 
 def _limiting(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
     """Return the rule of a term with maxPodsPerDomain above 1; it limits only domains with a declaring pod."""
-    view, key, matcher = context.view, term.key.topology_key, term.key.matcher
-    is_declared = view.column(key).per_domain(view.declaring(term)).on_nodes() > 0
-    n_selected = np.where(is_declared, view.pods_by_domain(matcher, key).on_nodes(), 0)
-    most = most_pods(matcher, key, term.key.max_pods, view)
-    capacity = own_capacity(term.key, most)
-    rule = _limit(
-        context, "existingAntiAffinity", key, matcher, n_selected, _on_nodes(context, key, capacity) - 1
-    )
-    rule = _with_share(context, rule, matcher, term.key.max_pods, capacity)
-    if isinstance(most, int):
-        declaring = next((pod for pod, _ in context.declaring_pods(term)), context.pod)
-        rule = _with_percent(rule, declaring, key, most)
+    view, limit = context.view, PodLimit.of_placed(term.key)
+    declaring = _declaring(context, term)
+    is_declared = view.column(limit.key).per_domain(declaring.counts).on_nodes() > 0
+    n_selected = np.where(is_declared, limit.pods(view).on_nodes(), 0)
+    rule = _limit_rule(context, "existingAntiAffinity", limit, n_selected)
+    if isinstance(limit.limit, int):
+        first = next((pod for pod, _ in declaring.within(view.alive)), context.pod)
+        rule = _with_percent(rule, first, limit)
     if rule.share is not None and not term.key.selects_itself:
         rule = replace(rule, share=structs.replace(rule.share, declaring_takes=1))
-    counts = np.where(is_declared, rule.counts, 0)
-    return replace(
-        rule,
-        counts=counts,
-        find_pods=lambda: ((pod, row) for pod, row in rule.find_pods() if is_declared[row]),
-        pods_per_row=PodsPerRow(counts, partial(context.selected_on, matcher)),
-        find_declaring_pods=lambda: context.declaring_pods(term),
-        declaring_per_row=_declaring_per_row(context, term),
-    )
+    pods = rule.pods._replace(counts=np.where(is_declared, rule.pods.counts, 0))
+    return replace(rule, pods=pods, declaring=declaring)
 
 
 def _on_nodes(context: ExplainContext, key: str, most: int | Amounts) -> Amount:
@@ -150,25 +124,26 @@ def _on_nodes(context: ExplainContext, key: str, most: int | Amounts) -> Amount:
     return np.where(ids == ABSENT, _UNLIMITED, most[ids])
 
 
-def _with_share(
-    context: ExplainContext, rule: BlockingRule, matcher: PodMatcher, limit: DomainLimit, most: int | Amounts
-) -> BlockingRule:
-    """Return the rule with the numbers of its shares, if it has shares."""
-    if isinstance(most, int) or not isinstance(limit, Shares):
+def _limit_rule(context: ExplainContext, kind: str, limit: PodLimit, n_selected: Amounts) -> BlockingRule:
+    """Return the rule of a limit where a domain has so many selected pods, with the numbers of its shares if any."""
+    capacity = limit.capacity(context.view)
+    most = _on_nodes(context, limit.key, capacity) - 1
+    rule = _at_most(context, kind, limit.key, limit.matcher, n_selected, most)
+    if isinstance(capacity, int) or not isinstance(limit.limit, Shares):
         return rule
-    weights = weights_in_use(limit, rule.column)
-    n_pods = max(limit.least_whole, n_with_incoming(matcher, context.view))
-    share = Share(n_pods=n_pods, percent=limit.percent, weights=weights)
-    return replace(rule, share=share, max_per_domain=most)
+    n_pods = max(limit.limit.least_whole, limit.n_divided(context.view) + 1)
+    weights = weights_in_use(limit.limit, rule.column)
+    share = Share(n_pods=n_pods, percent=limit.limit.percent, weights=weights)
+    return replace(rule, share=share, max_per_domain=capacity)
 
 
-def _with_percent(rule: BlockingRule, declaring: Pod, key: str, most: DomainLimit) -> BlockingRule:
+def _with_percent(rule: BlockingRule, declaring: Pod, limit: PodLimit) -> BlockingRule:
     """Return the rule with its percentage, if the pod that declares it says a part of its group's minimum."""
     percent = next(
         (
             term.percent_of_minimum
             for term in usable(declaring.spec.affinity.required_anti)
-            if (term.topology_key, term.max_pods) == (key, most)
+            if (term.topology_key, term.max_pods) == (limit.key, limit.limit)
         ),
         0,
     )
@@ -178,7 +153,7 @@ def _with_percent(rule: BlockingRule, declaring: Pod, key: str, most: DomainLimi
     return replace(rule, share=share, max_per_domain=np.full(rule.column.n_ids, rule.max_existing + 1))
 
 
-def _limit(
+def _at_most(
     context: ExplainContext, kind: str, key: str, matcher: PodMatcher, n_existing: Amounts, most: Amount
 ) -> BlockingRule:
     """Return the rule that a domain has at most `most` pods before the pod is placed there."""
@@ -195,7 +170,6 @@ def _rule(
     view = context.view
     selects = dict.fromkeys(selector_text(selector) for _, selector in matcher.parts)
     namespaces = dict.fromkeys(namespaces_text(rule.names, rule.selector) for rule, _ in matcher.parts)
-    counts = view.selected(matcher).by_row.astype(np.int64)
     return BlockingRule(
         kind=kind,
         topology_key=key,
@@ -204,10 +178,10 @@ def _rule(
         namespaces=_SEPARATOR.join(namespaces),
         refused=refused,
         eligible=view.eligible((key,)),
-        counts=counts,
+        pods=PodsPerRow(
+            view.selected(matcher).by_row.astype(np.int64), partial(context.selected_on, matcher)
+        ),
         n_to_remove=n_to_remove,
-        find_pods=lambda: context.selected_pods(matcher),
-        pods_per_row=PodsPerRow(counts, partial(context.selected_on, matcher)),
     )
 
 

@@ -28,14 +28,12 @@ import numpy as np
 from scheduler.engine.framework.interface import DomainCopies, PodContext
 from scheduler.engine.framework.status import Status, unresolvable, unschedulable
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.terms import DomainLimit, Shares
-from scheduler.engine.plugins.inter_pod_affinity.terms import IncomingTerms
-from scheduler.engine.state.arrays import Amount, Amounts, Mask
+from scheduler.engine.model.terms import Shares
+from scheduler.engine.plugins.inter_pod_affinity.terms import IncomingTerms, PodLimit
+from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.columns import ABSENT, PerDomain
-from scheduler.engine.state.domain_limits import most_per_domain, n_divided
-from scheduler.engine.state.existing_terms import ExistingPodTerm, TermKey
-from scheduler.engine.state.matching import PodMatcher
+from scheduler.engine.state.existing_terms import ExistingPodTerm
 
 AFFINITY_NOT_MET: Final = unresolvable("node(s) didn't match pod affinity rules")
 ANTI_AFFINITY_BROKEN: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
@@ -51,37 +49,19 @@ def own_rules(context: PodContext, view: ClusterView, terms: IncomingTerms) -> I
     """Yield rules 1 and 2, one mask per topology key or term. 10 µs each at 5,000 rows."""
     for mask in affinity_masks(context.pod, view, terms, context.siblings):
         yield mask, AFFINITY_NOT_MET
-    for matcher, key, limit in terms.anti:
-        yield (
-            ~view.pods_by_domain(matcher, key).at_least(most_pods(matcher, key, limit, view)),
-            ANTI_AFFINITY_BROKEN,
-        )
-
-
-def most_pods(matcher: PodMatcher, key: str, limit: DomainLimit, view: ClusterView) -> int | Amounts:
-    """Return the most selected pods of a domain once the incoming pod is placed, for all domains or by domain."""
-    if isinstance(limit, int):
-        return limit
-    return most_per_domain(limit, view.column(key), n_with_incoming(matcher, view))
-
-
-def n_with_incoming(matcher: PodMatcher, view: ClusterView) -> int:
-    """Return the number of pods of which a domain has a share."""
-    return n_divided(view.selected(matcher).by_row, view.alive) + 1
+    for limit in terms.anti:
+        yield ~limit.pods(view).at_least(limit.capacity(view)), ANTI_AFFINITY_BROKEN
 
 
 def domain_copies(
     context: PodContext, view: ClusterView, terms: IncomingTerms, n_most: int
 ) -> dict[Hashable, DomainCopies]:
     """Return by own anti-affinity term how many copies of the pod come into each domain, if `n_most` pods come."""
-    limits: dict[Hashable, DomainCopies] = {}
-    for matcher, key, limit in terms.anti:
-        if view.selects(matcher, context.pod):
-            n_selected = n_divided(view.selected(matcher).by_row, view.alive) + n_most
-            most = limit if isinstance(limit, int) else most_per_domain(limit, view.column(key), n_selected)
-            more = np.maximum(0, most - view.pods_by_domain(matcher, key).amounts)
-            limits[matcher, key, limit] = DomainCopies(key, more)
-    return limits
+    return {
+        limit: DomainCopies(limit.key, np.maximum(0, limit.capacity(view, n_most) - limit.pods(view).amounts))
+        for limit in terms.anti
+        if view.selects(limit.matcher, context.pod)
+    }
 
 
 def affinity_masks(
@@ -116,11 +96,11 @@ def full_domains(context: PodContext, view: ClusterView) -> Iterator[Mask]:
     """Yield per limiting term the rows in domains that have a declaring pod and as many selected pods as allowed."""
     for term in limiting_terms(context, view):
         # Look only at declaring rows, not at all rows: a pod may declare thousands of such terms.
-        pods = view.pods_by_domain(term.key.matcher, term.key.topology_key)
+        limit = PodLimit.of_placed(term.key)
+        pods, capacity = limit.pods(view), limit.capacity(view)
         domains = pods.ids[np.fromiter(term.pods_by_row, np.intp, len(term.pods_by_row))]
-        most = most_pods(term.key.matcher, term.key.topology_key, term.key.max_pods, view)
-        capacity = own_capacity(term.key, most if isinstance(most, int) else most[domains])
-        full = domains[(pods.amounts[domains] >= capacity) & (domains != ABSENT)]
+        of_each = capacity if isinstance(capacity, int) else capacity[domains]
+        full = domains[(pods.amounts[domains] >= of_each) & (domains != ABSENT)]
         if len(full):
             is_full = np.zeros(len(pods.amounts), dtype=np.bool_)
             is_full[full] = True
@@ -130,15 +110,15 @@ def full_domains(context: PodContext, view: ClusterView) -> Iterator[Mask]:
 def forbidding_sums(context: PodContext, view: ClusterView) -> Mapping[str, PerDomain]:
     """Return by topology key how many pods per domain declare anti-affinity that selects the incoming pod."""
     if context.pod.spec.ignores_annotations:
-        return view.term_sums("forbidding by spec", context.label_set, _forbids_by_spec).by_key
-    sums = view.term_sums("forbidding", context.label_set, _forbids).by_key
+        return view.state.counts.term_sums("forbidding by spec", context.label_set, _forbids_by_spec).by_key
+    sums = view.state.counts.term_sums("forbidding", context.label_set, _forbids).by_key
     if not context.pod.spec.relaxed_anti:
         return sums
     by_key = dict(sums)
     for term in yielding_terms(context, view):
         key = term.key.topology_key
         if term.is_forbidding and key in by_key:
-            its = view.column(key).per_domain(view.declaring(term))
+            its = view.column(key).per_domain(view.state.counts.declaring(term))
             by_key[key] = PerDomain(by_key[key].amounts - its.amounts, by_key[key].ids)
     return by_key
 
@@ -152,9 +132,9 @@ def yielding_terms(context: PodContext, view: ClusterView) -> frozenset[Existing
 
 def limiting_terms(context: PodContext, view: ClusterView) -> Iterator[ExistingPodTerm]:
     """Yield the limiting terms of placed pods that select the incoming pod."""
-    if not view.has_limits or context.pod.spec.ignores_annotations:
+    if not view.state.terms.n_limiting or context.pod.spec.ignores_annotations:
         return
-    found = view.term_sums("limiting", context.label_set, _limits, limiting=True).weights
+    found = view.state.counts.term_sums("limiting", context.label_set, _limits, limiting=True).weights
     yielding = yielding_terms(context, view) if context.pod.spec.relaxed_anti else ()
     for term, limits in found.items():
         if limits and term.pods_by_row and term not in yielding:
@@ -166,11 +146,6 @@ def has_shares_of_others(context: PodContext, view: ClusterView) -> bool:
     shared = [term for term in limiting_terms(context, view) if isinstance(term.key.max_pods, Shares)]
     declared = set(view.declared_terms(context.pod)) if shared else set()
     return any(term.key not in declared for term in shared)
-
-
-def own_capacity(key: TermKey, most: Amount) -> Amount:
-    """Return how many selected pods fill a domain of a limiting term. A pod does not count for its own term."""
-    return most - 1 + int(key.selects_itself)
 
 
 def _forbids(term: ExistingPodTerm) -> int:

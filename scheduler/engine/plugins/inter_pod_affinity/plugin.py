@@ -10,7 +10,6 @@ cycle: `scheduler.engine.state` caches their counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final
 from weakref import WeakSet
@@ -43,6 +42,7 @@ from scheduler.engine.model.annotations import MARKED_NAMESPACES, reach_problem
 from scheduler.engine.model.nodes import Namespace, Node
 from scheduler.engine.model.pods import Pod, PodSpec
 from scheduler.engine.model.terms import Problem, Shares, usable
+from scheduler.engine.model.wire import Expression, Int32, LabelSelector, Wire
 from scheduler.engine.plugins.inter_pod_affinity.explaining import affinity_rules, changes_for_all_nodes
 from scheduler.engine.plugins.inter_pod_affinity.filtering import (
     domain_copies,
@@ -61,20 +61,30 @@ from scheduler.engine.state.matching import PodMatcher, declared_rule
 from scheduler.engine.syntax.selectors import Selector
 
 
-@dataclass(frozen=True, slots=True)
-class InterPodAffinityArgs:
+def written_selector(selector: Selector) -> LabelSelector:
+    """Return the selector, which selects something, as a file has it."""
+    requirements = selector.requirements
+    return LabelSelector(None, tuple(Expression(one.key, one.operator, one.values) for one in requirements))
+
+
+class AnnotationNamespaces(Wire, frozen=True):
+    """The namespaces whose annotations may be about others: by name, and by their labels."""
+
+    names: tuple[str, ...] = ()
+    selector: LabelSelector = written_selector(MARKED_NAMESPACES)
+
+
+class InterPodAffinityArgs(Wire, frozen=True):
     """
     `hard_pod_affinity_weight` (0 to 100): the weight in scores of running pods' required affinity to the incoming pod.
 
     Not upstream: `exempt_namespaces`: required anti-affinity ignores pods in these, in both directions.
-    `annotation_namespaces`, `annotation_namespace_selector`: the namespaces whose annotations may be about others.
     """
 
-    hard_pod_affinity_weight: int = 1
+    hard_pod_affinity_weight: Int32 = 1
     ignore_preferred_terms_of_existing_pods: bool = False
     exempt_namespaces: tuple[str, ...] = ()
-    annotation_namespaces: tuple[str, ...] = ()
-    annotation_namespace_selector: Selector = MARKED_NAMESPACES
+    annotation_namespaces: AnnotationNamespaces = AnnotationNamespaces()
 
 
 NAME: Final = "InterPodAffinity"
@@ -140,7 +150,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         terms = self._terms.of(pod)
         if terms.problem is not None:
             return unresolvable(f"parsing pod: {terms.problem}")
-        if terms.crosses_by_annotation and not view.may_cross(pod.namespace):
+        if terms.crosses_by_annotation and not view.state.terms.may_cross(pod.namespace):
             return unresolvable(reach_problem(pod.namespace))
         rules = list(own_rules(context, view, terms))
         is_exempt, is_limited = pod.namespace in self._exempt, False
@@ -213,10 +223,10 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         matched, matches = self._selects(terms.required, old), self._selects(terms.required, new)
         if (matches and not matched) or (matched and not matches and self._selects(terms.required, pod)):
             return Hint.QUEUE
-        for matcher, _, limit in terms.anti:
-            selected, selects = self._selects(matcher, old), self._selects(matcher, new)
+        for limit in terms.anti:
+            selected, selects = self._selects(limit.matcher, old), self._selects(limit.matcher, new)
             # A pod less makes room in its domain, a pod more makes every share larger.
-            if (selected and not selects) or (selects and not selected and isinstance(limit, Shares)):
+            if (selected and not selects) or (selects and not selected and isinstance(limit.limit, Shares)):
                 return Hint.QUEUE
         return queue_if(self._anti_affinity_selects(old, pod) and not self._anti_affinity_selects(new, pod))
 

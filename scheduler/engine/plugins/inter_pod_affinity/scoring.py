@@ -17,13 +17,12 @@ import numpy as np
 
 from scheduler.engine.framework.interface import FeasibleNodes, PodContext
 from scheduler.engine.framework.normalizing import MAX_NODE_SCORE
-from scheduler.engine.plugins.inter_pod_affinity.filtering import n_with_incoming
 from scheduler.engine.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.engine.state.arrays import Amounts, Scores
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.columns import ABSENT, PerDomain
 from scheduler.engine.state.counts import TermSums
-from scheduler.engine.state.domain_limits import missing_per_domain
+from scheduler.engine.state.domain_limits import missing_per_domain, n_divided
 from scheduler.engine.state.existing_terms import ExistingPodTerm, TermKind
 
 #: The most entries of a table of scores: 8 KB.
@@ -65,14 +64,15 @@ def preference_sums(
     Cost: 10 µs per topology key at 5,000 rows.
     """
     weigh = partial(_weight, hard_weight=hard_weight)
-    existing = view.term_sums(("scoring", hard_weight), context.label_set, weigh)
+    existing = view.state.counts.term_sums(("scoring", hard_weight), context.label_set, weigh)
     by_key = dict(existing.by_key)
     for matcher, key, weight in terms.preferred:
         pods = view.pods_by_domain(matcher, key)
         weighted = weight * pods.amounts
         by_key[key] = PerDomain(by_key[key].amounts + weighted if key in by_key else weighted, pods.ids)
     for matcher, key, shares, weight in terms.shared:
-        pods, n_selected = view.pods_by_domain(matcher, key), n_with_incoming(matcher, view)
+        pods = view.pods_by_domain(matcher, key)
+        n_selected = n_divided(view.selected(matcher).by_row, view.alive) + 1
         missing = missing_per_domain(shares, view.column(key), pods.amounts, n_selected, weight)
         by_key[key] = PerDomain(by_key[key].amounts + missing if key in by_key else missing, pods.ids)
     sums = [per_domain.on_nodes() for per_domain in by_key.values() if per_domain.amounts.any()]
@@ -92,7 +92,7 @@ def _applies_anywhere(
             return True
     if not existing.by_key:
         return False
-    applying = view.term_sums(
+    applying = view.state.counts.term_sums(
         ("applying", hard_weight), context.label_set, partial(_applies, hard_weight=hard_weight)
     )
     return any(sums.amounts.any() for sums in applying.by_key.values())

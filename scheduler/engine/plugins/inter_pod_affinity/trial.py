@@ -15,31 +15,29 @@ import numpy as np
 from scheduler.engine.framework.interface import CountingExtensions, PodContext
 from scheduler.engine.framework.status import Status
 from scheduler.engine.model.pods import Pod, PodSpec
-from scheduler.engine.model.terms import DomainLimit, usable
+from scheduler.engine.model.terms import usable
 from scheduler.engine.plugins.inter_pod_affinity.filtering import (
     AFFINITY_NOT_MET,
     ANTI_AFFINITY_BROKEN,
     EXISTING_ANTI_AFFINITY_BROKEN,
     forbidding_sums,
     limiting_terms,
-    n_with_incoming,
-    own_capacity,
 )
-from scheduler.engine.plugins.inter_pod_affinity.terms import IncomingTerms
+from scheduler.engine.plugins.inter_pod_affinity.terms import IncomingTerms, PodLimit
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.columns import ABSENT
-from scheduler.engine.state.domain_limits import most_per_domain
 from scheduler.engine.state.existing_terms import TermKey, TermKind
 from scheduler.engine.state.label_sets import LabelSet
 from scheduler.engine.state.matching import PodMatcher
 
 
 @dataclass(slots=True)
-class _Limit:
-    """A limiting term at the node's domain: the pods there that declare it, and the pods that it selects."""
+class _LimitHere:
+    """A limit at the node's domain: the pods there that declare it, and the placed pods there that it selects."""
 
+    limit: PodLimit
     n_declaring: int
-    n_selected: int
+    n_placed: int
     #: How many more of the selected pods are there than the state counts.
     n_moved: int = 0
 
@@ -93,56 +91,52 @@ class AffinityTrial(CountingExtensions):
         self._is_exempt = is_exempt
         self._n_required = 0
         self._required = {key: self._n_selected(terms.required, key) for key in terms.required_keys}
-        self._anti = [self._n_selected(matcher, key) for matcher, key, _ in terms.anti]
-        self._anti_moved = [0] * len(terms.anti)
+        self._own = [self._here(limit, 1) for limit in terms.anti]
         self._forbidding = {} if is_exempt else self._n_forbidding()
-        self._limits = {} if is_exempt else self._existing_limits()
+        self._existing = {} if is_exempt else self._existing_limits()
         self._moved: list[tuple[Pod, int]] = []
 
     def count(self, pod: Pod, delta: int) -> None:
         """Count the pod in or out. O(terms of both pods), 2 µs each."""
         if self._terms.required is not None and self._view.selects(self._terms.required, pod):
             self._n_required += delta
-        for index, (matcher, _, _) in enumerate(self._terms.anti):
-            if self._view.selects(matcher, pod):
-                self._anti[index] += delta
-                self._anti_moved[index] += delta
-        if self._is_exempt:
-            return
-        declared = self._declared.by(pod) if usable(pod.spec.affinity.required_anti) else []
+        declared = (
+            [] if self._is_exempt or not usable(pod.spec.affinity.required_anti) else self._declared.by(pod)
+        )
         for key in declared:
             if key.max_pods == 1:
                 self._forbidding[key.topology_key] = self._forbidding.get(key.topology_key, 0) + delta
-            elif key not in self._limits:
-                n_moved = self._n_moved(key)
-                self._limits[key] = _Limit(
-                    0, self._n_selected(key.matcher, key.topology_key) + n_moved, n_moved
+            elif key not in self._existing:
+                here = self._existing[key] = self._here(PodLimit.of_placed(key), 0)
+                here.n_moved = sum(
+                    moved * self._view.selects(key.matcher, other) for other, moved in self._moved
                 )
-        for key, limit in self._limits.items():
-            if self._view.selects(key.matcher, pod):
-                limit.n_selected += delta
-                limit.n_moved += delta
-            limit.n_declaring += delta * declared.count(key)
+        for here in (*self._own, *self._existing.values()):
+            here.n_moved += delta * self._view.selects(here.limit.matcher, pod)
+        for key in declared:
+            if key in self._existing:
+                self._existing[key].n_declaring += delta
         self._moved.append((pod, delta))
 
     def refusal(self) -> Status | None:
         """Return the status of the first rule that is broken."""
         if self._terms.required is not None and not self._affinity_is_met(self._terms.required):
             return AFFINITY_NOT_MET
-        for index, (matcher, key, max_pods) in enumerate(self._terms.anti):
-            n_moved = self._anti_moved[index]
-            if self._has(key) and self._anti[index] >= self._most(matcher, key, max_pods, n_moved):
-                return ANTI_AFFINITY_BROKEN
-        for key, n_declaring in self._forbidding.items():
-            if n_declaring > 0 and self._has(key):
-                return EXISTING_ANTI_AFFINITY_BROKEN
-        for term, limit in self._limits.items():
-            if not limit.n_declaring or not self._has(term.topology_key):
-                continue
-            most = self._most(term.matcher, term.topology_key, term.max_pods, limit.n_moved)
-            if limit.n_selected >= own_capacity(term, most):
-                return EXISTING_ANTI_AFFINITY_BROKEN
+        if any(map(self._is_full, self._own)):
+            return ANTI_AFFINITY_BROKEN
+        forbidding = any(n > 0 and self._has(key) for key, n in self._forbidding.items())
+        if forbidding or any(map(self._is_full, self._existing.values())):
+            return EXISTING_ANTI_AFFINITY_BROKEN
         return None
+
+    def _is_full(self, here: _LimitHere) -> bool:
+        """Return whether a declared limit leaves no room for the pod in the node's domain."""
+        limit = here.limit
+        if not here.n_declaring or not self._has(limit.key):
+            return False
+        capacity = limit.capacity(self._view, 1 + here.n_moved)
+        most = capacity if isinstance(capacity, int) else capacity.item(self._domain(limit.key))
+        return here.n_placed + here.n_moved >= most
 
     def _affinity_is_met(self, required: PodMatcher) -> bool:
         if not all(map(self._has, self._terms.required_keys)):
@@ -173,25 +167,18 @@ class AffinityTrial(CountingExtensions):
             return 0
         return self._view.pods_by_domain(matcher, key).amounts.item(self._domain(key))
 
-    def _n_moved(self, key: TermKey) -> int:
-        return sum(delta * self._view.selects(key.matcher, pod) for pod, delta in self._moved)
-
-    def _most(self, matcher: PodMatcher, key: str, limit: DomainLimit, n_moved: int) -> int:
-        """Return the most selected pods of the node's domain, which has the key."""
-        if isinstance(limit, int):
-            return limit
-        n_selected = n_with_incoming(matcher, self._view) + n_moved
-        return most_per_domain(limit, self._view.column(key), n_selected).item(self._domain(key))
+    def _here(self, limit: PodLimit, n_declaring: int) -> _LimitHere:
+        return _LimitHere(limit, n_declaring, self._n_selected(limit.matcher, limit.key))
 
     def _n_forbidding(self) -> dict[str, int]:
         by_key = forbidding_sums(self._context, self._view)
         return {key: sums.amounts.item(sums.ids.item(self._row)) for key, sums in by_key.items()}
 
-    def _existing_limits(self) -> dict[TermKey, _Limit]:
+    def _existing_limits(self) -> dict[TermKey, _LimitHere]:
         found = {}
         for term in limiting_terms(self._context, self._view):
-            key, ids = term.key, self._view.column(term.key.topology_key).ids
-            here = self._domain(key.topology_key)
+            limit, ids = PodLimit.of_placed(term.key), self._view.column(term.key.topology_key).ids
+            here = self._domain(limit.key)
             n_declaring = sum(n for row, n in term.pods_by_row.items() if ids.item(row) == here)
-            found[key] = _Limit(n_declaring, self._n_selected(key.matcher, key.topology_key))
+            found[term.key] = self._here(limit, n_declaring)
         return found

@@ -61,7 +61,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         amounts = tuple(request.get(name, 0) for name in self._resources)
         uses, version = scored_uses(self._extended, view) if self._extended else (view.nodes, None)
         return FinalScores(
-            view.scores_per_row((self, amounts, version), partial(self._scores, uses, request))
+            view.per_row((self, amounts, version), partial(self._scores, uses, request), np.int16)
         )
 
     def _scores(self, uses: Uses, request: Mapping[str, int], rows: RowIndex) -> Amount:

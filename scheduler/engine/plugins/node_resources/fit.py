@@ -31,24 +31,21 @@ from scheduler.engine.framework.events import (
 )
 from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.engine.framework.interface import (
-    CountingExtensions,
     FeasibleNodes,
     FilterPlugin,
     FinalScores,
     PodContext,
     PreFiltered,
-    PreFilterExtensions,
     PreScored,
-    RoomFilter,
     ScorePlugin,
 )
 from scheduler.engine.framework.memo import MemoBySpec
 from scheduler.engine.framework.plugin_context import PluginContext
+from scheduler.engine.framework.room import Request, RoomFilter
 from scheduler.engine.framework.shape import rounded_quotient, shape_table
-from scheduler.engine.framework.status import Code, NodeStatuses, Status
 from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX, DeviceClass, DeviceKind
 from scheduler.engine.model.nodes import Node
-from scheduler.engine.model.pods import Pod, PodSpec
+from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.requests import (
     PODS,
     filter_request,
@@ -67,28 +64,15 @@ from scheduler.engine.plugins.node_resources.resource_allocation import (
 from scheduler.engine.state.arrays import (
     Amount,
     Amounts,
-    Mask,
     RowIndex,
-    Rows,
-    Truth,
     amount_at,
     maximum,
     minimum,
 )
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.extended_resources import is_provided_by_classes
-from scheduler.engine.state.node_table import NodeTable
 
 NAME: Final = "NodeResourcesFit"
-
-TOO_MANY_PODS: Final = "Too many pods"
-
-#: Added to what is left of a resource where it is not checked: more than any request, and far from a wrap.
-UNCHECKED: Final = 1 << 61
-
-_NONE_PROVIDED: Final[frozenset[str]] = frozenset()
-
-_Request = tuple[tuple[str, int], ...]
 
 
 class NodeResourcesFit(FilterPlugin, ScorePlugin):
@@ -109,7 +93,8 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
             each.name for each in self._strategy.resources if is_provided_by_classes(each.name)
         )
         #: Score from 0 to 100 at each percent of utilisation, for RequestedToCapacityRatio.
-        self._shape = shape_table(args.scoring_strategy.shape) if args.scoring_strategy.shape else None
+        ratio = self._strategy.requested_to_capacity_ratio
+        self._shape = None if ratio is None else shape_table(ratio.shape)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return deleted and scaled-down pods, new nodes, and changed allocatable."""
@@ -130,11 +115,11 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Return the filter; no pod is skipped, since each counts as one pod."""
-        return _RoomFilter(self._request.of(context.pod), view)
+        return RoomFilter(self._request.of(context.pod), view)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Group nodes by shortage; propose to remove pods or to add room."""
-        return explain_shortages(context, self._request.of(context.pod))
+        return explain_shortages(context, RoomFilter(self._request.of(context.pod), context.view))
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return the scorer; no pod is skipped."""
@@ -143,7 +128,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         amounts = tuple(request.get(resource.name, 0) for resource in self._strategy.resources)
         uses, version = scored_uses(self._extended, view) if self._extended else (view.nodes, None)
         key = (self, amounts, version)
-        return FinalScores(view.scores_per_row(key, partial(self._means, uses, request)))
+        return FinalScores(view.per_row(key, partial(self._means, uses, request), np.int16))
 
     def _means(self, uses: Uses, request: Mapping[str, int], rows: RowIndex) -> Amount:
         """
@@ -196,7 +181,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         )
 
 
-def checked_amounts(request: Mapping[str, int], args: NodeResourcesFitArgs) -> _Request:
+def checked_amounts(request: Mapping[str, int], args: NodeResourcesFitArgs) -> Request:
     """
     Return the amounts that the filter checks, in order: cpu, memory and ephemeral-storage, then the others by name.
 
@@ -217,168 +202,6 @@ def _is_ignored(name: str, args: NodeResourcesFitArgs) -> bool:
     return name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups
 
 
-class _RoomFilter(RoomFilter):
-    """Refuses nodes with fewer pods or resources left than the pod needs."""
-
-    def __init__(self, request: _Request, view: ClusterView) -> None:
-        self.request = request
-        self.reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in request))
-        self._nodes = view.nodes
-        self._view = view
-        devices = view.devices
-        #: Resources that DynamicResources finds devices for on nodes that do not offer them.
-        self._provided = (
-            frozenset(name for name, _ in request if devices.provides(name))
-            if devices.extended_resources
-            else _NONE_PROVIDED
-        )
-        self._used: dict[PodSpec, tuple[int, ...]] = {}
-
-    def mask(self) -> Mask:
-        """Return the rows without a shortage. O(changed rows) per requested resource."""
-        return self._view.per_row((NAME, self.request, self._provided), self._fitting, np.bool_)
-
-    def copies(self) -> Amounts:
-        """Return how many pods of the same request each row has room for. O(n_rows) per requested resource."""
-        rows, nodes = slice(0, self._view.n_rows), self._nodes
-        most = np.asarray(nodes.pods_left(rows)).astype(np.int64)
-        for name, amount in self.request:
-            np.minimum(most, np.asarray(self.left(name, rows)) // amount, out=most)
-        return most
-
-    def left(self, resource: str, rows: RowIndex) -> Amount:
-        """Return what is left of the resource; more than any request where devices are found for it."""
-        left = self._nodes.left(resource, rows)
-        if resource not in self._provided:
-            return left
-        use = self._nodes.use(resource, rows)
-        if use is None:
-            return left + UNCHECKED
-        return left + UNCHECKED * (use[1] <= 0)
-
-    def is_unchecked(self, resource: str, row: int) -> bool:
-        """Return whether devices are found for the resource at the row."""
-        use = self._nodes.use(resource, row) if resource in self._provided else None
-        return resource in self._provided and (use is None or bool(use[1] <= 0))
-
-    def _fitting(self, rows: RowIndex) -> Truth:
-        fitting = self._nodes.pods_left(rows) > 0
-        for name, amount in self.request:
-            fitting &= self.left(name, rows) >= amount
-        return fitting
-
-    def statuses(self) -> NodeStatuses:
-        """
-        Return every shortage of each row, in order; unresolvable if a request exceeds allocatable.
-
-        O(refused rows) per requested resource.
-        """
-        rows = np.flatnonzero(~self.mask())
-        of_refused = self.statuses_beside(rows, [np.zeros(1, dtype=np.int64)] * len(self.reasons))
-        codes = np.zeros(self._view.n_rows, dtype=np.intp)
-        codes[rows] = of_refused.codes
-        return NodeStatuses(codes, of_refused.statuses)
-
-    def statuses_beside(self, rows: Rows, taken: Sequence[Amounts]) -> NodeStatuses:
-        """Return every shortage of these rows, in order, once other pods have taken so much."""
-        nodes = self._nodes
-        short = [np.asarray(nodes.pods_left(rows) - taken[0] <= 0)]
-        unresolvable = np.zeros(len(rows), dtype=np.bool_)
-        for (name, amount), by_others in zip(self.request, taken[1:], strict=True):
-            is_short = np.broadcast_to(self.left(name, rows) - by_others < amount, len(rows))
-            short.append(is_short)
-            use = nodes.use(name, rows)
-            unresolvable |= is_short & (use is None or amount > use[1])
-        return combined_statuses(short, unresolvable, self.reasons)
-
-    def trial(self, row: int) -> PreFilterExtensions:
-        """Return the answer while pods come and go."""
-        return _RoomTrial(self, self._nodes, row)
-
-    def used_by(self, pod: Pod) -> tuple[int, ...]:
-        """Return what another pod takes of each requested resource. 0.3 µs for a known spec."""
-        used = self._used.get(pod.spec) if pod.resize is None else None
-        if used is None:
-            requested = self._view.usage_of(pod).requested
-            used = tuple(requested.get(name, 0) for name, _ in self.request)
-            if pod.resize is None:
-                self._used[pod.spec] = used
-        return used
-
-
-class _RoomTrial(CountingExtensions):
-    """The room on one node while pods come and go there."""
-
-    __slots__ = ("_filter", "_left", "_n_pods_left", "_nodes", "_row")
-
-    def __init__(self, room: _RoomFilter, nodes: NodeTable, row: int) -> None:
-        self._filter = room
-        self._nodes = nodes
-        self._row = row
-        self._n_pods_left = int(nodes.pods_left(row))
-        self._left = [
-            nodes.left_at(name, row) + (UNCHECKED if room.is_unchecked(name, row) else 0)
-            for name, _ in room.request
-        ]
-
-    def count(self, pod: Pod, delta: int) -> None:
-        """Take the pod's usage from the rest, or give it back. 1 µs."""
-        self._n_pods_left -= delta
-        left = self._left
-        for index, amount in enumerate(self._filter.used_by(pod)):
-            if amount:
-                left[index] -= delta * amount
-
-    def refusal(self) -> Status | None:
-        """Return every shortage, in order."""
-        reasons = [] if self._n_pods_left > 0 else [TOO_MANY_PODS]
-        code = Code.UNSCHEDULABLE
-        for index, (name, amount) in enumerate(self._filter.request, 1):
-            if amount > self._left[index - 1]:
-                reasons.append(self._filter.reasons[index])
-                # More than allocatable is more than is left.
-                use = self._nodes.use(name, self._row)
-                if use is None or amount > use[1]:
-                    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-        return Status(code, tuple(reasons)) if reasons else None
-
-
-def combined_statuses(short: Sequence[Mask], unresolvable: Mask, reasons: Sequence[str]) -> NodeStatuses:
-    """
-    Return the statuses of the rows, one status per combination of shortages that occurs.
-
-    Args:
-        short: per reason a bool array of shape (n_rows,): the rows to which it applies.
-        unresolvable: bool array of shape (n_rows,): rows on which removing pods does not help. Each has a reason.
-        reasons: the texts, in the order in which a node reports them.
-
-    Cost: O(n_reasons * n_rows), 30 µs at 5,000 rows per reason that applies to some of the rows only.
-    """
-    codes = np.zeros(len(unresolvable), dtype=np.intp)
-    combinations: list[tuple[bool, ...]] = [()]
-    for applies in (*short, unresolvable):
-        n_applying = int(np.count_nonzero(applies))
-        if n_applying in (0, len(applies)):
-            # A mask with one value splits no combination, such as that of a resource which no node has.
-            combinations = [(*combination, n_applying > 0) for combination in combinations]
-            continue
-        # Codes are renumbered after each mask, so that they stay small however many resources a pod requests.
-        codes = 2 * codes + applies
-        occurs = np.bincount(codes) > 0
-        combinations = [(*combinations[c >> 1], bool(c & 1)) for c in np.flatnonzero(occurs).tolist()]
-        codes = (np.cumsum(occurs) - 1)[codes]
-    # Code 0 means no shortage. It is the lowest combination; if it does not occur, all codes are raised by 1.
-    starts_fitting = not any(combinations[0])
-    statuses = [
-        Status(
-            Code.UNSCHEDULABLE_AND_UNRESOLVABLE if is_unresolvable else Code.UNSCHEDULABLE,
-            tuple(reason for reason, applies in zip(reasons, applying, strict=True) if applies),
-        )
-        for *applying, is_unresolvable in combinations[int(starts_fitting) :]
-    ]
-    return NodeStatuses(codes if starts_fitting else codes + 1, statuses)
-
-
 def least_allocated_scores(requested: Amount, allocatable: Amount) -> Amount:
     """Return the free share in percent, 0 if more is requested than allocatable."""
     return 100 * maximum(allocatable - requested, 0) // maximum(allocatable, 1)
@@ -390,9 +213,8 @@ def most_allocated_scores(requested: Amount, allocatable: Amount) -> Amount:
 
 
 def ratio_scores(requested: Amount, allocatable: Amount, shape: Amounts) -> Amount:
-    """Return the shape's score at the requested share; 0 if nothing is allocatable. Shares that wrapped are clamped."""
-    percentage = minimum(maximum(most_allocated_scores(requested, allocatable), 0), 100)
-    return amount_at(shape, percentage) * (allocatable > 0)
+    """Return the shape's score at the requested share; 0 if nothing is allocatable."""
+    return amount_at(shape, most_allocated_scores(requested, allocatable)) * (allocatable > 0)
 
 
 def _hint_after_class_change(pod: Pod, old: DeviceClass | None, new: DeviceClass | None) -> Hint:

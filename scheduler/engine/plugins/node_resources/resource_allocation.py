@@ -7,11 +7,11 @@ Source: plugins/noderesources/resource_allocation.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 from scheduler.engine.framework.shape import ShapePoint
 from scheduler.engine.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
+from scheduler.engine.model.wire import Int64, Wire
 from scheduler.engine.state.arrays import Amount, Amounts, RowIndex, amount_at
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.node_table import NodeTable
@@ -65,45 +65,47 @@ def scored_uses(extended: Sequence[str], view: ClusterView) -> tuple[Uses, Hasha
     return DeviceUses(view.nodes, counted), (view.devices.changes.version, view.devices.classes_version)
 
 
-ScoringStrategyType = Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
+RATIO: Final = "RequestedToCapacityRatio"
+SCORING_STRATEGIES: Final = ("LeastAllocated", "MostAllocated", RATIO)
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceWeight:
+class ResourceWeight(Wire, frozen=True):
     """A resource that counts in a score, and its weight from 1 to 100."""
 
-    name: str
-    weight: int = 1
+    name: str = ""
+    weight: Int64 = 1
 
 
 CPU_AND_MEMORY: Final = (ResourceWeight("cpu"), ResourceWeight("memory"))
 
 
-@dataclass(frozen=True, slots=True)
-class ScoringStrategy:
+class RequestedToCapacityRatio(Wire, frozen=True):
     """
-    How NodeResourcesFit scores a node.
+    The points of the function that gives a score to a share in use, in strictly increasing order of utilization.
 
-    `shape` is empty unless `type` is RequestedToCapacityRatio; then it has at least one point, in strictly increasing
-    order of utilization. Scores are as configured (0 to 10), not yet scaled to 100.
+    Scores are as configured (0 to 10), not yet scaled to 100.
     """
 
-    type: ScoringStrategyType = "LeastAllocated"
-    resources: tuple[ResourceWeight, ...] = CPU_AND_MEMORY
     shape: tuple[ShapePoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeResourcesFitArgs:
+class ScoringStrategy(Wire, frozen=True):
+    """How NodeResourcesFit scores a node: one of SCORING_STRATEGIES; only RATIO has the ratio."""
+
+    type: str = ""
+    resources: tuple[ResourceWeight, ...] = CPU_AND_MEMORY
+    requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
+
+
+class NodeResourcesFitArgs(Wire, frozen=True):
     """Extended resources that the filter ignores, by name or by the part before the slash, and the scoring strategy."""
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
-    scoring_strategy: ScoringStrategy = ScoringStrategy()
+    scoring_strategy: ScoringStrategy = ScoringStrategy("LeastAllocated")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeResourcesBalancedAllocationArgs:
+class NodeResourcesBalancedAllocationArgs(Wire, frozen=True):
     """The resources whose utilisation should be even; names are unique and every weight is 1."""
 
     resources: tuple[ResourceWeight, ...] = CPU_AND_MEMORY

@@ -9,35 +9,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Final, Literal
+from typing import Final
 
 from scheduler.engine.framework.memo import MemoBySpec
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Gate, Semantics
 from scheduler.engine.model.terms import Problem, SpreadConstraint
+from scheduler.engine.model.wire import Int32, LabelSelector, Wire
 from scheduler.engine.state.matching import NamespaceRule, PodMatcher
 from scheduler.engine.syntax.selectors import EVERYTHING, NOTHING, Selector, with_requirements
 
-DefaultingType = Literal["System", "List"]
-WhenUnsatisfiable = Literal["DoNotSchedule", "ScheduleAnyway"]
+DEFAULTING_TYPES: Final = ("System", "List")
+ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultConstraint:
+class DefaultConstraint(Wire, frozen=True):
     """
     A topology spread constraint for pods that have none; its selector is derived from the pod's workloads.
 
     `min_domains`, the policies and `match_label_keys` are as written (None or empty if absent): upstream does not
-    validate them either.
+    validate them either. `label_selector` is refused on reading.
     """
 
-    max_skew: int
-    topology_key: str
-    when_unsatisfiable: WhenUnsatisfiable
-    min_domains: int | None = None
+    max_skew: Int32 = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] = ()
+    label_selector: LabelSelector | None = None
 
 
 SYSTEM_DEFAULT_CONSTRAINTS: Final = (
@@ -46,11 +47,10 @@ SYSTEM_DEFAULT_CONSTRAINTS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PodTopologySpreadArgs:
+class PodTopologySpreadArgs(Wire, frozen=True):
     """The source of default constraints; `default_constraints` is empty if `defaulting_type` is System."""
 
-    defaulting_type: DefaultingType = "System"
+    defaulting_type: str = "System"
     default_constraints: tuple[DefaultConstraint, ...] = ()
 
     @property
@@ -107,7 +107,7 @@ class SpreadConstraints:
         # Memos of functions, not of bound methods: these would be reference cycles, freed only by a full collection.
         self._own = MemoBySpec(partial(_own_constraints, semantics=semantics))
         self._of_default = lru_cache(maxsize=_MEMOIZED_SELECTORS)(
-            partial(_default_constraints, defaults=self._defaults, semantics=semantics)
+            partial(_default_constraints, defaults=self._defaults)
         )
 
     @property
@@ -153,15 +153,14 @@ def _own_constraints(pod: Pod, *, semantics: Semantics) -> _HardAndSoft | None:
 
 def _resolved(pod: Pod, semantics: Semantics) -> _HardAndSoft:
     return _hard_and_soft(
-        (c.hard, _constraint(c, _selector(pod, c, semantics), pod.namespace, semantics))
-        for c in pod.spec.spread
+        (c.hard, _constraint(c, _selector(pod, c, semantics), pod.namespace)) for c in pod.spec.spread
     )
 
 
 def _default_constraints(
-    selector: Selector, namespace: str, *, defaults: Sequence[SpreadConstraint], semantics: Semantics
+    selector: Selector, namespace: str, *, defaults: Sequence[SpreadConstraint]
 ) -> _HardAndSoft:
-    return _hard_and_soft((c.hard, _constraint(c, selector, namespace, semantics)) for c in defaults)
+    return _hard_and_soft((c.hard, _constraint(c, selector, namespace)) for c in defaults)
 
 
 def _hard_and_soft(constraints: Iterable[tuple[bool, Constraint]]) -> _HardAndSoft:
@@ -179,18 +178,15 @@ def _selector(pod: Pod, declared: SpreadConstraint, semantics: Semantics) -> Sel
     return selector
 
 
-def _constraint(
-    declared: SpreadConstraint, selector: Selector, namespace: str, semantics: Semantics
-) -> Constraint:
-    policies = semantics.enabled(Gate.NODE_INCLUSION_POLICY_IN_POD_TOPOLOGY_SPREAD)
+def _constraint(declared: SpreadConstraint, selector: Selector, namespace: str) -> Constraint:
     return Constraint(
         max_skew=declared.max_skew,
         topology_key=declared.topology_key,
         selector=selector,
         matcher=_matcher(selector, namespace),
         min_domains=declared.min_domains,
-        honor_node_affinity=declared.honor_node_affinity or not policies,
-        honor_node_taints=declared.honor_node_taints and policies,
+        honor_node_affinity=declared.honor_node_affinity,
+        honor_node_taints=declared.honor_node_taints,
     )
 
 

@@ -48,11 +48,16 @@ class CountedPods(NamedTuple):
         """Return the ids of the domains of eligible nodes."""
         return self.column.per_domain(self.eligible).amounts.nonzero()[0]
 
-    def fewest(self, per_domain: PerDomain, domains: Rows) -> int:
+    def fewest(self) -> int:
         """Return the fewest pods of a domain; 0 if there are fewer domains than minDomains."""
+        domains = self.domains()
         if not len(domains) or len(domains) < self.constraint.min_domains:
             return 0
-        return int(per_domain.amounts[domains].min())
+        return int(self.per_domain().amounts[domains].min())
+
+    def most(self, pod: Pod, fewest: int) -> int:
+        """Return how many pods a domain may have before the pod comes, if the emptiest one has `fewest`."""
+        return fewest + self.constraint.max_skew - int(self.constraint.selects(pod))
 
 
 def counted_pods(

@@ -46,11 +46,10 @@ def fields_to_change(context: ExplainContext) -> Iterator[Changes]:
 
 def _rule(context: ExplainContext, counted: CountedPods) -> BlockingRule:
     constraint, column, alive = counted.constraint, counted.column, context.view.alive
-    per_domain, domains = counted.per_domain(), counted.domains()
-    fewest, own = counted.fewest(per_domain, domains), constraint.selects(context.pod)
-    most = fewest + constraint.max_skew - int(own)
+    fewest, own = counted.fewest(), constraint.selects(context.pod)
+    most = counted.most(context.pod, fewest)
     lacks_key = column.ids[: len(alive)] == ABSENT
-    excess = np.where(alive & ~lacks_key, np.maximum(per_domain.on_nodes() - most, 0), 0)
+    excess = np.where(alive & ~lacks_key, np.maximum(counted.per_domain().on_nodes() - most, 0), 0)
     key, max_skew = constraint.topology_key, constraint.max_skew
     counts = (counted.by_row() * counted.eligible).astype(np.int64)
     return BlockingRule(
@@ -61,12 +60,10 @@ def _rule(context: ExplainContext, counted: CountedPods) -> BlockingRule:
         namespaces=namespaces_text((context.pod.namespace,), NOTHING),
         refused=(excess > 0) | (alive & lacks_key),
         eligible=counted.eligible,
-        counts=counts,
+        pods=PodsPerRow(counts, partial(_pods_on, context, counted)),
         n_to_remove=excess,
-        find_pods=lambda: _pods(context, counted),
-        pods_per_row=PodsPerRow(counts, partial(_pods_on, context, counted)),
         max_existing=most,
-        skew=Skew(max_skew, constraint.min_domains, len(domains), fewest, own),
+        skew=Skew(max_skew, constraint.min_domains, len(counted.domains()), fewest, own),
         other_changes=lambda row: (AllowSkew(key, max_skew + int(excess[row])),),
     )
 
@@ -75,12 +72,3 @@ def _pods_on(context: ExplainContext, counted: CountedPods, row: int) -> Iterato
     """Yield the pods on the row that the constraint counts."""
     matcher = counted.constraint.matcher
     return (pod for pod in context.selected_on(matcher, row) if not pod.terminating) if matcher else iter(())
-
-
-def _pods(context: ExplainContext, counted: CountedPods) -> Iterator[tuple[Pod, int]]:
-    """Yield the pods that the constraint counts, and their rows."""
-    if counted.constraint.matcher is None:
-        return
-    for pod, row in context.selected_pods(counted.constraint.matcher):
-        if row < len(counted.eligible) and counted.eligible[row] and not pod.terminating:
-            yield pod, row

@@ -82,8 +82,7 @@ class SkewTrial(CountingExtensions):
             if domain == ABSENT:
                 return NO_LABEL
             n_here = counted.per_domain().amounts.item(domain) + self._moved[index]
-            skew = n_here + counted.constraint.selects(self._shared.pod) - self._fewest(index, domain, n_here)
-            if skew > counted.constraint.max_skew:
+            if n_here > counted.most(self._shared.pod, self._fewest(index, domain, n_here)):
                 return SKEWED
         return None
 

@@ -10,8 +10,9 @@ Source: plugins/volumebinding/volume_binding.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
+
+import msgspec
 
 from scheduler.engine.framework.events import (
     Action,
@@ -45,6 +46,7 @@ from scheduler.engine.model.volumes import (
     StorageClass,
     StorageKind,
 )
+from scheduler.engine.model.wire import Int64, Wire
 from scheduler.engine.plugins.volume_binding.claims import claims_of
 from scheduler.engine.plugins.volume_binding.explaining import explain_claims, explain_rejection
 from scheduler.engine.plugins.volume_binding.filtering import VolumeFilter
@@ -53,15 +55,14 @@ from scheduler.engine.plugins.volume_binding.scoring import capacity_scores
 from scheduler.engine.state.cluster_view import ClusterView
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeBindingArgs:
+class VolumeBindingArgs(Wire, frozen=True):
     """
     How long a pod's volumes may take to be bound, at least 0; how the share of a pool in use scores a node.
 
     `shape`: empty for upstream's default; refused on reading while the gate StorageCapacityScoring is off.
     """
 
-    bind_timeout_s: int = 600
+    bind_timeout_s: Int64 = msgspec.field(name="bindTimeoutSeconds", default=600)
     shape: tuple[ShapePoint, ...] = ()
 
 

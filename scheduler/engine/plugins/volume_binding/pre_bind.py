@@ -13,7 +13,8 @@ from typing import Final
 from scheduler.engine.framework.reserving import Reservation
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.object_writes import NodeSelection, VolumePromise
-from scheduler.engine.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageKind, is_older
+from scheduler.engine.model.resource_versions import is_older
+from scheduler.engine.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageKind
 from scheduler.engine.model.wording import waits_for_volume_text
 from scheduler.engine.plugins.volume_binding.matching import reached_rows
 from scheduler.engine.state.cluster_view import ClusterView

@@ -43,17 +43,9 @@ class Attributes:
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
-class Decision(NamedTuple):
-    """Whether the request is allowed, and which binding allows it."""
-
-    allowed: bool
-    reason: str = ""
-
-
 class _DefaultRole(NamedTuple):
-    """A role that every cluster has, with a binding of the same name."""
+    """A rule that holds for these groups in every cluster."""
 
-    name: str
     groups: tuple[str, ...]
     rule: JsonObject
 
@@ -62,12 +54,9 @@ _ALL: Final = (AUTHENTICATED, UNAUTHENTICATED)
 _ROOTS: Final = ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]
 _HEALTH: Final = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
 _DEFAULT_ROLES: Final = (
-    _DefaultRole("system:public-info-viewer", _ALL, {"verbs": ["get"], "nonResourceURLs": _HEALTH}),
+    _DefaultRole(_ALL, {"verbs": ["get"], "nonResourceURLs": _HEALTH}),
+    _DefaultRole((AUTHENTICATED,), {"verbs": ["get"], "nonResourceURLs": _ROOTS}),
     _DefaultRole(
-        "system:discovery", (AUTHENTICATED,), {"verbs": ["get"], "nonResourceURLs": [*_HEALTH, *_ROOTS]}
-    ),
-    _DefaultRole(
-        "system:basic-user",
         (AUTHENTICATED,),
         {
             "verbs": ["create"],
@@ -78,33 +67,26 @@ _DEFAULT_ROLES: Final = (
 )
 
 
-def authorize(store: Store, user: User, attributes: Attributes) -> Decision:
-    """Return the decision about a request of the user. Cost: O(bindings)."""
+def authorize(store: Store, user: User, attributes: Attributes) -> bool:
+    """Return whether the user may do this. Cost: O(bindings)."""
     if MASTERS in user.groups:
-        return Decision(True)
-    for reason, rule in rules_for(store, user, attributes.namespace):
-        if _covers(rule, attributes):
-            return Decision(True, f"RBAC: allowed by {reason}")
-    return Decision(False)
+        return True
+    return any(_covers(rule, attributes) for rule in rules_for(store, user, attributes.namespace))
 
 
-def rules_for(store: Store, user: User, namespace: str) -> Iterator[tuple[str, JsonObject]]:
-    """Yield every rule that holds for the user in the namespace, and the text that names its binding."""
-    for built in _DEFAULT_ROLES:
-        for group in built.groups:
-            if group in user.groups:
-                yield (
-                    f'ClusterRoleBinding "{built.name}" of ClusterRole "{built.name}" to Group "{group}"',
-                    built.rule,
-                )
-    for binding in store.list(CLUSTER_ROLE_BINDING)[0]:
-        name = binding["metadata"]["name"]
-        yield from _rules_of_binding(store, user, binding, f"ClusterRoleBinding {go_text(name)}")
-    if not namespace:
-        return
-    for binding in store.list(ROLE_BINDING, namespace)[0]:
-        name = f"{binding['metadata']['name']}/{namespace}"
-        yield from _rules_of_binding(store, user, binding, f"RoleBinding {go_text(name)}")
+def rules_for(store: Store, user: User, namespace: str) -> Iterator[JsonObject]:
+    """Yield every rule that holds for the user in the namespace."""
+    yield from (one.rule for one in _DEFAULT_ROLES if set(one.groups) & set(user.groups))
+    bindings = store.list(CLUSTER_ROLE_BINDING)[0]
+    if namespace:
+        bindings = [*bindings, *store.list(ROLE_BINDING, namespace)[0]]
+    for binding in bindings:
+        of_binding = binding["metadata"].get("namespace", "")
+        if any(_is_subject(user, one, of_binding) for one in binding.get("subjects") or ()):
+            reference = binding["roleRef"]
+            kind = CLUSTER_ROLE if reference["kind"] == "ClusterRole" else ROLE
+            role = store.find(kind, "" if kind is CLUSTER_ROLE else of_binding, reference["name"])
+            yield from (role or {}).get("rules") or ()
 
 
 def forbidden_error(user: User, attributes: Attributes, kind: Kind | None) -> status.StatusError:
@@ -122,26 +104,6 @@ def forbidden_error(user: User, attributes: Attributes, kind: Kind | None) -> st
         f"in API group {go_text(attributes.group)} {where}"
     )
     return status.forbidden(kind, attributes.name, why)
-
-
-def _rules_of_binding(
-    store: Store, user: User, binding: JsonObject, what: str
-) -> Iterator[tuple[str, JsonObject]]:
-    namespace = binding["metadata"].get("namespace", "")
-    subject = next(
-        (each for each in binding.get("subjects") or [] if _is_subject(user, each, namespace)), None
-    )
-    if subject is None:
-        return
-    reference = binding["roleRef"]
-    kind = CLUSTER_ROLE if reference["kind"] == "ClusterRole" else ROLE
-    role = store.find(kind, "" if kind is CLUSTER_ROLE else namespace, reference["name"])
-    name = subject["name"]
-    if subject["kind"] == "ServiceAccount":
-        name = f"{name}/{subject.get('namespace') or namespace}"
-    to = f"{subject['kind']} {go_text(name)}"
-    for rule in (role or {}).get("rules") or []:
-        yield f"{what} of {reference['kind']} {go_text(reference['name'])} to {to}", rule
 
 
 def _is_subject(user: User, subject: JsonObject, namespace: str) -> bool:

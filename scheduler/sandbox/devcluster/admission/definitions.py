@@ -69,11 +69,6 @@ def _prepare_definition(definition: JsonObject, view: View) -> None:
     definition["status"] = {"conditions": conditions, **_accepted(definition)}
 
 
-def _prepare_definition_update(new: JsonObject, old: JsonObject, view: View) -> None:
-    del old, view
-    new["status"] = {**(new.get("status") or {}), **_accepted(new)}
-
-
 def _accepted(definition: JsonObject) -> JsonObject:
     spec = definition["spec"]
     stored = [one["name"] for one in spec.get("versions") or () if one.get("storage")]
@@ -102,7 +97,6 @@ DEFINITIONS: Final = ruled(
     has_status=True,
     set_defaults=_default_names,
     prepare_create=_prepare_definition,
-    prepare_update=_prepare_definition_update,
     validate=_definition_errors,
 )
 CUSTOM: Final = Strategy(has_generation=True, unconditional_update=False)

@@ -2,7 +2,8 @@
 The rules of claims of devices and of their templates.
 
 Source: pkg/apis/resource/validation/validation.go, pkg/registry/resource, pkg/apis/resource/v1/defaults.go
-(kubernetes 1.36). Difference: selectors are not compiled.
+(kubernetes 1.36). Differences: selectors are not compiled; of lists, requests and consumers alone have a limit; of an
+allocation, results have to name a request.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +13,6 @@ from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.engine.syntax.names import dns_label_faults, subdomain_faults
 from scheduler.sandbox.devcluster.admission.checks import one_of, stated, unchanged, unused, well_formed
-from scheduler.sandbox.devcluster.admission.pod_parts import node_selector_errors
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
 from scheduler.sandbox.devcluster.kinds import NAMESPACE, RESOURCE_CLAIM, JsonObject
 from scheduler.sandbox.devcluster.status import invalid
@@ -20,13 +20,14 @@ from scheduler.sandbox.devcluster.status import invalid
 #: Finalizer of an allocated claim.
 DELETE_PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 _MODES: Final = ("All", "ExactCount")
-_TOLERATION_OPERATORS: Final = ("Equal", "Exists")
 _ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
 #: Longest lists that the API takes.
 _MAX_PER_CLAIM: Final = 32
-_MAX_ALTERNATIVES: Final = 8
 _MAX_CONSUMERS: Final = 256
 _ONE_REQUEST_FIELD: Final = "exactly one of `exactly` or `firstAvailable` is required"
+_ONE_ATTRIBUTE: Final = (
+    'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+)
 _REQUEST_REFERENCE: Final = (
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 )
@@ -82,77 +83,51 @@ def _template_errors(template: JsonObject) -> Iterator[FieldError]:
 
 def _spec_errors(spec: JsonObject, path: str) -> Iterator[FieldError]:
     devices = spec.get("devices") or {}
-    requests, constraints = devices.get("requests") or [], devices.get("constraints") or []
+    requests = devices.get("requests") or []
     yield from _at_most(requests, f"{path}.devices.requests", _MAX_PER_CLAIM)
     names: set[str] = set()
     for index, request in enumerate(requests):
         where = f"{path}.devices.requests[{index}]"
-        yield from _request_errors(request, where)
+        yield from _named(request.get("name"), f"{where}.name", dns_label_faults)
         yield from unused(request.get("name") or "", where, names)
+        yield from _request_errors(request, where)
     known = _request_names(spec)
-    yield from _at_most(constraints, f"{path}.devices.constraints", _MAX_PER_CLAIM)
-    for index, constraint in enumerate(constraints):
-        where = f"{path}.devices.constraints[{index}]"
-        yield from _reference_errors(constraint.get("requests") or [], f"{where}.requests", known)
-        if not constraint.get("matchAttribute") and not constraint.get("distinctAttribute"):
-            detail = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
-            yield field_errors.required(where, detail)
-    for index, config in enumerate(devices.get("config") or []):
-        where = f"{path}.devices.config[{index}]"
-        yield from _reference_errors(config.get("requests") or [], f"{where}.requests", known)
-        yield from _config_errors(config, where)
+    for part in ("constraints", "config"):
+        for index, one in enumerate(devices.get(part) or []):
+            where = f"{path}.devices.{part}[{index}]"
+            yield from _reference_errors(one.get("requests") or [], f"{where}.requests", known)
+            if part == "config":
+                yield from stated(one, f"{where}.", "opaque")
+            elif not one.get("matchAttribute") and not one.get("distinctAttribute"):
+                yield field_errors.required(where, _ONE_ATTRIBUTE)
 
 
 def _request_errors(request: JsonObject, path: str) -> Iterator[FieldError]:
-    yield from _named(request.get("name"), f"{path}.name", dns_label_faults)
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable") or []
     if exactly and alternatives:
         yield field_errors.invalid(path, None, f"{_ONE_REQUEST_FIELD}, but multiple fields are set")
     elif exactly:
         yield from _asked_errors(exactly, f"{path}.exactly")
-    elif alternatives:
-        yield from _at_most(alternatives, f"{path}.firstAvailable", _MAX_ALTERNATIVES)
-        names: set[str] = set()
-        for index, alternative in enumerate(alternatives):
-            where = f"{path}.firstAvailable[{index}]"
-            yield from _named(alternative.get("name"), f"{where}.name", dns_label_faults)
-            yield from unused(alternative.get("name") or "", where, names)
-            yield from _asked_errors(alternative, where)
-    else:
+    elif not alternatives:
         yield field_errors.required(path, _ONE_REQUEST_FIELD)
+    for index, alternative in enumerate(alternatives):
+        where = f"{path}.firstAvailable[{index}]"
+        yield from _named(alternative.get("name"), f"{where}.name", dns_label_faults)
+        yield from _asked_errors(alternative, where)
 
 
 def _asked_errors(asked: JsonObject, path: str) -> Iterator[FieldError]:
     """Yield the rules that the devices of a request, or of an alternative, break."""
     yield from _named(asked.get("deviceClassName"), f"{path}.deviceClassName", subdomain_faults)
-    yield from _selector_errors(asked, path)
+    for index, selector in enumerate(asked.get("selectors") or []):
+        yield from stated(selector, f"{path}.selectors[{index}].", "cel")
     mode, count = asked.get("allocationMode"), asked.get("count") or 0
     if mode == "All" and count:
         detail = "must not be specified when allocationMode is 'All'"
         yield field_errors.invalid(f"{path}.count", count, detail)
     elif mode == "ExactCount" and count <= 0:
         yield field_errors.invalid(f"{path}.count", count, "must be greater than zero")
-    elif mode not in _MODES:
-        yield field_errors.not_supported(f"{path}.allocationMode", mode, _MODES)
-    for index, toleration in enumerate(asked.get("tolerations") or []):
-        where = f"{path}.tolerations[{index}].operator"
-        yield from one_of(toleration.get("operator"), where, _TOLERATION_OPERATORS)
-
-
-def _selector_errors(holder: JsonObject, path: str) -> Iterator[FieldError]:
-    selectors = holder.get("selectors") or []
-    yield from _at_most(selectors, f"{path}.selectors", _MAX_PER_CLAIM)
-    for index, selector in enumerate(selectors):
-        yield from stated(selector, f"{path}.selectors[{index}].", "cel")
-
-
-def _config_errors(config: JsonObject, path: str) -> Iterator[FieldError]:
-    opaque = config.get("opaque")
-    if opaque is None:
-        yield field_errors.required(f"{path}.opaque")
-    else:
-        yield from _named(opaque.get("driver"), f"{path}.opaque.driver", subdomain_faults)
-        yield from stated(opaque, f"{path}.opaque.", "parameters")
+    yield from one_of(mode, f"{path}.allocationMode", _MODES)
 
 
 def _named(name: object, path: str, faults: Callable[[str], list[str]]) -> Iterator[FieldError]:
@@ -186,7 +161,7 @@ def _status_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
     status, stored = new.get("status") or {}, old.get("status") or {}
     allocation, before = status.get("allocation"), stored.get("allocation")
     consumers = status.get("reservedFor") or []
-    yield from _consumer_errors(consumers)
+    yield from _at_most(consumers, "status.reservedFor", _MAX_CONSUMERS)
     if consumers and allocation is None:
         yield field_errors.forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
     elif new["metadata"].get("deletionTimestamp"):
@@ -199,38 +174,11 @@ def _status_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
     if allocation is not None and before is not None:
         yield from unchanged(status, stored, "status.", "allocation")
     elif allocation is not None:
-        yield from _allocation_errors(allocation, _request_names(new["spec"]))
-
-
-def _consumer_errors(consumers: list[JsonObject]) -> Iterator[FieldError]:
-    yield from _at_most(consumers, "status.reservedFor", _MAX_CONSUMERS)
-    uids: set[str] = set()
-    for index, consumer in enumerate(consumers):
-        path = f"status.reservedFor[{index}]"
-        yield from stated(consumer, f"{path}.", "resource", "name", "uid")
-        yield from unused(consumer.get("uid") or "", path, uids)
-
-
-def _allocation_errors(allocation: JsonObject, known: set[str]) -> Iterator[FieldError]:
-    results = (allocation.get("devices") or {}).get("results") or []
-    yield from _at_most(results, "status.allocation.devices.results", _MAX_PER_CLAIM)
-    for index, result in enumerate(results):
-        path = f"status.allocation.devices.results[{index}]"
-        if result.get("request") not in known:
-            yield field_errors.invalid(f"{path}.request", result.get("request"), _REQUEST_REFERENCE)
-        yield from _named(result.get("driver"), f"{path}.driver", subdomain_faults)
-        yield from stated(result, f"{path}.", "pool")
-        yield from _named(result.get("device"), f"{path}.device", dns_label_faults)
-    if allocation.get("nodeSelector") is not None:
-        yield from node_selector_errors(allocation["nodeSelector"], "status.allocation.nodeSelector")
-
-
-def _keep_devices_of_allocation(new: JsonObject, old: JsonObject, view: View) -> None:
-    """Drop what drivers reported of devices that an update deallocates."""
-    del view
-    status = new.get("status") or {}
-    if (old.get("status") or {}).get("allocation") and not status.get("allocation"):
-        new["status"] = {key: value for key, value in status.items() if key != "devices"}
+        names = _request_names(new["spec"])
+        for index, result in enumerate((allocation.get("devices") or {}).get("results") or []):
+            if result.get("request") not in names:
+                path = f"status.allocation.devices.results[{index}].request"
+                yield field_errors.invalid(path, result.get("request"), _REQUEST_REFERENCE)
 
 
 def _fixed_spec(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
@@ -242,7 +190,6 @@ RESOURCE_CLAIMS: Final = Strategy(
     returns_deleted=True,
     set_defaults=_default_claim,
     prepare_create=_prepare_claim,
-    prepare_update=_keep_devices_of_allocation,
     validate_create=_claim_errors,
     validate_update=_fixed_spec,
     validate_status=_status_errors,

@@ -1,29 +1,23 @@
 """
 The rules of Events: few in core/v1, more in events.k8s.io/v1, which the scheduler writes.
 
-Source: pkg/apis/core/validation/events.go (kubernetes 1.36).
+Source: pkg/apis/core/validation/events.go (kubernetes 1.36). Difference: an update may change every field.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.engine.syntax.names import label_key_faults
-from scheduler.sandbox.devcluster.admission.checks import stated, unchanged, well_formed
+from scheduler.sandbox.devcluster.admission.checks import stated, well_formed
 from scheduler.sandbox.devcluster.admission.strategy import Strategy
 from scheduler.sandbox.devcluster.kinds import JsonObject
 
 #: Most bytes of a field.
 _LENGTHS: Final = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
 _TYPES: Final = ("Normal", "Warning")
-#: Stored fields that must be empty in an event written through events.k8s.io/v1.
-_DEPRECATED: Final = ("firstTimestamp", "lastTimestamp", "count", "source")
-#: Stored fields that an update through events.k8s.io/v1 cannot change.
-_IMMUTABLE: Final = (
-    "involvedObject", "reason", "message", "type", "eventTime", "action", "related", "reportingComponent",
-    "reportingInstance", *_DEPRECATED,
-)  # fmt: skip
 
 
 def _errors(event: JsonObject) -> Iterator[FieldError]:
@@ -44,33 +38,14 @@ def _errors(event: JsonObject) -> Iterator[FieldError]:
 
 
 def _v1_create_errors(event: JsonObject) -> Iterator[FieldError]:
-    yield from _series_errors(event)
-    yield from stated(event, "", "eventTime")
-    if event.get("type") not in _TYPES:
-        yield field_errors.invalid("type", "", f"has invalid value: {event.get('type') or ''}")
-    for name in _DEPRECATED:
-        if event.get(name):
-            yield field_errors.invalid(name, "", "needs to be unset")
-
-
-def _v1_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
-    """Yield the changes that are refused: only the series goes on."""
-    if new.get("series") != old.get("series"):
-        yield from _series_errors(new)
-    yield from unchanged(new, old, "", *_IMMUTABLE)
-
-
-def _series_errors(event: JsonObject) -> Iterator[FieldError]:
     series = event.get("series")
     if series is not None and (series.get("count") or 0) < 2:
         yield field_errors.invalid("series.count", "", "should be at least 2")
+    yield from stated(event, "", "eventTime")
+    if event.get("type") not in _TYPES:
+        yield field_errors.invalid("type", "", f"has invalid value: {event.get('type') or ''}")
 
 
-EVENTS: Final = Strategy(create_on_update=True, validate=_errors)
+EVENTS: Final = Strategy(validate=_errors)
 #: Events as events.k8s.io/v1 takes them.
-EVENTS_V1: Final = Strategy(
-    create_on_update=True,
-    validate=_errors,
-    validate_create=_v1_create_errors,
-    validate_update=_v1_update_errors,
-)
+EVENTS_V1: Final = replace(EVENTS, validate_create=_v1_create_errors)

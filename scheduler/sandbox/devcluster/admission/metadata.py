@@ -1,5 +1,5 @@
 """
-The rules of metadata, which every object keeps.
+The rules of metadata, which every object keeps. Difference: owners are not checked.
 
 Source: apimachinery pkg/api/validation/objectmeta.go, pkg/apis/meta/v1/validation (kubernetes 1.36).
 """
@@ -14,7 +14,7 @@ from scheduler.sandbox.devcluster.kinds import JsonObject
 
 
 def metadata_errors(metadata: JsonObject, name_faults: Callable[[str], list[str]]) -> Iterator[FieldError]:
-    """Yield the rules that name, labels, annotations and owners of an object break."""
+    """Yield the rules that name, labels and annotations of an object break."""
     if metadata.get("generateName"):
         # The generated suffix follows, so a trailing dash is valid here.
         prefix = metadata["generateName"].rstrip("-") or "-"
@@ -28,7 +28,6 @@ def metadata_errors(metadata: JsonObject, name_faults: Callable[[str], list[str]
     for key in sorted(metadata.get("annotations") or {}):
         for fault in label_key_faults(key.lower()):
             yield field_errors.invalid("metadata.annotations", key, fault)
-    yield from _owner_errors(metadata.get("ownerReferences") or [])
 
 
 def label_errors(labels: JsonObject, path: str) -> Iterator[FieldError]:
@@ -36,21 +35,6 @@ def label_errors(labels: JsonObject, path: str) -> Iterator[FieldError]:
     for key in sorted(labels):
         yield from well_formed(key, path, label_key_faults)
         yield from well_formed(labels[key], path, label_value_faults)
-
-
-def _owner_errors(owners: list[JsonObject]) -> Iterator[FieldError]:
-    path = "metadata.ownerReferences"
-    for owner in owners:
-        if not owner.get("apiVersion"):
-            yield field_errors.invalid(f"{path}.apiVersion", "", "version must not be empty")
-        for name in ("kind", "name", "uid"):
-            if not owner.get(name):
-                yield field_errors.invalid(f"{path}.{name}", "", "must not be empty")
-    controllers = [owner for owner in owners if owner.get("controller")]
-    if len(controllers) > 1:
-        one, two = (f"{owner.get('kind')}/{owner.get('name')}" for owner in controllers[:2])
-        detail = f'Only one reference can have Controller set to true. Found "true" in references for {one} and {two}'
-        yield field_errors.invalid(path, owners, detail)
 
 
 def metadata_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:

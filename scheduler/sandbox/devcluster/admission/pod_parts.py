@@ -1,7 +1,8 @@
 """
 The rules of the parts of a pod's spec: containers, tolerations and node affinity.
 
-Source: pkg/apis/core/validation/validation.go (kubernetes 1.36).
+Source: pkg/apis/core/validation/validation.go (kubernetes 1.36). Differences: the values of Exists, Gt and Lt, and the
+fields that a node is selected by, are not checked.
 """
 
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from typing import Final
 
 from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.field_errors import FieldError
-from scheduler.engine.syntax.names import dns_label_faults, label_key_faults, label_value_faults
+from scheduler.engine.syntax.names import dns_label_faults, label_key_faults
 from scheduler.sandbox.devcluster.admission.checks import at_least_zero, one_of, quantity, stated, well_formed
 from scheduler.sandbox.devcluster.kinds import JsonObject
 
@@ -101,21 +102,12 @@ def toleration_errors(tolerations: list[JsonObject]) -> Iterator[FieldError]:
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
             detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
             yield field_errors.invalid(f"{path}.effect", effect, detail)
-        yield from _toleration_operator_errors(operator, value, f"{path}.operator")
+        # Lt and Gt need the gate TaintTolerationComparisonOperators, which is off.
+        yield from one_of(operator or "Equal", f"{path}.operator", ("Equal", "Exists"))
+        if operator == "Exists" and value:
+            detail = "value must be empty when `operator` is 'Exists'"
+            yield field_errors.invalid(f"{path}.operator", value, detail)
         yield from one_of(effect, f"{path}.effect", _EFFECTS) if effect else ()
-
-
-def _toleration_operator_errors(operator: str, value: str, path: str) -> Iterator[FieldError]:
-    # Lt and Gt need the gate TaintTolerationComparisonOperators, which is off.
-    match operator:
-        case "" | "Equal":
-            if faults := label_value_faults(value):
-                yield field_errors.invalid(path, value, ";".join(faults))
-        case "Exists":
-            if value:
-                yield field_errors.invalid(path, value, "value must be empty when `operator` is 'Exists'")
-        case _:
-            yield field_errors.not_supported(path, operator, ("Equal", "Exists"))
 
 
 # -- node affinity -------------------------------------------------------------------------------------------
@@ -147,10 +139,6 @@ def _node_term_errors(term: JsonObject, path: str) -> Iterator[FieldError]:
         where, key = f"{path}.matchExpressions[{index}]", one.get("key") or ""
         yield from _node_operator_errors(one.get("operator") or "", one.get("values") or [], where)
         yield from well_formed(key, f"{where}.key", label_key_faults)
-    for index, one in enumerate(term.get("matchFields") or []):
-        if one.get("key") != "metadata.name":
-            where = f"{path}.matchFields[{index}].key"
-            yield field_errors.invalid(where, one.get("key") or "", "not a valid field selector key")
 
 
 def _node_operator_errors(operator: str, values: list[str], path: str) -> Iterator[FieldError]:
@@ -159,13 +147,7 @@ def _node_operator_errors(operator: str, values: list[str], path: str) -> Iterat
             if not values:
                 detail = "must be specified when `operator` is 'In' or 'NotIn'"
                 yield field_errors.required(f"{path}.values", detail)
-        case "Exists" | "DoesNotExist":
-            if values:
-                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                yield field_errors.forbidden(f"{path}.values", detail)
-        case "Gt" | "Lt":
-            if len(values) != 1:
-                detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-                yield field_errors.required(f"{path}.values", detail)
+        case "Exists" | "DoesNotExist" | "Gt" | "Lt":
+            pass
         case _:
             yield field_errors.invalid(f"{path}.operator", operator, "not a valid selector operator")

@@ -2,7 +2,8 @@
 The rules of a pod's spec, for new pods and for changes.
 
 Source: pkg/apis/core/validation/validation.go, ValidatePodSpec and ValidatePodUpdate (kubernetes 1.36), as far as
-schedulers and their tests meet them. Difference: the node affinity of a gated pod is as fixed as that of any other.
+schedulers and their tests meet them. Differences: the node affinity of a gated pod is as fixed as that of any other;
+tolerations may go, and deadlines may grow.
 """
 
 from collections.abc import Iterator
@@ -21,8 +22,8 @@ from scheduler.sandbox.devcluster.admission.pod_parts import (
 )
 from scheduler.sandbox.devcluster.kinds import JsonObject
 
+_CHANGING: Final = ("schedulingGates", "tolerations", "activeDeadlineSeconds")
 _RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
-_MAX_INT32: Final = 2**31 - 1
 _UPDATABLE: Final = ",".join((
     "`spec.containers[*].image`",
     "`spec.initContainers[*].image`",
@@ -51,10 +52,6 @@ def spec_errors(spec: JsonObject) -> Iterator[FieldError]:
     yield from constraint_errors(spec.get("topologySpreadConstraints") or [])
     if spec.get("nodeName"):
         yield from well_formed(spec["nodeName"], "spec.nodeName", subdomain_faults)
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= _MAX_INT32:
-        detail = f"must be between 1 and {_MAX_INT32}, inclusive"
-        yield field_errors.invalid("spec.activeDeadlineSeconds", deadline, detail)
     yield from toleration_errors(spec.get("tolerations") or [])
     yield from _device_claim_errors(spec)
 
@@ -86,74 +83,29 @@ def _device_claim_errors(spec: JsonObject) -> Iterator[FieldError]:
 
 
 def update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
-    """Yield the rules that a change of a pod's spec breaks: nearly everything is fixed at creation."""
-    for list_name in ("containers", "initContainers"):
-        if len(new.get(list_name) or []) != len(old.get(list_name) or []):
-            yield field_errors.forbidden(f"spec.{list_name}", "pod updates may not add or remove containers")
-            return
-    deadline, previous = new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
-    if deadline is not None and previous is not None and deadline > previous:
-        detail = "must be less than or equal to previous value"
-        yield field_errors.invalid("spec.activeDeadlineSeconds", deadline, detail)
-        return
-    if deadline is None and previous is not None:
-        detail = "must not update from a positive integer to nil value"
-        yield field_errors.invalid("spec.activeDeadlineSeconds", None, detail)
-    yield from _toleration_change_errors(new.get("tolerations") or [], old.get("tolerations") or [])
-    yield from _gate_change_errors(new.get("schedulingGates") or [], old.get("schedulingGates") or [])
-    munged = _with_updatable_fields_of(old, new)
-    if old.get("schedulingGates"):
-        yield from _gated_change_errors(munged, old)
-        munged = _normal({**munged, "nodeSelector": old.get("nodeSelector")})
-    before = _normal(old)
-    if munged != before:
-        changed = sorted(key for key in munged.keys() | before.keys() if munged.get(key) != before.get(key))
-        detail = f"pod updates may not change fields other than {_UPDATABLE}\nchanged: {', '.join(changed)}"
-        yield field_errors.forbidden("spec", detail)
+    """
+    Yield an error if a change of a pod's spec is none of the few that are allowed.
 
-
-def _toleration_change_errors(new: list[JsonObject], old: list[JsonObject]) -> Iterator[FieldError]:
-    """Yield an error unless tolerations were only added, or only the seconds of existing ones changed."""
-    kept = [{k: v for k, v in one.items() if k != "tolerationSeconds"} for one in new]
-    for one in old:
-        if {k: v for k, v in one.items() if k != "tolerationSeconds"} not in kept:
-            detail = "existing toleration can not be modified except its tolerationSeconds"
-            yield field_errors.forbidden("spec.tolerations", detail)
-            return
-
-
-def _gate_change_errors(new: list[JsonObject], old: list[JsonObject]) -> Iterator[FieldError]:
-    known = {gate.get("name") for gate in old}
-    for index, gate in enumerate(new):
-        if gate.get("name") not in known:
+    Images, tolerations and a deadline may change, gates may go, and a gated pod's node selector may get narrower.
+    """
+    known = old.get("schedulingGates") or []
+    for index, gate in enumerate(new.get("schedulingGates") or []):
+        if gate not in known:
             detail = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
             yield field_errors.forbidden(f"spec.schedulingGates[{index}].name", detail)
+    fixed = _fixed_fields(new), _fixed_fields(old)
+    if known:
+        before, after = (one.pop("nodeSelector", {}) for one in reversed(fixed))
+        if not before.items() <= after.items():
+            detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+            yield field_errors.invalid("spec.nodeSelector", after, detail)
+    if fixed[0] != fixed[1]:
+        yield field_errors.forbidden("spec", f"pod updates may not change fields other than {_UPDATABLE}\n")
 
 
-def _normal(spec: JsonObject) -> JsonObject:
-    """Return a spec without empty fields: absent and empty are the same in Go."""
-    return {key: value for key, value in spec.items() if value not in (None, [], {}, "", False)}
-
-
-def _with_updatable_fields_of(old: JsonObject, new: JsonObject) -> JsonObject:
-    """Return the new spec with the old value of every field that an update may change, to compare both."""
-    munged = dict(new)
-    for list_name in ("containers", "initContainers"):
-        if new.get(list_name):
-            munged[list_name] = [
-                {**container, "image": before.get("image")}
-                for container, before in zip(new[list_name], old[list_name], strict=True)
-            ]
-    for name in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
-        munged[name] = old.get(name)
-    if (old.get("terminationGracePeriodSeconds") or 0) < 0 and new.get("terminationGracePeriodSeconds") == 1:
-        munged["terminationGracePeriodSeconds"] = old["terminationGracePeriodSeconds"]
-    return _normal(munged)
-
-
-def _gated_change_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
-    """Yield an error if the node selector of a gated pod changed in any way but narrowing."""
-    before, after = old.get("nodeSelector") or {}, new.get("nodeSelector") or {}
-    if any(after.get(key) != value for key, value in before.items()):
-        detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-        yield field_errors.invalid("spec.nodeSelector", after, detail)
+def _fixed_fields(spec: JsonObject) -> JsonObject:
+    """Return what no update may change of a spec, without empty fields, which in Go equal absent ones."""
+    fixed = {key: value for key, value in spec.items() if key not in _CHANGING and value}
+    for name in ("containers", "initContainers"):
+        fixed[name] = [{**one, "image": ""} for one in spec.get(name) or ()]
+    return fixed

@@ -58,28 +58,7 @@ def _prepare_node(node: JsonObject, _: View) -> None:
         status["allocatable"] = dict(status["capacity"])
 
 
-# -- services, secrets and roles -----------------------------------------------------------------------------
-
-
-def _prepare_service(service: JsonObject, _: View) -> None:
-    """Give the service a cluster IP, on which nothing listens."""
-    spec = service["spec"]
-    if spec["type"] != "ExternalName" and not spec.get("clusterIP"):
-        number = int(service["metadata"]["uid"][:4], 16)
-        spec["clusterIP"] = f"10.96.{number >> 8}.{number & 255}"
-        spec["clusterIPs"] = [spec["clusterIP"]]
-
-
-def _keep_cluster_ip(new: JsonObject, old: JsonObject, _: View) -> None:
-    for name in ("clusterIP", "clusterIPs"):
-        if name in (old.get("spec") or {}) and not new["spec"].get(name):
-            new["spec"][name] = old["spec"][name]
-
-
-def _default_target_ports(service: JsonObject) -> None:
-    for port in service["spec"].get("ports") or []:
-        if "port" in port:
-            port.setdefault("targetPort", port["port"])
+# -- secrets and roles ---------------------------------------------------------------------------------------
 
 
 def _default_secret(secret: JsonObject) -> None:
@@ -101,7 +80,6 @@ def _budget_errors(budget: JsonObject) -> Iterator[FieldError]:
 # -- the table -----------------------------------------------------------------------------------------------
 
 _PLAIN: Final = Strategy()
-_BALANCER: Final[JsonObject] = {"loadBalancer": {}}
 _COUNTED: Final[Any] = {"has_generation": True, "has_status": True}
 #: No disruption is allowed before the controller has counted.
 _NO_DISRUPTION: Final[JsonObject] = dict.fromkeys(
@@ -162,21 +140,10 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         prepare_update=_keep_finalizers,
     ),
     "services": ruled(
-        FieldRules(
-            defaults={
-                "spec.type": "ClusterIP",
-                "spec.sessionAffinity": "None",
-                "spec.internalTrafficPolicy": "Cluster",
-                "spec.ports[].protocol": "TCP",
-            }
-        ),
+        FieldRules(defaults={"spec.type": "ClusterIP", "spec.ports[].protocol": "TCP"}),
         has_status=True,
         returns_deleted=True,
         name_faults=dns_label_faults,
-        set_defaults=_default_target_ports,
-        initial_status=_BALANCER,
-        prepare_create=_prepare_service,
-        prepare_update=_keep_cluster_ip,
     ),
     "serviceaccounts": Strategy(returns_deleted=True),
     "secrets": ruled(FieldRules(defaults={"type": "Opaque"}), set_defaults=_default_secret),
@@ -186,23 +153,8 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "statefulsets.apps": STATEFUL_SETS,
     "daemonsets.apps": DAEMON_SETS,
     "jobs.batch": JOBS,
-    "cronjobs.batch": ruled(
-        FieldRules(
-            required="spec.schedule",
-            choices={"spec.concurrencyPolicy": ("Allow", "Forbid", "Replace")},
-            defaults={
-                "spec.concurrencyPolicy": "Allow",
-                "spec.failedJobsHistoryLimit": 1,
-                "spec.successfulJobsHistoryLimit": 3,
-                "spec.suspend": False,
-            },
-        ),
-        initial_status={},
-        **_COUNTED,
-    ),
-    "replicationcontrollers": ruled(
-        FieldRules(defaults={"spec.replicas": 1}), initial_status={"replicas": 0}, **_COUNTED
-    ),
+    "cronjobs.batch": ruled(FieldRules(required="spec.schedule"), **_COUNTED),
+    "replicationcontrollers": ruled(FieldRules(defaults={"spec.replicas": 1}), **_COUNTED),
     "persistentvolumes": VOLUMES,
     "persistentvolumeclaims": CLAIMS,
     "storageclasses.storage.k8s.io": ruled(
@@ -213,36 +165,13 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
                 "volumeBindingMode": ("Immediate", "WaitForFirstConsumer"),
             },
             defaults={"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
-            fixed="parameters provisioner reclaimPolicy volumeBindingMode",
+            fixed="provisioner reclaimPolicy volumeBindingMode",
         ),
         returns_deleted=True,
     ),
-    "csidrivers.storage.k8s.io": ruled(
-        FieldRules(
-            defaults={
-                "spec.attachRequired": True,
-                "spec.fsGroupPolicy": "ReadWriteOnceWithFSType",
-                "spec.podInfoOnMount": False,
-                "spec.requiresRepublish": False,
-                "spec.seLinuxMount": False,
-                "spec.storageCapacity": False,
-                "spec.volumeLifecycleModes": ["Persistent"],
-            }
-        ),
-        returns_deleted=True,
-    ),
-    "csinodes.storage.k8s.io": ruled(
-        FieldRules(required="spec.drivers[].name spec.drivers[].nodeID"), returns_deleted=True
-    ),
-    "csistoragecapacities.storage.k8s.io": ruled(
-        FieldRules(required="storageClassName", fixed="nodeTopology storageClassName")
-    ),
-    "volumeattachments.storage.k8s.io": ruled(
-        FieldRules(required="spec.attacher spec.source spec.nodeName", fixed="spec"),
-        has_status=True,
-        returns_deleted=True,
-        initial_status={"attached": False},
-    ),
+    "csidrivers.storage.k8s.io": Strategy(returns_deleted=True),
+    "csinodes.storage.k8s.io": Strategy(returns_deleted=True),
+    "volumeattachments.storage.k8s.io": Strategy(has_status=True, returns_deleted=True),
     "resourceclaims.resource.k8s.io": RESOURCE_CLAIMS,
     "resourceclaimtemplates.resource.k8s.io": RESOURCE_CLAIM_TEMPLATES,
     "resourceslices.resource.k8s.io": ruled(
@@ -250,7 +179,6 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
             required="spec.driver spec.pool.name spec.pool.resourceSliceCount spec.devices[].name "
             "spec.devices[].taints[].key",
             choices={"spec.devices[].taints[].effect": ("NoExecute", "NoSchedule", "None")},
-            fixed="spec.pool.name spec.driver spec.nodeName",
         ),
         has_generation=True,
         returns_deleted=True,
@@ -277,13 +205,6 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         unconditional_update=False, initial_status=_NO_DISRUPTION, validate=_budget_errors, **_COUNTED
     ),
     "customresourcedefinitions.apiextensions.k8s.io": DEFINITIONS,
-    "networkpolicies.networking.k8s.io": ruled(
-        FieldRules(defaults={"spec.podSelector": {}, "spec.policyTypes": ["Ingress"]}), has_generation=True
-    ),
-    "ingresses.networking.k8s.io": Strategy(initial_status=_BALANCER, **_COUNTED),
-    "horizontalpodautoscalers.autoscaling": ruled(
-        FieldRules(defaults={"spec.minReplicas": 1}), has_status=True, initial_status={"desiredReplicas": 0}
-    ),
 }
 
 

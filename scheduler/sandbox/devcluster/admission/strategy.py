@@ -72,7 +72,5 @@ class Strategy:
     returns_deleted: bool = False
     #: An update without resourceVersion is accepted.
     unconditional_update: bool = True
-    #: A PUT to a free name creates the object.
-    create_on_update: bool = False
     #: The status subresource may also change labels and annotations.
     status_writes_metadata: bool = False

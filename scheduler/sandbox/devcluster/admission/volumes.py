@@ -127,15 +127,9 @@ def source_of(volume: JsonObject) -> JsonObject:
     return {key: value for key, value in (volume.get("spec") or {}).items() if key not in _NOT_SOURCE}
 
 
-def _prepare_volume(volume: JsonObject, view: View) -> None:
-    volume["status"] = {"phase": "Pending", "lastPhaseTransitionTime": view.now}
+def _prepare_volume(volume: JsonObject, _: View) -> None:
+    volume["status"] = {"phase": "Pending"}
     _add_finalizer(volume, VOLUME_PROTECTION)
-
-
-def _prepare_volume_update(new: JsonObject, old: JsonObject, view: View) -> None:
-    status, stored = new.get("status") or {}, old.get("status") or {}
-    if status.get("phase") != stored.get("phase"):
-        new["status"] = {**status, "lastPhaseTransitionTime": view.now}
 
 
 def _volume_errors(volume: JsonObject) -> Iterator[FieldError]:
@@ -144,16 +138,6 @@ def _volume_errors(volume: JsonObject) -> Iterator[FieldError]:
     affinity = volume["spec"].get("nodeAffinity")
     if affinity is not None:
         yield from node_selector_errors(affinity.get("required") or {}, "spec.nodeAffinity.required")
-
-
-def _volume_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
-    if source_of(new) != source_of(old):
-        detail = "spec.persistentvolumesource is immutable after creation"
-        yield field_errors.forbidden("spec.persistentvolumesource", detail)
-    affinity = old["spec"].get("nodeAffinity")
-    if affinity is not None and new["spec"].get("nodeAffinity") != affinity:
-        detail = "field is immutable, except for updating from beta label to GA"
-        yield field_errors.invalid("nodeAffinity", new["spec"].get("nodeAffinity"), detail)
 
 
 CLAIMS: Final = Strategy(
@@ -178,7 +162,5 @@ VOLUMES: Final = ruled(
     has_status=True,
     returns_deleted=True,
     prepare_create=_prepare_volume,
-    prepare_update=_prepare_volume_update,
     validate=_volume_errors,
-    validate_update=_volume_update_errors,
 )

@@ -3,7 +3,8 @@ The claim half of the PV controller: finds each claim its volume, orders one, an
 
 Source: pkg/controller/volume/persistentvolume/pv_controller.go (syncUnboundClaim, syncBoundClaim, bind),
 component-helpers storage/volume/pv_helpers.go (FindMatchingVolume), pkg/controller/volume/pvcprotection (kubernetes
-1.36).
+1.36). Differences: a claim takes the volume that it names, whether or not that suits it, and no event says why none
+does.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.sandbox.devcluster.admission.checks import quantity
-from scheduler.sandbox.devcluster.admission.volumes import CLAIM_PROTECTION, class_name
+from scheduler.sandbox.devcluster.admission.volumes import CLAIM_PROTECTION
 from scheduler.sandbox.devcluster.controllers.actions import (
     Action,
     Emit,
@@ -71,7 +72,10 @@ def plan(claim: JsonObject, view: ClaimView) -> list[Action]:
     if is_bound(claim):
         return _keep(claim, view.volume)
     if (claim.get("spec") or {}).get("volumeName"):
-        return _bind_named(claim, view.volume)
+        named = view.volume
+        if named is None or (named["spec"].get("claimRef") and not _is_for(named, claim)):
+            return _phase(claim, "Pending")
+        return _bind(claim, named)
     delayed = is_delayed(claim, view.storage_class)
     volume = next((one for one in view.promised if _is_for(one, claim) and _fits(one, claim)), None)
     if volume is None and not delayed:
@@ -135,23 +139,6 @@ def _keep(claim: JsonObject, volume: JsonObject | None) -> list[Action]:
     if volume is None:
         why = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
         return _phase(claim, "Lost", Emit(claim, "ClaimLost", why, "Warning"))
-    reference = volume["spec"].get("claimRef")
-    if reference and reference.get("uid") != uid(claim):
-        why = "Two claims are bound to the same volume, this one is bound incorrectly"
-        return _phase(claim, "Lost", Emit(claim, "ClaimMisbound", why, "Warning"))
-    return _bind(claim, volume)
-
-
-def _bind_named(claim: JsonObject, volume: JsonObject | None) -> list[Action]:
-    """Bind a claim to the volume that it names, if that is free and suits it."""
-    if volume is None:
-        return _phase(claim, "Pending")
-    if volume["spec"].get("claimRef") and not _is_for(volume, claim):
-        why = "volume already bound to a different claim."
-        return [Emit(claim, "FailedBinding", why, "Warning"), *_phase(claim, "Pending")]
-    if not volume["spec"].get("claimRef") and (why := _mismatch(volume, claim)):
-        text = f'Cannot bind to requested volume "{volume["metadata"]["name"]}": {why}'
-        return [Emit(claim, "VolumeMismatch", text, "Warning"), *_phase(claim, "Pending")]
     return _bind(claim, volume)
 
 
@@ -182,20 +169,6 @@ def _requested_nano(claim: JsonObject) -> int:
     return _storage_nano((claim["spec"].get("resources") or {}).get("requests"))
 
 
-def _mismatch(volume: JsonObject, claim: JsonObject) -> str:
-    """Return why the volume that a claim names does not suit it, empty if it does."""
-    spec, wanted = volume["spec"], claim["spec"]
-    if _storage_nano(spec.get("capacity")) < _requested_nano(claim):
-        return "requested PV is too small"
-    if class_name(volume) != class_name(claim):
-        return "storageClassName does not match"
-    if _mode(spec) != _mode(wanted):
-        return "incompatible volumeMode"
-    if not set(wanted.get("accessModes") or ()) <= set(spec.get("accessModes") or ()):
-        return "incompatible accessMode"
-    return ""
-
-
 def _fits(volume: JsonObject, claim: JsonObject) -> bool:
     """Return whether a volume that stays has the size and the mode that the claim asks for."""
     spec = volume["spec"]
@@ -205,11 +178,11 @@ def _fits(volume: JsonObject, claim: JsonObject) -> bool:
 
 
 def _is_suitable(volume: JsonObject, claim: JsonObject) -> bool:
-    """Return whether a free volume that fits suits the claim in every other way."""
+    """Return whether a free volume that fits has the modes of access, and the labels, that the claim asks for."""
     selector = claim["spec"].get("selector")
     return (
         (volume.get("status") or {}).get("phase") == "Available"
-        and not _mismatch(volume, claim)
+        and set(claim["spec"].get("accessModes") or ()) <= set(volume["spec"].get("accessModes") or ())
         and (selector is None or selects(selector, volume["metadata"].get("labels") or {}))
     )
 
@@ -230,15 +203,9 @@ def _order(claim: JsonObject, view: ClaimView, *, delayed: bool) -> list[Action]
             return [Emit(claim, "WaitForFirstConsumer", text)]
         text = f"waiting for pod {waiting['metadata']['name']} to be scheduled"
         return [Emit(claim, "WaitForPodScheduled", text)]
-    if not class_name(claim):
-        text = "no persistent volumes available for this claim and no storage class is set"
+    if view.storage_class is None or not provisions(view.storage_class):
+        text = "no persistent volume suits this claim, and no storage class makes one"
         return [Emit(claim, "FailedBinding", text)]
-    if view.storage_class is None:
-        text = f'storageclass.storage.k8s.io "{class_name(claim)}" not found'
-        return [Emit(claim, "ProvisioningFailed", text, "Warning")]
-    if not provisions(view.storage_class):
-        text = "no volume plugin matched name: kubernetes.io/no-provisioner"
-        return [Emit(claim, "ProvisioningFailed", text, "Warning")]
     return _provision(claim, view.storage_class, view)
 
 

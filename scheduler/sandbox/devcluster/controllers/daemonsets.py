@@ -24,7 +24,6 @@ from scheduler.sandbox.devcluster.controllers.ownership import (
     REVISION_LABEL,
     claim_dependents,
     generation,
-    min_ready_s,
     pod_from_template,
     scaled,
     template_hash,
@@ -36,7 +35,6 @@ from scheduler.sandbox.devcluster.controllers.pods import (
     label,
     node_name,
     ready_since_s,
-    revisit_when_available,
 )
 from scheduler.sandbox.devcluster.kinds import DAEMON_SET, POD, JsonObject
 
@@ -52,9 +50,7 @@ _TOLERATED: Final = {
 }
 
 
-def plan(
-    daemon_set: JsonObject, pods: Iterable[JsonObject], nodes: Sequence[JsonObject], now_s: float
-) -> list[Action]:
+def plan(daemon_set: JsonObject, pods: Iterable[JsonObject], nodes: Sequence[JsonObject]) -> list[Action]:
     """
     Return the next step towards `daemon_set`.
 
@@ -62,7 +58,6 @@ def plan(
         daemon_set: as stored.
         pods: under its control, and the orphans of its namespace.
         nodes: all of the cluster.
-        now_s: seconds since 1970.
     """
     claim = claim_dependents(daemon_set, POD, pods)
     pods_on: defaultdict[str, list[JsonObject]] = defaultdict(list)
@@ -71,10 +66,9 @@ def plan(
     wanted = {node["metadata"]["name"] for node in nodes if _takes(node, daemon_set)}
     actions = claim.actions
     if not daemon_set["metadata"].get("deletionTimestamp"):
-        actions += _management(daemon_set, pods_on, wanted) or _update(daemon_set, pods_on, wanted, now_s)
-    status = _status(daemon_set, pods_on, wanted, now_s)
-    actions += status_written(DAEMON_SET, daemon_set, status)
-    return [*actions, *revisit_when_available(claim.owned, min_ready_s(daemon_set), now_s)]
+        actions += _management(daemon_set, pods_on, wanted) or _update(daemon_set, pods_on, wanted)
+    status = _status(daemon_set, pods_on, wanted)
+    return [*actions, *status_written(DAEMON_SET, daemon_set, status)]
 
 
 def target_node(pod: JsonObject) -> str:
@@ -150,9 +144,7 @@ def _management(
     return actions
 
 
-def _update(
-    daemon_set: JsonObject, pods_on: dict[str, list[JsonObject]], wanted: set[str], now_s: float
-) -> list[Action]:
+def _update(daemon_set: JsonObject, pods_on: dict[str, list[JsonObject]], wanted: set[str]) -> list[Action]:
     """Delete outdated pods, as many as may be unavailable at once."""
     strategy = daemon_set["spec"].get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
@@ -162,10 +154,10 @@ def _update(
     newest, outdated = revision_hash(daemon_set), []
     for node in sorted(wanted):
         pod = next(iter(pods_on.get(node, ())), None)
-        if pod is None or not is_available(pod, min_ready_s(daemon_set), now_s):
+        if pod is None or not is_available(pod):
             room -= 1
         if pod is not None and not is_terminating(pod) and label(pod, REVISION_LABEL) != newest:
-            outdated.append((is_available(pod, min_ready_s(daemon_set), now_s), pod))
+            outdated.append((is_available(pod), pod))
     # Replacing an unavailable pod costs no availability.
     gone = [pod for available, pod in outdated if not available]
     gone += [pod for available, pod in outdated if available][: max(room, 0)]
@@ -185,11 +177,9 @@ def _pod(daemon_set: JsonObject, node: str) -> JsonObject:
     return {**pod, "spec": spec}
 
 
-def _status(
-    daemon_set: JsonObject, pods_on: dict[str, list[JsonObject]], wanted: set[str], now_s: float
-) -> JsonObject:
+def _status(daemon_set: JsonObject, pods_on: dict[str, list[JsonObject]], wanted: set[str]) -> JsonObject:
     here = [pods_on[node][0] for node in sorted(wanted & set(pods_on))]
-    available = sum(is_available(pod, min_ready_s(daemon_set), now_s) for pod in here)
+    available = sum(is_available(pod) for pod in here)
     newest = revision_hash(daemon_set)
     counts = {
         "updatedNumberScheduled": sum(label(pod, REVISION_LABEL) == newest for pod in here),

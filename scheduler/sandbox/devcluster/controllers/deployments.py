@@ -32,7 +32,6 @@ from scheduler.sandbox.devcluster.controllers.ownership import (
     controller_ref,
     controller_uid,
     generation,
-    min_ready_s,
     replicas,
     scaled,
     status_count,
@@ -207,8 +206,6 @@ def _new_replica_set(deployment: JsonObject, size: int) -> JsonObject:
         "selector": replaced(spec["selector"], ("matchLabels", HASH_LABEL), mark),
         "template": replaced(spec["template"], ("metadata", "labels"), labels),
     }
-    if min_ready_s(deployment):
-        own["minReadySeconds"] = min_ready_s(deployment)
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",

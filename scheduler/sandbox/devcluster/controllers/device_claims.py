@@ -1,7 +1,8 @@
 """
 The plans of the controller of device claims: it creates the claims of templates, and frees what no pod uses.
 
-Source: pkg/controller/resourceclaim/controller.go (kubernetes 1.36).
+Source: pkg/controller/resourceclaim/controller.go (kubernetes 1.36). Difference: nothing is reserved for a pod that
+was bound without a scheduler.
 """
 
 from __future__ import annotations
@@ -32,14 +33,13 @@ Find = Callable[[str], JsonObject | None]
 
 def pod_claims(pod: JsonObject) -> dict[str, str | None]:
     """Return the name of the claim behind each of the pod's claims; None while none was made from its template."""
-    made = {
-        status["name"]: status.get("resourceClaimName")
-        for status in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
-    }
-    return {
-        claim["name"]: claim.get("resourceClaimName") or made.get(claim["name"])
-        for claim in (pod.get("spec") or {}).get("resourceClaims") or ()
-    }
+    claims = (pod.get("spec") or {}).get("resourceClaims")
+    if not claims:
+        # Nearly every pod: this is asked at each of its writes.
+        return {}
+    statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    made = {status["name"]: status.get("resourceClaimName") for status in statuses}
+    return {claim["name"]: claim.get("resourceClaimName") or made.get(claim["name"]) for claim in claims}
 
 
 def extended_claim(pod: JsonObject) -> str | None:
@@ -64,8 +64,7 @@ def plan_pod(pod: JsonObject, find_template: Find, find_claim: Find, owned: list
     """
     Return the next step of a pod with claims: make one of a template, or tell the pod its name.
 
-    `owned` are the claims that the pod controls. A bound pod whose claims are allocated gets them reserved, as
-    static pods of a controller do.
+    `owned` are the claims that the pod controls.
     """
     if is_terminating(pod) or is_terminal(pod):
         return []
@@ -88,7 +87,7 @@ def plan_pod(pod: JsonObject, find_template: Find, find_claim: Find, owned: list
         actions.append(Create(RESOURCE_CLAIM, _from_template(pod, claim["name"], template)))
     if statuses:
         actions.append(UpdateStatus(POD, _with_claim_names(pod, statuses)))
-    return actions or (_reserve(pod, find_claim) if node_name(pod) else [])
+    return actions
 
 
 def _is_made(name: str | None, find_claim: Find, pod: JsonObject) -> bool:
@@ -121,22 +120,6 @@ def _with_claim_names(pod: JsonObject, names: dict[str, str]) -> JsonObject:
     kept = [one for one in status.get("resourceClaimStatuses") or () if one["name"] not in names]
     added = [{"name": name, "resourceClaimName": claim} for name, claim in names.items()]
     return replaced(pod, ("status",), {**status, "resourceClaimStatuses": [*kept, *added]})
-
-
-def _reserve(pod: JsonObject, find_claim: Find) -> list[Action]:
-    """Return the reservations of allocated claims for a pod that was bound without a scheduler."""
-    actions: list[Action] = []
-    for name in pod_claims(pod).values():
-        claim = find_claim(name) if name else None
-        if claim is None or is_reserved(claim, pod):
-            continue
-        status = claim.get("status") or {}
-        if status.get("allocation") is not None:
-            consumer = {"resource": "pods", "name": pod["metadata"]["name"], "uid": uid(pod)}
-            consumers = [*(status.get("reservedFor") or ()), consumer]
-            written = replaced(claim, ("status",), {**status, "reservedFor": consumers})
-            actions.append(UpdateStatus(RESOURCE_CLAIM, written))
-    return actions
 
 
 def plan_claim(claim: JsonObject, find_pod: Find) -> list[Action]:

@@ -1,16 +1,17 @@
 """
 The disruption controller: how many of a budget's pods may be evicted now.
 
-Source: pkg/controller/disruption/disruption.go (kubernetes 1.36).
+Source: pkg/controller/disruption/disruption.go (kubernetes 1.36). Difference: there should be as many pods as there
+are, whatever their workloads say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from scheduler.sandbox.devcluster.controllers.actions import Action, Revisit, status_written
-from scheduler.sandbox.devcluster.controllers.ownership import generation, replicas, scaled, uid
+from scheduler.sandbox.devcluster.controllers.ownership import generation, scaled
 from scheduler.sandbox.devcluster.controllers.pods import is_terminating, ready_since_s
 from scheduler.sandbox.devcluster.kinds import POD_DISRUPTION_BUDGET, JsonObject
 from scheduler.sandbox.devcluster.timestamps import epoch_s
@@ -18,21 +19,17 @@ from scheduler.sandbox.devcluster.timestamps import epoch_s
 #: A granted eviction without a deletion within this time no longer counts.
 _EVICTION_TIMEOUT_S: Final = 120.0
 
-#: The workload whose size says how many pods there should be; None for a pod without one.
-ScalerOf = Callable[[JsonObject], JsonObject | None]
 
-
-def plan(budget: JsonObject, pods: Sequence[JsonObject], scaler_of: ScalerOf, now_s: float) -> list[Action]:
+def plan(budget: JsonObject, pods: Sequence[JsonObject], now_s: float) -> list[Action]:
     """
     Return the write that brings the budget's status up to date.
 
     Args:
         budget: as stored.
         pods: matched by its selector.
-        scaler_of: finds the deployment, replica set or stateful set that a pod belongs to.
         now_s: seconds since 1970.
     """
-    expected, desired = _sizes(budget, pods, scaler_of)
+    expected, desired = len(pods), _desired(budget, len(pods))
     evicted = _still_awaited(budget, pods, now_s)
     healthy = sum(
         ready_since_s(pod) is not None and not is_terminating(pod) and pod["metadata"]["name"] not in evicted
@@ -54,22 +51,12 @@ def plan(budget: JsonObject, pods: Sequence[JsonObject], scaler_of: ScalerOf, no
     return actions
 
 
-def _sizes(budget: JsonObject, pods: Sequence[JsonObject], scaler_of: ScalerOf) -> tuple[int, int]:
-    """Return (pods that there should be, pods that must stay healthy)."""
+def _desired(budget: JsonObject, expected: int) -> int:
+    """Return how many of the expected pods must stay healthy."""
     spec = budget.get("spec") or {}
     if (at_most := spec.get("maxUnavailable")) is not None:
-        expected = _expected(pods, scaler_of)
-        return expected, max(expected - scaled(at_most, expected, round_up=True), 0)
-    at_least = spec.get("minAvailable")
-    if isinstance(at_least, str):
-        expected = _expected(pods, scaler_of)
-        return expected, scaled(at_least, expected, round_up=True)
-    return len(pods), 1 if at_least is None else int(at_least)
-
-
-def _expected(pods: Iterable[JsonObject], scaler_of: ScalerOf) -> int:
-    scalers = {uid(scaler): scaler for pod in pods if (scaler := scaler_of(pod)) is not None}
-    return sum(replicas(scaler) for scaler in scalers.values())
+        return max(expected - scaled(at_most, expected, round_up=True), 0)
+    return scaled(spec.get("minAvailable", 1), expected, round_up=True)
 
 
 def _still_awaited(budget: JsonObject, pods: Sequence[JsonObject], now_s: float) -> dict[str, str]:

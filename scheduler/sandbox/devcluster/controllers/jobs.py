@@ -2,8 +2,8 @@
 The Job controller: runs pods until enough of them succeeded.
 
 Source: pkg/controller/job/job_controller.go, indexed_job_utils.go (kubernetes 1.36). Differences: pods carry no
-finalizer that tracks them, a replacement comes at once, and a Job neither fails, since no container here does, nor
-goes by itself.
+finalizer that tracks them, a replacement comes at once, every pod of a work queue has to succeed, and a Job neither
+fails, since no container here does, nor goes by itself.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def plan(job: JsonObject, pods: Iterable[JsonObject], now_s: float) -> list[Acti
         return actions
     status = _status(job, claim.owned, now_s)
     active = [pod for pod in claim.owned if is_active(pod)]
-    is_done = _is_done(job, claim.owned)
+    is_done = _succeeded(job, claim.owned) >= _completions(job)
     if is_done:
         ended = _completed(rfc3339(now_s))
         status = {**status, "conditions": [*(status.get("conditions") or ()), ended]}
@@ -69,12 +69,10 @@ def _in_phase(pods: Iterable[JsonObject], name: str) -> list[JsonObject]:
     return [pod for pod in pods if phase(pod) == name]
 
 
-def _is_done(job: JsonObject, pods: Sequence[JsonObject]) -> bool:
-    """Return whether enough pods succeeded; one is enough for a work queue once no pod is active."""
-    succeeded, completions = _succeeded(job, pods), job["spec"].get("completions")
-    if completions is not None:
-        return succeeded >= int(completions)
-    return succeeded > 0 and not any(is_active(pod) for pod in pods)
+def _completions(job: JsonObject) -> int:
+    """Return how many pods have to succeed: of a work queue, all that run at once."""
+    wanted = job["spec"].get("completions")
+    return int(job["spec"].get("parallelism", 1) if wanted is None else wanted)
 
 
 def _completed(now: str) -> JsonObject:
@@ -102,19 +100,15 @@ def _index(pod: JsonObject) -> str:
 
 
 def _created(job: JsonObject, pods: Sequence[JsonObject], active: Sequence[JsonObject]) -> list[Action]:
-    completions, parallelism = job["spec"].get("completions"), int(job["spec"].get("parallelism", 1))
-    left = parallelism if completions is None else min(parallelism, completions - _succeeded(job, pods))
-    if completions is None and _in_phase(pods, "Succeeded"):
-        # One pod of a work queue that succeeded says that the work is done.
-        left = 0
-    missing = min(left - len(active), _BURST)
+    completions, parallelism = _completions(job), int(job["spec"].get("parallelism", 1))
+    missing = min(min(parallelism, completions - _succeeded(job, pods)) - len(active), _BURST)
     if missing <= 0:
         return []
     pod = pod_from_template(job)
     if not _is_indexed(job):
         return [Create(POD, pod, owner=job)] * missing
     taken = {_index(one) for one in (*active, *_in_phase(pods, "Succeeded"))}
-    free = [str(number) for number in range(completions or 0) if str(number) not in taken]
+    free = [str(number) for number in range(completions) if str(number) not in taken]
     return [Create(POD, _indexed(pod, job, number), owner=job) for number in free[:missing]]
 
 

@@ -2,7 +2,7 @@
 The kubelet stand-in of all nodes: bound pods run a moment later, deleted ones are gone a moment later. No container
 ever runs.
 
-Source: pkg/kubelet/kubelet_pods.go (kubernetes 1.36).
+Source: pkg/kubelet/kubelet_pods.go (kubernetes 1.36). Difference: readiness gates keep no pod from being ready.
 """
 
 from __future__ import annotations
@@ -184,24 +184,18 @@ def succeeded(pod: JsonObject, *, now_s: float) -> JsonObject:
 
 
 def _conditions(pod: JsonObject, now: str) -> list[JsonObject]:
-    """Return the kubelet's conditions, all true; an unmet readiness gate keeps the pod from being ready."""
+    """Return the kubelet's conditions, all true, after those of others."""
     before = list((pod.get("status") or {}).get("conditions") or ())
-    gates = [gate["conditionType"] for gate in (pod.get("spec") or {}).get("readinessGates") or ()]
-    unmet = [gate for gate in gates if (condition_of(before, gate) or {}).get("status") != "True"]
-    conditions = [condition for condition in before if condition.get("type") not in _CONDITIONS]
+    scheduled = condition_of(before, "PodScheduled") or {}
+    conditions = [one for one in before if one.get("type") not in _CONDITIONS]
     for name in _CONDITIONS:
-        added: JsonObject = {"type": name, "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-        if name == "PodScheduled":
-            scheduled = condition_of(before, name) or {}
-            added = scheduled if scheduled.get("status") == "True" else added
-        if name == "Ready" and unmet:
-            text = f'corresponding condition of pod readiness gate "{unmet[0]}" does not exist.'
-            added |= {"status": "False", "reason": "ReadinessGatesNotReady", "message": text}
-        conditions.append(added)
+        met = {"type": name, "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+        is_known = name == "PodScheduled" and scheduled.get("status") == "True"
+        conditions.append(scheduled if is_known else met)
     return conditions
 
 
-def _container_status(container: JsonObject, state: JsonObject, *, started: bool) -> JsonObject:
+def _started(container: JsonObject, now: str) -> JsonObject:
     image, name = container.get("image", ""), container.get("name", "")
     return {
         "name": name,
@@ -210,18 +204,15 @@ def _container_status(container: JsonObject, state: JsonObject, *, started: bool
         "containerID": f"devcluster://{name}",
         "restartCount": 0,
         "lastState": {},
-        "state": state,
+        "state": {"running": {"startedAt": now}},
         "ready": True,
-        "started": started,
+        "started": True,
     }
 
 
-def _started(container: JsonObject, now: str) -> JsonObject:
-    return _container_status(container, {"running": {"startedAt": now}}, started=True)
-
-
 def _initialised(container: JsonObject, now: str) -> JsonObject:
+    started = _started(container, now)
     if container.get("restartPolicy") == "Always":
-        return _started(container, now)
+        return started
     ended = {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}
-    return _container_status(container, {"terminated": ended}, started=False)
+    return {**started, "state": {"terminated": ended}, "started": False}

@@ -38,9 +38,7 @@ from scheduler.sandbox.devcluster.controllers.pods import is_terminating
 from scheduler.sandbox.devcluster.controllers.queue import WorkQueue
 from scheduler.sandbox.devcluster.kinds import (
     CORE_EVENT,
-    PERSISTENT_VOLUME_CLAIM,
     POD,
-    STATEFUL_SET,
     JsonObject,
     Kind,
 )
@@ -254,12 +252,8 @@ class ControllerLoop:
         if action.owner is None:
             return
         verb, name = "Create" if isinstance(action, Create) else "Delete", obj["metadata"]["name"]
-        text = f"{verb}d {action.kind.singular}: {name}"
-        if planned is STATEFUL_SET:
-            noun = "Claim" if action.kind is PERSISTENT_VOLUME_CLAIM else "Pod"
-            owner = action.owner["metadata"]["name"]
-            text = f"{verb.lower()} {noun} {name} in StatefulSet {owner} successful"
-        self._record(planned, Emit(action.owner, f"Successful{verb}", text))
+        event = Emit(action.owner, f"Successful{verb}", f"{verb}d {action.kind.singular}: {name}")
+        self._record(planned, event)
 
     def _record_refusal(self, planned: Kind, action: Action, refused: StatusError) -> None:
         """Record on the owner why its pod could not be created."""

@@ -123,11 +123,6 @@ def generation(obj: JsonObject) -> int:
     return int(obj["metadata"].get("generation", 0))
 
 
-def min_ready_s(obj: JsonObject) -> int:
-    """Return `spec.minReadySeconds`, 0 if it is absent."""
-    return int(obj["spec"].get("minReadySeconds") or 0)
-
-
 def scaled(value: int | str | None, total: int, *, round_up: bool) -> int:
     """Return a count, or a percentage of `total`, as a count."""
     if isinstance(value, str):

@@ -158,7 +158,7 @@ class Planner:
             return
         self._index.apply(kind, change)
         obj, previous = change.revision.obj, change.previous.obj if change.previous else None
-        places = dict.fromkeys(self._concerned(kind, obj, previous))
+        places = dict.fromkeys((*self._concerned(kind, obj, previous), *self._adopters(kind, obj, previous)))
         if previous is not None:
             places |= dict.fromkeys(self._concerned(kind, previous, obj))
         for place in places:
@@ -169,8 +169,10 @@ class Planner:
         namespace, name = key_of(obj)
         if kind in COMPONENTS and (kind is not POD or (obj.get("spec") or {}).get("resourceClaims")):
             yield kind, namespace, name
-        if kind in _OWNERS:
-            yield from self._owners(kind, obj, other)
+        if (reference := controller_of(obj)) is not None:
+            for owning in _OWNERS.get(kind, ()):
+                if reference.get("kind") == owning.kind:
+                    yield owning, namespace, reference.get("name", "")
         if kind is POD:
             budgets = self._store.list(POD_DISRUPTION_BUDGET, namespace)[0]
             yield from _places(POD_DISRUPTION_BUDGET, (one for one in budgets if owner_selects(one, obj)))
@@ -196,19 +198,14 @@ class Planner:
         elif kind is RESOURCE_CLAIM_TEMPLATE:
             yield from _places(POD, self._index.get(POD, "template", namespace, name))
 
-    def _owners(self, kind: Kind, obj: JsonObject, other: JsonObject | None) -> Iterator[Place]:
-        namespace, reference = obj["metadata"].get("namespace", ""), controller_of(obj)
-        if reference is not None:
-            for owner in _OWNERS[kind]:
-                if reference.get("kind") == owner.kind:
-                    yield owner, namespace, reference.get("name", "")
-        elif (
-            other is None
-            or controller_of(other)
-            or other["metadata"].get("labels") != obj["metadata"].get("labels")
-        ):
-            for owner in _OWNERS[kind]:
-                listed = self._store.list(owner, namespace)[0]
+    def _adopters(self, kind: Kind, obj: JsonObject, previous: JsonObject | None) -> Iterator[Place]:
+        """Yield the owners that may adopt an object which became an orphan, or got other labels."""
+        if controller_of(obj) is not None:
+            return
+        labels = obj["metadata"].get("labels")
+        if previous is None or controller_of(previous) or previous["metadata"].get("labels") != labels:
+            for owner in _OWNERS.get(kind, ()):
+                listed = self._store.list(owner, obj["metadata"].get("namespace", ""))[0]
                 yield from _places(owner, (one for one in listed if owner_selects(one, obj)))
 
     def _takers(self, volume: JsonObject) -> Iterator[Place]:
@@ -241,21 +238,16 @@ class Planner:
     def _stateful_set(self, stateful_set: JsonObject) -> Sequence[Action]:
         find_claim = self._finder(PERSISTENT_VOLUME_CLAIM, stateful_set)
         pods = self._dependents(POD, stateful_set)
-        return statefulsets.plan(stateful_set, pods, find_claim, self._store.now_s())
+        return statefulsets.plan(stateful_set, pods, find_claim)
 
     def _daemon_set(self, daemon_set: JsonObject) -> Sequence[Action]:
         nodes, pods = self._store.list(NODE)[0], self._dependents(POD, daemon_set)
-        return daemonsets.plan(daemon_set, pods, nodes, self._store.now_s())
+        return daemonsets.plan(daemon_set, pods, nodes)
 
     def _budget(self, budget: JsonObject) -> Sequence[Action]:
         in_namespace = self._store.list(POD, budget["metadata"]["namespace"])[0]
         pods = [pod for pod in in_namespace if owner_selects(budget, pod)]
-        return disruption.plan(budget, pods, self._scaler, self._store.now_s())
-
-    def _scaler(self, pod: JsonObject) -> JsonObject | None:
-        """Return the workload whose `spec.replicas` says how many pods like this there should be."""
-        owner = self._controller(pod, _OWNERS[POD])
-        return owner and (self._controller(owner, _OWNERS[REPLICA_SET]) or owner)
+        return disruption.plan(budget, pods, self._store.now_s())
 
     def _claim(self, claim: JsonObject) -> Sequence[Action]:
         find, named = self._store.find, (claim.get("spec") or {}).get("volumeName")
@@ -304,15 +296,6 @@ class Planner:
         """Return what finds an object by name in the namespace of another one."""
         namespace = beside["metadata"].get("namespace", "")
         return lambda name: self._store.find(kind, namespace, name)
-
-    def _controller(self, obj: JsonObject, kinds: Sequence[Kind]) -> JsonObject | None:
-        reference = controller_of(obj)
-        if reference is None:
-            return None
-        named = (
-            self._finder(kind, obj)(reference["name"]) for kind in kinds if kind.kind == reference["kind"]
-        )
-        return next((one for one in named if one is not None and uid(one) == reference["uid"]), None)
 
 
 def _places(kind: Kind, objects: Iterable[JsonObject]) -> Iterator[Place]:

@@ -1,8 +1,8 @@
 """
 What controllers read of a pod.
 
-Source: pkg/api/v1/pod/util.go, pkg/controller/controller_utils.go (kubernetes 1.36). Difference: restarts do not
-decide which pod goes first.
+Source: pkg/api/v1/pod/util.go, pkg/controller/controller_utils.go (kubernetes 1.36). Differences: restarts do not
+decide which pod goes first, and a pod is available once it is ready, whatever `minReadySeconds` says.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from scheduler.sandbox.devcluster.conditions import condition_of
-from scheduler.sandbox.devcluster.controllers.actions import Action, Revisit
 from scheduler.sandbox.devcluster.kinds import JsonObject
 from scheduler.sandbox.devcluster.timestamps import epoch_s
 
@@ -72,25 +71,9 @@ def ready_since_s(pod: JsonObject) -> float | None:
     return epoch_s(ready.get("lastTransitionTime")) or 0.0
 
 
-def available_in_s(pod: JsonObject, min_ready_s: int, now_s: float) -> float | None:
-    """Return the seconds until the pod has been ready for `min_ready_s`, 0 if it has; None if it is not ready."""
-    since_s = ready_since_s(pod)
-    if since_s is None:
-        return None
-    if min_ready_s == 0:
-        return 0.0
-    return max(since_s + min_ready_s - now_s, 0.0) if since_s else float(min_ready_s)
-
-
-def is_available(pod: JsonObject, min_ready_s: int, now_s: float) -> bool:
-    """Return True if the pod stays and has been ready for `min_ready_s`."""
-    return not is_terminating(pod) and available_in_s(pod, min_ready_s, now_s) == 0
-
-
-def revisit_when_available(pods: Iterable[JsonObject], min_ready_s: int, now_s: float) -> list[Action]:
-    """Return the wait until the next pod that is ready becomes available; nothing if none does."""
-    waits = [wait_s for pod in pods if (wait_s := available_in_s(pod, min_ready_s, now_s))]
-    return [Revisit(min(waits))] if waits else []
+def is_available(pod: JsonObject) -> bool:
+    """Return True if the pod stays and is ready."""
+    return not is_terminating(pod) and ready_since_s(pod) is not None
 
 
 def deletion_order(

@@ -14,16 +14,14 @@ from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Del
 from scheduler.sandbox.devcluster.controllers.ownership import (
     claim_dependents,
     generation,
-    min_ready_s,
     pod_from_template,
     replicas,
 )
 from scheduler.sandbox.devcluster.controllers.pods import (
-    available_in_s,
     deletion_order,
     is_active,
+    is_available,
     is_terminating,
-    revisit_when_available,
 )
 from scheduler.sandbox.devcluster.kinds import POD, REPLICA_SET, JsonObject
 
@@ -58,20 +56,19 @@ def plan(
     elif missing < 0:
         ranked = deletion_order(active, (one for one in related if is_active(one)), now_s)
         actions += [Delete(POD, one, owner=replica_set) for one in ranked[: min(-missing, BURST)]]
-    status = _status(replica_set, active, now_s)
+    status = _status(replica_set, active)
     status["terminatingReplicas"] = sum(is_terminating(pod) for pod in claim.owned)
-    actions += status_written(REPLICA_SET, replica_set, status)
-    return [*actions, *revisit_when_available(active, min_ready_s(replica_set), now_s)]
+    return [*actions, *status_written(REPLICA_SET, replica_set, status)]
 
 
-def _status(replica_set: JsonObject, active: Sequence[JsonObject], now_s: float) -> JsonObject:
-    waits = [available_in_s(pod, min_ready_s(replica_set), now_s) for pod in active]
+def _status(replica_set: JsonObject, active: Sequence[JsonObject]) -> JsonObject:
+    ready = sum(map(is_available, active))
     wanted = (replica_set["spec"]["template"].get("metadata") or {}).get("labels") or {}
     counts = {
         "fullyLabeledReplicas": sum(
             wanted.items() <= (pod["metadata"].get("labels") or {}).items() for pod in active
         ),
-        "readyReplicas": sum(wait is not None for wait in waits),
-        "availableReplicas": sum(wait == 0 for wait in waits),
+        "readyReplicas": ready,
+        "availableReplicas": ready,
     }
     return {"replicas": len(active), "observedGeneration": generation(replica_set), **positive(counts)}

@@ -23,7 +23,6 @@ from scheduler.sandbox.devcluster.controllers.ownership import (
     REVISION_LABEL,
     claim_dependents,
     generation,
-    min_ready_s,
     pod_from_template,
     replicas,
     template_hash,
@@ -34,7 +33,6 @@ from scheduler.sandbox.devcluster.controllers.pods import (
     is_terminating,
     label,
     ready_since_s,
-    revisit_when_available,
 )
 from scheduler.sandbox.devcluster.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, JsonObject
 
@@ -44,9 +42,7 @@ INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 FindClaim = Callable[[str], JsonObject | None]
 
 
-def plan(
-    stateful_set: JsonObject, pods: Iterable[JsonObject], find_claim: FindClaim, now_s: float
-) -> list[Action]:
+def plan(stateful_set: JsonObject, pods: Iterable[JsonObject], find_claim: FindClaim) -> list[Action]:
     """
     Return the next step towards `stateful_set`: one pod at a time, all at once if the policy is Parallel.
 
@@ -54,16 +50,14 @@ def plan(
         stateful_set: as stored.
         pods: under its control, and the orphans of its namespace.
         find_claim: finds a claim of its namespace by name.
-        now_s: seconds since 1970.
     """
     claim = claim_dependents(stateful_set, POD, pods)
     pod_at = {ordinal(pod): pod for pod in claim.owned if ordinal(pod) >= 0}
     actions = claim.actions
     if not stateful_set["metadata"].get("deletionTimestamp"):
-        actions += _management(stateful_set, pod_at, find_claim, now_s)
-    status = _status(stateful_set, pod_at, now_s)
-    actions += status_written(STATEFUL_SET, stateful_set, status)
-    return [*actions, *revisit_when_available(pod_at.values(), min_ready_s(stateful_set), now_s)]
+        actions += _management(stateful_set, pod_at, find_claim)
+    status = _status(stateful_set, pod_at)
+    return [*actions, *status_written(STATEFUL_SET, stateful_set, status)]
 
 
 def ordinal(pod: JsonObject) -> int:
@@ -83,7 +77,7 @@ def _ordinals(stateful_set: JsonObject) -> range:
 
 
 def _management(
-    stateful_set: JsonObject, pod_at: dict[int, JsonObject], find_claim: FindClaim, now_s: float
+    stateful_set: JsonObject, pod_at: dict[int, JsonObject], find_claim: FindClaim
 ) -> list[Action]:
     one_by_one = stateful_set["spec"].get("podManagementPolicy", "OrderedReady") != "Parallel"
     wanted = _ordinals(stateful_set)
@@ -95,7 +89,7 @@ def _management(
             actions.append(Create(POD, _pod(stateful_set, number), owner=stateful_set))
         elif is_terminal(pod) and not is_terminating(pod):
             actions.append(Delete(POD, pod, owner=stateful_set))
-        elif not one_by_one or is_available(pod, min_ready_s(stateful_set), now_s):
+        elif not one_by_one or is_available(pod):
             continue
         if one_by_one:
             return actions
@@ -105,10 +99,10 @@ def _management(
             actions.append(Delete(POD, pod, owner=stateful_set))
         if one_by_one:
             return actions
-    return actions or _update(stateful_set, pod_at, now_s)
+    return actions or _update(stateful_set, pod_at)
 
 
-def _update(stateful_set: JsonObject, pod_at: dict[int, JsonObject], now_s: float) -> list[Action]:
+def _update(stateful_set: JsonObject, pod_at: dict[int, JsonObject]) -> list[Action]:
     """Delete one outdated pod, from the highest ordinal down to the partition, once those above are healthy."""
     strategy = stateful_set["spec"].get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") == "OnDelete":
@@ -120,7 +114,7 @@ def _update(stateful_set: JsonObject, pod_at: dict[int, JsonObject], now_s: floa
             return []
         if label(pod, REVISION_LABEL) != revision_name(stateful_set) and not is_terminating(pod):
             return [Delete(POD, pod, owner=stateful_set)]
-        if not is_available(pod, min_ready_s(stateful_set), now_s):
+        if not is_available(pod):
             return []
     return []
 
@@ -135,7 +129,7 @@ def _pod(stateful_set: JsonObject, number: int) -> JsonObject:
     return {**pod, "metadata": {**metadata, "name": name}, "spec": spec}
 
 
-def _status(stateful_set: JsonObject, pod_at: dict[int, JsonObject], now_s: float) -> JsonObject:
+def _status(stateful_set: JsonObject, pod_at: dict[int, JsonObject]) -> JsonObject:
     live = [pod for pod in pod_at.values() if not is_terminating(pod)]
     newest = revision_name(stateful_set)
     updated = sum(label(pod, REVISION_LABEL) == newest for pod in live)
@@ -150,7 +144,7 @@ def _status(stateful_set: JsonObject, pod_at: dict[int, JsonObject], now_s: floa
     return {
         "observedGeneration": generation(stateful_set),
         "replicas": len(pod_at),
-        "availableReplicas": sum(is_available(pod, min_ready_s(stateful_set), now_s) for pod in live),
+        "availableReplicas": sum(is_available(pod) for pod in live),
         "currentRevision": current,
         "updateRevision": newest,
         "collisionCount": 0,

@@ -21,11 +21,8 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     Action,
     Create,
     Delete,
-    Update,
     finalizer_removed,
-    replaced,
     status_written,
-    without,
 )
 from scheduler.sandbox.devcluster.controllers.ownership import uid
 from scheduler.sandbox.devcluster.kinds import PERSISTENT_VOLUME, JsonObject
@@ -52,10 +49,10 @@ def plan(volume: JsonObject, claim: JsonObject | None) -> list[Action]:
     if claim is None or uid(claim) != reference["uid"]:
         return _reclaim(volume) if phase in ("Released", "Failed") else _phase(volume, "Released")
     named = (claim.get("spec") or {}).get("volumeName")
-    if not named:
-        # The claim's plan completes the binding.
-        return []
-    return _phase(volume, "Bound") if named == volume["metadata"]["name"] else _free(volume)
+    if named and named != volume["metadata"]["name"]:
+        return _phase(volume, "Released")
+    # The claim's plan completes a binding.
+    return _phase(volume, "Bound") if named else []
 
 
 def annotation(obj: JsonObject, name: str) -> str:
@@ -74,20 +71,6 @@ def _reclaim(volume: JsonObject) -> list[Action]:
     if is_ending or not deletes or not annotation(volume, PROVISIONED_BY):
         return []
     return [Delete(PERSISTENT_VOLUME, volume)]
-
-
-def _free(volume: JsonObject) -> list[Action]:
-    """Take back a promise to a claim that is bound to another volume."""
-    if annotation(volume, PROVISIONED_BY):
-        return _phase(volume, "Released") or _reclaim(volume)
-    if annotation(volume, BOUND_BY_CONTROLLER):
-        left = without(volume["metadata"]["annotations"], BOUND_BY_CONTROLLER)
-        volume = replaced(volume, ("spec",), without(volume["spec"], "claimRef"))
-        volume = replaced(volume, ("metadata", "annotations"), left)
-    else:
-        kept = without(volume["spec"]["claimRef"], "uid", "resourceVersion")
-        volume = replaced(volume, ("spec", "claimRef"), kept)
-    return [Update(PERSISTENT_VOLUME, volume), *_phase(volume, "Available")]
 
 
 # -- provisioning --------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ class Authorizer:
     def _check(self, user: User, attributes: Attributes, kind: Kind | None) -> None:
         if user is ADMIN:
             return
-        allowed = authorize(self._store, user, attributes).allowed
+        allowed = authorize(self._store, user, attributes)
         for listener in self.decision_listeners:
             listener(user, attributes, allowed)
         if not allowed:

@@ -1,13 +1,12 @@
 """
 Discovery: the kinds that are served, group by group. Pure functions of the kinds.
 
-Source: apiserver pkg/endpoints/discovery (kubernetes 1.36). Difference: no aggregated documents (apidiscovery.k8s.io);
-clients that ask for them take these.
+Source: apiserver pkg/endpoints/discovery (kubernetes 1.36). Differences: no aggregated documents (apidiscovery.k8s.io),
+in place of which clients take these; none at /apis/<group>; versions of custom kinds are not sorted.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -56,14 +55,6 @@ def api_group_list(served: Sequence[Kind] = SERVED) -> JsonObject:
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def api_group(group: str, served: Sequence[Kind] = SERVED) -> JsonObject | None:
-    """Return the body of /apis/<group>; None if nothing of that group is served."""
-    versions = _versions(served).get(group)
-    if not group or versions is None:
-        return None
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group_body(group, versions)}
-
-
 def api_resource_list(group: str, version: str, served: Sequence[Kind] = SERVED) -> JsonObject | None:
     """Return the body of /api/v1 (group "") or /apis/<group>/<version>; None if nothing of that is served."""
     kinds = [kind for kind in served if (kind.group, kind.version) == (group, version)]
@@ -82,20 +73,11 @@ def api_resource_list(group: str, version: str, served: Sequence[Kind] = SERVED)
 
 
 def _versions(served: Sequence[Kind]) -> dict[str, list[str]]:
-    """Return the versions of every group, the most stable and newest first."""
-    found: dict[str, set[str]] = {}
+    """Return the versions of every group, as definitions list them."""
+    found: dict[str, dict[str, None]] = {}
     for kind in served:
-        found.setdefault(kind.group, set()).add(kind.version)
-    return {group: sorted(versions, key=_version_order) for group, versions in found.items()}
-
-
-def _version_order(version: str) -> tuple[int, int, int, str]:
-    """Return the key that sorts v2 before v1, that before v1beta1 and v1alpha1, and other names last."""
-    parts = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
-    if parts is None:
-        return 3, 0, 0, version
-    major, stage, minor = parts.groups()
-    return ("", "beta", "alpha").index(stage or ""), -int(major), -int(minor or 0), ""
+        found.setdefault(kind.group, {})[kind.version] = None
+    return {group: list(versions) for group, versions in found.items()}
 
 
 def _group_body(group: str, versions: Sequence[str]) -> JsonObject:

@@ -18,7 +18,6 @@ from scheduler.sandbox.devcluster.admission.strategies import strategy_of
 from scheduler.sandbox.devcluster.http.negotiation import (
     JSON,
     AnswerForm,
-    UnreadableBodyError,
     answer_form,
     decoded_body,
     decoded_object,
@@ -27,7 +26,7 @@ from scheduler.sandbox.devcluster.http.negotiation import (
     table_in_form,
 )
 from scheduler.sandbox.devcluster.http.routes import Target
-from scheduler.sandbox.devcluster.kinds import BINDING, POD, JsonObject, Kind, ServedKinds
+from scheduler.sandbox.devcluster.kinds import BINDING, POD, JsonObject, Kind
 from scheduler.sandbox.devcluster.storage.binding import bind
 from scheduler.sandbox.devcluster.storage.eviction import evict
 from scheduler.sandbox.devcluster.storage.lists import list_page, parse_options
@@ -55,26 +54,17 @@ class Call:
 
     @property
     def dry_run(self) -> bool:
-        """Return True if nothing is stored. Raises: StatusError 422 for anything but All."""
-        value = self.query.get("dryRun", "")
-        if value not in ("", "All"):
-            error = field_errors.not_supported("dryRun", [value], ("All",))
-            raise status.invalid_options(f"{self.verb.capitalize()}Options", [error])
-        return bool(value)
+        """Return True if nothing is stored."""
+        return self.query.get("dryRun") == "All"
 
-    def object(self, kind: Kind, served: ServedKinds) -> JsonObject:
+    def object(self, kind: Kind) -> JsonObject:
         """Return the object in the body. Raises: StatusError 400 if there is none, or one of another kind."""
         obj = decoded_object(self.body, self.content_type, kind.kind)
         api_version, name = (str(obj.get(key) or "") for key in ("apiVersion", "kind"))
         api_version, name = api_version or kind.api_version, name or kind.kind
         if (api_version, name) != (kind.api_version, kind.kind):
-            problem = f'no kind "{name}" is registered for version "{api_version}"'
-            if served.of(api_version, name) is not None:
-                problem = f"converting ({api_version}.{name}) to ({kind.kind}): unknown conversion"
             version = api_version.rpartition("/")[2]
-            raise status.bad_request(
-                f'{name} in version "{version}" cannot be handled as a {kind.kind}: {problem}'
-            )
+            raise status.bad_request(f'{name} in version "{version}" cannot be handled as a {kind.kind}')
         metadata = obj.get("metadata")
         if metadata is not None and not isinstance(metadata, dict):
             raise status.bad_request(f"{kind.kind}.metadata must be an object")
@@ -136,9 +126,6 @@ class Handlers:
 
     def _get(self, call: Call) -> web.Response:
         target = call.target
-        version = call.query.get("resourceVersion", "")
-        if version.isdecimal() and int(version) > self._store.resource_version:
-            raise status.too_large_resource_version(int(version), self._store.resource_version)
         revision = self._store.revision(target.kind, target.scope, target.name or "")
         if target.subresource == "scale":
             scale = object_in_form(SCALE, scale_of(revision.obj), call.form, self._store.now_s())
@@ -149,7 +136,7 @@ class Handlers:
 
     def _list(self, call: Call) -> web.Response:
         target = call.target
-        options = parse_options(target.kind, call.query, watch=False)
+        options = parse_options(target.kind, call.query)
         page = list_page(self._store, target.kind, target.namespace, options)
         kind, revisions, metadata = target.kind, page.revisions, page.metadata
         if not call.form.is_table:
@@ -174,7 +161,7 @@ class Handlers:
             evict(self._store, target.scope, target.name or "", eviction, dry_run=call.dry_run)
             return _success(201)
         created = self._store.create(
-            target.kind, target.scope, call.object(target.kind, self._store.kinds), dry_run=call.dry_run
+            target.kind, target.scope, call.object(target.kind), dry_run=call.dry_run
         )
         return self._shaped(call, created, code=201)
 
@@ -197,7 +184,7 @@ class Handlers:
 
     async def _create_through_webhooks(self, call: Call) -> web.Response:
         """Create the pod as webhooks change it, or refuse it; their warnings go with either answer."""
-        pod, namespace = call.object(POD, self._store.kinds), call.target.scope
+        pod, namespace = call.object(POD), call.target.scope
         _check_namespace(pod, call.target)
         try:
             created = await self._admission.create(namespace, pod, call.warnings, dry_run=call.dry_run)
@@ -209,36 +196,29 @@ class Handlers:
 
     def _bind(self, call: Call) -> web.Response:
         target = call.target
-        binding = call.object(BINDING, self._store.kinds)
+        binding = call.object(BINDING)
         _check_namespace(binding, target)
         bind(self._store, target.scope, target.name or "", binding, dry_run=call.dry_run)
         return _success(201)
 
     def _update(self, call: Call) -> web.Response:
         target = call.target
-        name = target.name or ""
         if target.subresource == "scale":
-            return self._scaled(call, call.object(SCALE, self._store.kinds))
-        obj = call.object(target.kind, self._store.kinds)
+            return self._scaled(call, call.object(SCALE))
+        obj = call.object(target.kind)
         _check_names(obj, target)
-        existed = self._store.find(target.kind, target.scope, name) is not None
         stored = self._store.update(
             target.kind, obj, subresource=target.subresource or None, dry_run=call.dry_run
         )
-        return self._shaped(call, stored, code=200 if existed else 201)
+        return self._shaped(call, stored)
 
     def _patch(self, call: Call) -> web.Response:
         target = call.target
         media_type = call.content_type.partition(";")[0].strip()
         patch_type = _PATCH_TYPES.get(media_type)
         if patch_type is None:
-            raise status.unpatchable_type()
-        try:
-            patch: Any = decoded_body(call.body, call.content_type)
-        except UnreadableBodyError as error:
-            raise status.bad_request(f"error decoding patch: {error}") from error
-        if patch is None:
-            raise status.bad_request("error decoding patch: unexpected end of JSON input")
+            raise status.refused(415, "415: Unsupported Media Type")
+        patch: Any = decoded_body(call.body, call.content_type)
         if target.subresource == "scale":
             return self._patch_scale(call, patch, patch_type)
         if isinstance(patch, dict) and (refusal := call.strict_error(target.kind, patch)):
@@ -283,7 +263,6 @@ class Handlers:
             target.scope,
             target.name or "",
             uid=preconditions.get("uid"),
-            resource_version=preconditions.get("resourceVersion"),
             grace_period_s=options.get("gracePeriodSeconds"),
             propagation=options.get("propagationPolicy"),
             dry_run=bool(options.get("dryRun")),
@@ -326,10 +305,6 @@ def _check_names(obj: JsonObject, target: Target) -> None:
     metadata: JsonObject = obj.get("metadata") or {}
     obj["metadata"] = metadata
     name = metadata.get("name") or ""
-    if not name:
-        raise status.bad_request(
-            f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
-        )
     if name != target.name:
         raise status.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({target.name})"
@@ -351,18 +326,8 @@ def _check_namespace(obj: JsonObject, target: Target) -> None:
 def _delete_options(call: Call) -> JsonObject:
     """Return DeleteOptions from the body, completed from the query. Raises: StatusError 400."""
     options = decoded_object(call.body, call.content_type, "DeleteOptions") if call.body.strip() else {}
-    grace = call.query.get("gracePeriodSeconds")
-    if grace and "gracePeriodSeconds" not in options:
-        if not grace.removeprefix("-").isdecimal():
-            raise status.bad_request(f'strconv.ParseInt: parsing "{grace}": invalid syntax')
-        options["gracePeriodSeconds"] = int(grace)
-    if "propagationPolicy" in call.query:
-        options.setdefault("propagationPolicy", call.query["propagationPolicy"])
-    policy = options.get("propagationPolicy")
-    if policy not in (None, "", "Background", "Foreground", "Orphan"):
-        supported = ("Foreground", "Background", "Orphan", "nil")
-        error = field_errors.not_supported("propagationPolicy", policy, supported)
-        raise status.invalid_options("DeleteOptions", [error])
+    if (grace := call.query.get("gracePeriodSeconds", "")).isdecimal():
+        options.setdefault("gracePeriodSeconds", int(grace))
     if call.dry_run:
         options["dryRun"] = ["All"]
     return options

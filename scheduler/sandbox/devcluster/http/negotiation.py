@@ -6,7 +6,7 @@ Source: apiserver pkg/endpoints/handlers/negotiation and pkg/endpoints/handlers/
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 import yaml
@@ -15,12 +15,10 @@ from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.admission.shapes import check_request
 from scheduler.sandbox.devcluster.http import protobuf
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
-from scheduler.sandbox.devcluster.printing import IncludeObject, table
+from scheduler.sandbox.devcluster.printing import table
 
 JSON: Final = "application/json"
-YAML: Final = "application/yaml"
 _META_VERSIONS: Final = ("v1", "v1beta1")
-_BODY_TYPES: Final = (JSON, YAML)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -30,7 +28,8 @@ class AnswerForm:
 
     is_table: bool = False
     version: str = "v1"
-    include_object: IncludeObject = "Metadata"
+    #: Each row carries the whole object, as `kubectl get --sort-by` needs it.
+    whole_objects: bool = False
 
 
 @lru_cache(maxsize=64)
@@ -38,11 +37,8 @@ def answer_form(accept: str, include_object: str = "") -> AnswerForm:
     """
     Return the first form in an Accept header that the server can write.
 
-    Raises: StatusError 406 if there is none, 400 for an unknown `includeObject`.
+    Raises: StatusError 406 if there is none.
     """
-    include = include_object or "Metadata"
-    if include not in ("Metadata", "Object", "None"):
-        raise status.bad_request(f"unrecognized includeObject value: {include!r}")
     for offer in accept.split(",") if accept else ["*/*"]:
         media_type, *parameters = (part.strip() for part in offer.split(";"))
         found = dict(part.partition("=")[::2] for part in parameters)
@@ -51,8 +47,8 @@ def answer_form(accept: str, include_object: str = "") -> AnswerForm:
         if "as" not in found:
             return AnswerForm()
         if (found["as"], found.get("g")) == ("Table", "meta.k8s.io") and found.get("v") in _META_VERSIONS:
-            return AnswerForm(True, found["v"], cast("IncludeObject", include))
-    raise status.not_acceptable([JSON])
+            return AnswerForm(True, found["v"], whole_objects=include_object == "Object")
+    raise status.refused(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}")
 
 
 def encoded(body: JsonObject) -> bytes:
@@ -60,15 +56,11 @@ def encoded(body: JsonObject) -> bytes:
     return _ENCODER.encode(body)
 
 
-class UnreadableBodyError(Exception):
-    """The bytes of a body do not parse as their content type. Callers turn it into a 400."""
-
-
 def decoded_body(body: bytes, content_type: str) -> Any:  # noqa: ANN401 - any JSON value may be sent
     """
     Return the JSON value in a body of JSON, YAML or (objects only) protobuf; None for an empty one.
 
-    Raises: StatusError 415 for another content type, UnreadableBodyError if the bytes do not parse.
+    Raises: StatusError 415 for another content type, 400 if the bytes do not parse.
     """
     media_type = content_type.partition(";")[0].strip() or JSON
     if not body:
@@ -81,27 +73,17 @@ def decoded_body(body: bytes, content_type: str) -> Any:  # noqa: ANN401 - any J
         if media_type.endswith("json"):
             return msgspec.json.decode(body)
     except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UnreadableBodyError(str(error)) from error
-    raise status.unsupported_media_type((*_BODY_TYPES, protobuf.MEDIA_TYPE))
+        raise status.bad_request(f"the body does not parse as {media_type}: {error}") from error
+    raise status.refused(415, f"the body of the request was in an unknown format: {media_type}")
 
 
 def decoded_object(body: bytes, content_type: str, kind_name: str) -> JsonObject:
     """Return the object in a body; `kind_name` is the expected kind. Raises: StatusError 400, 415."""
-    try:
-        value = decoded_body(body, content_type)
-    except UnreadableBodyError as error:
-        raise _unrecognized(kind_name, str(error)) from error
+    value = decoded_body(body, content_type)
     if not isinstance(value, dict):
-        raise _unrecognized(kind_name, "unexpected end of JSON input" if value is None else "it is no object")
+        raise status.bad_request(f"the object provided is unrecognized (must be of type {kind_name})")
     check_request(kind_name, value)
     return value
-
-
-def _unrecognized(kind_name: str, problem: str) -> status.StatusError:
-    return status.bad_request(
-        f"the object provided is unrecognized (must be of type {kind_name}): couldn't get version/kind; json "
-        f"parse error: {problem}"
-    )
 
 
 def object_in_form(kind: Kind, obj: JsonObject, form: AnswerForm, now_s: float) -> JsonObject:
@@ -123,13 +105,5 @@ def table_in_form(
     headers: bool = True,
 ) -> JsonObject:
     """Return the objects as a Table; without `headers` it has no columns, as in later events of a watch."""
-    shaped = table(
-        kind.kind,
-        objects,
-        now_s,
-        include_object=form.include_object,
-        list_meta=list_metadata,
-        headers=headers,
-        printer_columns=kind.printer_columns,
-    )
-    return {**shaped, "apiVersion": f"meta.k8s.io/{form.version}"}
+    shaped = table(kind, objects, now_s, whole=form.whole_objects, headers=headers)
+    return {**shaped, "apiVersion": f"meta.k8s.io/{form.version}", "metadata": list_metadata}

@@ -47,7 +47,7 @@ def decoded(body: bytes) -> JsonObject:
         type_meta = {number: _text(value) for number, value in _entries(_bytes(envelope.get(1, b"")))}
         kind = type_meta.get(2, "")
         if kind not in _FIELDS:
-            raise status.unsupported_media_type(["application/json", "application/yaml"])
+            raise status.refused(415, f"{kind} is not read from protobuf here: send JSON")
         obj = _message(kind, _bytes(envelope.get(2, b"")), 0)
     except (IndexError, ValueError) as error:
         raise status.bad_request(f"error decoding the body of the request: {error}") from error
@@ -93,11 +93,8 @@ def _message(message: str, data: bytes, depth: int) -> JsonObject:
         field = _FIELDS[message].get(number)
         if field is None:
             if not _is_blank(raw, depth):
-                raise status.StatusError(
-                    415,
-                    "UnsupportedMediaType",
-                    f"field {number} of {message} is not read from protobuf here: send JSON",
-                )
+                why = f"field {number} of {message} is not read from protobuf here: send JSON"
+                raise status.refused(415, why)
         elif field.is_map:
             key, value = _map_entry(field.type, _bytes(raw), depth)
             obj.setdefault(field.name, {})[key] = value

@@ -88,6 +88,4 @@ def verb_of(method: str, target: Target, *, watch: bool) -> str | None:
         verb = _ITEM_VERBS.get(method)
         return verb if verb != "delete" else None
     verb = _ITEM_VERBS.get(method)
-    if watch and verb == "get":
-        return "watch"
     return verb if verb in target.kind.verbs else None

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final
@@ -30,6 +30,7 @@ from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 #: Limit on the size of a body, as upstream's.
 MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 
+_NO_METHOD: Final = "the server does not allow this method on the requested resource"
 _HEALTH_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz"})
 _LOG: Final = logging.getLogger(__name__)
 
@@ -73,7 +74,9 @@ class ApiServer:
         except StatusError as error:
             return status_response(error)
         except web.HTTPRequestEntityTooLarge:
-            return status_response(status.too_large_body(MAX_BODY_BYTES))
+            return status_response(
+                status.refused(413, f"Request entity too large: limit is {MAX_BODY_BYTES}")
+            )
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - reported to the client as upstream does, and logged whole
@@ -94,7 +97,7 @@ class ApiServer:
             return await self._with_faults(request, "get", "", partial(self._without_resource, user))
         verb = verb_of(request.method, target, watch=is_watch(request.query))
         if verb is None:
-            raise status.method_not_allowed()
+            raise status.refused(405, _NO_METHOD)
         self.authorizer.check_resource(user, verb, target, request.query.get("fieldSelector", ""))
         user_agent.set(request.headers.get("User-Agent", ""))
         for listener in self.arrivals:
@@ -108,7 +111,7 @@ class ApiServer:
         return await self._handlers.handle(call)
 
     async def _watch(self, target: Target, request: web.BaseRequest) -> web.StreamResponse:
-        options = parse_options(target.kind, request.query, watch=True, name=target.name)
+        options = parse_options(target.kind, request.query)
         form = answer_form(request.headers.get("Accept", ""), request.query.get("includeObject", ""))
         scope = Scope(target.kind, target.namespace, request.path, options, form)
         task = asyncio.current_task()
@@ -130,7 +133,7 @@ class ApiServer:
         if fault is None:
             return await answer(request)
         if fault.action is Action.RESPOND:
-            return status_response(_fault_error(fault))
+            return status_response(_asked_for(fault))
         if fault.action is Action.DELAY:
             await asyncio.sleep(fault.delay_s)
             return await answer(request)
@@ -140,29 +143,23 @@ class ApiServer:
             await asyncio.sleep(fault.delay_s)
         if fault.action is Action.RESPOND_AFTER:
             await asyncio.shield(asyncio.ensure_future(answer(request)))
-            return status_response(_fault_error(fault))
+            return status_response(_asked_for(fault))
         if request.transport is not None:
             request.transport.abort()
         raise ConnectionResetError("a fault dropped the connection")
 
     async def _manage_faults(self, request: web.BaseRequest) -> web.StreamResponse:
-        """List, add or clear faults, at a path that is clearly not Kubernetes'."""
-        match request.method:
-            case "GET":
-                body = msgspec.json.encode(self._faults.pending())
-                return web.Response(body=body, content_type="application/json")
-            case "DELETE":
-                self._faults.clear()
-                return web.Response(status=204)
-            case "POST":
-                try:
-                    added = msgspec.json.decode(await request.read(), type=list[Fault])
-                    self._faults.add(*added)
-                except (msgspec.DecodeError, ValueError) as error:
-                    raise status.bad_request(f"faults: {error}") from error
-                return web.Response(status=204)
-            case _:
-                raise status.method_not_allowed()
+        """Add faults, or clear them, at a path that is clearly not Kubernetes'."""
+        if request.method == "DELETE":
+            self._faults.clear()
+            return web.Response(status=204)
+        if request.method != "POST":
+            raise status.refused(405, _NO_METHOD)
+        try:
+            self._faults.add(*msgspec.json.decode(await request.read(), type=list[Fault]))
+        except (msgspec.DecodeError, ValueError) as error:
+            raise status.bad_request(f"faults: {error}") from error
+        return web.Response(status=204)
 
     # -- paths without a stored resource ---------------------------------------------------------------------
 
@@ -183,10 +180,10 @@ class ApiServer:
         if body is None:
             parent = "/".join(path.split("/")[: 3 if path.startswith("/api/") else 4])
             if _document(parent, request, kinds, minor):
-                raise status.no_such_path()
+                raise status.refused(404, "the server could not find the requested resource")
             return web.Response(status=404, text="404 page not found\n")
         if request.method not in ("GET", "HEAD"):
-            raise status.method_not_allowed()
+            raise status.refused(405, _NO_METHOD)
         return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
 
@@ -202,8 +199,6 @@ def _document(path: str, request: web.BaseRequest, kinds: Sequence[Kind], minor:
             return discovery.api_group_list(served)
         case ["api", version]:
             return discovery.api_resource_list("", version, served)
-        case ["apis", group]:
-            return discovery.api_group(group, served)
         case ["apis", group, version]:
             return discovery.api_resource_list(group, version, served)
         case ["openapi", "v3"]:
@@ -214,22 +209,5 @@ def _document(path: str, request: web.BaseRequest, kinds: Sequence[Kind], minor:
             return None
 
 
-_REASONS: Final[Mapping[int, str]] = {
-    400: "BadRequest",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "NotFound",
-    409: "Conflict",
-    410: "Expired",
-    429: "TooManyRequests",
-    500: "InternalError",
-    503: "ServiceUnavailable",
-    504: "Timeout",
-}
-
-
-def _fault_error(fault: Fault) -> StatusError:
-    details: dict[str, Any] = {"retryAfterSeconds": fault.retry_after_s} if fault.retry_after_s else {}
-    headers = {"Retry-After": str(fault.retry_after_s)} if fault.retry_after_s else {}
-    reason = _REASONS.get(fault.code, "")
-    return StatusError(fault.code, reason, "a fault was asked for", details=details, headers=headers)
+def _asked_for(fault: Fault) -> StatusError:
+    return status.refused(fault.code, "a fault was asked for", retry_after_s=fault.retry_after_s)

@@ -166,8 +166,6 @@ class Watch:
         wants_state = options.initial_events if options.initial_events is not None else requested == 0
         if not wants_state:
             return [], requested or self._store.resource_version
-        if requested > self._store.resource_version:
-            raise status.too_large_resource_version(requested, self._store.resource_version)
         snapshot = self._store.history.snapshot(self._scope.kind, self._scope.namespace)
         lines = list(self._lines.initial(snapshot.revisions))
         # Upstream treats a watch from "" or 0 like one with sendInitialEvents.

@@ -6,7 +6,7 @@ plugin/pkg/admission/podtopologylabels (kubernetes 1.36).
 """
 
 from scheduler.engine.syntax import field_errors
-from scheduler.engine.syntax.field_errors import FieldError, aggregate
+from scheduler.engine.syntax.field_errors import aggregate
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.admission.pods import copy_topology_labels
 from scheduler.sandbox.devcluster.conditions import with_condition
@@ -27,37 +27,19 @@ def bind(store: Store, namespace: str, name: str, binding: JsonObject, *, dry_ru
     if metadata.get("name") != name:
         raise status.bad_request("name in URL does not match name in Binding object")
     target = binding.get("target") or {}
-    errors = _target_errors(target)
-    if errors:
+    if not target.get("name"):
         # Upstream returns a plain error, which becomes a 500.
-        raise status.StatusError(500, "", aggregate(errors))
+        raise status.StatusError(500, "", aggregate([field_errors.required("target.name")]))
     pod = store.revision(POD, namespace, name).obj
     _check_bindable(pod, metadata)
-    if target.get("kind") == "Node":
-        copy_topology_labels(metadata, store.find(NODE, "", target["name"]))
+    copy_topology_labels(metadata, store.find(NODE, "", target["name"]))
     store.rewrite(POD, _bound(pod, metadata, target["name"], store.now()), dry_run=dry_run)
-
-
-def _target_errors(target: JsonObject) -> list[FieldError]:
-    errors: list[FieldError] = []
-    if target.get("kind") not in (None, "", "Node"):
-        errors.append(field_errors.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
-    if not target.get("name"):
-        errors.append(field_errors.required("target.name"))
-    return errors
 
 
 def _check_bindable(pod: JsonObject, metadata: JsonObject) -> None:
     """Raise StatusError 409 if the pod is another one, or cannot be assigned any more (or yet)."""
     name, stored = pod["metadata"]["name"], pod["metadata"]
     check_uid(POD, stored, metadata.get("uid"))
-    version = metadata.get("resourceVersion")
-    if version and version != stored["resourceVersion"]:
-        why = (
-            f"Precondition failed: ResourceVersion in precondition: {version}, "
-            f"ResourceVersion in object meta: {stored['resourceVersion']}"
-        )
-        raise status.conflict(POD, name, status.storage_error(POD, stored, why))
     if stored.get("deletionTimestamp"):
         why = f"pod {name} is being deleted, cannot be assigned to a host"
     elif pod["spec"].get("nodeName"):

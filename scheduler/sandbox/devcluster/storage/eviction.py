@@ -1,13 +1,14 @@
 """
 The eviction subresource: a deletion that a disruption budget may forbid.
 
-Source: pkg/registry/core/pod/storage/eviction.go (kubernetes 1.36).
+Source: pkg/registry/core/pod/storage/eviction.go (kubernetes 1.36). Difference: budgets guard pods that are not ready
+as they guard others.
 """
 
 from typing import Final
 
 from scheduler.sandbox.devcluster import status
-from scheduler.sandbox.devcluster.conditions import condition_of, with_condition
+from scheduler.sandbox.devcluster.conditions import with_condition
 from scheduler.sandbox.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, JsonObject
 from scheduler.sandbox.devcluster.label_selectors import selects
 from scheduler.sandbox.devcluster.storage.store import Store
@@ -37,7 +38,6 @@ def evict(store: Store, namespace: str, name: str, eviction: JsonObject, *, dry_
         namespace,
         name,
         uid=preconditions.get("uid"),
-        resource_version=preconditions.get("resourceVersion"),
         grace_period_s=options.get("gracePeriodSeconds"),
         dry_run=dry_run,
     )
@@ -66,39 +66,17 @@ def _take_from_budget(store: Store, pod: JsonObject, *, dry_run: bool) -> None:
         )
         raise status.StatusError(500, "", message)
     budget = budgets[0]
-    ready = condition_of((pod.get("status") or {}).get("conditions") or (), "Ready") or {}
-    if ready.get("status") != "True" and _lets_unready_go(budget):
-        return
-    _check_budget(budget)
-    taken = dict(budget["status"])
+    counted = budget.get("status") or {}
+    if counted.get("disruptionsAllowed", 0) <= 0:
+        desired, current = counted.get("desiredHealthy", 0), counted.get("currentHealthy", 0)
+        needs = f"The disruption budget {budget['metadata']['name']} needs {desired} healthy pods"
+        cause = {"reason": "DisruptionBudget", "message": f"{needs} and has {current} currently"}
+        raise status.StatusError(429, "TooManyRequests", _REFUSAL, details={"causes": [cause]})
+    taken = dict(counted)
     taken["disruptionsAllowed"] -= 1
     taken["disruptedPods"] = {**(taken.get("disruptedPods") or {}), metadata["name"]: store.now()}
     if not dry_run:
         store.rewrite(POD_DISRUPTION_BUDGET, {**budget, "status": taken})
-
-
-def _lets_unready_go(budget: JsonObject) -> bool:
-    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
-        return True
-    counted = budget.get("status") or {}
-    desired = counted.get("desiredHealthy", 0)
-    return bool(desired > 0 and counted.get("currentHealthy", 0) >= desired)
-
-
-def _check_budget(budget: JsonObject) -> None:
-    """Raise StatusError 429 if the budget allows no disruption now."""
-    name, counted = budget["metadata"]["name"], budget.get("status") or {}
-    if counted.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
-        message = f"The disruption budget {name} is still being processed by the server."
-        raise status.too_many_requests(_REFUSAL, retry_after_s=10, causes=[_cause(message)])
-    if counted.get("disruptionsAllowed", 0) <= 0:
-        desired, current = counted.get("desiredHealthy", 0), counted.get("currentHealthy", 0)
-        message = f"The disruption budget {name} needs {desired} healthy pods and has {current} currently"
-        raise status.too_many_requests(_REFUSAL, causes=[_cause(message)])
-
-
-def _cause(message: str) -> JsonObject:
-    return {"reason": "DisruptionBudget", "message": message}
 
 
 def _with_condition(pod: JsonObject, now: str) -> JsonObject:

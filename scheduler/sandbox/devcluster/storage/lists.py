@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from scheduler.engine.syntax import field_errors
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.storage.history import Revision, Snapshot
@@ -33,7 +32,6 @@ class ListOptions:
 
     matches: Matches | None
     resource_version: int | None
-    match: str
     limit: int
     continue_token: str
     timeout_s: int | None
@@ -54,34 +52,17 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def parse_options(
-    kind: Kind, query: Mapping[str, str], *, watch: bool, name: str | None = None
-) -> ListOptions:
+def parse_options(kind: Kind, query: Mapping[str, str]) -> ListOptions:
     """
-    Return the options of a request for objects of `kind`, or for the one called `name`.
+    Return the options of a list or watch of objects of `kind`.
 
-    Raises: StatusError 400 if a parameter cannot be read. Difference: parameters may contradict each other.
+    Raises: StatusError 400 if a parameter cannot be read. Differences: parameters may contradict each other, and a
+        list shows the newest state whatever version it asks for.
     """
-    field_selector = query.get("fieldSelector", "")
-    if name is not None:
-        field_selector = ",".join(part for part in (field_selector, f"metadata.name={name}") if part)
-    version = query.get("resourceVersion", "")
-    if version and not version.isdecimal():
-        error = field_errors.invalid(
-            "resourceVersion", version, f'strconv.ParseUint: parsing "{version}": invalid syntax'
-        )
-        text = field_errors.aggregate([error])
-        # Upstream returns a plain error for a watch, which becomes a 500.
-        raise (
-            status.StatusError(500, "", text)
-            if watch
-            else status.bad_request(f"invalid resource version: {text}")
-        )
     sends = query.get("sendInitialEvents")
     return ListOptions(
-        matches=matcher(kind, query.get("labelSelector"), field_selector),
-        resource_version=int(version) if version else None,
-        match=query.get("resourceVersionMatch", ""),
+        matches=matcher(kind, query.get("labelSelector"), query.get("fieldSelector")),
+        resource_version=_number(query, "resourceVersion"),
         limit=_number(query, "limit") or 0,
         continue_token=query.get("continue", ""),
         timeout_s=_number(query, "timeoutSeconds"),
@@ -108,7 +89,9 @@ def list_page(store: Store, kind: Kind, namespace: str | None, options: ListOpti
     if options.continue_token:
         snapshot, after = _continued(store, kind, namespace, options)
     else:
-        snapshot, after = _first(store, kind, namespace, options), ""
+        if (requested := options.resource_version or 0) > store.resource_version:
+            raise status.too_large_resource_version(requested, store.resource_version)
+        snapshot, after = store.history.snapshot(kind, namespace), ""
     selected = [
         one
         for one in snapshot.revisions
@@ -126,26 +109,8 @@ def list_page(store: Store, kind: Kind, namespace: str | None, options: ListOpti
     return Page(selected, metadata)
 
 
-def _first(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> Snapshot:
-    """Return the snapshot that a list without continue token shows."""
-    requested, current = options.resource_version, store.resource_version
-    if requested is not None and requested > current:
-        raise status.too_large_resource_version(requested, current)
-    exact = options.match == "Exact" or (not options.match and options.limit and requested)
-    if not exact or not requested:
-        return store.history.snapshot(kind, namespace)
-    snapshot = store.history.snapshot_at(kind, requested, namespace)
-    if snapshot is None:
-        raise status.expired(
-            f"The resourceVersion for the provided list is too old: {requested}",
-        )
-    return snapshot
-
-
 def _continued(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> tuple[Snapshot, str]:
     """Return the snapshot that a continue token belongs to, and the key of the last object already shown."""
-    if options.resource_version:
-        raise status.bad_request("specifying resource version is not allowed when using continue")
     version, last_key = _parsed_token(options.continue_token)
     snapshot = store.history.snapshot_at(kind, version, namespace)
     if snapshot is None:
@@ -161,9 +126,6 @@ def _token(resource_version: int, last_key: str) -> str:
 def _parsed_token(token: str) -> tuple[int, str]:
     try:
         found = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        if found["v"] == _CONTINUE_FORMAT:
-            return int(found["rv"]), str(found["start"]).rstrip("\x00")
-        problem = f'unrecognized value "{found["v"]}" for "v"'
+        return int(found["rv"]), str(found["start"]).rstrip("\x00")
     except (binascii.Error, ValueError, TypeError, KeyError) as error:
-        problem = str(error)
-    raise status.bad_request(f"invalid continue token: continue key is not valid: {problem}")
+        raise status.bad_request(f"invalid continue token: continue key is not valid: {error}") from error

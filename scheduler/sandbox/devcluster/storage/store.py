@@ -184,8 +184,6 @@ class Store:
         old = self.history.find(kind, namespace, metadata.get("name", ""))
         strategy = strategy_of(kind)
         if old is None:
-            if strategy.create_on_update and not metadata.get("resourceVersion"):
-                return self.create(kind, namespace, obj, dry_run=dry_run)
             raise status.not_found(kind, metadata.get("name", ""))
         check_uid(kind, old.obj["metadata"], metadata.get("uid"))
         _check_version(kind, old.obj, new, strategy)
@@ -239,7 +237,6 @@ class Store:
         name: str,
         *,
         uid: str | None = None,
-        resource_version: str | None = None,
         grace_period_s: int | None = None,
         propagation: str | None = None,
         dry_run: bool = False,
@@ -247,12 +244,18 @@ class Store:
         """
         Remove an object, or mark it as terminating if it has grace or finalizers.
 
-        `uid` and `resource_version` are preconditions. `grace_period_s` None leaves the grace to the object, 0
+        `uid` is a precondition. `grace_period_s` None leaves the grace to the object, 0
         ends it at once. `propagation` is the policy for dependents: Background (default), Foreground, Orphan.
         Raises: StatusError 404, 409.
         """
         old = self.revision(kind, namespace, name).obj
-        _check_deletion(kind, old, uid, resource_version)
+        if uid and uid != old["metadata"]["uid"]:
+            why = (
+                f"the UID in the precondition ({uid}) does not match the UID in record ({old['metadata']['uid']}). "
+                "The object might have been deleted and then recreated"
+            )
+            # Upstream names the kind where other refusals name the resource.
+            raise status.conflict(replace(kind, plural=kind.kind), name, why)
         grace_s = strategy_of(kind).grace_period_s(old, grace_period_s)
         if dry_run:
             return Deletion(old, gone=True)
@@ -384,34 +387,8 @@ def _spec_of(obj: JsonObject) -> JsonObject:
     return {key: value for key, value in obj.items() if key not in _NOT_SPEC}
 
 
-# -- preconditions: the uid and version that a request expects ------------------------------------------------
-
-
 def check_uid(kind: Kind, stored: JsonObject, stated: str | None) -> None:
     """Raise StatusError 409 if the stated uid is not the stored one."""
     if stated and stated != stored["uid"]:
         why = f"Precondition failed: UID in precondition: {stated}, UID in object meta: {stored['uid']}"
         raise status.conflict(kind, stored["name"], status.storage_error(kind, stored, why))
-
-
-def _check_deletion(kind: Kind, old: JsonObject, uid: str | None, resource_version: str | None) -> None:
-    """Raise StatusError 409 if the stated uid or resourceVersion is not the stored one."""
-    metadata = old["metadata"]
-    if uid and uid != metadata["uid"]:
-        why = (
-            "the UID in the precondition "
-            f"({uid}) does not match the UID in record ({metadata['uid']}). The object might have been deleted "
-            "and then recreated"
-        )
-        raise _unmet(kind, metadata["name"], why)
-    if resource_version and resource_version != metadata["resourceVersion"]:
-        why = (
-            f"the ResourceVersion in the precondition ({resource_version}) does not match the ResourceVersion "
-            f"in record ({metadata['resourceVersion']}). The object might have been modified"
-        )
-        raise _unmet(kind, metadata["name"], why)
-
-
-def _unmet(kind: Kind, name: str, why: str) -> status.StatusError:
-    """Return the refusal of a deletion. Upstream names the kind where other refusals name the resource."""
-    return status.conflict(replace(kind, plural=kind.kind), name, why)

@@ -1,8 +1,8 @@
 """
-Strategic merge patch: a merge patch in which some lists merge by a key.
+Strategic merge patch: a merge patch (RFC 7386) in which some lists merge by a key.
 
 Source: apimachinery pkg/util/strategicpatch/patch.go, and the patchStrategy and patchMergeKey tags of
-api/core/v1, api/apps/v1 and api/meta/v1 (kubernetes 1.36).
+api/core/v1, api/apps/v1 and api/meta/v1 (kubernetes 1.36). Difference: `$patch` is read in lists alone.
 """
 
 from collections.abc import Mapping
@@ -77,24 +77,12 @@ def merge_keys(kind: Kind) -> Mapping[str, str]:
     return {**_METADATA, **_BY_STORAGE.get(kind.storage, {})}
 
 
-def strategically_merged(obj: JsonObject, patch: JsonObject, kind: Kind) -> JsonObject:
+def merged(original: JsonObject, patch: JsonObject, keys: Mapping[str, str], path: str = "") -> JsonObject:
     """
-    Return the object with the patch merged in.
+    Return the object with the patch merged in; `keys` are the merge keys of lists by their paths, which follow `path`.
 
-    Raises: StatusError 400 if a directive is unknown or an element lacks its merge key.
+    Raises: StatusError 400 if an element lacks its merge key.
     """
-    return _merged(obj, patch, "", merge_keys(kind))
-
-
-def _merged(original: JsonObject, patch: JsonObject, path: str, keys: Mapping[str, str]) -> JsonObject:
-    directive = patch.get(_DIRECTIVE)
-    if directive == "replace":
-        replaced: JsonObject = _without_directives(patch)
-        return replaced
-    if directive == "delete":
-        return {}
-    if directive not in (None, "merge"):
-        raise bad_request(f"unknown patch type found: {directive}")
     result = dict(original)
     if _RETAIN in patch:
         kept = set(patch[_RETAIN])
@@ -111,7 +99,7 @@ def _merged(original: JsonObject, patch: JsonObject, path: str, keys: Mapping[st
             result.pop(key, None)
         elif isinstance(value, dict):
             stored = result.get(key)
-            result[key] = _merged(stored if isinstance(stored, dict) else {}, value, below, keys)
+            result[key] = merged(stored if isinstance(stored, dict) else {}, value, keys, below)
         elif isinstance(value, list) and below in keys:
             stored = result.get(key)
             result[key] = _merged_list(stored if isinstance(stored, list) else [], value, below, keys)
@@ -147,9 +135,9 @@ def _merged_list(original: list[Any], patch: list[Any], path: str, keys: Mapping
         if element.get(_DIRECTIVE) == "delete":
             result = [one for one in result if one.get(merge_key) != element[merge_key]]
         elif at is None:
-            result.append(_merged({}, element, f"{path}[]", keys))
+            result.append(merged({}, element, keys, f"{path}[]"))
         else:
-            result[at] = _merged(result[at], element, f"{path}[]", keys)
+            result[at] = merged(result[at], element, keys, f"{path}[]")
     return result
 
 

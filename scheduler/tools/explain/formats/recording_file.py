@@ -32,7 +32,8 @@ from typing import Final
 import msgspec
 
 from scheduler.engine.framework.kinds import KINDS
-from scheduler.engine.model.read_fields import VOLUME_SOURCES, FieldTree
+from scheduler.engine.model.json_fields import FieldTree
+from scheduler.engine.model.read_fields import VOLUME_SOURCES
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct
 
 KIND: Final = "ClusterRecording"

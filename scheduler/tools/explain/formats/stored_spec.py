@@ -29,9 +29,7 @@ def stored_spec(spec: Json, labels: Json, semantics: Semantics) -> Json:
     stored: dict[str, object] = {field: value for field, value in spec.items() if field != "nodeName"}
     affinity, constraints = spec.get("affinity"), spec.get("topologySpreadConstraints")
     if isinstance(affinity, Mapping):
-        stored["affinity"] = merged_affinity(
-            affinity, labels, enabled=semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_AFFINITY)
-        )
+        stored["affinity"] = merged_affinity(affinity, labels)
     if isinstance(constraints, list):
         stored["topologySpreadConstraints"] = [
             merged_spread(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -17,7 +16,6 @@ from scheduler.daemon.settings.resolved import ProfileSettings, Settings
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.kinds import Asker, WatchedKind
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.model.device_gates import DeviceGates
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.match_label_keys import Json
@@ -28,10 +26,8 @@ from scheduler.engine.model.revisions import REVISION_KEY
 from scheduler.engine.model.stimuli import ObjectSeen, PodSeen, Stimulus, WatchEvent
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.model.wire import MalformedObjectError
-from scheduler.engine.plugins.kubelet_refusal import FAILED
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.engine.state.kubelet_refusals import FAILED_S, READY_S
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.serving import Leases
@@ -49,8 +45,6 @@ from scheduler.tools.explain.simulation.world import World, with_stand_ins
 _DEVICE_KINDS: Final = frozenset(map(str, DeviceKind))
 #: Nodes named in a note about kubelets.
 _SHOWN_REFUSALS: Final = 5
-#: The reason in a message for nodes that failed, with their names.
-_FAILED: Final = re.compile(re.escape(FAILED) + r" \(([^)]*)\)")
 #: Running revisions of a Deployment that a manifest is compared with.
 _MAX_REVISIONS: Final = 8
 
@@ -83,7 +77,6 @@ class LoadedCluster:
         #: What ResourceClaimTemplates describe, by their keys; None for an unknown one.
         self._claim_templates: dict[str, ResourceClaim | None] = {}
         self._decoder = PodDecoder(settings.semantics)
-        self._device_gates = DeviceGates.of(settings.semantics)
 
     def copy(self) -> LoadedCluster:
         """Return a copy that changes on its own."""
@@ -206,7 +199,7 @@ class LoadedCluster:
         if watched.kind == StorageKind.CLAIM:
             self.create_claim(document)
         elif watched.kind == DeviceKind.CLAIM:
-            claim = self._device_gates.claim(new_device_claim(document))
+            claim = new_device_claim(document)
             if self.state.devices.claim(claim.key) is None:
                 apply_event(self.state, ObjectSeen(claim))
         else:
@@ -215,7 +208,7 @@ class LoadedCluster:
     def create_claim_template(self, document: Json) -> None:
         """Let pods that are created have claims of a ResourceClaimTemplate. Raises MalformedObjectError."""
         self.state.devices.serve(*DeviceKind)
-        described = self._device_gates.claim(claim_of_template(document))
+        described = claim_of_template(document)
         self._claim_templates[described.key] = described
 
     def create_claim(self, document: Json) -> None:
@@ -254,18 +247,6 @@ class LoadedCluster:
         return (
             f"pods with the same spec were rejected by the kubelet of {', '.join(named[:_SHOWN_REFUSALS])}{more}; "
             "the scheduler avoids such a node for 5 s, and for up to 5 min if its kubelet keeps rejecting",
-        )
-
-    def failed_node_notes(self, pod: Pod) -> tuple[str, ...]:
-        """Return a note if the scheduler avoided nodes that had failed under the pod's group, as its condition says."""
-        condition = pod.scheduled_condition
-        failed = [] if condition is None else _FAILED.findall(condition.message)
-        if not failed:
-            return ()
-        return (
-            f"nodes that failed under the pod's group at the scheduler's last attempt ({'; '.join(failed)}): it avoids "
-            f"such a node for {FAILED_S:g} s from the failure on, and takes it as a last resort once it has been ready "
-            f"for {READY_S:g} s",
         )
 
     def malformed_notes(self) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from scheduler.engine.model.volumes import (
     PersistentVolumeClaim,
     StorageClass,
     StorageKind,
+    VolumeSource,
     VolumeTopology,
 )
 from scheduler.engine.state.cluster import ClusterState
@@ -169,9 +170,11 @@ def _provisioned(
         is_available=True,
         terminating=False,
         labels={},
-        topology=topology,
-        driver=migration.driver if migration is not None else storage_class.provisioner,
-        handle=name,
-        plugin="",
-        migrated_topology=topology,
+        source=VolumeSource(
+            topology=topology,
+            driver=migration.driver if migration is not None else storage_class.provisioner,
+            handle=name,
+            plugin="",
+            migrated_topology=topology,
+        ),
     )

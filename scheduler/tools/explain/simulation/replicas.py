@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import structs
 
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.pods import Pod, PodCondition
 from scheduler.engine.model.terms import ZONE_KEY
 from scheduler.engine.model.unread_names import unread_notes
 from scheduler.engine.state.cluster import ClusterState
@@ -208,17 +208,18 @@ def relaxed_note(n: int, what: str, text: str) -> str:
 
 
 def waited(pod: Pod) -> Pod:
-    """Return the pod without gates, and as if its rules with fallbacks had kept it pending until the first is due."""
-    times_s = [rule.after_s for rule in pod.spec.fallbacks if rule.after_s is not None]
-    waited_s = tuple((rule.name, min(times_s)) for rule in pod.spec.fallbacks) if times_s else ()
-    return replace(pod, gates=(), fallback_waited_s=waited_s)
+    """Return the pod without gates, and as if it were unschedulable since the first of its fallbacks is due."""
+    times_s = [rule.after_s for rule in pod.spec.fallbacks]
+    # The world's time of day begins with 0.
+    condition = PodCondition("False", "Unschedulable", "", -min(times_s)) if times_s else None
+    return replace(pod, gates=(), scheduled_condition=condition)
 
 
 def longest_wait_s(pods: Iterable[Pod]) -> float:
     """Return how long the pods wait for a place: until every rule with a fallback may be relaxed."""
     waits_s = [0.0]
     for pod in pods:
-        times_s = [rule.after_s for rule in pod.spec.fallbacks if rule.after_s is not None]
+        times_s = [rule.after_s for rule in pod.spec.fallbacks]
         if pod.spec.fallbacks:
             waits_s.append(max(times_s, default=0) - min(times_s, default=0) + _RETRY_S)
     return max(waits_s)

@@ -32,13 +32,11 @@ from scheduler.engine.model.instructions import (
     EmitEvent,
     Evicted,
     EvictVictim,
-    FindScaleUpEvents,
     GroupAttempted,
     Instruction,
     PatchCondition,
     PatchPodGroup,
     ProceedWithEviction,
-    SaveWaits,
     SpareVictim,
     WriteObjects,
     WriteReservation,
@@ -59,7 +57,6 @@ from scheduler.engine.model.stimuli import (
     PodGroupSeen,
     PodSeen,
     ReservationWritten,
-    ScaleUpNotTriggered,
     Stimulus,
     TimePassed,
     VictimFate,
@@ -168,7 +165,7 @@ class World:
         """
         Let the machine work until nothing happens any more.
 
-        `limit_s`: how much time may pass meanwhile, for pods that wait for the end of a backoff or of a rule's clock.
+        `limit_s`: how much time may pass meanwhile, for pods that wait for the end of a backoff or for a fallback.
         """
         end_s = self.now_s + limit_s
         self._run_cycles()
@@ -187,9 +184,9 @@ class World:
         waiting = [pod for pod in self.unbound.values() if pod.may_preempt]
         if not waiting:
             return
-        priority = max(map(self._view.preemptor_priority, waiting))
+        priority = max(map(self._view.state.groups.preemptor_priority, waiting))
         ended = [placed.pod for placed in self.state.placed.values() if placed.pod.terminating]
-        ended = [pod for pod in ended if self._view.victim_priority(pod) < priority]
+        ended = [pod for pod in ended if self._view.state.groups.victim_priority(pod) < priority]
         for pod in ended:
             released = list(freed_claims(pod, self.state))
             for event in (PodGone(pod.uid), *released):
@@ -249,10 +246,7 @@ class World:
                 return self._patch(pod, nominated_node_name, PodCondition("False", reason, message))
             case ClearNomination(pod):
                 return self._patch(pod, "")
-            case FindScaleUpEvents(namespace):
-                waiting = [pod for pod in self.unbound.values() if pod.namespace == namespace]
-                return self._handle_all(*(ScaleUpNotTriggered(pod.uid) for pod in waiting))
-            case SaveWaits() | PatchPodGroup() | EmitEvent() | Attempted() | Evicted():
+            case PatchPodGroup() | EmitEvent() | Attempted() | Evicted():
                 return []
             case GroupAttempted() | DevicesAwaited():
                 return []

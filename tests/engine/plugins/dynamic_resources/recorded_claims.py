@@ -24,17 +24,19 @@ from scheduler.engine.model.nodes import Node, decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
+from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
 from scheduler.engine.plugins.dynamic_resources.claims import resolved
 from scheduler.engine.plugins.dynamic_resources.extended_resources import (
     Variants,
     extended_request,
     special_claim,
 )
-from scheduler.engine.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
+from scheduler.engine.state.allocated_devices import AllocatedDevices
 from scheduler.engine.state.devices import Devices
-from tests.engine.plugins.dynamic_resources.clusters import PlainAllocated
+from tests.engine.plugins.dynamic_resources.clusters import allocated
 from tests.support.messages import without_compile_errors
 
 Json = dict[str, Any]
@@ -55,7 +57,7 @@ class RecordedCluster:
     def __init__(self) -> None:
         self.results = SelectorResults()
         self.devices = Devices()
-        self.pools = PoolIndex(self.devices, self.devices.changes)
+        self.pools = PoolIndex(self.devices)
         self.nodes: dict[str, Node] = {}
         #: Allocations of pods that are held after Reserve, by pod.
         self.pending: dict[str, tuple[Allocation, ...]] = {}
@@ -86,11 +88,11 @@ class RecordedCluster:
         """Return a pod parsed."""
         return self._pods.decode(json.dumps(raw).encode())
 
-    def inputs(self) -> Inputs:
-        """Return what the allocator reads."""
+    def allocated(self) -> AllocatedDevices:
+        """Return the devices of claims, and of pods that are held after Reserve."""
         stored = [claim.allocation for claim in self.devices.claims() if claim.allocation is not None]
         held = [each for allocations in self.pending.values() for each in allocations]
-        return Inputs(PlainAllocated([*stored, *held]), self.devices.classes)
+        return allocated([*stored, *held])
 
     def follow(self, entry: Json) -> None:
         """Take over what the recording says of the claims after a decision."""
@@ -145,7 +147,9 @@ def _decision(where: str, cluster: RecordedCluster, pod: Pod, entry: Json) -> It
     if "prefilter" in entry or entry.get("skipped") or _failed_before(entry):
         return
     cluster.pools.refresh()
-    allocator = Allocator(cluster.pools, cluster.inputs(), cluster.results, seed=where)
+    allocator = Allocator(
+        cluster.pools, cluster.allocated(), cluster.devices.classes, cluster.results, seed=where
+    )
     of_user = resolved(pod, cluster.devices.claim)
     assert not isinstance(of_user, str)
     claims = [claim for claim in of_user if claim.allocation is None]
@@ -167,7 +171,7 @@ def _decision(where: str, cluster: RecordedCluster, pod: Pod, entry: Json) -> It
         if not wanted:
             continue
         answer = allocator.allocate(TargetNode(name, node.labels), wanted)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, NotAllocated):
             if without_compile_errors(answer.text) != without_compile_errors(recorded):
                 yield f"{where} {name}: refused {answer.text!r}, recorded {recorded!r}"
             continue

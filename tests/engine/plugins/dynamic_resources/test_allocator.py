@@ -14,9 +14,10 @@ from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceClass, DeviceKind, ResourceSlice
 from scheduler.engine.plugins.dynamic_resources.allocator import MAX_STEPS, Allocator
-from scheduler.engine.plugins.dynamic_resources.inputs import Inputs, Refusal, RefusalKind, TargetNode
+from scheduler.engine.plugins.dynamic_resources.answers import Answer, NotAllocated
+from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
-from tests.engine.plugins.dynamic_resources.clusters import PlainAllocated, indexed
+from tests.engine.plugins.dynamic_resources.clusters import allocated, indexed
 
 Json = dict[str, Any]
 
@@ -68,17 +69,18 @@ def allocate(
     n_steps: int = MAX_STEPS,
     class_selectors: tuple[str | None, ...] = (),
     node: TargetNode = _NODE,
-) -> tuple[Allocation, ...] | Refusal:
+) -> tuple[Allocation, ...] | NotAllocated:
     """Return what the claim gets on the node."""
     classes = {"any": DeviceClass("any", "", "", class_selectors, (), "", "")}
-    inputs = Inputs(PlainAllocated([]), classes)
-    allocator = Allocator(indexed(on_node), inputs, SelectorResults(), seed="seed", n_steps=n_steps)
+    allocator = Allocator(
+        indexed(on_node), allocated([]), classes, SelectorResults(), seed="seed", n_steps=n_steps
+    )
     return allocator.allocate(node, [wanted])
 
 
-def devices_of(answer: tuple[Allocation, ...] | Refusal) -> list[str]:
+def devices_of(answer: tuple[Allocation, ...] | NotAllocated) -> list[str]:
     """Return the names of the devices that were allocated."""
-    assert not isinstance(answer, Refusal)
+    assert not isinstance(answer, NotAllocated)
     return [result.device for allocation in answer for result in allocation.devices.results]
 
 
@@ -120,8 +122,8 @@ def test_equal_devices_are_tried_once() -> None:
     )
     wanted = claim([request("r", 16), request("s", 16)])
     answer = allocate(pool, wanted)
-    assert isinstance(answer, Refusal)
-    assert answer.kind is RefusalKind.NO_DEVICES
+    assert isinstance(answer, NotAllocated)
+    assert answer.answer is Answer.NO_DEVICES
 
 
 _EXACTLY = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}
@@ -146,14 +148,14 @@ _EXACTLY = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1
 def test_a_request_that_cannot_be_searched_for_is_an_error(wanted: Json, problem: str) -> None:
     """Source: allocator_incubating.go, validateDeviceRequest (kubernetes 1.36)."""
     answer = allocate(slices("a.example.com", [{"name": "d"}]), claim([{"name": "r", **wanted}]))
-    assert answer == Refusal(RefusalKind.ERROR, f"claim default/c, request r: {problem}")
+    assert answer == NotAllocated(f"claim default/c, request r: {problem}")
 
 
 def test_a_class_that_selects_by_something_unknown_is_an_error_of_each_device() -> None:
     wanted = claim([request("r")])
     answer = allocate(slices("a.example.com", [{"name": "d"}]), wanted, class_selectors=("true", None))
     says = "class any: selector #1: CEL expression empty (unsupported selector type?)"
-    assert answer == Refusal(RefusalKind.ERROR, says)
+    assert answer == NotAllocated(says)
 
 
 @pytest.mark.parametrize("is_per_device", [False, True])
@@ -172,8 +174,8 @@ def test_a_selector_of_nodes_that_cannot_be_parsed_is_an_error(*, is_per_device:
     published = DeviceDecoder().decode(DeviceKind.SLICE, raw)
     assert isinstance(published, ResourceSlice)
     answer = allocate([published], claim([request("r")]))
-    assert isinstance(answer, Refusal)
-    assert answer.kind is RefusalKind.ERROR
+    assert isinstance(answer, NotAllocated)
+    assert answer.answer is Answer.ERROR
     what = "device d in slice s" if is_per_device else "slice s"
     assert answer.text.startswith(
         f"gather pool information: failed to perform node selection for {what}: "
@@ -191,8 +193,8 @@ def test_a_search_without_end_is_ended() -> None:
         [{"distinctAttribute": "a.example.com/i"}, {"matchAttribute": "a.example.com/i", "requests": ["s"]}],
     )
     answer = allocate(pool, wanted)
-    assert isinstance(answer, Refusal)
-    assert answer.kind is RefusalKind.LIMIT
+    assert isinstance(answer, NotAllocated)
+    assert answer.answer is Answer.LIMIT
 
 
 def test_a_device_is_given_without_a_step() -> None:
@@ -214,7 +216,7 @@ def test_a_request_without_an_amount_takes_what_the_policy_says(policy: Json, co
     memory = {"memory": {"value": "4Gi", "requestPolicy": policy}}
     pool = slices("a.example.com", [{"name": "d", "allowMultipleAllocations": True, "capacity": memory}])
     answer = allocate(pool, claim([request("r")]))
-    assert not isinstance(answer, Refusal)
+    assert not isinstance(answer, NotAllocated)
     assert [each.consumed_capacity for each in answer[0].devices.results] == [{"memory": consumed}]
 
 
@@ -223,7 +225,7 @@ def test_each_share_of_a_device_has_its_own_uuid() -> None:
     shared = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "4Gi"}}}
     pool = slices("a.example.com", [{"name": "d0", **shared}])
     answer = allocate(pool, claim([_part("r"), _part("s")]))
-    assert not isinstance(answer, Refusal)
+    assert not isinstance(answer, NotAllocated)
     ids = [result.share_id for result in answer[0].devices.results]
     assert [str(UUID(each)) for each in ids if each] == ids
     assert len(set(ids)) == 2
@@ -251,7 +253,7 @@ def test_an_allocation_has_each_requirement_of_its_devices_nodes_once() -> None:
         assert isinstance(made, ResourceSlice)
         published.append(made)
     answer = allocate(published, claim([request("r", 2)]), node=TargetNode("node-0", {"zone": "z"}))
-    assert not isinstance(answer, Refusal)
+    assert not isinstance(answer, NotAllocated)
     term = {"matchExpressions": several}
     assert json.loads(msgspec.json.encode(answer[0].node_selector)) == {"nodeSelectorTerms": [term]}
 
@@ -276,13 +278,14 @@ def test_evaluations_of_a_pod_are_bounded_and_go_on() -> None:
     """Selectors that cost too much for one pod are evaluated over several decisions: their results are kept."""
     pool = slices("a.example.com", [{"name": f"d{each}"} for each in range(20)])
     wanted = claim([request("r", 20, expensive())])
-    inputs = Inputs(PlainAllocated([]), {"any": DeviceClass("any", "", "", (), (), "", "")})
+    classes = {"any": DeviceClass("any", "", "", (), (), "", "")}
     index, results = indexed(pool), SelectorResults()
     n_decisions = 1
     while isinstance(
-        answer := Allocator(index, inputs, results, seed="seed").allocate(_NODE, [wanted]), Refusal
+        answer := Allocator(index, allocated([]), classes, results, seed="seed").allocate(_NODE, [wanted]),
+        NotAllocated,
     ):
-        assert answer.kind is RefusalKind.POSTPONED
+        assert answer.answer is Answer.POSTPONED
         n_decisions += 1
     assert len(devices_of(answer)) == 20
     assert 1 < n_decisions <= 20

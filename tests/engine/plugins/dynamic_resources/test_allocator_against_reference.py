@@ -19,10 +19,11 @@ from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
-from scheduler.engine.plugins.dynamic_resources.inputs import Inputs, Refusal, SearchError, TargetNode
+from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
+from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.engine.syntax.quantity import parse_quantity
-from tests.engine.plugins.dynamic_resources.clusters import PlainAllocated, indexed
+from tests.engine.plugins.dynamic_resources.clusters import allocated, indexed
 from tests.engine.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster, cluster, matches
 from tests.reference.device_allocator import Allocated, DeviceAllocator, Taken, TooLongError, consumed_by
 
@@ -61,8 +62,7 @@ def _compare(drawn: Cluster) -> int:
     """
     Allocate two claims of a pod at a time, and return how often; then they hold their devices.
 
-    On each node they get the same devices as by the reference, or the same message. What plain requests get
-    without a search is what the reference has.
+    On each node they get the same devices as by the reference, or the same message.
     """
     slices, classes, claims = drawn
     decoder = DeviceDecoder()
@@ -85,15 +85,10 @@ def _compare(drawn: Cluster) -> int:
             except TooLongError:
                 return n_compared
             n_compared += 1
-            inputs = Inputs(PlainAllocated(stored), by_name)
             index, target = indexed(decoded), TargetNode(name, _LABELS[name])
-            allocator = Allocator(index, inputs, results, seed="seed", n_steps=_NO_LIMIT)
-            first_fit, pools = allocator.first_fit(wanted), index.pools(target)
-            if first_fit is not None and not isinstance(pools, SearchError):
-                succeeds = first_fit.succeeds(pools)
-                assert succeeds in (None, not isinstance(expected, str))
+            allocator = Allocator(index, allocated(stored), by_name, results, seed="seed", n_steps=_NO_LIMIT)
             answer = allocator.allocate(target, wanted)
-            if isinstance(answer, Refusal):
+            if isinstance(answer, NotAllocated):
                 assert expected == answer.text
                 continue
             assert not isinstance(expected, str), (expected, answer)

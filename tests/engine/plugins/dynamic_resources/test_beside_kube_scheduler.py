@@ -18,9 +18,10 @@ from hypothesis.database import InMemoryExampleDatabase
 from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
-from scheduler.engine.plugins.dynamic_resources.inputs import Inputs, Refusal, RefusalKind, TargetNode
+from scheduler.engine.plugins.dynamic_resources.answers import Answer, NotAllocated
+from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
-from tests.engine.plugins.dynamic_resources.clusters import PlainAllocated, indexed
+from tests.engine.plugins.dynamic_resources.clusters import allocated, indexed
 from tests.engine.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
 from tests.support.api_client import Api
 from tests.support.apiserver import Address
@@ -91,15 +92,15 @@ class _Beside:
         node, message = await self._decided(name)
         if not node:
             self.n_refused += 1
-            refusals = [each for each in answers.values() if isinstance(each, Refusal)]
+            refusals = [each for each in answers.values() if isinstance(each, NotAllocated)]
             # An error on one node ends the cycle.
-            errors = [each for each in refusals if each.kind is RefusalKind.ERROR]
+            errors = [each for each in refusals if each.answer is Answer.ERROR]
             assert errors or len(refusals) == len(answers), (message, answers, claims)
             assert any(each.text in message for each in errors or refusals), (message, refusals)
             return
         self.n_bound += 1
         answer = answers[node]
-        assert not isinstance(answer, Refusal), (node, answer, claims)
+        assert not isinstance(answer, NotAllocated), (node, answer, claims)
         shown = await self._stored(DeviceKind.CLAIM)
         for ours, claim in zip(answer, names, strict=True):
             theirs = next(each for each in shown if each["metadata"]["name"] == claim)
@@ -111,11 +112,11 @@ class _Beside:
         slices = [self._decoder.decode(DeviceKind.SLICE, json.dumps(each).encode()) for each in devices[0]]
         classes = [self._decoder.decode(DeviceKind.CLASS, json.dumps(each).encode()) for each in devices[1]]
         claims: Any = [self._decoder.decode(DeviceKind.CLAIM, json.dumps(each).encode()) for each in stored]
-        allocated = PlainAllocated([each.allocation for each in claims if each.allocation is not None])
+        in_use = allocated([each.allocation for each in claims if each.allocation is not None])
         by_name: Any = {each.key: each for each in classes}
         wanted = [each for name in names for each in claims if each.key == f"default/{name}"]
         index: Any = indexed(slices)  # type: ignore[arg-type]  # of this kind
-        allocator = Allocator(index, Inputs(allocated, by_name), SelectorResults(), seed="seed")
+        allocator = Allocator(index, in_use, by_name, SelectorResults(), seed="seed")
         return allocator.allocate(TargetNode(node, _LABELS[node]), wanted)
 
     async def _devices(self) -> list[list[Json]]:

@@ -13,10 +13,11 @@ from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import DeviceRequest, ResourceClaim
 from scheduler.engine.model.devices import DeviceClass, DeviceKind
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
+from scheduler.engine.plugins.dynamic_resources.answers import Answer, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.device_findings import DeviceInspection
-from scheduler.engine.plugins.dynamic_resources.inputs import Inputs, Refusal, RefusalKind, TargetNode
+from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
-from tests.engine.plugins.dynamic_resources.clusters import PlainAllocated, indexed
+from tests.engine.plugins.dynamic_resources.clusters import indexed, published
 from tests.engine.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
 from tests.engine.plugins.dynamic_resources.test_allocator import claim as decoded_claim
 from tests.engine.plugins.dynamic_resources.test_allocator import expensive, request, slices
@@ -45,8 +46,8 @@ def of_one_device(claim: ResourceClaim) -> list[ResourceClaim]:
 def test_devices_for_which_nothing_may_be_evaluated_any_more_are_told() -> None:
     """An evaluation takes most of a budget: one budget is there at first, and two more may be begun."""
     pool = slices("a.example.com", [{"name": f"d{each}"} for each in range(9)])
-    inputs = Inputs(PlainAllocated([]), {"any": DeviceClass("any", "", "", (), (), "", "")})
-    inspection = DeviceInspection(indexed(pool), inputs, SelectorResults(), n_budgets=2)
+    devices = published(pool, [DeviceClass("any", "", "", (), (), "", "")])
+    inspection = DeviceInspection(indexed(pool), devices, SelectorResults(), n_budgets=2)
     found = inspection.look(TargetNode("node-0", {}), [decoded_claim([request("r", 9, expensive())])])
     ((_, ((finding,),)),) = found.requests
     whys = [obstacle.why for _, obstacle in finding.refused]
@@ -58,26 +59,27 @@ def test_devices_for_which_nothing_may_be_evaluated_any_more_are_told() -> None:
 def test_the_first_free_device_is_the_one_that_is_allocated(cluster: Cluster) -> None:
     """Beside devices that earlier claims hold. There is none if and only if the allocator finds none."""
     slices, classes, claims = cluster
-    index = indexed([decoded(DeviceKind.SLICE, each) for each in slices])
-    by_name = {each["metadata"]["name"]: decoded(DeviceKind.CLASS, each) for each in classes}
+    known = [decoded(DeviceKind.SLICE, each) for each in slices]
+    index, decoded_classes = indexed(known), [decoded(DeviceKind.CLASS, each) for each in classes]
     stored: list[Allocation] = []
     for claim in [decoded(DeviceKind.CLAIM, each) for each in claims]:
-        inputs, results = Inputs(PlainAllocated(stored), by_name), SelectorResults()
+        devices, results = published(known, decoded_classes, stored), SelectorResults()
+        allocator = Allocator(index, devices.allocated, devices.classes, results, seed="s")
         for name in NODES:
             node = TargetNode(name, NODE_LABELS[name])
             for single in of_one_device(claim):
-                answer = Allocator(index, inputs, results, seed="s").allocate(node, [single])
-                if isinstance(answer, Refusal) and answer.kind is RefusalKind.ERROR:
+                allocator.renew()
+                answer = allocator.allocate(node, [single])
+                if isinstance(answer, NotAllocated) and answer.answer is Answer.ERROR:
                     continue
-                findings = DeviceInspection(index, inputs, results).look(node, [single])
+                findings = DeviceInspection(index, devices, results).look(node, [single])
                 ((_, ((finding,),)),) = findings.requests
                 assert finding.n_missing == (not finding.free)
-                if isinstance(answer, Refusal):
+                if isinstance(answer, NotAllocated):
                     assert not finding.free
                 else:
                     (result,) = answer[0].devices.results
                     assert finding.free[0].id == (result.driver, result.pool, result.device)
-        allocated = Allocator(index, inputs, results, seed="s").allocate(
-            TargetNode(NODES[0], NODE_LABELS[NODES[0]]), [claim]
-        )
-        stored += () if isinstance(allocated, Refusal) else allocated
+        allocator.renew()
+        allocated = allocator.allocate(TargetNode(NODES[0], NODE_LABELS[NODES[0]]), [claim])
+        stored += () if isinstance(allocated, NotAllocated) else allocated

@@ -1,4 +1,4 @@
-"""Ranges of capacities with an amount that is no whole number: counted in thousandths from 1.37 on."""
+"""Ranges of capacities with an amount that is no whole number: counted in thousandths."""
 
 from __future__ import annotations
 
@@ -6,28 +6,27 @@ import json
 
 import pytest
 
-from scheduler.engine.model.device_gates import GatedDeviceDecoder
+from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import DeviceQuery
 from scheduler.engine.model.devices import Device, DeviceKind, ResourceSlice
-from scheduler.engine.model.semantics import Gate, Semantics, Version, semantics_of
 from scheduler.engine.plugins.dynamic_resources.capacity import wanted_of
 from scheduler.engine.syntax.quantity_format import parse_formatted
 
 _HALVES = {"min": "500m", "step": "500m", "max": "4"}
 
 
-def _device(valid: dict[str, str], semantics: Semantics, default: str = "500m") -> Device:
+def _device(valid: dict[str, str], default: str = "500m") -> Device:
     capacity = {"cores": {"value": "4", "requestPolicy": {"default": default, "validRange": valid}}}
     spec = {"driver": "d", "pool": {"name": "p"}, "devices": [{"name": "x", "capacity": capacity}]}
     text = json.dumps({"metadata": {"name": "x", "uid": "u"}, "spec": spec}).encode()
-    of_driver = GatedDeviceDecoder(semantics).decode(DeviceKind.SLICE, text)
+    of_driver = DeviceDecoder().decode(DeviceKind.SLICE, text)
     assert isinstance(of_driver, ResourceSlice)
     return of_driver.devices[0]
 
 
-def _taken(requested: str, valid: dict[str, str], semantics: Semantics, default: str = "500m") -> str | None:
+def _taken(requested: str, valid: dict[str, str], default: str = "500m") -> str | None:
     query = DeviceQuery("r", "c", capacity={"cores": parse_formatted(requested)})
-    wanted = wanted_of(query, _device(valid, semantics, default))
+    wanted = wanted_of(query, _device(valid, default))
     return None if wanted is None else str(wanted["cores"])
 
 
@@ -53,20 +52,7 @@ def _taken(requested: str, valid: dict[str, str], semantics: Semantics, default:
 def test_an_amount_is_rounded_in_thousandths(
     requested: str, valid: dict[str, str], taken: str | None
 ) -> None:
-    assert _taken(requested, valid, semantics_of(Version(1, 37))) == taken
-
-
-@pytest.mark.parametrize(
-    "semantics",
-    [
-        pytest.param(semantics_of(Version(1, 36)), id="1.36"),
-        pytest.param(
-            semantics_of(Version(1, 37), {Gate.DRA_FRACTIONAL_CAPACITY_RANGE: False}), id="1.37, switched off"
-        ),
-    ],
-)
-def test_without_the_gate_halves_are_rounded_to_whole_units(semantics: Semantics) -> None:
-    assert _taken("1100m", _HALVES, semantics) == "2"
+    assert _taken(requested, valid) == taken
 
 
 @pytest.mark.parametrize(
@@ -81,11 +67,10 @@ def test_an_amount_is_written_as_upstream_writes_it(
     requested: str, valid: dict[str, str], taken: str
 ) -> None:
     """Source: consumable_capacity.go, roundUpRange (kubernetes 1.36)."""
-    assert _taken(requested, valid, semantics_of(Version(1, 36))) == taken
+    assert _taken(requested, valid) == taken
 
 
 def test_an_amount_that_is_rounded_to_the_default_may_break_the_range() -> None:
     above = {**_HALVES, "max": "3"}
-    of_1_37 = semantics_of(Version(1, 37))
-    assert _taken("3600m", above, of_1_37, default="4") == "4"
-    assert _taken("3600m", above, of_1_37) is None
+    assert _taken("3600m", above, default="4") == "4"
+    assert _taken("3600m", above) is None

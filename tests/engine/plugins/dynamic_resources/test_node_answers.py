@@ -14,15 +14,15 @@ from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind, ResourceSlice
 from scheduler.engine.plugins.dynamic_resources.allocator import DEFAULT_STEPS, Allocator
-from scheduler.engine.plugins.dynamic_resources.inputs import AuditWindow, Inputs, Refusal, TargetNode
-from scheduler.engine.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers, form_of
+from scheduler.engine.plugins.dynamic_resources.answers import Answer, AuditWindow, NotAllocated
+from scheduler.engine.plugins.dynamic_resources.node_answers import Cycle, NodeAnswers, form_of
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
-from scheduler.engine.plugins.dynamic_resources.pools import NodePools
+from scheduler.engine.plugins.dynamic_resources.pools import NodePools, TargetNode
 from scheduler.engine.plugins.dynamic_resources.selection import ExpressionResults, SelectorResults
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.device_changes import DeviceChanges
 from tests.conformance.product import LiveCluster
-from tests.engine.plugins.dynamic_resources.clusters import PlainSlices
+from tests.engine.plugins.dynamic_resources.clusters import published
 from tests.engine.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
 from tests.engine.plugins.dynamic_resources.test_allocator import expensive, request
 
@@ -40,7 +40,7 @@ class _Life:
             self.apply("DeviceClass", each)
         for name in NODES:
             self.label(name, "z")
-        self.index = PoolIndex(self.devices, self.devices.changes)
+        self.index = PoolIndex(self.devices)
         self.answers = NodeAnswers()
         self.results = SelectorResults()
         # The form of the first claim is asked for again and again; the others come and go.
@@ -70,13 +70,15 @@ class _Life:
         claim = self.claim(raw)
         self.index.refresh()
         allocated = self.allocator(self.index).allocate(TargetNode(node, {"zone": "z"}), [claim])
-        if not isinstance(allocated, Refusal):
+        if not isinstance(allocated, NotAllocated):
             self.devices.upsert(replace(claim, allocation=allocated[0]))
 
     def allocator(self, index: PoolIndex, n_steps: int = DEFAULT_STEPS) -> Allocator:
         """Return the allocator of a cycle."""
-        inputs = Inputs(self.devices.allocated, self.devices.classes)
-        return Allocator(index, inputs, self.results, seed="seed", n_steps=n_steps)
+        devices = self.devices
+        return Allocator(
+            index, devices.allocated, devices.classes, self.results, seed="seed", n_steps=n_steps
+        )
 
     def ask(self) -> bool:
         """Ask for what is kept in a cycle of one step. Return whether a search has to go on."""
@@ -88,15 +90,13 @@ class _Life:
     def check(self) -> None:
         """Compare what is kept with a look at everything."""
         self.index.refresh()
-        fresh_index = PoolIndex(self.devices, self.devices.changes)
+        fresh_index = PoolIndex(self.devices)
         fresh_index.refresh()
         assert self.index.same_as(fresh_index)
         view = self.cluster.view()
         fresh = NodeAnswers()
-        first_fit = self.allocator(self.index).first_fit([self.asked])
-        kept = Cycle(self.allocator(self.index), [self.asked], self.index, view, first_fit)
+        kept = Cycle(self.allocator(self.index), [self.asked], self.index, view)
         finished(self.answers.ask(view.alive, kept))
-        # A search everywhere.
         finished(fresh.ask(view.alive, Cycle(self.allocator(fresh_index), [self.asked], fresh_index, view)))
         assert answers_of(self.answers) == answers_of(fresh)
         assert self.answers.same_as(NodeAnswers())
@@ -263,8 +263,8 @@ def test_a_pod_on_a_node_changes_no_answer() -> None:
     }
     life.cluster.apply(pod)
     view = life.cluster.view()
-    inputs = Inputs(life.devices.allocated, life.devices.classes)
-    allocator = _NoSearch(life.index, inputs, life.results, seed="seed")
+    devices = life.devices
+    allocator = _NoSearch(life.index, devices.allocated, devices.classes, life.results, seed="seed")
     life.answers.ask(view.alive, Cycle(allocator, [life.asked], life.index, view))
     life.check()
 
@@ -343,13 +343,14 @@ def _slice(name: str, **spec: Any) -> ResourceSlice:
     ],
 )
 def test_an_audit_finds_a_slice_that_came_without_a_note(asked: list[str], changed: ResourceSlice) -> None:
-    slices = PlainSlices([_slice("own", nodeName="node-0", devices=[{"name": "d"}])])
-    index = PoolIndex(slices, DeviceChanges())
+    devices = published([_slice("own", nodeName="node-0", devices=[{"name": "d"}])])
+    index = PoolIndex(devices)
     index.refresh()
+    devices.changes = DeviceChanges()
     for name in asked:
         index.pools(TargetNode(name, {}))
     assert index.same_as(index)
-    slices.put(changed)
+    devices.upsert(changed)
     assert not index.same_as(index)
 
 

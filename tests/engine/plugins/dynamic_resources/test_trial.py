@@ -16,10 +16,11 @@ from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
+from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
 from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
-from scheduler.engine.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
 from scheduler.engine.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
 from tests.conformance.product import LiveCluster
 from tests.engine.plugins.dynamic_resources.device_clusters import DRIVERS, NODES, Cluster
@@ -53,14 +54,13 @@ def _claim(live: LiveCluster, name: str) -> ResourceClaim:
 def _allocated(live: LiveCluster, node: str, name: str) -> ResourceClaim | str:
     """Return the claim with devices of the node, or why it gets none."""
     devices = live.state.devices
-    index = PoolIndex(devices, devices.changes)
+    index = PoolIndex(devices)
     index.refresh()
-    inputs = Inputs(devices.allocated, devices.classes)
     claim = _claim(live, name)
-    answer = Allocator(index, inputs, SelectorResults(), seed="s").allocate(
+    answer = Allocator(index, devices.allocated, devices.classes, SelectorResults(), seed="s").allocate(
         TargetNode(node, _LABELS), [claim]
     )
-    return answer.text if isinstance(answer, Refusal) else replace(claim, allocation=answer[0])
+    return answer.text if isinstance(answer, NotAllocated) else replace(claim, allocation=answer[0])
 
 
 def _placed(live: LiveCluster, name: str, node: str) -> Pod:

@@ -1,7 +1,7 @@
 """
 The contract suite's servers: the embedded cluster always, a real API server where there is one.
 
-`pytest tests/sandbox/devcluster/contract --minor 33`: the embedded cluster is of that version, 1.33. Kinds and
+`pytest tests/sandbox/devcluster/contract --minor 34`: the embedded cluster is of that version, 1.34. Kinds and
 fields that it does not have fail there.
 """
 

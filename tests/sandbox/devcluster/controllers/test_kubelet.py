@@ -1,6 +1,7 @@
 """What the kubelet stand-in reports of a bound pod."""
 
 from scheduler.sandbox.devcluster.controllers.kubelet import running
+from scheduler.sandbox.devcluster.kinds import POD
 from scheduler.sandbox.devcluster.printing import table
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 from tests.support.workload_objects import NOW_S, pod
@@ -34,15 +35,7 @@ def test_a_started_pod_is_running_and_ready():
 def test_kubectl_shows_a_started_pod_with_all_its_containers():
     inits = [{"name": "i"}, {"name": "side", "restartPolicy": "Always"}]
     started = running(bound(*inits), host_ip="h", pod_ip="p", now_s=NOW_S)
-    assert table("Pod", [started], NOW_S)["rows"][0]["cells"][1:4] == ["2/2", "Running", "0"]
-
-
-def test_an_unmet_readiness_gate_keeps_the_pod_from_being_ready():
-    gated = bound()
-    gated["spec"]["readinessGates"] = [{"conditionType": "a.io/x"}]
-    conditions = running(gated, host_ip="h", pod_ip="p", now_s=NOW_S)["status"]["conditions"]
-    (ready,) = [c for c in conditions if c["type"] == "Ready"]
-    assert (ready["status"], ready["reason"]) == ("False", "ReadinessGatesNotReady")
+    assert table(POD, [started], NOW_S)["rows"][0]["cells"][1:4] == ["2/2", "Running", "0"]
 
 
 def test_a_pod_on_the_host_network_has_the_hosts_address():

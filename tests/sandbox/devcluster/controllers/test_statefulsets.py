@@ -6,7 +6,7 @@ from scheduler.sandbox.devcluster.controllers.actions import Create, Delete
 from scheduler.sandbox.devcluster.controllers.ownership import REVISION_LABEL
 from scheduler.sandbox.devcluster.controllers.statefulsets import plan, revision_name
 from scheduler.sandbox.devcluster.kinds import JsonObject
-from tests.support.workload_objects import LABELS, NOW_S, meta, of, pod, status_after, template
+from tests.support.workload_objects import LABELS, meta, of, pod, status_after, template
 
 
 def stateful_set(size=3, *, image="web:1", **spec):
@@ -75,11 +75,11 @@ PARALLEL = {"podManagementPolicy": "Parallel"}
 def test_one_step_at_a_time(spec, members, expected):
     owner = stateful_set(**spec)
     pods = [member(owner, number, **one) for number, one in enumerate(members)]
-    assert steps(plan(owner, pods, NO_CLAIMS.get, NOW_S)) == expected
+    assert steps(plan(owner, pods, NO_CLAIMS.get)) == expected
 
 
 def test_a_pod_keeps_its_name_and_knows_its_ordinal():
-    (made,) = of(plan(stateful_set(), [], NO_CLAIMS.get, NOW_S), Create)
+    (made,) = of(plan(stateful_set(), [], NO_CLAIMS.get), Create)
     labels = made.obj["metadata"]["labels"]
     assert made.obj["metadata"]["name"] == "db-0"
     assert labels["statefulset.kubernetes.io/pod-name"] == "db-0"
@@ -91,6 +91,6 @@ def test_status_tells_the_old_revision_from_the_new():
     owner = stateful_set(2)
     owner["status"] = {"currentRevision": "old"}
     pods = [member(owner, 0, outdated=True), member(owner, 1)]
-    status = status_after(plan(owner, pods, NO_CLAIMS.get, NOW_S))
+    status = status_after(plan(owner, pods, NO_CLAIMS.get))
     assert (status["currentReplicas"], status["updatedReplicas"], status["readyReplicas"]) == (1, 1, 2)
     assert (status["currentRevision"], status["updateRevision"]) == ("old", revision_name(owner))

@@ -234,13 +234,12 @@ async def test_an_idle_stream_is_hit_at_once():
         assert await waiting is None
 
 
-async def test_faults_are_set_shown_and_cleared_over_http():
+async def test_faults_are_set_and_cleared_over_http():
     async with _cluster() as (cluster, api):
         rule = {"action": "respond", "kind": "pods", "code": 503, "times": 5}
         assert (await api.post(FAULTS_PATH, [rule])).code == 204
         assert cluster.faults.pending() == [Fault(action=Action.RESPOND, kind="pods", code=503, times=5)]
         (await api.get("/api/v1/pods")).refused(503, "ServiceUnavailable")
-        assert [one["action"] for one in (await api.get(FAULTS_PATH)).body] == ["respond"]
         assert (await api.delete(FAULTS_PATH)).code == 204
         assert (await api.get("/api/v1/pods")).code == 200
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from scheduler.engine.framework.kinds import KINDS as WATCHED
-from scheduler.engine.model.read_fields import FieldTree
+from scheduler.engine.model.json_fields import FieldTree
 from scheduler.tools.explain.formats.known_fields import (
     NEWER_FIELDS,
     fields_of,

@@ -137,7 +137,7 @@ def test_a_daemon_sets_pods_are_those_of_the_embedded_controller(template: build
         "DaemonSet", {"selector": {"matchLabels": {"app": "a"}}}, labels={"app": "a"}, **template
     )
     stored = DevCluster().store.create(DAEMON_SET, "default", document)
-    theirs = [action.obj for action in plan(stored, [], nodes, 0.0) if isinstance(action, Create)]
+    theirs = [action.obj for action in plan(stored, [], nodes) if isinstance(action, Create)]
     cluster = LoadedCluster(default_settings())
     for node in nodes:
         cluster.state.upsert_node(decode_node(msgspec.json.encode(node)))

