@@ -8,7 +8,8 @@ and their groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -23,7 +24,6 @@ from scheduler.daemon.kube.requests import (
     second_time,
 )
 from scheduler.daemon.metrics.logs import Logger
-from scheduler.daemon.writes.newest_queue import NewestQueue
 from scheduler.daemon.writes.sending import CONDITION, Sender
 from scheduler.engine.model.instructions import (
     ClearNomination,
@@ -43,6 +43,7 @@ _MANY: Final = 1000
 #: What writes a nomination alone; of a reservation the nomination is all that is written here.
 _Nominating: TypeAlias = ClearNomination | WriteReservation
 _OfPod: TypeAlias = PatchCondition | _Nominating
+_Instruction: TypeAlias = _OfPod | PatchPodGroup
 
 
 class ConditionWriter:
@@ -63,37 +64,76 @@ class ConditionWriter:
     ) -> None:
         self._sender, self._clock_s = sender, clock_s
         self._log, self._is_ending = log, is_ending
-        self._queue = NewestQueue(self._write, n_writers=_WRITERS, n_most=_MOST_WRITERS, many=_MANY)
-        #: Writes conditions until cancelled.
-        self.run = self._queue.run
+        #: By UID of a pod, or by group and type of condition.
+        self._waiting: dict[Hashable, _Instruction] = {}
+        #: By the same: set once it is written.
+        self._in_flight: dict[Hashable, asyncio.Event] = {}
+        self._arrived = asyncio.Event()
 
-    def write(self, instruction: _OfPod | PatchPodGroup) -> None:
+    def write(self, instruction: _Instruction) -> None:
         """
         Queue the condition, or the nomination.
 
         It is written unless a newer one or a bind of the pod comes first.
         """
+        key: Hashable
         if isinstance(instruction, PatchPodGroup):
-            self._queue.put((instruction.group.key, instruction.condition_type), instruction)
-            return
-        uid = instruction.pod.uid
-        waiting = self._queue.waiting(uid)
-        if isinstance(instruction, _Nominating) and isinstance(waiting, PatchCondition):
-            instruction = replace(waiting, nominated_node_name=_nomination(instruction))
-        elif isinstance(instruction, PatchCondition) and instruction.nominated_node_name is None:
-            # The nomination that the older one would have written is still to be written.
-            instruction = replace(instruction, nominated_node_name=_nomination(waiting))
-        self._queue.put(uid, instruction)
+            key = (instruction.group.key, instruction.condition_type)
+        else:
+            key = instruction.pod.uid
+            waiting = self._waiting.get(key)
+            if isinstance(instruction, _Nominating) and isinstance(waiting, PatchCondition):
+                instruction = replace(waiting, nominated_node_name=_nomination(instruction))
+            elif isinstance(instruction, PatchCondition) and instruction.nominated_node_name is None:
+                # The nomination that the older one would have written is still to be written.
+                instruction = replace(instruction, nominated_node_name=_nomination(waiting))
+        self._waiting[key] = instruction
+        self._arrived.set()
 
     async def hasten(self, uid: str) -> None:
         """Write what waits of the pod before all others, and return once it is written or given up."""
-        await self._queue.hasten(uid)
+        await self._finish(uid)
+        if uid in self._waiting:
+            await self._write_alone(uid)
 
     async def cancel(self, uid: str) -> None:
         """Drop the pod's waiting condition and wait for the one in flight, so that neither overtakes a later bind."""
-        await self._queue.cancel(uid)
+        self._waiting.pop(uid, None)
+        await self._finish(uid)
 
-    async def _write(self, instruction: _OfPod | PatchPodGroup) -> None:
+    async def run(self) -> None:
+        """Write conditions until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(_MOST_WRITERS):
+                least = 0 if number < _WRITERS else _MANY
+                group.create_task(self._work(least), name=f"condition writer {number}")
+
+    async def _work(self, least: int) -> None:
+        """Write conditions while more than `least` wait, those that wait longest first."""
+        while True:
+            free = (key for key in self._waiting if key not in self._in_flight)
+            key = next(free, None) if len(self._waiting) > least else None
+            if key is None:
+                self._arrived.clear()
+                await self._arrived.wait()
+            else:
+                await self._write_alone(key)
+
+    async def _write_alone(self, key: Hashable) -> None:
+        """Write what waits while no other one of its key is written."""
+        finished = self._in_flight[key] = asyncio.Event()
+        try:
+            await self._write(self._waiting.pop(key))
+        finally:
+            del self._in_flight[key]
+            finished.set()
+            self._arrived.set()
+
+    async def _finish(self, key: Hashable) -> None:
+        while (in_flight := self._in_flight.get(key)) is not None:
+            await in_flight.wait()
+
+    async def _write(self, instruction: _Instruction) -> None:
         """Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36)."""
         if isinstance(instruction, PatchPodGroup):
             await self._write_group(instruction)
@@ -141,7 +181,7 @@ class ConditionWriter:
         )
 
 
-def _nomination(instruction: _OfPod | PatchPodGroup | None) -> str | None:
+def _nomination(instruction: _Instruction | None) -> str | None:
     """Return the nomination that the instruction writes, None if it leaves it."""
     match instruction:
         case ClearNomination():
