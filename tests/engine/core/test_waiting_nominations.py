@@ -222,9 +222,9 @@ def test_a_member_whose_group_became_too_small_is_no_longer_nominated_where_it_w
     """After a restart its nomination is all that keeps its room; it ends in the API server as it ends here."""
     driver = Driver()
     driver.node("n", allocatable={"cpu": "4", "pods": "9"})
-    group = {"labels": {GROUP: "g", MIN_COUNT: "2"}}
-    lost = driver.pod("lost", **group)
-    waiting = driver.decoded(build.pod("waiting", spec={"schedulerName": NAME}, **group))
+    labels = {GROUP: "g", MIN_COUNT: "2"}
+    lost = driver.pod("lost", labels=labels)
+    waiting = driver.decoded(build.pod("waiting", spec={"schedulerName": NAME}, labels=labels))
     waiting = replace(waiting, nominated_node_name="n", resource_version=driver.next_version())
     driver.handle(PodSeen(waiting))
     driver.lose(lost)
