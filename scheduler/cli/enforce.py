@@ -50,11 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--namespace",
         default=_NAMESPACE,
         metavar="NS",
-        help="namespace of the enforcer's Lease and ConfigMap (default %(default)s)",
+        help="namespace of the enforcer's Lease (default %(default)s)",
     )
-    parser.add_argument(
-        "--name", default=NAME, help="name of the enforcer's Lease and ConfigMap (default %(default)s)"
-    )
+    parser.add_argument("--name", default=NAME, help="name of the enforcer's Lease (default %(default)s)")
     parser.add_argument(
         "--leader-elect",
         choices=("true", "false"),
@@ -208,8 +206,6 @@ def _options(args: argparse.Namespace) -> Options:
     return Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         election=election,
-        namespace=args.namespace,
-        name=args.name,
         limits=_limits(args),
         rebalance=_rebalance_limits(args),
         protected=frozenset(name for name in args.protected_namespaces.split(",") if name),

@@ -72,6 +72,10 @@ class Shop:
         items = (await self.api.get(self.path("pods"))).ok["items"]
         return {one["metadata"]["name"] for one in items if not one["metadata"].get("deletionTimestamp")}
 
+    async def runs(self, name: str) -> None:
+        """Wait until the pod is ready: a budget ignores pods that are not."""
+        await until(lambda: self.ready(name), what=f"{name} to run")
+
     async def ready(self, name: str) -> bool:
         pod = (await self.api.get(f"{self.path('pods')}/{name}")).ok
         conditions = pod.get("status", {}).get("conditions") or []

@@ -100,8 +100,8 @@ def needed(request: Request) -> Right:
     # A list or watch of one object needs the right to its name alone.
     field, _, selected = dict(request.query).get("fieldSelector", "").partition("=")
     name = name or (selected if field == "metadata.name" else "")
-    # The resources whose rights are given by name; the name of an object to be created is not known.
-    is_by_name = resource in ("leases", "configmaps") and verb != "create"
+    # Rights to Leases are given by name; the name of an object to be created is not known.
+    is_by_name = resource == "leases" and verb != "create"
     return Right(group, resource, verb, name if is_by_name else "")
 
 

@@ -168,13 +168,6 @@ class WrittenVolume(_Wire, frozen=True):
     spec: _VolumeSpec = _VolumeSpec()
 
 
-class ConfigMap(_Wire, frozen=True):
-    """A ConfigMap as read."""
-
-    metadata: ObjectMeta
-    data: dict[str, str] | None = None
-
-
 _PAGE: Final = msgspec.json.Decoder(ListPage)
 _EVENT: Final = msgspec.json.Decoder(WatchEvent)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
@@ -183,7 +176,6 @@ _STATUS: Final = msgspec.json.Decoder(_Status)
 _LEASE: Final = msgspec.json.Decoder(Lease)
 _ASSIGNMENT: Final = msgspec.json.Decoder(PodAssignment)
 _WRITTEN_VOLUME: Final = msgspec.json.Decoder(WrittenVolume)
-_CONFIG_MAP: Final = msgspec.json.Decoder(ConfigMap)
 
 
 def decode_event(line: bytes) -> WatchEvent:
@@ -223,11 +215,6 @@ def shows_free_lease(line: bytes) -> bool:
     if event.type in {"ADDED", "MODIFIED"}:
         return not decode_lease(event.object).spec.holder_identity
     return event.type == "DELETED"
-
-
-def decode_config_map(body: bytes) -> ConfigMap:
-    """Decode a ConfigMap. Raises ServerFault for another body."""
-    return _decode(_CONFIG_MAP, body, "a ConfigMap")
 
 
 def decode_assignment(body: bytes | msgspec.Raw) -> PodAssignment:

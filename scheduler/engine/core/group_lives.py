@@ -74,7 +74,9 @@ class GroupLives:
             # After a restart, nominated members come one by one.
             if not (is_waiting and self.nominations.is_shown(key)):
                 self.nominations.forget(key)
-                self._withdraw(key, now_s)
+                # Another process may have nominated them, so the API server is told.
+                if any(self._state.nominated.node_of(pod.uid) for pod in self._groups.pending(key)):
+                    self.nominations.end_at(key, now_s)
         else:
             self._incomplete.note_complete(key, now_s)
         if first is not None:

@@ -132,6 +132,10 @@ class GroupNominations:
         self._unplaced_since_s.pop(key, None)
         self._holds.pop(key, None)
 
+    def end_at(self, key: GroupKey, end_s: float) -> None:
+        """Let `end_holds` end the nominations of the group's members at this time."""
+        self._holds[key] = _Hold(_By.ANOTHER, end_s)
+
     def next_wake_s(self) -> float | None:
         """Return when the next hold ends, None without one. O(groups for which room is held)."""
         return min((hold.end_s for hold in self._holds.values()), default=None)

@@ -2,8 +2,8 @@
 Runs the enforcer: informers in, evictions and events out. It decides nothing.
 
     check   once all caches are synced, after every change and when a wait ends, at most every `_CHECK_PERIOD_S`
-    act     only as the leader, once the record of unmatched pods is read, and not while a watch is interrupted
-    stop    wait for the eviction in flight -> save the record -> write events
+    act     only as the leader, and not while a watch is interrupted
+    stop    wait for the eviction in flight -> write events
 """
 
 from __future__ import annotations
@@ -35,11 +35,9 @@ from scheduler.engine.framework.kinds import Asker, WatchedKind
 from scheduler.engine.model.pods import Pod, term_problem
 from scheduler.engine.model.terms import Problem
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.errors import ApiError
 from scheduler.tools.enforcer.cost_writer import CostWriter
 from scheduler.tools.enforcer.deletion_costs import DeletionCosts
 from scheduler.tools.enforcer.evictor import evict, nominate
-from scheduler.tools.enforcer.grace_record import GraceRecord
 from scheduler.tools.enforcer.instructions import (
     EnforcerInstruction,
     Evict,
@@ -66,8 +64,6 @@ _SEED: Final = 1
 #: No evictions for this time after a watch was interrupted, since its cache ages. Longer than the longest pause between
 #: two attempts to list or watch, which is 30 s.
 _INTERRUPTED_S: Final = 40.0
-_RESTORE_RETRY_S: Final = 5.0
-_ELECTION_CHECK_S: Final = 0.2
 _STOP_EVICTION_S: Final = 17.0
 _STOP_EVENTS_S: Final = 3.0
 
@@ -76,9 +72,6 @@ _STOP_EVENTS_S: Final = 3.0
 class Options(ConnectionOptions):
     """The flags of `enforce`."""
 
-    #: Namespace and name of the ConfigMap with the record of unmatched pods.
-    namespace: str
-    name: str
     limits: EvictionLimits
     #: Namespaces whose pods are never evicted.
     protected: frozenset[str]
@@ -154,15 +147,10 @@ class EnforcerDaemon(daemon.Daemon):
         )
         self._inbox = self._caches.inbox
         self._recorder = EventRecorder(connection.client, now_s=now_s, on_dropped=metrics.events_dropped.add)
-        self._record = GraceRecord(
-            connection.client, options.namespace, options.name, log=self._log, now_s=now_s
-        )
         self._reports = EnforcementReporter(metrics, self._log, None if options.dry_run else self._recorder)
         costs = options.deletion_costs
         self._cost_writer = None if costs is None else self._new_cost_writer(costs)
         self._in_flight: asyncio.Task[None] | None = None
-        #: True once the record is read; a dry run does not read it.
-        self._restored = options.dry_run
         #: Earliest times of the next eviction and the next check.
         self._evict_from_s = 0.0
         self._check_from_s = 0.0
@@ -199,7 +187,7 @@ class EnforcerDaemon(daemon.Daemon):
         )
 
     def stop(self) -> None:
-        """Start no further eviction; `run` returns once the eviction in flight has ended and the record is saved."""
+        """Start no further eviction; `run` returns once the eviction in flight has ended."""
         super().stop()
         self._inbox.nudge()
 
@@ -245,8 +233,6 @@ class EnforcerDaemon(daemon.Daemon):
     async def _work(self) -> None:
         self.start("events", self._recorder.run())
         self._caches.start(self.start)
-        if not self._options.dry_run:
-            self.start("record", self._keep_record())
         while self._is_running():
             self._handle_stimuli()
             if len(self._inbox):
@@ -262,8 +248,6 @@ class EnforcerDaemon(daemon.Daemon):
             self._in_flight.cancel()
         if self._cost_writer is not None:
             self._cost_writer.stop()
-        if self._restored and not self._options.dry_run and self._leads():
-            await self._record.save(self._enforcer.lost_since())
         await self._recorder.drain(_STOP_EVENTS_S)
 
     def _handle_stimuli(self) -> None:
@@ -333,7 +317,7 @@ class EnforcerDaemon(daemon.Daemon):
         return not pod.is_bound_to_node and pod.namespace not in self._options.protected
 
     def _may_act(self, now_s: float) -> bool:
-        return self._leads() and self._restored and now_s >= self._evict_from_s
+        return self._leads() and now_s >= self._evict_from_s
 
     def _idle_s(self) -> float:
         now_s = self._now_s()
@@ -346,33 +330,14 @@ class EnforcerDaemon(daemon.Daemon):
         if wake_s is not None:
             wake_times_s.append(max(wake_s, self._check_from_s))
         if self._needs_check and self._caches.is_synced():
-            is_waiting = not (self._leads() and self._restored)
-            wake_times_s.append(now_s + 1.0 if is_waiting else max(self._check_from_s, self._evict_from_s))
+            is_free_s = max(self._check_from_s, self._evict_from_s)
+            wake_times_s.append(is_free_s if self._leads() else now_s + 1.0)
         return max(0.0, min(wake_times_s) - now_s)
 
     def _on_interrupted(self, _kind: str) -> None:
         if self._caches.was_synced:
             self._evict_from_s = self._now_s() + _INTERRUPTED_S
             self._needs_check = True
-
-    async def _keep_record(self) -> None:
-        """Read the record once we lead, then save it whenever it changes."""
-        while not self._restored:
-            if self._leads():
-                await self._restore()
-            if not self._restored:
-                await asyncio.sleep(_RESTORE_RETRY_S if self._leads() else _ELECTION_CHECK_S)
-        await self._record.save_periodically(self._enforcer.lost_since, self._leads)
-
-    async def _restore(self) -> None:
-        try:
-            self._enforcer.restore(await self._record.load())
-        except ApiError as error:
-            # Retried for ever, since the server may return and the right may be granted.
-            self._log.error("Failed to read the record of unmatched pods; retrying", err=str(error))
-            return
-        self._restored = True
-        self._inbox.nudge()
 
     def _execute(self, instruction: EnforcerInstruction) -> None:
         match instruction:

@@ -8,14 +8,14 @@ The enforcer as a pure machine: stimuli in, instructions out.
 Invariants:
  1. One eviction at a time, so that each check sees what the last eviction changed.
  2. An evicted pod counts as terminating from the result on, even if an older watch event says otherwise.
- 3. Times are of this process's monotonic clock. `lost_since` and `restore` carry them over a restart.
+ 3. Times are of this process's monotonic clock: after a restart, all waits begin anew.
  4. A check without leadership keeps time and returns no instructions.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -50,7 +50,7 @@ from scheduler.tools.enforcer.instructions import (
     ViolationReport,
 )
 from scheduler.tools.enforcer.limits import EvictionLimits
-from scheduler.tools.enforcer.rules import Rule, RuleIndex, RuleSpec, Side
+from scheduler.tools.enforcer.rules import RuleIndex, RuleSpec, Side
 from scheduler.tools.enforcer.violations import Violation, ViolationDetector, violation_report
 
 #: A report costs 50 µs. The next check goes on with the rest.
@@ -114,13 +114,8 @@ class Enforcer:
         self._limits = limits
         self._acts = acts
         self._evictions = RecentEvictions(limits)
-        self._periods: dict[tuple[str, Rule], _BrokenPeriod] = {}
-        #: Since when a pod's enforced affinity has no match, by UID. A change of the pod's labels does not reset it.
-        self._lost_s: dict[str, float] = {}
-        #: The affinity that lost its match. Changed affinity starts a new grace period. Unknown after a restart.
-        self._lost_spec: dict[str, RuleSpec] = {}
-        #: Pods without a match at the first check already: `restore` may know an earlier time.
-        self._lost_at_start: set[str] = set()
+        #: By UID and rule: a changed rule starts a new period, a change of the pod's labels does not.
+        self._periods: dict[tuple[str, RuleSpec], _BrokenPeriod] = {}
         #: Rules reported per pod, by UID.
         self._reported: dict[str, set[RuleSpec]] = {}
         self._backoffs: dict[str, EvictionBackoff] = {}
@@ -177,22 +172,6 @@ class Enforcer:
         self._evicted_uids.discard(uid)
         self._announced.discard(uid)
 
-    # Restarts.
-
-    def lost_since(self) -> Mapping[str, float]:
-        """Return the time since when a pod's enforced affinity has no match, by UID."""
-        return self._lost_s
-
-    def restore(self, lost_since: Mapping[str, float]) -> None:
-        """
-        Set the times from a record of another process. The next check drops pods that have a match.
-
-        A loss that this process saw happen keeps its time: it is newer than the record.
-        """
-        for uid, since_s in lost_since.items():
-            if self._placed_since_check is None or uid in self._lost_at_start:
-                self._lost_s[uid] = min(since_s, self._lost_s.get(uid, since_s))
-
     @property
     def is_evicting(self) -> bool:
         """Whether an eviction has no result yet."""
@@ -222,23 +201,11 @@ class Enforcer:
         return [*self._reports(violations, now_s), *self._eviction_instructions(plan, in_grace, now_s)]
 
     def _update_times(self, violations: Iterable[Violation], now_s: float) -> None:
-        periods: dict[tuple[str, Rule], _BrokenPeriod] = {}
-        lost_s: dict[str, float] = {}
-        specs: dict[str, RuleSpec] = {}
-        lost_at_start: set[str] = set()
-        is_first = self._placed_since_check is None
+        periods: dict[tuple[str, RuleSpec], _BrokenPeriod] = {}
         for violation in violations:
-            uid, spec = violation.uid, violation.rule.spec
-            key = (uid, violation.rule)
+            key = (violation.uid, violation.rule.spec)
             periods[key] = self._periods.get(key) or _BrokenPeriod(now_s, self._cause(violation))
-            if _is_affinity(violation) and spec.enforced:
-                is_same = self._lost_spec.get(uid, spec) == spec
-                lost_s[uid] = self._lost_s.get(uid, now_s) if is_same else now_s
-                specs[uid] = spec
-                if is_same and (is_first or uid in self._lost_at_start):
-                    lost_at_start.add(uid)
-        self._periods, self._lost_s, self._lost_spec = periods, lost_s, specs
-        self._lost_at_start = lost_at_start
+        self._periods = periods
         self._placed_since_check = set()
 
     def _cause(self, violation: Violation) -> ViolationCause:
@@ -260,12 +227,11 @@ class Enforcer:
 
     def _is_due(self, violation: Violation, now_s: float) -> bool:
         """Return whether the rule is broken for long enough to act; otherwise note when it will be."""
-        due_s = self._periods[violation.uid, violation.rule].since_s + self._limits.settle_s
+        wait_s = self._limits.settle_s
         if _is_affinity(violation):
             own_s = self.state.placed[violation.uid].pod.affinity_grace_s
-            grace_s = own_s if isinstance(own_s, (int, float)) else self._limits.grace_s
-            due_s = self._lost_s[violation.uid] + grace_s
-        return self._is_time(due_s, now_s)
+            wait_s = own_s if isinstance(own_s, (int, float)) else self._limits.grace_s
+        return self._is_time(self._periods[violation.uid, violation.rule.spec].since_s + wait_s, now_s)
 
     def _is_time(self, at_s: float, now_s: float) -> bool:
         """Return whether `at_s` has come; otherwise the next check is then at the latest."""
@@ -299,7 +265,8 @@ class Enforcer:
         """Return reports of violations not reported yet, affinity after its grace period: peers may just restart."""
         reports: list[EnforcerInstruction] = []
         for violation in violations:
-            period, spec = self._periods[violation.uid, violation.rule], violation.rule.spec
+            spec = violation.rule.spec
+            period = self._periods[violation.uid, spec]
             has_grace = _is_affinity(violation) and not spec.enforced
             wait_s = self._limits.grace_s if has_grace else self._limits.settle_s
             reported = self._reported.setdefault(violation.uid, set())

@@ -51,6 +51,22 @@ class RecordingOutbox:
         return [one.pod.name for one in self.ordered if isinstance(one, Bind)]
 
 
+class WatchedInbox(Inbox):
+    """An inbox that knows whether its reader waits for something to arrive."""
+
+    is_waited = False
+
+    def is_at_rest(self) -> bool:
+        return self.is_waited and not self._arrived.is_set()
+
+    async def wait(self, timeout_s: float | None) -> None:
+        self.is_waited = True
+        try:
+            await super().wait(timeout_s)
+        finally:
+            self.is_waited = False
+
+
 class Bench:
     """A loop over a driver's machine and a clock that tests advance. `on_asked` is called when it checks readiness."""
 
@@ -67,7 +83,7 @@ class Bench:
         #: The time of day.
         self.epoch_s = 1_700_000_000.0
         self.driver.node("a")
-        self.inbox = Inbox()
+        self.inbox = WatchedInbox()
         self.kept = RecordingOutbox(lambda: self.driver.now_s)
         self.is_ready = True
         self.on_asked: Callable[[], None] = lambda: None
@@ -101,8 +117,9 @@ class Bench:
 
     async def turns(self) -> None:
         """Let the loop run until it waits."""
-        for _ in range(20):
-            await asyncio.sleep(0)
+        async with asyncio.timeout(10.0):
+            while not self.inbox.is_at_rest():  # noqa: ASYNC110 - stops at the first turn at which it holds
+                await asyncio.sleep(0)
 
     async def bound(self, n: int) -> None:
         """Let the loop run until it has ordered so many binds, and no further."""

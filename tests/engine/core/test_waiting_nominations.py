@@ -9,6 +9,7 @@ import pytest
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.core.group_nominations import HOLD_FOR_S
 from scheduler.engine.model.instructions import Bind, ClearNomination, Instruction, WriteReservation
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Gate, Version, semantics_of
 from scheduler.engine.model.stimuli import PodSeen
@@ -215,3 +216,17 @@ def test_members_of_a_group_that_wait_are_nominated_for_as_long_as_they_wait() -
     cluster.machine._group_lives.note_nominated(asked[0].pod.group.key, cluster.now_s)  # type: ignore[union-attr]
     told = cluster.live(HOLD_FOR_S + 1.0)
     assert [each for each in told if isinstance(each, ClearNomination)] == []
+
+
+def test_a_member_whose_group_became_too_small_is_no_longer_nominated_where_it_waited() -> None:
+    """After a restart its nomination is all that keeps its room; it ends in the API server as it ends here."""
+    driver = Driver()
+    driver.node("n", allocatable={"cpu": "4", "pods": "9"})
+    labels = {GROUP: "g", MIN_COUNT: "2"}
+    lost = driver.pod("lost", labels=labels)
+    waiting = driver.decoded(build.pod("waiting", spec={"schedulerName": NAME}, labels=labels))
+    waiting = replace(waiting, nominated_node_name="n", resource_version=driver.next_version())
+    driver.handle(PodSeen(waiting))
+    driver.lose(lost)
+    assert [each.pod.name for each in driver.live(0.1) if isinstance(each, ClearNomination)] == ["waiting"]
+    assert driver.state.nominated.node_of(waiting.uid) == ""

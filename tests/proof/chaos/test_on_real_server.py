@@ -32,17 +32,18 @@ def test_what_another_scheduler_binds_counts_within_moments(real_server: Address
     """
     The race window lasts from the sending of another scheduler's bind until it counts here, while we place pods too.
 
-    Within it both may take the same room. README has its length on an idle machine; here it only has to be short.
+    Within it both may take the same room. README has its length on an idle machine; here it is compared with the time
+    in which the same server answers that bind.
     """
-    known_s = asyncio.run(_race_window_s(real_server, n_pods=100))
+    known_s, answered_s = asyncio.run(_race_window_s(real_server, n_pods=100))
     print(
         f"median {known_s[50] * 1000:.1f} ms, 99 % {known_s[98] * 1000:.1f} ms, most {known_s[99] * 1000:.1f} ms"
     )
-    assert known_s[50] < 0.5
+    assert known_s[50] < 10 * answered_s[50]
 
 
-async def _race_window_s(address: Address, *, n_pods: int) -> list[float]:
-    """Return the seconds until each bind counted, shortest first."""
+async def _race_window_s(address: Address, *, n_pods: int) -> tuple[list[float], list[float]]:
+    """Return the seconds until each bind counted, and until each was answered, shortest first."""
     loop = asyncio.get_running_loop()
     journal = Journal(loop.time)
     async with RealVenue.at(address).opened(journal, Setting()) as opened:
@@ -58,15 +59,24 @@ async def _race_window_s(address: Address, *, n_pods: int) -> list[float]:
         placed = one.life.scheduler._machine.state.placed
         counted_s: dict[str, float] = {}
         sent_s: dict[str, float] = {}
+        answered_s: dict[str, float] = {}
+
+        async def bind(key: str, node: str) -> None:
+            await stage.perform(BindByStranger(key, node))
+            answered_s[key] = loop.time()
+
         for number in range(n_pods):
             key = f"red/s{number}"
             await stage.perform(AddPod(f"red/o{number}", "plain", OURS))
             sent_s[key] = loop.time()
-            binding = asyncio.create_task(stage.perform(BindByStranger(key, f"n{number % 2 + 1}")))
+            binding = asyncio.create_task(bind(key, f"n{number % 2 + 1}"))
             while key not in counted_s:
                 await asyncio.sleep(0.0005)
                 counted_s |= {pod.pod.key: loop.time() for pod in placed.values() if pod.pod.key == key}
             await binding
         life.cancel()
         await asyncio.gather(life, return_exceptions=True)
-    return sorted(counted_s[key] - at_s for key, at_s in sent_s.items())
+    counted, answered = (
+        sorted(done_s[key] - at_s for key, at_s in sent_s.items()) for done_s in (counted_s, answered_s)
+    )
+    return counted, answered

@@ -1,7 +1,7 @@
 """
 No pod makes a cycle slow: what a hostile one costs, as a multiple of what a plain one costs in the same process.
 
-CPU time of this thread, the least of several tries; the bounds are several times what is measured.
+CPU time of this thread, the least of several tries; the bounds are two to four times what is measured.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.model.instructions import Bind
-from scheduler.engine.model.stimuli import PodSeen
+from scheduler.engine.model.stimuli import ObjectGone, PodSeen
 from tests.proof.hostile.pods import APPS, KEYS, hostile
 from tests.support import build
 from tests.support.driving import NAME, Driver, condition_of
@@ -25,12 +25,17 @@ N_NODES, N_NAMESPACES = 300, 20
 WITHIN, BEYOND = 1, 10
 KINDS = [*hostile(WITHIN)]
 
-#: The pod's own events and its cycle, times those of a plain pod.
-OWN = 250.0
-#: Events and the cycle of a plain pod while the hostile one waits or runs, times those before.
-OTHERS = 10.0
-#: Reading the object, per byte, times a plain pod's.
-READING = 3.0
+#: The pod's own events and its cycle, times those of a plain pod: 24 measured at the limits; beyond one that is
+#: refused by number 1.3, by bytes 12.
+AT_LIMITS, REFUSED, LARGE = 60.0, 5.0, 30.0
+#: Which have no limit of their own: 229 and 59 measured.
+UNLIMITED = {"labels": 500.0, "host ports": 150.0}
+#: A pod with an absurd amount, times a plain one: 1.8 measured.
+ABSURD = 6.0
+#: Events and the cycle of a plain pod while the hostile one waits or runs, times those without: 1.6 measured.
+OTHERS = 4.0
+#: Reading the object, per byte, times a plain pod's: 0.7 measured.
+READING = 2.0
 
 
 @dataclass
@@ -120,8 +125,9 @@ def town() -> Town:
 @pytest.mark.parametrize("what", KINDS)
 @pytest.mark.parametrize("times", [WITHIN, BEYOND], ids=["at the limits", "beyond"])
 def test_a_pod_that_asks_for_too_much_is_not_slow(town: Town, what: str, times: int) -> None:
+    beyond = UNLIMITED.get(what) or (REFUSED if what in {kind for kind, _ in TOO_MUCH} else LARGE)
     cost = town.times_plain(what, times)
-    assert cost.own < OWN
+    assert cost.own < (AT_LIMITS if times == WITHIN else beyond)
     assert cost.reading_per_byte < READING
 
 
@@ -138,11 +144,11 @@ def test_others_are_not_slow_beside_them(town: Town, times: int, node: str | Non
             if isinstance(order, Bind):
                 town.driver.confirm(order.pod, order.node_name)
     town.live({})
-    try:
-        assert town.cost_of({}, tries=10).own < OTHERS * town.plain.own
-    finally:
-        for pod in placed:
-            town.driver.lose(pod)
+    beside = town.cost_of({}, tries=10).own
+    for pod in placed:
+        town.driver.lose(pod)
+    town.live({})
+    assert beside < OTHERS * town.cost_of({}, tries=10).own
 
 
 TOO_MUCH: list[tuple[str, str]] = [
@@ -196,10 +202,13 @@ def test_ten_thousand_namespaces_are_no_burden(town: Town) -> None:
             )
         ]
     )
-    before = town.cost_of({"affinity": selects}).own
+    before = town.cost_of({"affinity": selects}, tries=10).own
     for number in range(10_000):
         town.driver.namespace(f"empty-{number}", team=f"t{number}")
-    assert town.cost_of({"affinity": selects}).own < 5.0 * before + 5.0 * town.plain.own
+    after = town.cost_of({"affinity": selects}, tries=10).own
+    for number in range(10_000):
+        town.driver.handle(ObjectGone("Namespace", f"empty-{number}"))
+    assert after < OTHERS * before
 
 
 def test_a_node_with_ten_thousand_labels_taints_and_images_costs_its_own_events_alone(town: Town) -> None:
@@ -211,8 +220,10 @@ def test_a_node_with_ten_thousand_labels_taints_and_images_costs_its_own_events_
     }
     town.driver.node("huge", **huge)
     town.live({})
-    assert town.cost_of({}, tries=5).own < OTHERS * town.plain.own
+    beside = town.cost_of({}, tries=10).own
     town.driver.lose_node("huge")
+    town.live({})
+    assert beside < OTHERS * town.cost_of({}, tries=10).own
 
 
 @pytest.mark.parametrize(
@@ -235,10 +246,14 @@ def test_absurd_amounts_are_read_or_refused_at_no_cost(town: Town, amount: str) 
     from scheduler.engine.model.wire import MalformedObjectError
 
     containers = [build.container(requests={"cpu": amount})]
-    started = time.thread_time()
-    try:
-        town.live({"containers": containers})
-    except MalformedObjectError as error:
-        assert len(str(error)) < 500
-        assert str(error).isprintable()
-    assert time.thread_time() - started < OWN * town.plain.own
+    took_s = []
+    for _ in range(3):
+        started = time.thread_time()
+        try:
+            town.live({"containers": containers})
+        except MalformedObjectError as error:
+            assert len(str(error)) < 500
+            assert str(error).isprintable()
+        took_s.append(time.thread_time() - started)
+    plain = town.cost_of({})
+    assert min(took_s) < ABSURD * plain.own

@@ -57,9 +57,6 @@ def all_requests() -> list[requests.Request]:
         access_reviews.review_token("t"),
         access_reviews.review_access(access_reviews.UserInfo("u"), "/metrics", "get"),
         enforcer_requests.evict_pod("n", "p", "u"),
-        enforcer_requests.get_config_map(NAMESPACE, NAME),
-        enforcer_requests.create_config_map(NAMESPACE, NAME, {}),
-        enforcer_requests.update_config_map(NAMESPACE, NAME, {}, resource_version="1"),
     ]
 
 
@@ -94,13 +91,7 @@ def test_every_request_builder_of_evicting_is_compared() -> None:
         and each.__module__ == enforcer_requests.__name__
         and not name.startswith("_")
     ]
-    assert sorted(public) == [
-        "annotate_pod",
-        "create_config_map",
-        "evict_pod",
-        "get_config_map",
-        "update_config_map",
-    ]
+    assert sorted(public) == ["annotate_pod", "evict_pod"]
 
 
 def test_the_program_accepts_the_arguments() -> None:
@@ -123,7 +114,6 @@ def test_the_program_accepts_the_arguments() -> None:
     parsed.namespace, parsed.config = NAMESPACE, str(FOLDER / "configuration.yaml")
     options = enforce._options(parsed)
     assert options.limits == enforce._LIMITS
-    assert (options.namespace, options.name) == (NAMESPACE, NAME)
     assert options.election is not None
     assert (options.election.resource_namespace, options.election.resource_name) == (NAMESPACE, NAME)
 

@@ -220,16 +220,19 @@ def test_a_restart_of_the_scheduler_keeps_the_hole(life: Life) -> None:
     life.audit()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
-    smalls=st.lists(st.integers(0, 2), min_size=2, max_size=3),
-    spare=st.integers(0, 4),
+    smalls=st.sampled_from([(0, 1), (1, 0), (0, 2), (1, 1), (1, 1, 2), (2, 1, 1), (0, 2, 2), (2, 1, 2, 0)]),
+    spare=st.integers(2, 3),
     late=st.lists(st.tuples(st.integers(0, 8), st.integers(1, 4)), max_size=3),
 )
 def test_a_group_for_which_all_pods_moved_is_placed(
-    smalls: list[int], spare: int, late: list[tuple[int, int]]
+    smalls: tuple[int, ...], spare: int, late: list[tuple[int, int]]
 ) -> None:
-    """Whatever else comes: nothing is bound where the group's members are nominated (`Life.schedule` checks it)."""
+    """
+    One or two pods are in the way of two members, and z has room for them. Whatever else comes, nothing is bound where
+    the group's members are nominated (`Life.schedule` checks it). What came late may take the room of a second move.
+    """
     life = Life()
     for index, n in enumerate(smalls):
         life.add_node(f"n{index}")
@@ -239,10 +242,11 @@ def test_a_group_for_which_all_pods_moved_is_placed(
     life.add("z", 1, "z")
     life.add_group(2)
     life.live(6.0)
-    for turn, cpu in late if life.moves else ():
+    assert life.moves
+    for turn, cpu in late:
         life.live(float(turn))
         life.add(f"late-{len(life.pods)}", cpu)
     life.live(20.0)
-    if life.moves and not life.moves[-1].others_follow:
-        assert "" not in {life.node_of("m0"), life.node_of("m1")}
+    is_placed = "" not in {life.node_of("m0"), life.node_of("m1")}
+    assert is_placed or (late and life.moves[-1].others_follow)
     life.audit()
