@@ -77,6 +77,7 @@ class GroupLives:
                 # Another process may have nominated them, so the API server is told.
                 if any(self._state.nominated.node_of(pod.uid) for pod in self._groups.pending(key)):
                     self.nominations.end_at(key, now_s)
+                    self._withdraw(key, now_s)
         else:
             self._incomplete.note_complete(key, now_s)
         if first is not None:

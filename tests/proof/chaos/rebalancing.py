@@ -129,8 +129,6 @@ class RebalancedVenue:
         options = Options(
             settings=replace(settings, profiles=(profile,)),
             election=None,
-            namespace="kube-system",
-            name=AGENT,
             limits=EvictionLimits(),
             protected=frozenset(),
             rebalance=LIMITS,
