@@ -17,8 +17,14 @@ demo: $(VENV)/.running ## Play eight stories about pod affinity on an embedded c
 WORKERS ?= 3
 # Hundreds of processes of the product are started, and each would compile it anew.
 test: export PYTHONDONTWRITEBYTECODE =
-test: $(VENV)/.installed lint ## Run every test, import contracts, ruff and mypy (WORKERS=8 on a large machine).
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# `lint` runs beside the tests and is told below them where it fails, so that pytest's summary is the last of a good run.
+test: $(VENV)/.installed ## Run every test, import contracts, ruff and mypy (WORKERS=8 on a large machine).
+	@mkdir -p build
+	@$(MAKE) --no-print-directory lint >build/lint.txt 2>&1 & linting=$$!; \
+		trap 'kill $$linting' INT TERM; tested=0; \
+		$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 \
+			--durations 20 --durations-min 2 || tested=$$?; \
+		wait $$linting || { cat build/lint.txt; exit 1; }; exit $$tested
 
 real: $(VENV)/.installed ## Tests on a real API server alone (KUBEBUILDER_ASSETS: a folder with etcd and kube-apiserver).
 	@$(BIN)/python -m pytest -m real

@@ -7,37 +7,38 @@ import pytest
 from tests.conformance.devices import life_answers
 from tests.conformance.traces import DeviceLife, read
 
-_LIVES = [
-    record
-    for record in read(Path(__file__).parent.parent / "data" / "dra.jsonl.gz")
-    if isinstance(record, DeviceLife)
-]
+
+@pytest.fixture(scope="module")
+def lives() -> list[DeviceLife]:
+    """All of them, of 94 MB: read by the process alone that plays some, and no longer than it does."""
+    path = Path(__file__).parent.parent / "data" / "dra.jsonl.gz"
+    return [record for record in read(path) if isinstance(record, DeviceLife)]
 
 
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("first", range(5))
-def test_the_product_lives_as_recorded(first: int, fresh: bool) -> None:
+def test_the_product_lives_as_recorded(lives: list[DeviceLife], first: int, fresh: bool) -> None:
     """Every tenth life; `python -m tests.conformance` plays them all."""
-    lives = _LIVES[first + 5 * fresh :: 50]
-    assert len(lives) > 10
+    played = lives[first + 5 * fresh :: 50]
+    assert len(played) > 10
     found = [
         f"{place} {mismatch}"
-        for life in lives
+        for life in played
         for place, mismatches in life_answers(life, fresh=fresh)
         for mismatch in mismatches
     ]
     assert found == []
 
 
-def test_a_life_of_upstreams_defects_differs_in_devices_alone() -> None:
-    quirks = [life for life in _LIVES if life.quirk]
+def test_a_life_of_upstreams_defects_differs_in_devices_alone(lives: list[DeviceLife]) -> None:
+    quirks = [life for life in lives if life.quirk]
     assert len(quirks) > 10
     for life in quirks[:4]:
         assert [mismatch for _, found in life_answers(life, fresh=False) for mismatch in found] == []
 
 
-def test_a_life_that_is_said_to_differ_and_does_not_is_a_mismatch() -> None:
-    life = next(life for life in _LIVES if life.category == "basic")
+def test_a_life_that_is_said_to_differ_and_does_not_is_a_mismatch(lives: list[DeviceLife]) -> None:
+    life = next(life for life in lives if life.category == "basic")
     said = DeviceLife(life.name, life.category, life.ops, life.expected, quirk=True)
     *_, (_, last) = life_answers(said, fresh=False)
     assert [mismatch.field for mismatch in last] == ["quirk"]
