@@ -25,7 +25,7 @@ _ABSENT = "KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"
 #: Why a test may be skipped: the machine or the checkout lacks what it needs. Any other reason fails the run.
 _MAY_BE_ABSENT: Final = re.compile(
     r"Skipped: (?:(?:kubectl|bash) is not on PATH"
-    r"|(?:kubectl|promtool|prometheus|the openssl command|playwright|helm-python-sdk) is not installed"
+    r"|(?:kubectl|promtool|prometheus|playwright|helm-python-sdk) is not installed"
     r"|no Chromium on this machine|no kube-(?:scheduler|controller-manager) beside the API server's binaries"
     r"|could not import '(?:cel_expr_python|uvloop|atheris)|judged in a run of the whole suite only"
     r"|no namespace of processes may be made here|the history does not reach to 0\.1\.0"

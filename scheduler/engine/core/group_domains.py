@@ -116,12 +116,12 @@ class Domains:
         if not len(numbers):
             yield from self.roomiest(1)
             return
-        for number in numbers[np.argsort(self._room[numbers], kind="stable")].tolist():
+        for number in numbers[np.lexsort((self._first_rows()[numbers], self._room[numbers]))].tolist():
             yield self._domain(number)
 
     def roomiest(self, n_most: int, n_wanted: int | None = None) -> Iterator[Domain]:
         """Yield the `n_most` roomiest domains, and all others with room for `n_wanted`."""
-        for index, number in enumerate(np.argsort(-self._room, kind="stable").tolist()):
+        for index, number in enumerate(np.lexsort((self._first_rows(), -self._room)).tolist()):
             room = self._room.item(number)
             if not room or (index >= n_most and (n_wanted is None or room < n_wanted)):
                 return
@@ -133,6 +133,14 @@ class Domains:
             return {}
         numbers = np.flatnonzero(self._room).tolist()
         return {self._ids.value_of(number): self._room.item(number) for number in numbers}
+
+    def _first_rows(self) -> Rows:
+        """Return the first row by domain, the order of equal ones: ids depend on when a column was first asked for."""
+        first = np.zeros(len(self._room), dtype=np.intp)
+        if self._ids is not None:
+            ids = self._ids.ids
+            first[ids[::-1]] = np.arange(len(ids))[::-1]
+        return first
 
     def _domain(self, number: int) -> Domain:
         if self._ids is None:

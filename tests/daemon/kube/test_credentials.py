@@ -16,8 +16,8 @@ from scheduler.daemon.kube.credentials import REREAD_S, Credentials, Endpoint, l
 from scheduler.daemon.kube.login import Identity
 from scheduler.daemon.kube.requests import get_pod
 from scheduler.errors import SettingsError, Unauthorized, Unreachable
-from tests.daemon.kube.certificates import authority_in
 from tests.daemon.kube.kubeconfigs import changed, id_token, written
+from tests.support.certificates import Authority
 from tests.support.scripted_server import answering
 
 GET = get_pod("d", "p")
@@ -25,7 +25,7 @@ GET = get_pod("d", "p")
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory):
-    return authority_in(tmp_path_factory.mktemp("ca"))
+    return Authority(tmp_path_factory.mktemp("ca"))
 
 
 @asynccontextmanager
@@ -47,7 +47,7 @@ async def guarded(authority=None, *, host="IP:127.0.0.1", accepts=lambda _: True
 
 def served_with(authority, host="IP:127.0.0.1"):
     """Return the TLS context of a server that asks for certificates of the authority."""
-    pair = authority.issue(f"server-{host.replace(':', '-')}", subject="/CN=server", host=host)
+    pair = authority.issue(f"server-{host.replace(':', '-')}", subject="CN=server", host=host)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.pair.cert)
     context.load_cert_chain(pair.cert, pair.key)
     context.verify_mode = ssl.CERT_OPTIONAL
@@ -109,7 +109,7 @@ async def test_the_kubeconfigs_user_is_authenticated(tmp_path, user, shown):
 @pytest.mark.parametrize("inline", [False, True], ids=["files", "data"])
 async def test_a_client_certificate_is_sent_to_a_trusted_server(tmp_path, authority, inline):
     """CA, certificate and key as relative files or inline."""
-    pair = authority.issue("alice", subject="/O=team/CN=alice")
+    pair = authority.issue("alice", subject="CN=alice,O=team")
     if inline:
         trust = {"certificate-authority-data": encoded(authority.pair.cert)}
         user = {"client-certificate-data": encoded(pair.cert), "client-key-data": encoded(pair.key)}
@@ -208,7 +208,7 @@ async def test_an_exec_plugin_gives_a_token(tmp_path):
 async def test_an_exec_plugin_may_give_a_certificate(tmp_path, authority):
     """Instead of a token. It is renewed before it expires."""
     clock = Clock()
-    pairs = [authority.issue(name, subject=f"/CN={name}") for name in ("bob", "next")]
+    pairs = [authority.issue(name, subject=f"CN={name}") for name in ("bob", "next")]
     texts = [
         {"clientCertificateData": pair.cert.read_text(), "clientKeyData": pair.key.read_text()}
         for pair in pairs
@@ -227,7 +227,7 @@ async def test_an_exec_plugin_may_give_a_certificate(tmp_path, authority):
 @pytest.mark.asyncio
 async def test_a_client_certificate_is_sent_beside_the_token_of_an_exec_plugin(tmp_path, authority):
     """Unless the plugin gives another certificate."""
-    pair = authority.issue("carol", subject="/CN=carol")
+    pair = authority.issue("carol", subject="CN=carol")
     user = {"client-certificate": str(pair.cert), "client-key": str(pair.key)}
     async with guarded(authority) as url:
         cluster = {"server": url, "certificate-authority": str(authority.pair.cert)}
@@ -374,7 +374,7 @@ async def test_a_rotated_token_file_is_reread(tmp_path):
 async def test_a_rotated_client_certificate_is_used_for_new_connections(tmp_path, authority):
     """A half finished rotation does no harm."""
     clock = Clock()
-    old, new = authority.issue("old", subject="/CN=old"), authority.issue("new", subject="/CN=new")
+    old, new = authority.issue("old", subject="CN=old"), authority.issue("new", subject="CN=new")
     cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     cert.write_bytes(old.cert.read_bytes())
     key.write_bytes(old.key.read_bytes())
@@ -400,7 +400,7 @@ async def test_a_refused_client_certificate_is_read_again_and_sent_over_new_conn
     tmp_path, authority, streams
 ):
     """Open connections keep the certificate that has expired, and a busy one is never idle for long."""
-    pairs = {name: authority.issue(name, subject=f"/CN={name}") for name in ("old", "new")}
+    pairs = {name: authority.issue(name, subject=f"CN={name}") for name in ("old", "new")}
     cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     refused = set()
 

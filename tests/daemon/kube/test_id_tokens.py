@@ -12,8 +12,8 @@ from aiohttp import web
 
 from scheduler.daemon.kube.credentials import load_credentials
 from scheduler.errors import SettingsError
-from tests.daemon.kube.certificates import authority_in
 from tests.daemon.kube.kubeconfigs import changed, id_token, written
+from tests.support.certificates import Authority
 from tests.support.scripted_server import answering
 
 pytestmark = [
@@ -38,7 +38,7 @@ def valid(name, lifetime_s=HOUR_S):
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory):
-    return authority_in(tmp_path_factory.mktemp("ca"))
+    return Authority(tmp_path_factory.mktemp("ca"))
 
 
 class Issuer:
@@ -65,7 +65,7 @@ class Issuer:
 @asynccontextmanager
 async def issuing(authority, *answers):
     issuer = Issuer(*answers)
-    pair = authority.issue("issuer", subject="/CN=issuer")
+    pair = authority.issue("issuer", subject="CN=issuer")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(pair.cert, pair.key)
     async with answering(issuer.answer, context) as issuer.url:

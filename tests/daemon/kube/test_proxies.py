@@ -13,8 +13,8 @@ from scheduler.daemon.kube.credentials import load_credentials
 from scheduler.daemon.kube.proxies import proxy_of
 from scheduler.daemon.kube.requests import Resource, bind, delete_pod, get_pod, watch
 from scheduler.errors import SettingsError, Unreachable
-from tests.daemon.kube.certificates import authority_in
 from tests.daemon.kube.kubeconfigs import changed, written
+from tests.support.certificates import Authority
 from tests.support.connect_proxy import connect_proxy
 
 PROXY = "http://proxy:3128"
@@ -87,7 +87,7 @@ def test_a_proxy_that_cannot_be_asked_is_named_by_its_variable(value):
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory):
-    return authority_in(tmp_path_factory.mktemp("ca"))
+    return Authority(tmp_path_factory.mktemp("ca"))
 
 
 @asynccontextmanager
@@ -109,7 +109,7 @@ async def api_server(authority, *, host, listens="127.0.0.1", n_lost=None):
         await response.write(b"one\ntwo\n")
         return response
 
-    pair = authority.issue(f"server-{host.replace(':', '-')}", subject="/CN=server", host=host)
+    pair = authority.issue(f"server-{host.replace(':', '-')}", subject="CN=server", host=host)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(pair.cert, pair.key)
     app = web.Application()

@@ -1,19 +1,24 @@
-"""Which pods surely fit on a node, by a plain reading of the objects; a pod that the reading cannot judge does not."""
+"""Which pods surely fit on a node, by the reference's reading of the objects; a pod that is not judged does not."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any
+
+from tests.reference import (
+    node_affinity,
+    node_ports,
+    node_resources_fit,
+    node_unschedulable,
+    taint_toleration,
+)
+from tests.reference.question import Question
 
 Json = dict[str, Any]
 
-_SUFFIXES = {
-    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
-    "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
-    "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30), "Ti": Fraction(2**40),
-}  # fmt: skip
+#: The reference's reading of what a node refuses, for the rules that a judged pod may have.
+_FILTERS = (node_unschedulable, taint_toleration, node_affinity, node_ports, node_resources_fit)
 #: A node whose kubelet refused a pod may be left alone for a while.
 _REFUSED_FOR_S = 120.0
 #: Fields of a pod's spec that add rules which this reading does not know.
@@ -77,34 +82,17 @@ class Cluster:
         )
 
     def _takes(self, node: Json, pod: Json, held: list[Json]) -> bool:
-        name, spec = node["metadata"]["name"], node.get("spec") or {}
-        if spec.get("unschedulable") or node["metadata"].get("deletionTimestamp"):
+        name = node["metadata"]["name"]
+        if node["metadata"].get("deletionTimestamp"):
             return False
         if self._now_s - self._refused_s.get(name, -_REFUSED_FOR_S) < _REFUSED_FOR_S:
             return False
-        labels = node["metadata"].get("labels") or {}
-        if any(labels.get(key) != value for key, value in (pod["spec"].get("nodeSelector") or {}).items()):
-            return False
-        if not all(_tolerates(pod, taint) for taint in spec.get("taints") or ()):
-            return False
         there = [other for other in held if _place(other) == name and other is not pod]
-        if _ports(pod) & {port for other in there for port in _ports(other)}:
-            return False
-        room = (node.get("status") or {}).get("allocatable") or {}
-        wanted = {**_requests(pod), "pods": Fraction(1)}
-        return all(
-            resource in room
-            and sum((_requests(other).get(resource, Fraction(0)) for other in there), amount)
-            + (len(there) if resource == "pods" else 0)
-            <= quantity(room[resource])
-            for resource, amount in wanted.items()
-        )
-
-
-def quantity(text: Any) -> Fraction:
-    """Return the amount of a Kubernetes quantity without an exponent."""
-    digits = str(text).rstrip("numkKMGTi")
-    return Fraction(digits) * _SUFFIXES[str(text)[len(digits) :]]
+        question = Question(
+            pod, {name: node}, {name: there}, namespaces={}, owners={}, images={}, args={}, disabled=frozenset(),
+            gates={}, storage={},
+        )  # fmt: skip
+        return not any(plugin.refusals(question) for plugin in _FILTERS)
 
 
 def _place(pod: Json) -> str:
@@ -115,35 +103,6 @@ def _place(pod: Json) -> str:
 def is_over(pod: Json) -> bool:
     """Return whether the pod has ended."""
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-
-def _requests(pod: Json) -> dict[str, Fraction]:
-    total: dict[str, Fraction] = {}
-    for container in pod["spec"].get("containers") or ():
-        for resource, amount in ((container.get("resources") or {}).get("requests") or {}).items():
-            total[resource] = total.get(resource, Fraction(0)) + quantity(amount)
-    return total
-
-
-def _ports(pod: Json) -> set[Any]:
-    """Return the host ports, whatever their protocol and address."""
-    containers = pod["spec"].get("containers") or ()
-    return {port["hostPort"] for one in containers for port in one.get("ports") or () if port.get("hostPort")}
-
-
-def _tolerates(pod: Json, taint: Json) -> bool:
-    """Return whether a toleration names the taint exactly; one with another effect than a refusal needs none."""
-    if taint.get("effect") == "PreferNoSchedule":
-        return True
-    return any(
-        toleration.get("key") == taint["key"]
-        and toleration.get("effect") in (None, "", taint.get("effect"))
-        and (
-            toleration.get("operator") == "Exists"
-            or (toleration.get("value") or "") == (taint.get("value") or "")
-        )
-        for toleration in pod["spec"].get("tolerations") or ()
-    )
 
 
 def _keeps_away(other: Json, pod: Json) -> bool:

@@ -67,6 +67,7 @@ def reference(n_allocations: int) -> Command:
         "tests/engine/plugins/test_relaxed.py",
         "tests/engine/plugins/dynamic_resources/test_allocator_against_reference.py",
         "tests/engine/state/test_random_states.py",
+        "tests/engine/core/test_drawn_lives.py",
         "tests/engine/core/test_machine_lives.py",
         "tests/engine/queueing/test_queue_model.py",
     )

@@ -5,18 +5,17 @@ import json
 import ssl
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
-from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, utils
-from cryptography.x509.oid import NameOID
 
 from tests.proof.nights.servers import Night, night
 from tests.support.api_client import Api
+from tests.support.certificates import Authority, Pair
 from tests.support.cluster import kubeconfig_text
 from tests.support.daemon import started
 from tests.support.waiting import TIMEOUT_S, until
@@ -32,49 +31,12 @@ _SHORT_S, _LONG_S = 25.0, 3600.0
 _LEEWAY_S = 60.0
 
 #: Writes the files of an identity that is valid for so many seconds.
-Issue = Callable[[float], None]
+Issue = Callable[[float], object]
 
 
-class _Authority:
-    """Issues client certificates that live for seconds, which the openssl command cannot."""
-
-    def __init__(self, folder: Path) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _name("night")
-        self.ca_file, self.cert_file, self.key_file = (folder / name for name in ("ca.crt", "c.crt", "c.key"))
-        authority = self._certificate(self._name, self._key.public_key(), _LONG_S)
-        self.ca_file.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
-
-    def issue(self, lifetime_s: float) -> None:
-        """Write a new pair over the last one, as kubelet and cert-manager do."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = self._certificate(_name(_USER), key.public_key(), lifetime_s)
-        secret = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        self.key_file.write_bytes(secret)
-        self.cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-
-    def _certificate(
-        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, lifetime_s: float
-    ) -> x509.Certificate:
-        now = datetime.now(UTC)
-        is_authority = x509.BasicConstraints(ca=subject == self._name, path_length=None)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(seconds=lifetime_s))
-            .add_extension(is_authority, critical=True)
-            .sign(self._key, hashes.SHA256())
-        )
-
-
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+def _issued(authority: Authority, lifetime_s: float) -> Pair:
+    """Return the user's new pair, written over the last one as kubelet and cert-manager do."""
+    return authority.issue("user", subject=f"CN={_USER}", lifetime_s=lifetime_s)
 
 
 def _with_user(of: Night, user: dict[str, str]) -> Path:
@@ -124,12 +86,12 @@ def _encoded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-async def _identity(of: Night, authority: _Authority, kind: str) -> tuple[Path, Issue]:
+async def _identity(of: Night, authority: Authority, kind: str) -> tuple[Path, Issue]:
     """Return a kubeconfig whose identity is in files, and what writes these."""
     if kind == "certificate":
-        files = {"client-certificate": str(authority.cert_file), "client-key": str(authority.key_file)}
-        authority.issue(_SHORT_S)
-        return _with_user(of, files), authority.issue
+        pair = _issued(authority, _SHORT_S)
+        files = {"client-certificate": str(pair.cert), "client-key": str(pair.key)}
+        return _with_user(of, files), partial(_issued, authority)
     uid, token_file = await _service_account(of), of.folder / "token"
 
     def issue(lifetime_s: float) -> None:
@@ -139,12 +101,12 @@ async def _identity(of: Night, authority: _Authority, kind: str) -> tuple[Path, 
     return _with_user(of, {"tokenFile": str(token_file)}), issue
 
 
-async def _is_refused(of: Night, authority: _Authority, kind: str) -> bool:
+async def _is_refused(of: Night, kind: str) -> bool:
     """Return whether the server answers 401 to the identity in the files; for 10 s it remembers a good token."""
     context = ssl.create_default_context(cafile=str(of.address.ca_file))
     headers = {}
     if kind == "certificate":
-        context.load_cert_chain(authority.cert_file, authority.key_file)
+        context.load_cert_chain(of.folder / "user.crt", of.folder / "user.key")
     else:
         headers["Authorization"] = f"Bearer {(of.folder / 'token').read_text()}"
     async with Api(of.address.url, headers, ssl=context) as api:
@@ -154,8 +116,8 @@ async def _is_refused(of: Night, authority: _Authority, kind: str) -> bool:
 @pytest.mark.parametrize("kind", ["certificate", "token"])
 async def test_an_identity_that_expires(tmp_path: Path, kind: str) -> None:
     """Renewed in time: the leader leads on. Renewed late: what waited is bound, without a restart."""
-    authority = _Authority(tmp_path)
-    async with night(tmp_path, f"--client-ca-file={authority.ca_file}") as server:
+    authority = Authority(tmp_path)
+    async with night(tmp_path, f"--client-ca-file={authority.pair.cert}") as server:
         cluster = server.cluster
         await cluster.add_node("n")
         kubeconfig, issue = await _identity(server, authority, kind)
@@ -177,7 +139,7 @@ async def test_an_identity_that_expires(tmp_path: Path, kind: str) -> None:
         async with started(kubeconfig, "--leader-elect=false") as daemon:
             await until(daemon.is_ready)
             await until(
-                lambda: _is_refused(server, authority, kind),
+                lambda: _is_refused(server, kind),
                 timeout_s=2 * TIMEOUT_S,
                 period_s=0.5,
                 what="its expiry",

@@ -17,7 +17,7 @@ from tests.support.surface import families, flags
 COMMANDS = ROOT / "scheduler" / "cli" / "README.md"
 TOOLS = sorted((ROOT / "scheduler" / "tools").glob("*/README.md"))
 PAGES = sorted([
-    *(ROOT / name / "README.md" for name in ("manifests", "scheduler", "scheduler/sdk/plugin", "tests/bench")),
+    *(ROOT / name / "README.md" for name in ("manifests", "scheduler", "scheduler/sdk/plugin", "tests", "tests/bench")),
     COMMANDS,
     *TOOLS,
     *MANIFESTS.glob("*/*.md"),
@@ -55,6 +55,7 @@ def test_every_link_into_a_page_names_a_heading(page: Path) -> None:
         COMMANDS,
         *TOOLS,
         ROOT / "manifests" / "README.md",
+        ROOT / "tests" / "README.md",
         MANIFESTS / "examples" / "groups.md",
     ],
     ids=lambda page: str(page.relative_to(ROOT)),
@@ -130,7 +131,7 @@ _OF_OTHERS = {
     *("--check", "--holds", "--hostile", "--pods", "--rounds", "--scheduler-binary", "--shape", "--start"),
     *("--accepted--", "--decided--", "--put", "--seen"),
     # A rule for Deployments of the example, in prose; a prefix; what a type checker is asked for.
-    *("--exchange", "--leader-elect-", "--types"),
+    *("--as-whole", "--exchange", "--hypothesis-seed", "--leader-elect-", "--types"),
 }
 
 
