@@ -24,10 +24,10 @@ class PrinterColumn:
     wide: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
     """
-    One resource as discovery describes it: its names, its scope and its verbs.
+    One resource as discovery describes it: its names, its scope and its verbs. Each is one object, equal to itself.
 
     Two kinds with the same `storage` show the same stored objects in two API versions (core and events.k8s.io Events).
     """

@@ -340,10 +340,11 @@ SESSIONS = {
         $ apply -f web
         $ rollout status deployment/web
         $ delete deployment web --cascade=orphan
-        $ apply -f web
-        $ rollout status deployment/web
         $ get rs -o jsonpath={.items[*].spec.replicas}
         3
+        $ delete rs --all
+        $ apply -f web
+        $ rollout status deployment/web
         $ delete pod -l app=web
         pod "web-..." deleted...
         $ rollout status deployment/web

@@ -22,7 +22,6 @@ from scheduler.sandbox.devcluster.controllers.actions import (
 )
 from scheduler.sandbox.devcluster.controllers.ownership import (
     REVISION_LABEL,
-    claim_dependents,
     generation,
     pod_from_template,
     scaled,
@@ -56,15 +55,14 @@ def plan(daemon_set: JsonObject, pods: Iterable[JsonObject], nodes: Sequence[Jso
 
     Args:
         daemon_set: as stored.
-        pods: under its control, and the orphans of its namespace.
+        pods: under its control.
         nodes: all of the cluster.
     """
-    claim = claim_dependents(daemon_set, POD, pods)
     pods_on: defaultdict[str, list[JsonObject]] = defaultdict(list)
-    for pod in claim.owned:
+    for pod in pods:
         pods_on[target_node(pod)].append(pod)
     wanted = {node["metadata"]["name"] for node in nodes if _takes(node, daemon_set)}
-    actions = claim.actions
+    actions: list[Action] = []
     if not daemon_set["metadata"].get("deletionTimestamp"):
         actions += _management(daemon_set, pods_on, wanted) or _update(daemon_set, pods_on, wanted)
     status = _status(daemon_set, pods_on, wanted)

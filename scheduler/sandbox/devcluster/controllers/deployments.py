@@ -28,7 +28,6 @@ from scheduler.sandbox.devcluster.controllers.actions import (
 from scheduler.sandbox.devcluster.controllers.ownership import (
     HASH_LABEL,
     canonical,
-    claim_dependents,
     controller_ref,
     controller_uid,
     generation,
@@ -54,16 +53,15 @@ def plan(
 
     Args:
         deployment: as stored.
-        replica_sets: under its control, and the orphans of its namespace.
+        replica_sets: under its control.
         pods: under the control of its replica sets; only the Recreate strategy reads them.
         now_s: seconds since 1970.
     """
-    claim = claim_dependents(deployment, REPLICA_SET, replica_sets)
-    ordered = sorted(claim.owned, key=_age_order)
+    ordered = sorted(replica_sets, key=_age_order)
     template = canonical(deployment["spec"].get("template"))
     new = next((one for one in ordered if canonical(one["spec"].get("template")) == template), None)
     old = [one for one in ordered if one is not new]
-    actions = claim.actions
+    actions: list[Action] = []
     if not deployment["metadata"].get("deletionTimestamp"):
         actions += _rolled(deployment, new, old, pods)
     if is_complete(deployment):

@@ -20,7 +20,7 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     positive,
     status_written,
 )
-from scheduler.sandbox.devcluster.controllers.ownership import claim_dependents, pod_from_template
+from scheduler.sandbox.devcluster.controllers.ownership import pod_from_template
 from scheduler.sandbox.devcluster.controllers.pods import is_active, phase, ready_since_s
 from scheduler.sandbox.devcluster.kinds import JOB, POD, JsonObject
 from scheduler.sandbox.devcluster.timestamps import rfc3339
@@ -30,22 +30,21 @@ INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _BURST: Final = 500
 
 
-def plan(job: JsonObject, pods: Iterable[JsonObject], now_s: float) -> list[Action]:
+def plan(job: JsonObject, pods: Sequence[JsonObject], now_s: float) -> list[Action]:
     """
     Return the next step towards `job`.
 
     Args:
         job: as stored.
-        pods: under its control, and the orphans of its namespace.
+        pods: under its control.
         now_s: seconds since 1970.
     """
-    claim = claim_dependents(job, POD, pods)
-    actions = claim.actions
     if job["metadata"].get("deletionTimestamp") or is_finished(job):
-        return actions
-    status = _status(job, claim.owned, now_s)
-    active = [pod for pod in claim.owned if is_active(pod)]
-    is_done = _succeeded(job, claim.owned) >= _completions(job)
+        return []
+    actions: list[Action] = []
+    status = _status(job, pods, now_s)
+    active = [pod for pod in pods if is_active(pod)]
+    is_done = _succeeded(job, pods) >= _completions(job)
     if is_done:
         ended = _completed(rfc3339(now_s))
         status = {**status, "conditions": [*(status.get("conditions") or ()), ended]}
@@ -55,7 +54,7 @@ def plan(job: JsonObject, pods: Iterable[JsonObject], now_s: float) -> list[Acti
     if is_done or job["spec"].get("suspend"):
         actions += [Delete(POD, pod, owner=job) for pod in active]
     else:
-        actions += _created(job, claim.owned, active)
+        actions += _created(job, pods, active)
     return [*actions, *status_written(JOB, job, status)]
 
 

@@ -1,36 +1,27 @@
 """
-Owners: the objects that they may claim, and the pods of their templates.
+Owners: what they control, and the pods of their templates.
 
-Source: pkg/controller/controller_ref_manager.go, controller_utils.go (ComputeHash, GetPodFromTemplate),
-deployment/util/deployment_util.go (EqualIgnoreHash), kubernetes 1.36. The hash of a template is a CRC of JSON where
-upstream's is of another kind and of a Go dump: the same alphabet and length, other letters.
+Source: pkg/controller/controller_utils.go (ComputeHash, GetPodFromTemplate), deployment/util/deployment_util.go
+(EqualIgnoreHash), kubernetes 1.36. Differences: owners adopt no orphans, and release nothing whose labels no longer
+match. The hash of a template is a CRC of JSON where upstream's is of another kind and of a Go dump: the same alphabet
+and length, other letters.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final
 from zlib import crc32
 
 from scheduler.sandbox.devcluster import label_selectors
-from scheduler.sandbox.devcluster.controllers.actions import Action, Update, replaced, without
-from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
+from scheduler.sandbox.devcluster.controllers.actions import without
+from scheduler.sandbox.devcluster.kinds import JsonObject
 
 HASH_LABEL: Final = "pod-template-hash"
 REVISION_LABEL: Final = "controller-revision-hash"
 #: Upstream's: without vowels, 0, 1 and 3 no hash reads as a word.
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-
-
-@dataclass(slots=True)
-class Claim:
-    """The dependents that an owner may count, and the writes that claiming them needs."""
-
-    owned: list[JsonObject] = field(default_factory=list)
-    actions: list[Action] = field(default_factory=list)
 
 
 def uid(obj: JsonObject) -> str:
@@ -74,34 +65,6 @@ def owner_selects(owner: JsonObject, obj: JsonObject) -> bool:
         return label_selectors.selects(selector, obj["metadata"].get("labels") or {})
     except (AttributeError, KeyError, TypeError):
         return False
-
-
-def claim_dependents(owner: JsonObject, kind: Kind, candidates: Iterable[JsonObject]) -> Claim:
-    """
-    Return which of `candidates` (owned by `owner`, or orphans of its namespace) it may count, by its selector.
-
-    Matching orphans are adopted, owned ones that no longer match are released. A deleted owner does neither; a
-    deleted orphan is not adopted.
-    """
-    claim = Claim()
-    selector = (owner.get("spec") or {}).get("selector")
-    owner_is_live = not owner["metadata"].get("deletionTimestamp")
-    for candidate in candidates:
-        metadata = candidate["metadata"]
-        matches = label_selectors.selects(selector, metadata.get("labels") or {})
-        controller = controller_uid(candidate)
-        if controller == uid(owner):
-            if matches:
-                claim.owned.append(candidate)
-            elif owner_is_live:
-                rest = [ref for ref in metadata["ownerReferences"] if ref.get("uid") != uid(owner)]
-                claim.actions.append(Update(kind, replaced(candidate, ("metadata", "ownerReferences"), rest)))
-        elif controller is None and matches and owner_is_live and not metadata.get("deletionTimestamp"):
-            references = [*(metadata.get("ownerReferences") or ()), controller_ref(owner)]
-            adopted = replaced(candidate, ("metadata", "ownerReferences"), references)
-            claim.owned.append(adopted)
-            claim.actions.append(Update(kind, adopted))
-    return claim
 
 
 # -- sizes ---------------------------------------------------------------------------------------------------

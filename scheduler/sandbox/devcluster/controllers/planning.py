@@ -61,7 +61,7 @@ COMPONENTS: Final = {
     POD: "resource_claim",
     RESOURCE_CLAIM: "resource_claim",
 }
-#: Kind -> the kinds that own such objects, and may adopt its orphans.
+#: Kind -> the kinds that control such objects.
 _OWNERS: Final = {POD: (REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB), REPLICA_SET: (DEPLOYMENT,)}
 _FOLLOWED: Final = (*COMPONENTS, NODE, STORAGE_CLASS, RESOURCE_CLAIM_TEMPLATE)
 
@@ -100,9 +100,8 @@ class Index:
 def _references(kind: Kind, obj: JsonObject) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield (what, whom) for everything that an object refers to."""
     namespace = obj["metadata"].get("namespace", "")
-    if kind in (*_OWNERS, RESOURCE_CLAIM):
-        owner = controller_uid(obj)
-        yield ("orphan", (namespace,)) if owner is None else ("owner", (owner,))
+    if (owner := controller_uid(obj)) is not None:
+        yield "owner", (owner,)
     if kind is POD:
         yield from (("claim", (namespace, name)) for name in claim_names(obj))
         yield from (("device claim", (namespace, name)) for name in device_claims.claim_names(obj))
@@ -113,6 +112,8 @@ def _references(kind: Kind, obj: JsonObject) -> Iterator[tuple[str, tuple[str, .
         yield ("claim", _claim_key(obj)) if reference else ("class", (class_name(obj),))
     elif kind is PERSISTENT_VOLUME_CLAIM and not claims.is_bound(obj):
         yield "class", (class_name(obj),)
+    elif kind is POD_DISRUPTION_BUDGET:
+        yield "namespace", (namespace,)
 
 
 def _claim_key(volume: JsonObject) -> tuple[str, str]:
@@ -135,7 +136,7 @@ class Planner:
             REPLICA_SET: self._replica_set,
             STATEFUL_SET: self._stateful_set,
             DAEMON_SET: self._daemon_set,
-            JOB: lambda job: jobs.plan(job, self._dependents(POD, job), store.now_s()),
+            JOB: lambda job: jobs.plan(job, self._owned(POD, job), store.now_s()),
             POD_DISRUPTION_BUDGET: self._budget,
             PERSISTENT_VOLUME_CLAIM: self._claim,
             PERSISTENT_VOLUME: lambda volume: volumes.plan(
@@ -158,7 +159,7 @@ class Planner:
             return
         self._index.apply(kind, change)
         obj, previous = change.revision.obj, change.previous.obj if change.previous else None
-        places = dict.fromkeys((*self._concerned(kind, obj, previous), *self._adopters(kind, obj, previous)))
+        places = dict.fromkeys(self._concerned(kind, obj, previous))
         if previous is not None:
             places |= dict.fromkeys(self._concerned(kind, previous, obj))
         for place in places:
@@ -174,7 +175,7 @@ class Planner:
                 if reference.get("kind") == owning.kind:
                     yield owning, namespace, reference.get("name", "")
         if kind is POD:
-            budgets = self._store.list(POD_DISRUPTION_BUDGET, namespace)[0]
+            budgets = self._index.get(POD_DISRUPTION_BUDGET, "namespace", namespace)
             yield from _places(POD_DISRUPTION_BUDGET, (one for one in budgets if owner_selects(one, obj)))
             yield from ((PERSISTENT_VOLUME_CLAIM, namespace, claim) for claim in claim_names(obj))
             yield from ((RESOURCE_CLAIM, namespace, claim) for claim in device_claims.claim_names(obj))
@@ -198,16 +199,6 @@ class Planner:
         elif kind is RESOURCE_CLAIM_TEMPLATE:
             yield from _places(POD, self._index.get(POD, "template", namespace, name))
 
-    def _adopters(self, kind: Kind, obj: JsonObject, previous: JsonObject | None) -> Iterator[Place]:
-        """Yield the owners that may adopt an object which became an orphan, or got other labels."""
-        if controller_of(obj) is not None:
-            return
-        labels = obj["metadata"].get("labels")
-        if previous is None or controller_of(previous) or previous["metadata"].get("labels") != labels:
-            for owner in _OWNERS.get(kind, ()):
-                listed = self._store.list(owner, obj["metadata"].get("namespace", ""))[0]
-                yield from _places(owner, (one for one in listed if owner_selects(one, obj)))
-
     def _takers(self, volume: JsonObject) -> Iterator[Place]:
         """Yield the claims that may take a volume, if it is free; for delayed ones the scheduler chooses."""
         of_class = class_name(volume)
@@ -223,25 +214,29 @@ class Planner:
     # -- what a plan reads -----------------------------------------------------------------------------------
 
     def _deployment(self, deployment: JsonObject) -> Sequence[Action]:
-        sets = self._dependents(REPLICA_SET, deployment)
-        pods = [] if deployments.is_rolling(deployment) else [pod for one in sets for pod in self._owned(one)]
+        sets = self._owned(REPLICA_SET, deployment)
+        pods = (
+            []
+            if deployments.is_rolling(deployment)
+            else [pod for one in sets for pod in self._owned(POD, one)]
+        )
         return deployments.plan(deployment, sets, pods, self._store.now_s())
 
     def _replica_set(self, replica_set: JsonObject) -> Sequence[Action]:
         owner = controller_uid(replica_set)
         siblings = [replica_set] if owner is None else self._index.get(REPLICA_SET, "owner", owner)
         # Lazily, because only deletions read them.
-        related = (pod for one in siblings for pod in self._owned(one))
-        pods = self._dependents(POD, replica_set)
+        related = (pod for one in siblings for pod in self._owned(POD, one))
+        pods = self._owned(POD, replica_set)
         return replicasets.plan(replica_set, pods, related, self._store.now_s())
 
     def _stateful_set(self, stateful_set: JsonObject) -> Sequence[Action]:
         find_claim = self._finder(PERSISTENT_VOLUME_CLAIM, stateful_set)
-        pods = self._dependents(POD, stateful_set)
+        pods = self._owned(POD, stateful_set)
         return statefulsets.plan(stateful_set, pods, find_claim)
 
     def _daemon_set(self, daemon_set: JsonObject) -> Sequence[Action]:
-        nodes, pods = self._store.list(NODE)[0], self._dependents(POD, daemon_set)
+        nodes, pods = self._store.list(NODE)[0], self._owned(POD, daemon_set)
         return daemonsets.plan(daemon_set, pods, nodes)
 
     def _budget(self, budget: JsonObject) -> Sequence[Action]:
@@ -280,17 +275,11 @@ class Planner:
             self._finder(RESOURCE_CLAIM_TEMPLATE, pod),
             self._finder(RESOURCE_CLAIM, pod),
         )
-        owned = self._index.get(RESOURCE_CLAIM, "owner", uid(pod))
-        return device_claims.plan_pod(pod, find_template, find_claim, owned)
+        return device_claims.plan_pod(pod, find_template, find_claim, self._owned(RESOURCE_CLAIM, pod))
 
-    def _owned(self, owner: JsonObject) -> list[JsonObject]:
-        """Return the pods that `owner` controls."""
-        return self._index.get(POD, "owner", uid(owner))
-
-    def _dependents(self, kind: Kind, owner: JsonObject) -> list[JsonObject]:
-        """Return the objects that `owner` controls, and the orphans of its namespace."""
-        orphans = self._index.get(kind, "orphan", owner["metadata"].get("namespace", ""))
-        return [*self._index.get(kind, "owner", uid(owner)), *orphans]
+    def _owned(self, kind: Kind, owner: JsonObject) -> list[JsonObject]:
+        """Return the objects of a kind that `owner` controls."""
+        return self._index.get(kind, "owner", uid(owner))
 
     def _finder(self, kind: Kind, beside: JsonObject) -> Callable[[str], JsonObject | None]:
         """Return what finds an object by name in the namespace of another one."""

@@ -12,7 +12,6 @@ from typing import Final
 
 from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Delete, positive, status_written
 from scheduler.sandbox.devcluster.controllers.ownership import (
-    claim_dependents,
     generation,
     pod_from_template,
     replicas,
@@ -31,7 +30,7 @@ BURST: Final = 500
 
 def plan(
     replica_set: JsonObject,
-    pods: Iterable[JsonObject],
+    pods: Sequence[JsonObject],
     related: Iterable[JsonObject],
     now_s: float,
 ) -> list[Action]:
@@ -40,13 +39,12 @@ def plan(
 
     Args:
         replica_set: as stored.
-        pods: under its control, and the orphans of its namespace.
+        pods: under its control.
         related: pods of all replica sets with the same controller; read when pods are to go.
         now_s: seconds since 1970.
     """
-    claim = claim_dependents(replica_set, POD, pods)
-    active = [pod for pod in claim.owned if is_active(pod)]
-    actions = claim.actions
+    active = [pod for pod in pods if is_active(pod)]
+    actions: list[Action] = []
     missing = replicas(replica_set) - len(active)
     if replica_set["metadata"].get("deletionTimestamp"):
         missing = 0
@@ -57,7 +55,7 @@ def plan(
         ranked = deletion_order(active, (one for one in related if is_active(one)), now_s)
         actions += [Delete(POD, one, owner=replica_set) for one in ranked[: min(-missing, BURST)]]
     status = _status(replica_set, active)
-    status["terminatingReplicas"] = sum(is_terminating(pod) for pod in claim.owned)
+    status["terminatingReplicas"] = sum(is_terminating(pod) for pod in pods)
     return [*actions, *status_written(REPLICA_SET, replica_set, status)]
 
 

@@ -21,7 +21,6 @@ from scheduler.sandbox.devcluster.controllers.actions import (
 )
 from scheduler.sandbox.devcluster.controllers.ownership import (
     REVISION_LABEL,
-    claim_dependents,
     generation,
     pod_from_template,
     replicas,
@@ -48,12 +47,11 @@ def plan(stateful_set: JsonObject, pods: Iterable[JsonObject], find_claim: FindC
 
     Args:
         stateful_set: as stored.
-        pods: under its control, and the orphans of its namespace.
+        pods: under its control.
         find_claim: finds a claim of its namespace by name.
     """
-    claim = claim_dependents(stateful_set, POD, pods)
-    pod_at = {ordinal(pod): pod for pod in claim.owned if ordinal(pod) >= 0}
-    actions = claim.actions
+    pod_at = {ordinal(pod): pod for pod in pods if ordinal(pod) >= 0}
+    actions: list[Action] = []
     if not stateful_set["metadata"].get("deletionTimestamp"):
         actions += _management(stateful_set, pod_at, find_claim)
     status = _status(stateful_set, pod_at)

@@ -12,7 +12,6 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     UpdateStatus,
 )
 from scheduler.sandbox.devcluster.controllers.deployments import REVISION, fenceposts, plan
-from scheduler.sandbox.devcluster.controllers.ownership import controller_ref
 from scheduler.sandbox.devcluster.kinds import DEPLOYMENT, REPLICA_SET
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 from tests.support.workload_objects import NOW_S, deployment, of, pod, rolling, status_after
@@ -205,16 +204,6 @@ def test_scaling_is_no_rollout():
     wanted = deployment(5)
     actions = plan(wanted, [replica_set(wanted, "web:1", 3)], [], NOW_S)
     assert sizes_after(actions) == {"web:1": 5}
-    assert of(actions, Create) == []
-
-
-def test_an_orphan_with_the_right_labels_is_adopted():
-    wanted = deployment(3)
-    orphan = replica_set(wanted, "web:1", 3)
-    orphan["metadata"].pop("ownerReferences")
-    actions = plan(wanted, [orphan], [], NOW_S)
-    adopted = of(actions, Update, REPLICA_SET)[0].obj
-    assert adopted["metadata"]["ownerReferences"] == [controller_ref(wanted)]
     assert of(actions, Create) == []
 
 

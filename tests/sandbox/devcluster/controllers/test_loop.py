@@ -51,15 +51,6 @@ async def test_a_rollout_of_hundreds_of_pods_is_quick():
         assert {pod["spec"]["containers"][0]["image"] for pod in pods(store)} == {"web:2"}
 
 
-async def test_orphans_are_adopted_by_a_replica_set_that_comes_later():
-    async with cluster() as store:
-        metadata = {"name": "early", "labels": LABELS}
-        store.create(POD, "default", {"metadata": metadata, "spec": template()["spec"]})
-        store.create(REPLICA_SET, "default", workload(replicas=2))
-        await until_written(store, lambda: len(pods(store)) == 2)
-        await until_written(store, lambda: all(pod["metadata"].get("ownerReferences") for pod in pods(store)))
-
-
 async def test_a_disruption_budget_follows_its_pods():
     async with cluster() as store:
         spec = {"minAvailable": 1, "selector": {"matchLabels": LABELS}}

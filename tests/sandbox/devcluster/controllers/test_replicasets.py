@@ -2,8 +2,7 @@
 
 import pytest
 
-from scheduler.sandbox.devcluster.controllers.actions import Create, Delete, Update
-from scheduler.sandbox.devcluster.controllers.ownership import controller_ref
+from scheduler.sandbox.devcluster.controllers.actions import Create, Delete
 from scheduler.sandbox.devcluster.controllers.pods import deletion_order
 from scheduler.sandbox.devcluster.controllers.replicasets import BURST, plan
 from scheduler.sandbox.devcluster.kinds import JsonObject
@@ -40,22 +39,6 @@ def test_there_are_as_many_active_pods_as_wanted(size, pods, made, gone):
     owner = replica_set(size)
     actions = plan(owner, [pod(f"p{n}", owner, **kind) for n, kind in enumerate(pods)], [], NOW_S)
     assert (len(of(actions, Create)), len(of(actions, Delete))) == (made, gone)
-
-
-def test_a_deleted_replica_set_makes_nothing():
-    owner = replica_set(3)
-    owner["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    actions = plan(owner, [pod("p", labels=LABELS)], [], NOW_S)
-    assert not of(actions, Create)
-    assert not of(actions, Update)
-
-
-def test_pods_are_made_from_the_template():
-    owner = replica_set(1)
-    (made,) = of(plan(owner, [], [], NOW_S), Create)
-    assert made.obj["metadata"]["generateName"] == "web-x-"
-    assert made.obj["metadata"]["ownerReferences"] == [controller_ref(owner)]
-    assert made.obj["spec"] == owner["spec"]["template"]["spec"]
 
 
 @pytest.mark.parametrize(
@@ -107,17 +90,3 @@ def test_nothing_is_written_where_nothing_changed():
     pods = [pod("a", owner, **RUNNING)]
     settled = {**owner, "status": status_after(plan(owner, pods, [], NOW_S))}
     assert plan(settled, pods, [], NOW_S) == []
-
-
-def test_orphans_that_match_are_adopted_and_strangers_released():
-    owner = replica_set(2)
-    orphan, stranger = pod("orphan"), pod("stranger", owner, labels={"app": "other"})
-    actions = plan(owner, [orphan, stranger], [], NOW_S)
-    owners = {a.obj["metadata"]["name"]: a.obj["metadata"]["ownerReferences"] for a in of(actions, Update)}
-    assert owners == {"orphan": [controller_ref(owner)], "stranger": []}
-    assert len(of(actions, Create)) == 1
-
-
-@pytest.mark.parametrize("orphan", [pod("gone", deleted=True), pod("other", labels={"app": "other"})])
-def test_orphans_that_go_or_do_not_match_stay_orphans(orphan):
-    assert of(plan(replica_set(1), [orphan], [], NOW_S), Update) == []
