@@ -113,32 +113,40 @@ SESSIONS = {
         NAME READY STATUS RESTARTS AGE LABELS
         $ get pods -o wide
         NAME READY STATUS RESTARTS AGE IP NODE NOMINATED NODE READINESS GATES
+        web-... 1/1 Running 0 ... 10... node-000... <none> <none>
         $ get nodes
         NAME STATUS ROLES AGE VERSION
+        node-0001 Ready <none> ... v1.36.0
         $ get deploy
         NAME READY UP-TO-DATE AVAILABLE AGE
         web 3/3 3 3 ...
         $ get rs
         NAME DESIRED CURRENT READY AGE
+        web-... 3 3 3 ...
         $ get sts
         NAME READY AGE
         $ get svc
         NAME AGE
         $ get ns
         NAME STATUS AGE
+        default Active ...
         $ get leases
         NAME HOLDER AGE
+        l me ...
         $ get sc
         NAME PROVISIONER RECLAIMPOLICY VOLUMEBINDINGMODE ALLOWVOLUMEEXPANSION AGE
         $ get events
         LAST SEEN TYPE REASON OBJECT MESSAGE
+        ... Normal SuccessfulCreate replicaset/web-... Created pod: web-...
         $ get events.events.k8s.io
         LAST SEEN TYPE REASON OBJECT MESSAGE
+        ... Normal SuccessfulCreate replicaset/web-... Created pod: web-...
         $ get pdb
         NAME MIN AVAILABLE MAX UNAVAILABLE ALLOWED DISRUPTIONS AGE
         b 2 N/A 1 ...
         $ get pc
         NAME VALUE GLOBAL-DEFAULT AGE PREEMPTIONPOLICY
+        high 1000 false ... PreemptLowerPriority
         $ get all
         pod/web-... 1/1 Running 0 ...
         deployment.apps/web 3/3 3 3 ...
@@ -221,6 +229,11 @@ SESSIONS = {
         standard (default) ...
         $ describe pvc data-db-0
         Used By: db-0
+        $ scale sts/db --replicas=2
+        $ wait --for=delete pod/db-2 --timeout=20s
+        $ get pvc -o name
+        persistentvolumeclaim/data-db-2
+        $ scale sts/db --replicas=3
         $ set image sts/db db=db:2
         $ rollout status sts/db
         $ get pods -o jsonpath={.items[*].spec.containers[0].image}
@@ -263,25 +276,13 @@ SESSIONS = {
         $ set image deployment/web c=web:2
         $ rollout status deployment/web
         deployment "web" successfully rolled out
-        $ rollout history deployment/web
-        1 <none>
-        2 <none>
-        $ rollout history deployment/web --revision=1
-        Image: web:1
-        $ rollout undo deployment/web
-        deployment.apps/web rolled back
+        $ set image deployment/web c=web:1
         $ rollout status deployment/web
         $ get pods -o jsonpath={..containers[0].image}
         web:1 web:1 web:1
         $ rollout restart deployment/web
         deployment.apps/web restarted
         $ rollout status deployment/web
-        $ get rs -o jsonpath={.items[*].spec.template.spec.containers[0].image} --sort-by=.metadata.name
-        ...web:2...
-        $ rollout pause deployment/web
-        deployment.apps/web paused
-        $ rollout resume deployment/web
-        deployment.apps/web resumed
         $ scale deployment web --replicas=5
         deployment.apps/web scaled
         $ rollout status deployment/web
@@ -306,6 +307,9 @@ SESSIONS = {
         pod/one unlabeled
         $ label node node-0001 disk=ssd --overwrite
         node/node-0001 labeled
+        $ label node node-0001 node-role.kubernetes.io/worker=
+        $ get node node-0001
+        node-0001 Ready worker ...
         $ patch pod one -p {"metadata":{"labels":{"a":"b"}}}
         pod/one patched
         $ wait --for=condition=Ready pod/one

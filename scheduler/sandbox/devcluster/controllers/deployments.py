@@ -5,7 +5,7 @@ Level-triggered: every plan is one step from the present state; the changes that
 
 Source: pkg/controller/deployment: rolling.go, recreate.go, sync.go, util/deployment_util.go (kubernetes 1.36).
 Differences: scaling amid a rollout continues the rollout instead of keeping proportions; a replica set's name that is
-taken is not replaced by another one; no rollout fails at a deadline.
+taken is not replaced by another one; no rollout fails at a deadline or is paused; replica sets have no revisions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     positive,
     replaced,
     status_written,
-    without,
 )
 from scheduler.sandbox.devcluster.controllers.ownership import (
     HASH_LABEL,
@@ -40,8 +39,6 @@ from scheduler.sandbox.devcluster.controllers.ownership import (
 from scheduler.sandbox.devcluster.controllers.pods import is_terminal
 from scheduler.sandbox.devcluster.kinds import DEPLOYMENT, REPLICA_SET, JsonObject
 
-REVISION: Final = "deployment.kubernetes.io/revision"
-_NOT_COPIED: Final = ("kubectl.kubernetes.io/last-applied-configuration", REVISION)
 _NAME_LENGTH: Final = 253
 
 
@@ -105,34 +102,20 @@ def _rolled(
     deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonObject], pods: Iterable[JsonObject]
 ) -> list[Action]:
     """Return the writes of one step: another size of some replica sets, or a new one."""
-    everything = [*old, *([new] if new else ())]
-    if deployment["spec"].get("paused"):
-        active = [one for one in everything if replicas(one)] or everything[-1:]
-        sizes = {uid(one): replicas(deployment) for one in active if len(active) == 1}
-    elif is_rolling(deployment):
+    if is_rolling(deployment):
         sizes = _rolling_sizes(deployment, new, old)
     else:
         sizes = {uid(one): 0 for one in old}
         if not _is_any_left(old, new, pods):
             sizes[uid(new) if new else ""] = replicas(deployment)
     actions: list[Action] = []
-    number = max((_revision(one) for one in old), default=0) + 1
     if new is None and "" in sizes:
-        new = _with_revision(_new_replica_set(deployment, sizes[""]), deployment, number)
-        actions += [Create(REPLICA_SET, new), *_scaled_event(deployment, new, 0)]
-    elif new is not None:
-        new = _with_revision(new, deployment, number)
-    for before in everything:
-        after = new if new is not None and uid(new) == uid(before) else before
+        made = _new_replica_set(deployment, sizes[""])
+        actions += [Create(REPLICA_SET, made), *_scaled_event(deployment, made, 0)]
+    for before in [*old, *([new] if new else ())]:
         if (size := sizes.get(uid(before), replicas(before))) != replicas(before):
-            after = replaced(after, ("spec", "replicas"), size)
-            actions += _scaled_event(deployment, after, replicas(before))
-        if after != before:
-            actions.append(Update(REPLICA_SET, after))
-    annotations = deployment["metadata"].get("annotations") or {}
-    if new is not None and annotations.get(REVISION) != str(_revision(new)):
-        shown = replaced(deployment, ("metadata", "annotations", REVISION), str(_revision(new)))
-        actions.append(Update(DEPLOYMENT, shown))
+            after = replaced(before, ("spec", "replicas"), size)
+            actions += [*_scaled_event(deployment, after, replicas(before)), Update(REPLICA_SET, after)]
     return actions
 
 
@@ -182,16 +165,11 @@ def _scaled_event(deployment: JsonObject, replica_set: JsonObject, before: int) 
     return [Emit(deployment, "ScalingReplicaSet", text)]
 
 
-# -- revisions -----------------------------------------------------------------------------------------------
+# -- replica sets --------------------------------------------------------------------------------------------
 
 
 def _age_order(obj: JsonObject) -> tuple[str, str]:
     return str(obj["metadata"].get("creationTimestamp") or ""), str(obj["metadata"]["name"])
-
-
-def _revision(replica_set: JsonObject) -> int:
-    text = (replica_set["metadata"].get("annotations") or {}).get(REVISION, "")
-    return int(text) if isinstance(text, str) and text.isdecimal() else 0
 
 
 def _new_replica_set(deployment: JsonObject, size: int) -> JsonObject:
@@ -217,21 +195,12 @@ def _new_replica_set(deployment: JsonObject, size: int) -> JsonObject:
     }
 
 
-def _with_revision(replica_set: JsonObject, deployment: JsonObject, number: int) -> JsonObject:
-    """Return `replica_set` with the deployment's annotations and at least revision `number`."""
-    own = without(deployment["metadata"].get("annotations"), *_NOT_COPIED)
-    annotations = {**(replica_set["metadata"].get("annotations") or {}), **own}
-    if _revision(replica_set) < number:
-        annotations[REVISION] = str(number)
-    return replaced(replica_set, ("metadata", "annotations"), annotations)
-
-
 def _dropped_history(deployment: JsonObject, old: Sequence[JsonObject]) -> list[Action]:
     """Return the deletion of the oldest empty replica sets beyond `revisionHistoryLimit`."""
     limit = deployment["spec"].get("revisionHistoryLimit", 10)
     empty = [one for one in old if not replicas(one) and not status_count(one, "replicas")]
     empty = [one for one in empty if not one["metadata"].get("deletionTimestamp")]
-    return [Delete(REPLICA_SET, one) for one in sorted(empty, key=_revision)[: max(len(empty) - limit, 0)]]
+    return [Delete(REPLICA_SET, one) for one in empty[: max(len(empty) - limit, 0)]]
 
 
 # -- status --------------------------------------------------------------------------------------------------
@@ -257,11 +226,7 @@ def _status(
     text = f"Deployment {has} minimum availability."
     told = [condition("Available", state, f"MinimumReplicas{word}", text, now_s=now_s)]
     subject = f'ReplicaSet "{new["metadata"]["name"]}"' if new else "Deployment"
-    if deployment["spec"].get("paused"):
-        told.append(
-            condition("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused", now_s=now_s)
-        )
-    elif is_complete({**deployment, "status": status}):
+    if is_complete({**deployment, "status": status}):
         text = f"{subject} has successfully progressed."
         told.append(condition("Progressing", "True", "NewReplicaSetAvailable", text, now_s=now_s))
     else:

@@ -8,7 +8,6 @@ from scheduler.sandbox.devcluster.kinds import (
     DEPLOYMENT,
     NODE,
     POD,
-    POD_DISRUPTION_BUDGET,
     PRIORITY_CLASS,
     REPLICA_SET,
 )
@@ -49,20 +48,6 @@ async def test_a_rollout_of_hundreds_of_pods_is_quick():
         await until_written(store, rolled_out(store))
         await until_written(store, lambda: len(pods(store)) == 300)
         assert {pod["spec"]["containers"][0]["image"] for pod in pods(store)} == {"web:2"}
-
-
-async def test_a_disruption_budget_follows_its_pods():
-    async with cluster() as store:
-        spec = {"minAvailable": 1, "selector": {"matchLabels": LABELS}}
-        store.create(POD_DISRUPTION_BUDGET, "default", {"metadata": {"name": "b"}, "spec": spec})
-        store.create(DEPLOYMENT, "default", workload())
-
-        def allowed():
-            return store.get(POD_DISRUPTION_BUDGET, "default", "b")["status"].get("disruptionsAllowed")
-
-        await until_written(store, lambda: allowed() == 2)
-        store.patch(DEPLOYMENT, "default", "web", {"spec": {"replicas": 1}})
-        await until_written(store, lambda: allowed() == 0)
 
 
 async def test_pods_bound_to_a_node_that_is_not_there_start_when_it_comes():

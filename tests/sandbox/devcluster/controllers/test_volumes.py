@@ -14,7 +14,6 @@ from scheduler.sandbox.devcluster.kinds import (
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
-    STATEFUL_SET,
     STORAGE_CLASS,
     JsonObject,
 )
@@ -112,14 +111,6 @@ async def test_a_claim_gets_the_smallest_volume_that_suits_it():
     reference = volume["spec"]["claimRef"]
     assert (reference["uid"], volume["status"]["phase"]) == (stored["metadata"]["uid"], "Bound")
     assert volume["metadata"]["annotations"] == {"pv.kubernetes.io/bound-by-controller": "yes"}
-
-
-async def test_a_claim_waits_for_a_volume_that_comes_later():
-    async with cluster(storage=True) as store:
-        make_claim(store, "c", of_class="manual")
-        await until_written(store, lambda: "FailedBinding" in reasons(store))
-        make_volume(store, "v")
-        await until_written(store, bound(store))
 
 
 async def test_a_volume_promised_by_its_maker_is_kept_for_its_claim():
@@ -279,42 +270,3 @@ async def test_a_retained_volume_is_released_and_stays():
 
 
 # -- claims of workloads -------------------------------------------------------------------------------------
-
-
-def make_stateful_set(store, **spec):
-    templates = [{"metadata": {"name": "data"}, "spec": claim_body("")["spec"]}]
-    template = {
-        "metadata": {"labels": {"app": "db"}},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
-    }
-    own = {
-        "replicas": 2,
-        "serviceName": "db",
-        "selector": {"matchLabels": {"app": "db"}},
-        "template": template,
-        "volumeClaimTemplates": templates,
-    }
-    return store.create(STATEFUL_SET, "default", {"metadata": {"name": "db"}, "spec": {**own, **spec}})
-
-
-def scale(store, replicas):
-    stored = store.get(STATEFUL_SET, "default", "db")
-    store.update(STATEFUL_SET, {**stored, "spec": {**stored["spec"], "replicas": replicas}})
-
-
-async def test_a_stateful_set_keeps_its_claims():
-    async with cluster(storage=True) as store:
-        make_stateful_set(store)
-        await until_written(store, in_phase(store, POD, "db-1", "Running"))
-        first = volume_of(store, "data-db-1")["metadata"]["name"]
-        pod = store.get(POD, "default", "db-1")
-        assert {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-1"}} in pod["spec"]["volumes"]
-        assert claim(store, "data-db-1")["metadata"]["labels"] == {"app": "db"}
-        scale(store, 1)
-        await until_written(store, is_gone(store, POD, "db-1"))
-        scale(store, 2)
-        await until_written(store, in_phase(store, POD, "db-1", "Running"))
-        assert volume_of(store, "data-db-1")["metadata"]["name"] == first
-        store.delete(STATEFUL_SET, "default", "db")
-        await until_written(store, is_gone(store, POD, "db-0"))
-        assert not claim(store, "data-db-0")["metadata"].get("deletionTimestamp")

@@ -127,23 +127,6 @@ def test_an_object_with_another_living_owner_stays(store):
     assert store.find(CONFIG_MAP, "default", "owned") is None
 
 
-def test_orphans_lose_their_owner_and_live(store):
-    owner = _map(store, "owner")
-    _map(store, "owned", ownerReferences=[_owner(owner)])
-    store.delete(CONFIG_MAP, "default", "owner", propagation="Orphan")
-    assert not store.get(CONFIG_MAP, "default", "owned")["metadata"].get("ownerReferences")
-
-
-def test_an_owner_deleted_in_the_foreground_goes_last(store):
-    owner = _map(store, "owner")
-    _pod(store, "bound", node="n", ownerReferences=[_owner(owner)])
-    deletion = store.delete(CONFIG_MAP, "default", "owner", propagation="Foreground")
-    assert not deletion.gone
-    assert store.get(CONFIG_MAP, "default", "owner")["metadata"]["finalizers"] == ["foregroundDeletion"]
-    store.delete(POD, "default", "bound", grace_period_s=0)
-    assert store.find(CONFIG_MAP, "default", "owner") is None
-
-
 def test_a_deleted_namespace_takes_its_content_and_ends_with_the_last_pod(store):
     _map(store, "a")
     _pod(store, "bound", node="n")
