@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -57,15 +56,13 @@ class Members:
         #: By group, the most on nodes at one moment.
         self._most: dict[str, int] = {}
         self._finished: set[str] = set()
-        #: By group, how many members have succeeded on nodes: a group waits for so many fewer.
-        self._n_succeeded: Counter[str] = Counter()
+        #: By group, how many members have finished on nodes: a group waits for so many fewer.
+        self._n_finished: Counter[str] = Counter()
 
     def see(self, pod: Pod) -> None:
         """Note the pod as a watch shows it."""
         group = None if pod.group is None or pod.terminating or pod.is_terminal else pod.group.key.text
         if group != self._group_of.get(pod.uid):
-            if pod.phase == "Succeeded" and pod.uid in self._bound:
-                self._n_succeeded[self._group_of[pod.uid]] += 1
             self._end(pod.uid, is_finished=pod.phase == "Succeeded")
         if group is not None:
             self._group_of[pod.uid] = group
@@ -91,12 +88,14 @@ class Members:
         """Return the most members of the group that were on nodes at one moment."""
         return self._most.get(group, 0)
 
-    def n_succeeded(self, group: str) -> int:
-        """Return how many members of the group have succeeded on nodes."""
-        return self._n_succeeded[group]
+    def n_finished(self, group: str) -> int:
+        """Return how many members of the group have finished on nodes."""
+        return self._n_finished[group]
 
     def _end(self, uid: str, *, is_finished: bool) -> None:
         group = self._group_of.pop(uid, None)
+        if is_finished and group is not None and uid in self._bound:
+            self._n_finished[group] += 1
         self._bound.discard(uid)
         if group is None:
             return
@@ -114,7 +113,7 @@ def as_decided(decided: Decided, pod: Pod, groups: PodGroups, members: Members) 
     if group is None:
         return decided
     name = group.key.text
-    n_placed = sum(1 for _ in groups.placed(group.key)) + members.n_succeeded(name)
+    n_placed = sum(1 for _ in groups.placed(group.key)) + members.n_finished(name)
     return replace(
         decided,
         group=name,
@@ -126,7 +125,7 @@ def as_decided(decided: Decided, pod: Pod, groups: PodGroups, members: Members) 
 
 def placed_in_part(decided: Sequence[Decided]) -> Iterator[Wrong]:
     """
-    Yield decisions after which fewer members have places, or have succeeded, than the group needs.
+    Yield decisions after which fewer members have places, or have finished, than the group needs.
 
     One that once had as many on nodes is placed as it comes.
     """
