@@ -88,7 +88,7 @@ async def test_the_version_of_the_server_is_emulated(
     assert connection.semantics is not None
     assert str(connection.semantics.version) == emulated
     assert log.count("The version of the API server is not known here") == unknown
-    assert f"affinity_scheduler_unknown_server_version {float(unknown)}" in metrics
+    assert f"affinity_scheduler_unknown_server_version {unknown}\n" in metrics
     assert f'version_info{{binary="1",component="kube",emulation="{emulated}",min_compat="1.3' in metrics
     stage = "ALPHA" if emulated == "1.34" else "BETA"
     assert f'kubernetes_feature_enabled{{name="NominatedNodeNameForExpectation",stage="{stage}"}} ' in metrics

@@ -171,6 +171,6 @@ def test_an_event_that_no_watch_brought_is_found_by_a_list() -> None:
             there = {node["metadata"]["name"] for node in cluster.store.list(NODE)[0]}
             assert {name for name in machine.state.nodes.row_by_name if machine.state.node(name)} == there
             metrics = scheduler._metrics.render().decode()
-            assert 'affinity_scheduler_cache_divergences_total{kind="Node"} 3.0' in metrics
+            assert 'affinity_scheduler_cache_divergences_total{kind="Node"} 3\n' in metrics
 
     run_virtually(play())
