@@ -134,7 +134,8 @@ class DrawnLives(RuleBasedStateMachine):
         chance, apps = self._chance, self._templates.apps
         chance.seed(seed)
         for name in self._some_pods(n):
-            metadata, node = {}, None
+            metadata: Json = {}
+            node = None
             kind = chance.random()
             if kind < 0.5:
                 app = chance.choice(apps)

@@ -133,7 +133,7 @@ def test_an_instance_whose_counts_are_wrong_ends_and_returns_with_the_right_ones
         async with running() as (instance, scheduler, _cluster):
             await asyncio.sleep(60.0)
             assert instance.n_lives == 1
-            scheduler._machine.state.nodes.pod_count[0] += 1
+            scheduler._machine.state.nodes._pod_count.own[0] += 1
             await asyncio.sleep(60.0)
             assert instance.n_lives == 2
             assert "1 counts differ from a recount" in instance.crashes[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.reference import (
@@ -87,7 +87,7 @@ class Cluster:
             return False
         if self._now_s - self._refused_s.get(name, -_REFUSED_FOR_S) < _REFUSED_FOR_S:
             return False
-        there = [other for other in held if _place(other) == name and other is not pod]
+        there: list[Mapping[str, Any]] = [other for other in held if _place(other) == name and other is not pod]
         question = Question(
             pod, {name: node}, {name: there}, namespaces={}, owners={}, images={}, args={}, disabled=frozenset(),
             gates={}, storage={},
