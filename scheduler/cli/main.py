@@ -31,7 +31,7 @@ _COMMANDS: Final = (
     (
         "check-config",
         "scheduler.cli.check_config",
-        "print a configuration with all defaults, or all of its problems",
+        "print a configuration with the defaults that are not empty, or all of its problems",
         ("scheduler.yaml",),
     ),
     (

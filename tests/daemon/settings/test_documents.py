@@ -22,6 +22,7 @@ def read(text):
     ("text", "expected"),
     [
         pytest.param("a: 1", {"a": 1}, id="integer"),
+        pytest.param("a: 100000000000000000000", {"a": 10**20}, id="more than 64 bits"),
         pytest.param("a: [0x1f, 010, 0o10, 0b11, -5, +5, 0]", {"a": [31, 8, 8, 3, -5, 5, 0]}, id="bases"),
         pytest.param("a: [1e3, 1.5, .5, 1.]", {"a": [1000.0, 1.5, 0.5, 1.0]}, id="floats"),
         pytest.param("a: [yes, on, True, no, off, FALSE]", {"a": [True] * 3 + [False] * 3}, id="booleans"),
