@@ -1,4 +1,4 @@
-"""`affinity-scheduler check-config FILE`: print a configuration with the defaults that are not empty, or all of its problems."""
+"""`affinity-scheduler check-config FILE`: print a configuration with its non-empty defaults, or all of its problems."""
 
 import argparse
 import sys

@@ -87,7 +87,9 @@ class Cluster:
             return False
         if self._now_s - self._refused_s.get(name, -_REFUSED_FOR_S) < _REFUSED_FOR_S:
             return False
-        there: list[Mapping[str, Any]] = [other for other in held if _place(other) == name and other is not pod]
+        there: list[Mapping[str, Any]] = [
+            other for other in held if _place(other) == name and other is not pod
+        ]
         question = Question(
             pod, {name: node}, {name: there}, namespaces={}, owners={}, images={}, args={}, disabled=frozenset(),
             gates={}, storage={},
