@@ -29,6 +29,7 @@ _MAY_BE_ABSENT: Final = re.compile(
     r"|no Chromium on this machine|no kube-(?:scheduler|controller-manager) beside the API server's binaries"
     r"|could not import '(?:cel_expr_python|uvloop|atheris)|judged in a run of the whole suite only"
     r"|no namespace of processes may be made here|the history does not reach to 0\.1\.0"
+    r"|other_form is not set: the rule has one form"
     r"|no \S+ here$|this machine has no |this system has no clock|this system's kernel|terminals end otherwise"
     r"|children are found in /proc)"
 )

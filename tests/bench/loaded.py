@@ -6,6 +6,7 @@ import gc
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Final
 
 from scheduler.daemon.assembly.profiles import build_profiles, build_queue
@@ -46,6 +47,8 @@ class LoadedMachine:
             observer=observer(self.profiles) if observer is not None else None,
         )
         self.now_s = 1000.0
+        #: Resource versions of what is written.
+        self._versions = count(1_000_000)
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
         """Handle the stimulus at the current second, and end the cycle that it begins."""
@@ -56,7 +59,7 @@ class LoadedMachine:
 
     def bind_volumes(self, order: WriteReservation) -> None:
         """Report the writes as done and the claims as bound by the PV controller; then the pod can be bound."""
-        written = tuple(f"{order.pod.uid}/{number}" for number, _ in enumerate(order.writes))
+        written = tuple(str(next(self._versions)) for _ in order.writes)
         self.handle(ReservationWritten(order.pod.uid, written, number=order.number))
         for write, version in zip(order.writes, written, strict=True):
             assert isinstance(write, VolumePromise)

@@ -143,7 +143,7 @@ async def test_an_api_server_that_is_starting_is_waited_for(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("minor", [33, 37])
+@pytest.mark.parametrize("minor", [34, 37])
 async def test_the_version_of_the_api_server_is_emulated(tmp_path: Path, minor: int) -> None:
     """Its gates too, and the log names it."""
     path = tmp_path / "kubeconfig"
