@@ -20,7 +20,7 @@ from scheduler.engine.core.fallbacks import Fallbacks, RuleSet, keeping_rules, w
 from scheduler.engine.core.group_members import waiting_members
 from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.framework.diagnosis import FitError
-from scheduler.engine.framework.explaining import ExplainContext, did_you_mean
+from scheduler.engine.framework.explaining import ExplainContext, Where, did_you_mean
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
@@ -221,9 +221,9 @@ def _failure_notes(request: ExplainRequest) -> Iterator[str]:
     else:
         failing = {inspection[0]}
     context = ExplainContext(request.pod, request.state)
-    yield from filter(
-        None, (plugin.explain_rejection(context) for plugin in profile.filters if plugin.name in failing)
-    )
+    for plugin in profile.filters:
+        if plugin.name in failing and (text := Where.of(plugin.explain_rejection(context)).text):
+            yield text
 
 
 def _next_decision(request: ExplainRequest) -> tuple[Decision, tuple[str, ...]]:
@@ -405,11 +405,13 @@ def _prefilter_group(request: ExplainRequest, profile: Profile, error: FitError)
     removable = error.prefilter.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     plugins = ", ".join(sorted(error.rejecting))
     context = ExplainContext(request.pod, request.state)
-    texts = (
+    where = Where.joined(
         plugin.explain_rejection(context) for plugin in profile.filters if plugin.name in error.rejecting
     )
-    where = "; ".join(filter(None, texts))
-    return (NodeGroup(plugins, error.prefilter.message, where, error.n_nodes, (), removable),)
+    message, n_nodes = error.prefilter.message, error.n_nodes
+    return (
+        NodeGroup(plugins, message, where.text, n_nodes, (), removable, where.is_nowhere, where.is_misspelt),
+    )
 
 
 def _explain_bound(request: ExplainRequest) -> Explanation:

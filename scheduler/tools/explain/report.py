@@ -19,7 +19,6 @@ from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, PodRef, Pods, Rule
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
-from scheduler.tools.explain.reasons import asks_for_a_name
 from scheduler.tools.explain.sentences import SUCH_MEMBERS, change_texts
 
 #: The most that is printed unless `wide` is set.
@@ -70,7 +69,7 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
         if body:
             lines += ["", style.heading(title), *map(escape_control_characters, body)]
     is_waiting = answer.group and answer.member is None
-    is_answered = is_waiting or any(asks_for_a_name(group.where) for group in answer.groups)
+    is_answered = is_waiting or any(group.misspelt for group in answer.groups)
     if answer.state == "unschedulable" and not answer.suggestions and answer.n_nodes and not is_answered:
         lines += ["", "No small change would help."]
     return lines

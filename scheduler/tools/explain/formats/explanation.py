@@ -9,7 +9,9 @@ beside each has the total or the number left out.
      "namespace", "pod", "node" ("" while it has none), "schedulerName", "profile",
      "state": "unschedulable" | "schedulable" | "bound" | "gated" | "failed" | "finished",
      "message": the text of the event, "nodes": live nodes, "feasible": nodes that fit,
-     "groups": [{"plugin", "reason", "where", "nodes", "examples": [node names], "removable"}], "moreGroups",
+     "groups": [{"plugin", "reason", "where", "nodes", "examples": [node names], "removable",
+                 "nowhere": whether no node is or has what the pod asks for,
+                 "misspelt": whether one has something of nearly the same name}], "moreGroups",
      "rules": [{"kind": "requiredAffinity" | "requiredAntiAffinity" | "existingAntiAffinity" | "topologySpread",
                 "declaredBy": Pods or null for the pod itself, "topologyKey", "selects", "namespaces",
                 "nodes": nodes that it refuses, "pods": Pods, "pending": Pods, "skew": null or {...},
@@ -91,6 +93,9 @@ class NodeGroup(JsonStruct, frozen=True):
     examples: tuple[str, ...]
     #: Whether the node could fit once other pods are removed.
     removable: bool
+    #: Of `where`: no node is or has what the pod asks for; and one has something of nearly the same name.
+    nowhere: bool = False
+    misspelt: bool = False
 
 
 class Domain(JsonStruct, frozen=True):
