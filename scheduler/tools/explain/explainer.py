@@ -38,7 +38,7 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.blocking_rules import describe_rule
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, State
-from scheduler.tools.explain.groups import GroupChangeTrial, refused_member
+from scheduler.tools.explain.groups import GroupChangeTrial, incomplete_group, refused_member
 from scheduler.tools.explain.inspection import Inspection, inspect_pod
 from scheduler.tools.explain.node_groups import node_groups
 from scheduler.tools.explain.preemption import preemption_notes
@@ -268,7 +268,11 @@ def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanatio
         # What refuses the pod alone need not be what its group lacks, and its best nodes are not the group's.
         unplaced = {"state": "unschedulable", "scores": (), "n_feasible": 0, **_NOTHING_REFUSED}
         notes = (*notes, *_missing_levels(request, key, members.values()))
-        explanation = with_parts(explanation, message=message, notes=notes, group=key.text, **unplaced)
+        waiting = [member for member in members.values() if not member.gates and not member.node_name]
+        incomplete = incomplete_group(world.state.groups, key, waiting)
+        explanation = with_parts(
+            explanation, message=message, notes=notes, group=key.text, incomplete=incomplete, **unplaced
+        )
         return _with_refused_member(explanation, request, key, world)
     node_name, n_placed = cycle.nodes[pod.uid], counted(len(cycle.nodes), "pod")
     message = f"fits with {n_placed} of its group; {node_name} would be chosen now"

@@ -132,6 +132,8 @@ def _reason(cluster: LoadedCluster, answer: Explanation, pod: Pod) -> str:
         )
     if answer.state == "gated":
         return f"scheduling gates: {', '.join(pod.gates)}"
+    if answer.incomplete is not None:
+        return answer.incomplete.text
     if answer.state != "unschedulable" or answer.member is not None or not answer.groups:
         return reason_in(answer.message)
     return ", ".join(_by_nodes(answer.groups))
@@ -139,7 +141,7 @@ def _reason(cluster: LoadedCluster, answer: Explanation, pod: Pod) -> str:
 
 def _missing(answer: Explanation) -> str:
     """Return the reasons, each with what no node has if there is that; empty if there is none of it."""
-    if answer.unserved or answer.state != "unschedulable" or answer.member is not None:
+    if answer.unserved or answer.state != "unschedulable":
         return ""
     nowhere: dict[str, str] = {}
     for group in answer.groups:
@@ -160,6 +162,8 @@ def _change(answer: Explanation, group: Alike) -> tuple[str, ...]:
     """Return the first change of the workload, which helps all of its pods, else the first one."""
     if answer.unserved:
         return (answer.unserved.partition("; ")[2] or f"start {answer.scheduler_name}",)
+    if answer.incomplete is not None:
+        return (answer.incomplete.change,)
     best = min(answer.suggestions, key=_is_of_cluster, default=None)
     if best is None:
         return ()

@@ -45,6 +45,8 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
     said = "has no scheduler" if answer.unserved else _HEADLINES[answer.state]
     headline = style.heading(f"Pod {name} {colour(said)}")
     texts = [answer.unserved, f"with a scheduler: {answer.message}"] if answer.unserved else [answer.message]
+    if answer.incomplete is not None:
+        texts.append(f"{answer.incomplete.text}: {answer.incomplete.change} would complete it")
     # A pod of no profile is decided with a stand-in, as a note says.
     is_own = not answer.unserved or answer.profile == answer.scheduler_name
     lines = [
