@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
@@ -22,7 +20,6 @@ from scheduler.errors import SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.formats.manifests import Manifest
-from scheduler.tools.explain.formats.terminal import ReadProgress
 from scheduler.tools.explain.serving import Leases, Service, service_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.workloads import Workload, alike
@@ -55,13 +52,14 @@ def explain_pod(
     *,
     adds_replicas: bool = False,
     owns_state: bool = False,
+    try_changes: bool = True,
 ) -> Explanation:
     """
     Return the explanation of a pod that is in the cluster or would be created in it.
 
     No suggestion leads to one of `avoided_nodes`, or takes a pod away that the cluster does not have on its node.
     `together`: pods that would be created with it; they stand for the members of its group that are pending in the
-    cluster. `adds_replicas`, `owns_state`: see `ExplainRequest`.
+    cluster. The other arguments: see `ExplainRequest`.
     """
     profile, notes = cluster.profile_for(pod)
     if recorded is not None and not is_of_bind(recorded, pod.node_name):
@@ -74,7 +72,6 @@ def explain_pod(
     if together:
         key_of = cluster.state.groups.key_of
         pending = [*(other for other in pending if key_of(other) != key_of(pod)), *together]
-    progress = ReadProgress(sys.stderr, os.environ)
     request = ExplainRequest(
         pod=pod,
         state=cluster.state,
@@ -93,12 +90,14 @@ def explain_pod(
         adds_replicas=adds_replicas,
         owns_state=owns_state,
         semantics=cluster.settings.semantics,
-        on_step=lambda step: progress.show(f"{pod.key}: {step}"),
+        try_changes=try_changes,
+        now_s=cluster.now_s,
+        on_step=lambda step: cluster.on_step(f"{pod.key}: {step}"),
     )
     try:
         answer = explain(request)
     finally:
-        progress.clear()
+        cluster.on_step("")
     contradicting = (
         _contradicting_notes(cluster, answer, pod) if profile.scheduler_name == pod.scheduler_name else ()
     )
