@@ -16,7 +16,7 @@ from scheduler.cli.query.sources import (
 )
 from scheduler.cli.source_flags import namespace_of
 from scheduler.errors import SettingsError
-from scheduler.tools.explain.answers import explain_manifest, explain_named_pod, explain_workload
+from scheduler.tools.explain.answers import explain_manifests, explain_named_pod, explain_workload
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.pending import pending_workloads
 from scheduler.tools.explain.priority_classes import add_priorities
@@ -31,7 +31,7 @@ def print_file(args: argparse.Namespace) -> int:
     cluster, _ = read_cluster(args, settings)
     add_priorities(manifest_file, cluster, class_reader(args))
     add_other_objects(manifest_file, cluster)
-    answers = [explain_manifest(cluster, manifest) for manifest in manifest_file.manifests]
+    answers = explain_manifests(cluster, manifest_file.manifests)
     return _print(args, answers, is_list=True)
 
 

@@ -9,7 +9,6 @@ from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
 from scheduler.tools.explain.pending import PendingWorkload, PendingWorkloads
-from scheduler.tools.explain.reasons import asks_for_a_name
 from scheduler.tools.explain.report import more_lines
 from scheduler.tools.explain.serving import age_text
 
@@ -49,7 +48,7 @@ def pending_lines(pending: PendingWorkloads, read_at: str, style: Style, *, wide
 def _cells(one: PendingWorkload, read_at: str, *, wide: bool) -> tuple[str | int, ...]:
     created_s, read_s = seconds_of(one.oldest), seconds_of(read_at)
     since = one.oldest if created_s is None or read_s is None else age_text(read_s - created_s)
-    is_answered = one.state != "unschedulable" or asks_for_a_name(one.missing)
+    is_answered = one.state != "unschedulable" or one.misspelt
     nothing = "-" if is_answered else "no small change"
     reason = one.missing or (one.unserved or one.reason if wide else _cut(one.reason))
     return one.workload.text, one.n_pods, since or "-", reason, " ".join(one.change) or nothing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.cli import settings_flags
 from scheduler.cli.source_flags import namespace_of
+from scheduler.tools.explain.formats.terminal import ReadProgress
 from scheduler.tools.explain.input_files import ManifestFile, parse_manifest_files
 from scheduler.tools.explain.priority_classes import ReadClass
 from scheduler.tools.explain.recordings import read_snapshot
@@ -67,7 +69,9 @@ def read_cluster(
     """
 
     def new_cluster(server: Version | None) -> LoadedCluster:
-        return LoadedCluster(settings.at(server), reads_budgets=budgets)
+        cluster = LoadedCluster(settings.at(server), reads_budgets=budgets)
+        cluster.on_step = ReadProgress(sys.stderr, os.environ).show
+        return cluster
 
     if args.on:
         cluster = new_cluster(None)

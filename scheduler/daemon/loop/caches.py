@@ -66,7 +66,7 @@ class Caches:
             missing = [informer.kind for informer in self.informers if informer.is_missing]
             if missing:
                 self._log.info(
-                    2, "Kinds that the API server does not have; none is assumed to exist", kinds=missing
+                    3, "Kinds that the API server does not have; none is assumed to exist", kinds=missing
                 )
         return self.was_synced
 

@@ -231,6 +231,31 @@ class Repair:
     effort: Callable[[Rows], Fractions] = _one_change
 
 
+class Where(NamedTuple):
+    """
+    What refused nodes have in common, in words.
+
+    `is_nowhere`: no node, or no object of the cluster, is or has what the pod asks for. `is_misspelt`: one is or has
+    something of nearly the same name, as the text says.
+    """
+
+    text: str
+    is_nowhere: bool = False
+    is_misspelt: bool = False
+
+    @classmethod
+    def of(cls, said: str | Where) -> Where:
+        """Return what a plugin says; a mere text says nothing of the whole cluster."""
+        return cls(said) if isinstance(said, str) else said
+
+    @classmethod
+    def joined(cls, parts: Iterable[str | Where], separator: str = "; ") -> Where:
+        """Return all of the parts, of which empty ones are left out."""
+        said = [part for part in map(cls.of, parts) if part.text]
+        text = separator.join(part.text for part in said)
+        return cls(text, any(part.is_nowhere for part in said), any(part.is_misspelt for part in said))
+
+
 @dataclass(frozen=True)
 class PluginExplanation:
     """
@@ -238,7 +263,8 @@ class PluginExplanation:
 
     Args:
         rules: the rules that refuse nodes. If there are any, they replace `where` and `repair`.
-        where: returns a text for each of the given rows, which share a reason; rows with equal texts form a group.
+        where: returns a text, or a `Where`, for each of the given rows, which share a reason; rows with equal ones form
+            a group.
         repair: the changes that would lift refusals; None if there are none.
         proposals: returns changes not tied to one node that may lift refusals; None if there are none.
         admitted: what the admitted nodes have, which is named if no node is admitted by another plugin as well;
@@ -246,7 +272,7 @@ class PluginExplanation:
     """
 
     rules: Sequence[BlockingRule] = ()
-    where: Callable[[Rows], Sequence[str]] | None = None
+    where: Callable[[Rows], Sequence[str | Where]] | None = None
     repair: Repair | None = None
     proposals: Callable[[], Iterable[Changes]] | None = None
     admitted: str = ""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from scheduler.engine.framework.events import ClusterEventWithHint
-from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation, Where
 from scheduler.engine.framework.reserving import Reservation
 from scheduler.engine.framework.status import NodeStatuses, Skip, Status
 from scheduler.engine.model.device_requests import ResourceClaim
@@ -313,7 +313,7 @@ class FilterPlugin(Plugin, ABC):
         """Explain the refusals of a pod that `prefilter` returned a filter for."""
         return PluginExplanation()
 
-    def explain_rejection(self, _context: ExplainContext) -> str:
+    def explain_rejection(self, _context: ExplainContext) -> str | Where:
         """Return what the status of a rejection by `prefilter` leaves unsaid; empty if that is nothing."""
         return ""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, HintFn, Resource, always
-from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation, Where
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
@@ -262,13 +262,14 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
             text = unexplained(self._identity, error)
             return PluginExplanation(where=lambda rows: [text] * len(rows))
 
-    def explain_rejection(self, context: ExplainContext) -> str:
+    def explain_rejection(self, context: ExplainContext) -> str | Where:
         """Return what the plugin says beside the status of its PreFilter; why if it fails."""
         if not hasattr(self.plugin, "explain_rejection"):
             return ""
         try:
             with running_rule():
-                return str(self.plugin.explain_rejection(context.owned_by(self.owner)))
+                said = self.plugin.explain_rejection(context.owned_by(self.owner))
+                return said if isinstance(said, Where) else str(said)
         except Exception as error:  # noqa: BLE001 - as above
             return unexplained(self._identity, error)
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from scheduler.engine.framework.explaining import PluginExplanation, Repair
+from scheduler.engine.framework.explaining import PluginExplanation, Repair, Where
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
     NodeFilter,
@@ -195,11 +195,11 @@ def guarded_explanation(identity: PluginIdentity, found: PluginExplanation) -> P
     if not isinstance(found, PluginExplanation):
         raise TypeError(f"explain returned {shown(found)}, expected a PluginExplanation")
 
-    def where(rows: Rows) -> Sequence[str]:
+    def where(rows: Rows) -> Sequence[str | Where]:
         try:
             with running_rule():
                 by_row = zip(rows.tolist(), found.where(rows) if found.where else (), strict=True)
-                return [str(text) for _, text in by_row]
+                return [said if isinstance(said, Where) else str(said) for _, said in by_row]
         except Exception as error:  # noqa: BLE001 - code of the user's may raise anything
             return [unexplained(identity, error)] * len(rows)
 

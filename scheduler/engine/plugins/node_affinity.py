@@ -21,6 +21,7 @@ from scheduler.engine.framework.explaining import (
     ExplainContext,
     PluginExplanation,
     Repair,
+    Where,
     did_you_mean,
     example_value,
     some_of,
@@ -118,7 +119,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Group nodes by the requirements that they do not satisfy; propose labels that would."""
         return PluginExplanation(
-            where=lambda rows: [_unmet_text(context, row) for row in rows.tolist()],
+            where=lambda rows: [_unmet_said(context, row) for row in rows.tolist()],
             repair=Repair(partial(_add_labels, context), partial(_label_effort, context)),
             admitted="the labels that it asks for",
         )
@@ -211,25 +212,26 @@ def _unmet(context: ExplainContext, row: int) -> tuple[NodeRequirement, ...]:
     return (*pairs, *min(by_term, key=len, default=()))
 
 
-def _unmet_text(context: ExplainContext, row: int) -> str:
-    texts = [requirement_text(each) + _nowhere(context.view, each) for each in _unmet(context, row)]
-    return f"needs {', '.join(texts)}" if texts else ""
+def _unmet_said(context: ExplainContext, row: int) -> Where:
+    said = Where.joined((_said(context.view, each) for each in _unmet(context, row)), ", ")
+    return said._replace(text=f"needs {said.text}" if said.text else "")
 
 
-def _nowhere(view: ClusterView, requirement: NodeRequirement) -> str:
-    """Return that no node has the label or one of its values, and which there are; empty if that is not so."""
-    key, values = requirement.key, requirement.values
+def _said(view: ClusterView, requirement: NodeRequirement) -> str | Where:
+    """Return the requirement; if no node has the label or one of its values, that and which there are."""
+    key, values, text = requirement.key, requirement.values, requirement_text(requirement)
     if requirement.operator in ("NotIn", "DoesNotExist"):
-        return ""
+        return text
     if key == _NAME_FIELD:
-        missing = not any(name in view.nodes.row_by_name for name in values)
-        return " (there is no such node)" if missing else ""
+        is_known = any(name in view.nodes.row_by_name for name in values)
+        return text if is_known else Where(f"{text} (there is no such node)", is_nowhere=True)
     if not view.nodes.has_label(key):
-        return f" (no node has the label {key}{did_you_mean(key, view.nodes.labels)})"
+        meant = did_you_mean(key, view.nodes.labels)
+        return Where(f"{text} (no node has the label {key}{meant})", is_nowhere=True, is_misspelt=bool(meant))
     known = view.column(key).id_by_value
     if requirement.operator != "In" or not known.keys().isdisjoint(values):
-        return ""
-    return f" (no node has it, but {some_of(known)})"
+        return text
+    return Where(f"{text} (no node has it, but {some_of(known)})", is_nowhere=True)
 
 
 def _add_labels(context: ExplainContext, row: int) -> list[Changes]:

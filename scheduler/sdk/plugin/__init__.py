@@ -9,7 +9,7 @@ that are not in `__all__` belong to the scheduler and may change at any time.
 """
 
 from scheduler.engine.framework.events import Action, ClusterEventWithHint, Hint, Resource, queue_if
-from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation, Where
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
     FinalScores,
@@ -64,6 +64,7 @@ __all__ = [
     "RuleFilter",
     "Status",
     "StorageKind",
+    "Where",
     "default_normalized",
     "failed",
     "queue_if",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
@@ -22,7 +20,6 @@ from scheduler.errors import SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.formats.manifests import Manifest
-from scheduler.tools.explain.formats.terminal import ReadProgress
 from scheduler.tools.explain.serving import Leases, Service, service_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.workloads import Workload, alike
@@ -55,13 +52,14 @@ def explain_pod(
     *,
     adds_replicas: bool = False,
     owns_state: bool = False,
+    try_changes: bool = True,
 ) -> Explanation:
     """
     Return the explanation of a pod that is in the cluster or would be created in it.
 
     No suggestion leads to one of `avoided_nodes`, or takes a pod away that the cluster does not have on its node.
     `together`: pods that would be created with it; they stand for the members of its group that are pending in the
-    cluster. `adds_replicas`, `owns_state`: see `ExplainRequest`.
+    cluster. The other arguments: see `ExplainRequest`.
     """
     profile, notes = cluster.profile_for(pod)
     if recorded is not None and not is_of_bind(recorded, pod.node_name):
@@ -74,7 +72,6 @@ def explain_pod(
     if together:
         key_of = cluster.state.groups.key_of
         pending = [*(other for other in pending if key_of(other) != key_of(pod)), *together]
-    progress = ReadProgress(sys.stderr, os.environ)
     request = ExplainRequest(
         pod=pod,
         state=cluster.state,
@@ -93,12 +90,14 @@ def explain_pod(
         adds_replicas=adds_replicas,
         owns_state=owns_state,
         semantics=cluster.settings.semantics,
-        on_step=lambda step: progress.show(f"{pod.key}: {step}"),
+        try_changes=try_changes,
+        now_s=cluster.now_s,
+        on_step=lambda step: cluster.on_step(f"{pod.key}: {step}"),
     )
     try:
         answer = explain(request)
     finally:
-        progress.clear()
+        cluster.on_step("")
     contradicting = (
         _contradicting_notes(cluster, answer, pod) if profile.scheduler_name == pod.scheduler_name else ()
     )
@@ -162,16 +161,51 @@ def _recorded_decision(pod: bytes) -> DecisionRecord | None:
     return None if text is None else read_record(text)
 
 
-def explain_manifest(cluster: LoadedCluster, manifest: Manifest) -> Explanation:
-    """Return the explanation of the first pod that the manifest would create. Raises SettingsError."""
-    return explain_waiting(cluster, cluster.create_pod(manifest, 0))
+def explain_manifests(cluster: LoadedCluster, manifests: Sequence[Manifest]) -> list[Explanation]:
+    """
+    Return the explanation of the first pod that each manifest would create. Raises SettingsError.
+
+    One explanation is about all members of a group, and about all workloads that a set makes from one template.
+    """
+    alike: list[list[Manifest]] = []
+    by_source: dict[object, list[Manifest]] = {}
+    for manifest in manifests:
+        sources: list[object] = [(manifest.made_from, manifest.made_at)]
+        if manifest.group is not None:
+            sources.insert(0, manifest.group)
+        found = next((by_source[source] for source in sources if source in by_source), None)
+        if found is None:
+            alike.append(found := [])
+        found.append(manifest)
+        by_source.update(dict.fromkeys(sources, found))
+    return [_explain_alike(cluster, *each) for each in alike]
+
+
+def _explain_alike(cluster: LoadedCluster, first: Manifest, *others: Manifest) -> Explanation:
+    group = first.group
+    of_group = [] if group is None else [first, *(other for other in others if other.group == group)]
+    members = [pod for each in of_group for pod in cluster.create_pods(each, each.n_replicas)]
+    answer = explain_waiting(
+        cluster, members[0] if members else cluster.create_pod(first, 0), together=members
+    )
+    if not others:
+        return answer
+    names = ", ".join(f"{other.kind} {other.name}" for other in others[:_NAMED])
+    more = ", ..." if others[_NAMED:] else ""
+    note = f"the same holds for {counted(len(others), 'more workload')}: {names}{more}"
+    return msgspec.structs.replace(answer, notes=(note, *answer.notes))
 
 
 def explain_waiting(
-    cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | None = None, *, owns_state: bool = False
+    cluster: LoadedCluster,
+    pod: Pod,
+    recorded: DecisionRecord | None = None,
+    *,
+    together: Sequence[Pod] = (),
+    owns_state: bool = False,
 ) -> Explanation:
-    """Return `explain_pod`, and for a pod that waits for a scheduler whether one serves it. `owns_state`: see there."""
-    answer = explain_pod(cluster, pod, recorded, owns_state=owns_state)
+    """Return `explain_pod`, and for a pod that waits for a scheduler whether one serves it. Arguments: see there."""
+    answer = explain_pod(cluster, pod, recorded, together=together, owns_state=owns_state)
     if cluster.leases is None or answer.state in ("bound", "finished"):
         return answer
     service = find_service(cluster, pod, cluster.leases)

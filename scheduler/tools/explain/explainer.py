@@ -20,7 +20,7 @@ from scheduler.engine.core.fallbacks import Fallbacks, RuleSet, keeping_rules, w
 from scheduler.engine.core.group_members import waiting_members
 from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.framework.diagnosis import FitError
-from scheduler.engine.framework.explaining import ExplainContext, did_you_mean
+from scheduler.engine.framework.explaining import ExplainContext, Where, did_you_mean
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
@@ -38,7 +38,7 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.blocking_rules import describe_rule
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, State
-from scheduler.tools.explain.groups import GroupChangeTrial, refused_member
+from scheduler.tools.explain.groups import GroupChangeTrial, incomplete_group, refused_member
 from scheduler.tools.explain.inspection import Inspection, inspect_pod
 from scheduler.tools.explain.node_groups import node_groups
 from scheduler.tools.explain.preemption import preemption_notes
@@ -221,9 +221,9 @@ def _failure_notes(request: ExplainRequest) -> Iterator[str]:
     else:
         failing = {inspection[0]}
     context = ExplainContext(request.pod, request.state)
-    yield from filter(
-        None, (plugin.explain_rejection(context) for plugin in profile.filters if plugin.name in failing)
-    )
+    for plugin in profile.filters:
+        if plugin.name in failing and (text := Where.of(plugin.explain_rejection(context)).text):
+            yield text
 
 
 def _next_decision(request: ExplainRequest) -> tuple[Decision, tuple[str, ...]]:
@@ -268,7 +268,11 @@ def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanatio
         # What refuses the pod alone need not be what its group lacks, and its best nodes are not the group's.
         unplaced = {"state": "unschedulable", "scores": (), "n_feasible": 0, **_NOTHING_REFUSED}
         notes = (*notes, *_missing_levels(request, key, members.values()))
-        explanation = with_parts(explanation, message=message, notes=notes, group=key.text, **unplaced)
+        waiting = [member for member in members.values() if not member.gates and not member.node_name]
+        incomplete = incomplete_group(world.state.groups, key, waiting)
+        explanation = with_parts(
+            explanation, message=message, notes=notes, group=key.text, incomplete=incomplete, **unplaced
+        )
         return _with_refused_member(explanation, request, key, world)
     node_name, n_placed = cycle.nodes[pod.uid], counted(len(cycle.nodes), "pod")
     message = f"fits with {n_placed} of its group; {node_name} would be chosen now"
@@ -405,11 +409,13 @@ def _prefilter_group(request: ExplainRequest, profile: Profile, error: FitError)
     removable = error.prefilter.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     plugins = ", ".join(sorted(error.rejecting))
     context = ExplainContext(request.pod, request.state)
-    texts = (
+    where = Where.joined(
         plugin.explain_rejection(context) for plugin in profile.filters if plugin.name in error.rejecting
     )
-    where = "; ".join(filter(None, texts))
-    return (NodeGroup(plugins, error.prefilter.message, where, error.n_nodes, (), removable),)
+    message, n_nodes = error.prefilter.message, error.n_nodes
+    return (
+        NodeGroup(plugins, message, where.text, n_nodes, (), removable, where.is_nowhere, where.is_misspelt),
+    )
 
 
 def _explain_bound(request: ExplainRequest) -> Explanation:

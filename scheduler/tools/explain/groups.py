@@ -13,6 +13,8 @@ from itertools import chain
 from typing import Final
 
 from scheduler.engine.core.group_attempt import Outcome, Stuck
+from scheduler.engine.core.group_members import n_needed
+from scheduler.engine.core.group_messages import whole_group_problem
 from scheduler.engine.core.group_requests import search_request
 from scheduler.engine.core.group_search import search
 from scheduler.engine.core.group_trial import CycleBrokenError, GroupTrial, Place, detached_trial
@@ -31,11 +33,15 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import REVISION_KEY
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.tools.explain.formats.explanation import PodRef, Pods, RefusedMember
+from scheduler.engine.state.pod_groups import PodGroups
+from scheduler.tools.explain.formats.explanation import Incomplete, PodRef, Pods, RefusedMember
 from scheduler.tools.explain.inspection import Inspection, inspect_pod
 from scheduler.tools.explain.simulation.changes import changed_by, made
 from scheduler.tools.explain.suggestions import proposals
+from scheduler.tools.explain.workloads import workload_of
 
+#: Kinds with a number of replicas.
+_REPLICATED: Final = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
 #: Members that are named as having places.
 _SHOWN_MEMBERS: Final = 20
 #: Decisions for all trials of one explanation: about four seconds at 5,000 nodes.
@@ -189,6 +195,20 @@ def _place_again(trial: GroupTrial, places: Sequence[Place], members: Sequence[P
         decision = trial.decide(place.pod, only, tuple(left.values()) if place.is_owed else ())
         if not isinstance(decision, FitError):
             trial.place(place.pod, decision, is_owed=place.is_owed)
+
+
+def incomplete_group(groups: PodGroups, key: GroupKey, waiting: Sequence[Pod]) -> Incomplete | None:
+    """Return how many pods the group lacks beside those that wait for places; None if it lacks none."""
+    group = groups.get(key)
+    n_missing = n_needed(groups, key) - len(waiting)
+    if group is None or n_missing <= 0 or whole_group_problem(groups, key):
+        return None
+    members = {pod.uid: pod for pod in (*waiting, *groups.placed(key))}.values()
+    workloads = {workload_of(pod) for pod in members}
+    only = workloads.pop() if len(workloads) == 1 else None
+    named = f"{only.kind} {only.namespace}/{only.name}" if only and only.kind in _REPLICATED else ""
+    n_pods = group.min_count - n_missing
+    return Incomplete(n_pods, group.min_count, named, len(members) + n_missing if named else 0)
 
 
 def refused_member(stuck: Stuck) -> RefusedMember:

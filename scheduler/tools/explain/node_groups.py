@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.engine.framework.diagnosis import FitError
-from scheduler.engine.framework.explaining import BlockingRule, PluginExplanation, did_you_mean
+from scheduler.engine.framework.explaining import BlockingRule, PluginExplanation, Where, did_you_mean
 from scheduler.engine.framework.status import Code, Status
 from scheduler.engine.model.terms import HOSTNAME_KEY
 from scheduler.engine.state.arrays import Codes, Mask, Rows
@@ -47,37 +47,39 @@ def _by_status(codes: Codes, rows: Mask, statuses: Sequence[Status]) -> Iterator
             yield status, refused
 
 
-def _group(inspection: Inspection, plugin: str, status: Status, where: str, rows: Rows) -> NodeGroup:
+def _group(inspection: Inspection, plugin: str, status: Status, where: Where, rows: Rows) -> NodeGroup:
     name_of = inspection.context.view.nodes.name_of
     return NodeGroup(
         plugin=plugin,
         reason=status.message,
-        where=where,
+        where=where.text,
         n_nodes=len(rows),
         examples=tuple(nsmallest(_EXAMPLES, map(name_of, rows.tolist()))),
         removable=status.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+        nowhere=where.is_nowhere,
+        misspelt=where.is_misspelt,
     )
 
 
 def _by_place(
     explanation: PluginExplanation | None, rows: Rows, labels: Collection[str]
-) -> Iterable[tuple[str, Rows]]:
+) -> Iterable[tuple[Where, Rows]]:
     """Return the refused rows by what the plugin says they have in common, such as a domain or a taint."""
     if explanation is None:
-        return [("", rows)]
+        return [(Where(""), rows)]
     if explanation.rules:
         return _by_domain(rows, explanation.rules, labels)
     if explanation.where is None:
-        return [("", rows)]
-    found: dict[str, list[int]] = {}
-    for row, text in zip(rows.tolist(), explanation.where(rows), strict=True):
-        found.setdefault(text, []).append(row)
-    return [(text, np.array(alike, dtype=np.intp)) for text, alike in found.items()]
+        return [(Where(""), rows)]
+    found: dict[Where, list[int]] = {}
+    for row, said in zip(rows.tolist(), explanation.where(rows), strict=True):
+        found.setdefault(Where.of(said), []).append(row)
+    return [(where, np.array(alike, dtype=np.intp)) for where, alike in found.items()]
 
 
 def _by_domain(
     rows: Rows, rules: Sequence[BlockingRule], labels: Collection[str]
-) -> Iterator[tuple[str, Rows]]:
+) -> Iterator[tuple[Where, Rows]]:
     """
     Group rows by the first rule that refuses them and by domain; hostname domains are one group.
 
@@ -89,17 +91,19 @@ def _by_domain(
         here, left = left[broken], left[~broken]
         lacking = here[rule.lacks_key[here]]
         if len(lacking):
-            yield f"no label {rule.topology_key}{did_you_mean(rule.topology_key, labels)}", lacking
+            meant = did_you_mean(rule.topology_key, labels)
+            is_meant = bool(meant)
+            yield Where(f"no label {rule.topology_key}{meant}", is_meant, is_meant), lacking
         here = here[~rule.lacks_key[here]]
         if len(here) and _is_per_node(rule.column, len(here)):
-            yield rule.topology_key, here
+            yield Where(rule.topology_key), here
             continue
         ids = rule.column.ids[here]
         # Not np.unique, whose first call imports numpy.ma: 15 ms.
         for domain in np.flatnonzero(np.bincount(ids)).tolist():
-            yield f"{rule.topology_key}={rule.column.value_of(domain)}", here[ids == domain]
+            yield Where(f"{rule.topology_key}={rule.column.value_of(domain)}"), here[ids == domain]
     if len(left):
-        yield "", left
+        yield Where(""), left
 
 
 def _is_per_node(column: LabelColumn, n_rows: int) -> bool:

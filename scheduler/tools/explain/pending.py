@@ -24,7 +24,7 @@ from scheduler.tools.explain.formats.explanation import (
     State,
     Suggestion,
 )
-from scheduler.tools.explain.reasons import is_nowhere, reason_in
+from scheduler.tools.explain.reasons import reason_in
 from scheduler.tools.explain.sentences import SUCH_MEMBERS, change_texts
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.workloads import Alike, Workload, alike
@@ -43,7 +43,7 @@ class PendingWorkload(JsonStruct, frozen=True, kw_only=True):
     `oldest`: when it was created, in RFC 3339. `reason`: without numbers of nodes; `message` has them. `missing`: the
     reason with what no node has that `pod` asks for; empty if there is no such thing. `change`: what helps most, as one
     sentence or several; empty if nothing small would help, or if it was not tried. `state`, `unserved`: of the
-    explanation; empty without one.
+    explanation; empty without one. `misspelt`: whether something has nearly the name that `pod` asks for.
     """
 
     workload_kind: str
@@ -53,11 +53,12 @@ class PendingWorkload(JsonStruct, frozen=True, kw_only=True):
     oldest: str
     pod: str
     reason: str
-    missing: str
     message: str
-    change: tuple[str, ...]
-    state: State | Literal[""]
-    unserved: str
+    missing: str = ""
+    change: tuple[str, ...] = ()
+    state: State | Literal[""] = ""
+    unserved: str = ""
+    misspelt: bool = False
 
     @property
     def workload(self) -> Workload:
@@ -90,35 +91,22 @@ def pending_workloads(
 
 def _explained(cluster: LoadedCluster, group: Alike) -> PendingWorkload:
     answer = explain_waiting(cluster, group.pods[0], owns_state=True)
-    return _row(
-        group,
+    return replace(
+        _unexplained(group),
         reason=_reason(cluster, answer, group.pods[0]),
         missing=_missing(answer),
         message=answer.message,
         change=_change(answer, group),
         state=answer.state,
         unserved=answer.unserved,
+        misspelt=any(each.misspelt for each in answer.groups),
     )
 
 
 def _unexplained(group: Alike) -> PendingWorkload:
-    condition = group.pods[0].scheduled_condition
-    message = "" if condition is None or condition.status != "False" else condition.message
-    reason = reason_in(message) or _TRIED_LATER
-    return _row(group, reason=reason, missing="", message=message, change=(), state="", unserved="")
-
-
-def _row(
-    group: Alike,
-    *,
-    reason: str,
-    missing: str,
-    message: str,
-    change: tuple[str, ...],
-    state: State | Literal[""],
-    unserved: str,
-) -> PendingWorkload:
     oldest, workload = group.pods[0], group.workload
+    condition = oldest.scheduled_condition
+    message = "" if condition is None or condition.status != "False" else condition.message
     return PendingWorkload(
         workload_kind=workload.kind,
         namespace=workload.namespace,
@@ -126,12 +114,8 @@ def _row(
         n_pods=len(group.pods),
         oldest=oldest.created,
         pod=oldest.name,
-        reason=reason,
-        missing=missing,
+        reason=reason_in(message) or _TRIED_LATER,
         message=message,
-        change=change,
-        state=state,
-        unserved=unserved,
     )
 
 
@@ -148,6 +132,8 @@ def _reason(cluster: LoadedCluster, answer: Explanation, pod: Pod) -> str:
         )
     if answer.state == "gated":
         return f"scheduling gates: {', '.join(pod.gates)}"
+    if answer.incomplete is not None:
+        return answer.incomplete.text
     if answer.state != "unschedulable" or answer.member is not None or not answer.groups:
         return reason_in(answer.message)
     return ", ".join(_by_nodes(answer.groups))
@@ -155,11 +141,11 @@ def _reason(cluster: LoadedCluster, answer: Explanation, pod: Pod) -> str:
 
 def _missing(answer: Explanation) -> str:
     """Return the reasons, each with what no node has if there is that; empty if there is none of it."""
-    if answer.unserved or answer.state != "unschedulable" or answer.member is not None:
+    if answer.unserved or answer.state != "unschedulable":
         return ""
     nowhere: dict[str, str] = {}
     for group in answer.groups:
-        if is_nowhere(group.where):
+        if group.nowhere:
             nowhere.setdefault(group.reason, group.where)
     return ", ".join(nowhere.get(reason, reason) for reason in _by_nodes(answer.groups)) if nowhere else ""
 
@@ -176,6 +162,8 @@ def _change(answer: Explanation, group: Alike) -> tuple[str, ...]:
     """Return the first change of the workload, which helps all of its pods, else the first one."""
     if answer.unserved:
         return (answer.unserved.partition("; ")[2] or f"start {answer.scheduler_name}",)
+    if answer.incomplete is not None:
+        return (answer.incomplete.change,)
     best = min(answer.suggestions, key=_is_of_cluster, default=None)
     if best is None:
         return ()

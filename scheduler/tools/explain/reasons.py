@@ -14,8 +14,6 @@ _POSTFILTER: Final = re.compile(
 _TOTAL: Final = re.compile(r"^0/\d+ nodes are available: ")
 #: A count of nodes in the message of a FitError: it begins an entry. Other numbers say what is asked for.
 _COUNT: Final = re.compile(r"(^|, )\d+ (?=\D)")
-#: Of what plugins say about refused nodes: that the cluster as it is has nothing that the pod asks for.
-_NOWHERE: Final = re.compile(r"no node has |there is no |the largest node has |did you mean ")
 
 
 def refusals_in(message: str) -> str:
@@ -28,13 +26,3 @@ def reason_in(message: str) -> str:
     refusals = refusals_in(message)
     entries = _TOTAL.sub("", refusals)
     return (refusals if entries == refusals else _COUNT.sub(r"\1", entries)).rstrip(".")
-
-
-def is_nowhere(where: str) -> bool:
-    """Return whether what is said of refused nodes says that no node has what the pod asks for, which is the answer."""
-    return _NOWHERE.search(where) is not None
-
-
-def asks_for_a_name(where: str) -> bool:
-    """Return whether what is said of refused nodes asks whether another name was meant."""
-    return "did you mean " in where

@@ -19,7 +19,6 @@ from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, PodRef, Pods, Rule
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
-from scheduler.tools.explain.reasons import asks_for_a_name
 from scheduler.tools.explain.sentences import SUCH_MEMBERS, change_texts
 
 #: The most that is printed unless `wide` is set.
@@ -46,6 +45,8 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
     said = "has no scheduler" if answer.unserved else _HEADLINES[answer.state]
     headline = style.heading(f"Pod {name} {colour(said)}")
     texts = [answer.unserved, f"with a scheduler: {answer.message}"] if answer.unserved else [answer.message]
+    if answer.incomplete is not None:
+        texts.append(f"{answer.incomplete.text}: {answer.incomplete.change} would complete it")
     # A pod of no profile is decided with a stand-in, as a note says.
     is_own = not answer.unserved or answer.profile == answer.scheduler_name
     lines = [
@@ -70,7 +71,7 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
         if body:
             lines += ["", style.heading(title), *map(escape_control_characters, body)]
     is_waiting = answer.group and answer.member is None
-    is_answered = is_waiting or any(asks_for_a_name(group.where) for group in answer.groups)
+    is_answered = is_waiting or any(group.misspelt for group in answer.groups)
     if answer.state == "unschedulable" and not answer.suggestions and answer.n_nodes and not is_answered:
         lines += ["", "No small change would help."]
     return lines

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from msgspec import structs
@@ -55,13 +56,17 @@ def simulate_manifests(
     manifests: Sequence[Manifest],
     n_replicas: int | None,
     rng: Rng,
+    *,
+    try_changes: bool = True,
 ) -> list[Simulation]:
     """
     Place the manifests' replicas in the cluster, one manifest after the other, but all of a group at once.
 
     Of a manifest replicas are placed until one does not fit, and all of a DaemonSet. They evict pods of lower priority,
     replicas of earlier manifests among them. Beside a group that runs, the manifests' own numbers of replicas are
-    another group like it. Raises SettingsError.
+    another group like it. Without `try_changes` neither what would help is looked for, nor how many more groups fit.
+
+    Raises SettingsError.
     """
     groups = cluster.state.groups
     asked = beside_running(groups, manifests) if n_replicas is None else manifests
@@ -87,15 +92,21 @@ def simulate_manifests(
         for number, of_manifest in together.items():
             placed_by[number] = placed if key is None else placed.of(of_manifest, has_victims=number == index)
             simulations[number] = _simulation(
-                cluster, manifests[number], of_manifest, placed_by[number], n_running[number], key, everything
+                cluster,
+                _identity(manifests[number]),
+                of_manifest,
+                placed_by[number],
+                n_running[number],
+                together=everything,
+                try_changes=try_changes,
             )
         notes = (*running, *simulations[index].notes)
         if key is not None and len(placed.pods) == len(everything):
             complete_groups[key] = together
-        elif key is not None and not manifest.is_daemon_set:
+        elif key is not None and not manifest.is_daemon_set and try_changes:
             notes = (*notes, *move_notes(key, world))
         simulations[index] = structs.replace(simulations[index], notes=notes)
-    for key, of_group in complete_groups.items():
+    for key, of_group in complete_groups.items() if try_changes else ():
         members, first = [(manifests[index], len(pods)) for index, pods in of_group.items()], min(of_group)
         like = manifests[first].group or key
         more = count_more(cluster, like, members, rng)
@@ -106,6 +117,28 @@ def simulate_manifests(
         _without_evicted(cluster, simulations[index], placed_by[index].pods)
         for index in range(len(manifests))
     ]
+
+
+def simulate_copies(cluster: LoadedCluster, pod: Pod, n_replicas: int, rng: Rng) -> Simulation:
+    """Place pods like this one, which have no node yet; of one that fits nowhere no change is tried."""
+    pods = [
+        replace(
+            pod.recreated(),
+            uid=f"copied/{pod.uid}/{number}",
+            name=f"{pod.name}-{number}",
+            terminating=False,
+            gates=(),
+        )
+        for number in range(n_replicas)
+    ]
+    placed = place_replicas(pods, cluster.world(rng, (pod.scheduler_name,)))
+    return _simulation(
+        cluster, ("Pod", pod.namespace, pod.name), pods, placed, together=pods, try_changes=False
+    )
+
+
+def _identity(manifest: Manifest) -> tuple[str, str, str]:
+    return manifest.kind, manifest.namespace, manifest.name
 
 
 def _without_evicted(
@@ -132,28 +165,32 @@ def _new_pods(cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None
 
 def _simulation(
     cluster: LoadedCluster,
-    manifest: Manifest,
+    manifest: tuple[str, str, str],
     pods: Sequence[Pod],
     placed: PlacedReplicas,
-    n_running: int,
-    group: GroupKey | None,
+    n_running: int = 0,
+    *,
     together: Sequence[Pod],
+    try_changes: bool,
 ) -> Simulation:
     """Return the result for one manifest. `together`: the pods that are created with its pods."""
     explanation, unplaced = None, placed.first_unplaced
     notes = (*(_scheduler_notes(cluster, pods[0]) if pods else ()), *placed.notes())
-    if unplaced is not None and group is None:
-        explanation = explain_pod(cluster, unplaced, None, adds_replicas=True)
-    elif unplaced is not None and len(placed.pods) < len(pods):
-        notes = (*notes, placed.message)
-        if any(pod.uid == unplaced.uid for pod in pods):
-            placed_uids = {pod.uid for pod, _ in placed.pods}
-            waiting = [pod for pod in together if pod.uid not in placed_uids]
-            explanation = explain_pod(cluster, unplaced, None, together=waiting, adds_replicas=True)
+    waiting: Sequence[Pod] = ()
+    if unplaced is not None and cluster.state.groups.key_of(unplaced) is not None:
+        notes = (*notes, placed.message) if len(placed.pods) < len(pods) else notes
+        placed_uids = {pod.uid for pod, _ in placed.pods}
+        waiting = [pod for pod in together if pod.uid not in placed_uids]
+        is_here = len(placed.pods) < len(pods) and any(pod.uid == unplaced.uid for pod in pods)
+        unplaced = unplaced if is_here else None
+    if unplaced is not None:
+        explanation = explain_pod(
+            cluster, unplaced, None, together=waiting, adds_replicas=True, try_changes=try_changes
+        )
     return Simulation.of(
         placed,
         cluster.state,
-        manifest=(manifest.kind, manifest.namespace, manifest.name),
+        manifest=manifest,
         n_replicas=len(pods),
         n_running=n_running,
         explanation=explanation,

@@ -26,11 +26,10 @@ from scheduler.errors import SchedulerError, SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.formats.manifest_documents import numbered_documents
-from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.input_files import ManifestFile
 from scheduler.tools.explain.priority_classes import add_priorities
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from scheduler.tools.page.what_if import MAX_REPLICAS, Rehearsal, Replicas, WhatIf, WhatIfRequest, like
+from scheduler.tools.page.what_if import MAX_REPLICAS, WhatIf, WhatIfRequest, what_if
 
 #: Questions that may wait.
 _MAX_WAITING: Final = 8
@@ -112,9 +111,9 @@ class WhatIfService:
             )
         )
 
-    def new_profiles(self, view: ClusterView, settings: Settings | None = None) -> Mapping[str, Profile]:
-        """Return the profiles for the view by schedulerName, of the given settings if there are any."""
-        return build_profiles(self._settings if settings is None else settings, view)
+    def new_profiles(self, view: ClusterView) -> Mapping[str, Profile]:
+        """Return the profiles for the view by schedulerName."""
+        return build_profiles(self._settings, view)
 
     async def answer(self, request: WhatIfRequest, template: Pod | None = None) -> WhatIf:
         """
@@ -126,23 +125,10 @@ class WhatIfService:
         changed = self._with_weights(request.weights)
         async with self.turn():
             # Not in the event loop: to read a large manifest and to decode its pods takes a second.
-            manifests = await asyncio.to_thread(self._manifests, request)
-            state = await self._copied()
-            replicas, notes = await asyncio.to_thread(self._all_replicas, manifests, request, state)
-            if template is not None:
-                replicas.append(like(template, 1 if request.replicas is None else request.replicas))
-
-            def new_profiles(view: ClusterView, is_changed: bool) -> Mapping[str, Profile]:  # noqa: FBT001
-                return self.new_profiles(view, changed if is_changed else None)
-
-            rehearsal = Rehearsal(
-                state=state,
-                new_profiles=new_profiles,
-                rng=random.Random(_SEED),
-                now_s=self._now_s(),
-                semantics=self._settings.semantics,
-            )
-            return await asyncio.to_thread(rehearsal.answer, request, replicas, notes)
+            file = await asyncio.to_thread(self._manifests, request)
+            cluster = LoadedCluster(self._settings, await self._copied())
+            cluster.now_s = self._now_s()
+            return await asyncio.to_thread(_answer, cluster, changed, request, file, template)
 
     async def _copied(self) -> ClusterState:
         copy = self._state.empty_copy()
@@ -176,33 +162,16 @@ class WhatIfService:
         found = ManifestFile.of(documents, _SOURCE, namespace=_NAMESPACE, semantics=self._settings.semantics)
         if len(found.manifests) > _MAX_WORKLOADS:
             raise SettingsError(_SOURCE, "", f"{len(found.manifests)} workloads", f"at most {_MAX_WORKLOADS}")
+        for manifest in found.manifests:
+            if manifest.is_daemon_set:
+                where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
+                raise SettingsError(where, "", "a DaemonSet", "a workload with a number of replicas")
+        counts = (
+            each.n_replicas if request.replicas is None else request.replicas for each in found.manifests
+        )
+        if (n_replicas := sum(counts)) > MAX_REPLICAS:
+            raise SettingsError("replicas", "", str(n_replicas), f"at most {MAX_REPLICAS} together")
         return found
-
-    def _all_replicas(
-        self, found: ManifestFile, request: WhatIfRequest, state: ClusterState
-    ) -> tuple[list[Replicas], tuple[str, ...]]:
-        """Return the pods of each manifest with notes, and add what they need to the copied state."""
-        counts = [
-            manifest.n_replicas if request.replicas is None else request.replicas
-            for manifest in found.manifests
-        ]
-        if sum(counts) > MAX_REPLICAS:
-            raise SettingsError("replicas", "", str(sum(counts)), f"at most {MAX_REPLICAS} together")
-        cluster = LoadedCluster(self._settings, state)
-        add_priorities(found, cluster, None, unknown="the page reads no PriorityClasses of the cluster")
-        text = found.add_other_objects(cluster) if found.manifests else ""
-        replicas = [
-            self._replicas(manifest, count, cluster)
-            for manifest, count in zip(found.manifests, counts, strict=True)
-        ]
-        return replicas, (*filter(None, [text]), *cluster.assumptions)
-
-    def _replicas(self, manifest: Manifest, n_replicas: int, cluster: LoadedCluster) -> Replicas:
-        where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
-        if manifest.is_daemon_set:
-            raise SettingsError(where, "", "a DaemonSet", "a workload with a number of replicas")
-        pods = cluster.create_pods(manifest, n_replicas)
-        return Replicas(manifest.kind, manifest.namespace, manifest.name, pods)
 
     def _with_weights(self, weights: Mapping[str, int]) -> Settings:
         """Return the settings with these weights in every profile; a weight of 0 switches the scoring off."""
@@ -214,6 +183,19 @@ class WhatIfService:
                 raise SettingsError("weights", name, str(weight), f"a number from 0 to {_MAX_WEIGHT}")
         profiles = tuple(_reweighted(profile, weights) for profile in self._settings.profiles)
         return replace(self._settings, profiles=profiles)
+
+
+def _answer(
+    cluster: LoadedCluster,
+    changed: Settings,
+    request: WhatIfRequest,
+    file: ManifestFile,
+    template: Pod | None,
+) -> WhatIf:
+    add_priorities(file, cluster, None, unknown="the page reads no PriorityClasses of the cluster")
+    text = file.add_other_objects(cluster) if file.manifests else ""
+    rng = random.Random(_SEED)
+    return what_if(cluster, changed, request, rng, file.manifests, template, (text,) if text else ())
 
 
 def _reweighted(profile: ProfileSettings, weights: Mapping[str, int]) -> ProfileSettings:

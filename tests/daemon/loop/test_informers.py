@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 
 import pytest
 
 from scheduler.daemon.kube.changes import Change, Deleted, Key
+from scheduler.daemon.loop.caches import Caches
+from scheduler.daemon.loop.connection import Connection
 from scheduler.daemon.loop.informers import Informer
 from scheduler.daemon.metrics.logs import configure
+from scheduler.daemon.metrics.process import ControllerMetrics
 from scheduler.daemon.writes.inbox import Inbox
 from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.stimuli import DevicesRelisted, DevicesServed, ObjectGone, PodGone
@@ -173,3 +177,23 @@ async def test_a_kind_that_may_not_be_listed_keeps_the_scheduler_waiting(
         task.cancel()
     out = capfd.readouterr()
     assert "List and watch interrupted" in out.out + out.err
+
+
+@pytest.mark.parametrize(("verbosity", "n_lines"), [(2, 0), (3, 1)])
+async def test_kinds_that_the_server_does_not_have_are_no_news_at_the_default_verbosity(
+    verbosity: int, n_lines: int
+) -> None:
+    logged = io.StringIO()
+    async with scripted(NOT_THERE) as script, client_of(script) as client:
+        log = configure(verbosity=verbosity, form="text", stream=logged)
+        kinds = [KINDS["CSIStorageCapacity"]]
+        caches = Caches(kinds, Connection(client, log), ControllerMetrics(version="1"))
+        (informer,) = caches.informers
+        task = asyncio.create_task(informer.run())
+
+        async def is_synced() -> bool:
+            return caches.is_synced()
+
+        await until(is_synced, what="the caches")
+        task.cancel()
+    assert logged.getvalue().count("Kinds that the API server does not have") == n_lines

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import pytest
 
 from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.engine.framework.explaining import (
@@ -14,6 +16,7 @@ from scheduler.engine.framework.explaining import (
     PluginExplanation,
     PodsPerRow,
     Repair,
+    Where,
 )
 from scheduler.engine.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.engine.framework.profile import Profile
@@ -26,6 +29,8 @@ from scheduler.engine.state.matching import NamespaceRule, PodMatcher
 from scheduler.engine.syntax.selectors import NOTHING, parse_selector
 from scheduler.tools.explain.explainer import explain
 from scheduler.tools.explain.formats.explanation import Explanation
+from scheduler.tools.explain.formats.terminal import Style
+from scheduler.tools.explain.report import report_lines
 from scheduler.tools.explain.sentences import rule_text
 from tests.support import build
 from tests.support.driving import NAME
@@ -128,3 +133,32 @@ def test_groups_remedies_and_a_sentence_follow_from_a_plugins_rules() -> None:
         change.pod for s in answer.suggestions for change in s.changes if isinstance(change, RemovePod)
     }
     assert removed == {"one", "two"}
+
+
+class OnlyInspectedInWords(OnlyInspected):
+    """The same, with something to say about every node."""
+
+    said: str | Where = ""
+
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        del context
+        return PluginExplanation(where=lambda rows: [self.said] * len(rows))
+
+
+@pytest.mark.parametrize(
+    ("said", "nowhere", "misspelt"),
+    [
+        ("no node has been seen; did you mean to?", False, False),
+        (Where("keine Maschine", is_nowhere=True), True, False),
+        (Where("keine Maschine; meintest du rack?", is_nowhere=True, is_misspelt=True), True, True),
+    ],
+)
+def test_a_plugin_says_by_fields_rather_than_by_words_that_no_node_has_it(
+    said: str | Where, nowhere: bool, misspelt: bool
+) -> None:
+    plugin = OnlyInspectedInWords()
+    plugin.said = said
+    answer = explained(Cluster(zoned("a1 b1")), plugin)
+    assert [(group.nowhere, group.misspelt) for group in answer.groups] == [(nowhere, misspelt)]
+    lines = report_lines(answer, Style(io.StringIO(), {}), wide=False)
+    assert ("No small change would help." in lines) != misspelt

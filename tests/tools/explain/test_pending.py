@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.state.audit import differences
 from scheduler.tools.explain import pending
 from scheduler.tools.explain.answers import explain_waiting, find_service
+from scheduler.tools.explain.formats.terminal import Style
 from scheduler.tools.explain.pending import PendingWorkload, pending_workloads
 from scheduler.tools.explain.reasons import reason_in
+from scheduler.tools.explain.report import report_lines
 from scheduler.tools.explain.serving import Leases
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
@@ -201,3 +204,36 @@ def test_the_reason_that_refuses_the_most_nodes_comes_first() -> None:
     (row,) = pending_workloads(cluster).workloads
     assert isinstance(row, PendingWorkload)
     assert row.reason == "node(s) had untolerated taint(s), Insufficient cpu"
+
+
+@pytest.mark.parametrize(
+    ("owner", "change"),
+    [
+        (("ReplicaSet", "few-54d9"), "Deployment default/few has replicas: 5"),
+        (("StatefulSet", "few"), "StatefulSet default/few has replicas: 5"),
+        (("Job", "few"), "2 more pods of the group"),
+    ],
+)
+def test_a_group_of_which_too_few_pods_exist_says_how_many_there_are(
+    owner: tuple[str, str], change: str
+) -> None:
+    group = {
+        "affinity-scheduler.io/pod-group": "g",
+        "affinity-scheduler.io/pod-group-min-count": "5",
+        "pod-template-hash": "54d9",
+    }
+    pods = [owned(f"few-{n}", *owner, labels=group) for n in range(3)]
+    cluster = loaded(*pods)
+    (row,) = pending_workloads(cluster).workloads
+    assert (row.reason, row.change) == ("3 of the 5 pods that its group needs exist", (change,))
+    answer = explain_waiting(cluster, cluster.pending_pods()[0])
+    lines = report_lines(answer, Style(io.StringIO(), {}), wide=False)
+    assert f"  3 of the 5 pods that its group needs exist: {change} would complete it" in lines
+
+
+def test_what_no_node_has_that_a_member_of_a_group_asks_for_is_named() -> None:
+    group = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "2"}
+    device = [build.container(requests={"nvidia.com/gpu": "1"})]
+    pods = [owned(f"p{n}", "Job", labels=group, containers=device) for n in range(2)]
+    (row,) = pending_workloads(loaded(*pods)).workloads
+    assert row.missing == "no node has the resource nvidia.com/gpu"

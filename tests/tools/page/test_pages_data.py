@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import replace
 from typing import TypeVar
 
 import msgspec
 import pytest
 
-from scheduler.daemon.assembly.profiles import build_profiles, default_spreading
+from scheduler.daemon.assembly.profiles import default_spreading
 from scheduler.daemon.settings.loading import default_settings
-from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.instructions import Attempted, Evicted
 from scheduler.engine.model.nodes import decode_workload
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import ObjectSeen, PodSeen
 from scheduler.engine.state.audit import differences
-from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import SettingsError
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.page.decisions import MAX_DECISIONS, DecisionFeed
 from scheduler.tools.page.domains import cell_of, domain_map_pieces
 from scheduler.tools.page.pending import Pending, Search, grouped
 from scheduler.tools.page.survey import survey_pieces
-from scheduler.tools.page.what_if import NodeLabel, Rehearsal, WhatIfRequest, like
+from scheduler.tools.page.what_if import NodeLabel, WhatIf, WhatIfRequest, what_if
 from tests.reference.fallback import FALLBACK, RELAXED, name_of
 from tests.support import build
 from tests.support.driving import Driver, attempt_of
@@ -208,31 +208,28 @@ def test_a_full_domain_names_its_pods_and_those_it_holds_off(driver: Driver) -> 
 ONE_CPU = [build.container(requests={"cpu": "1"})]
 
 
-def rehearsal(driver: Driver) -> Rehearsal:
-    """Return a rehearsal on a copy of the cluster."""
+def answered(driver: Driver, request: WhatIfRequest, template: Pod | None = None) -> WhatIf:
+    """Return the answer on a copy of the cluster."""
     settings = default_settings()
-
-    def new_profiles(view: ClusterView, _: bool) -> Mapping[str, Profile]:
-        return build_profiles(settings, view)
-
-    return Rehearsal(state=driver.state.copy(), new_profiles=new_profiles, rng=random.Random(1))
+    cluster = LoadedCluster(settings, driver.state.copy())
+    return what_if(cluster, settings, request, random.Random(1), template=template)
 
 
 def test_a_label_that_no_node_has_is_told(driver: Driver) -> None:
     request = WhatIfRequest(without=(NodeLabel(build.ZONE, "za"), NodeLabel(build.ZONE, "zz")))
     with pytest.raises(SettingsError, match=rf"without: found {build.ZONE}=zz, expected a label of a node"):
-        rehearsal(driver).answer(request, (), ())
+        answered(driver, request)
 
 
 def test_a_lost_zone_sends_its_pods_elsewhere_and_the_cluster_stays(driver: Driver) -> None:
     """Where the pod of the zone would go, with a second zone and without."""
     request = WhatIfRequest(without=(NodeLabel(build.ZONE, "za"),))
-    found = rehearsal(driver).answer(request, (), ())
+    found = answered(driver, request)
     assert found.displaced is not None
     assert (found.displaced.n_pods, found.displaced.n_placed) == (1, 0)
     assert found.displaced.refused[0].examples[0].name == "web-0"
     driver.node("b", labels={build.ZONE: "zb"})
-    found = rehearsal(driver).answer(request, (), ())
+    found = answered(driver, request)
     assert found.displaced is not None
     assert [(one.node, one.n_pods) for one in found.displaced.by_node] == [("b", 1)]
     assert differences(driver.state) == []
@@ -246,7 +243,7 @@ def test_of_a_lost_node_only_pods_that_end_with_it_stay(driver: Driver) -> None:
     driver.pod("agent", node="a", owner=build.owned_by("DaemonSet", "agent"))
     driver.pod("ending", node="a", terminating=True, owner=build.owned_by("ReplicaSet", "old"))
     request = WhatIfRequest(without=(NodeLabel(build.ZONE, "za"),))
-    displaced = rehearsal(driver).answer(request, (), ()).displaced
+    displaced = answered(driver, request).displaced
     assert displaced is not None
     assert (displaced.n_pods, displaced.n_stay, displaced.n_placed) == (4, 2, 2)
 
@@ -258,7 +255,7 @@ def test_a_displaced_pod_starts_with_the_rules_that_were_relaxed_for_it(driver: 
     driver.node("a2", labels={build.ZONE: "za", "rack": "lost"})
     driver.pod("db-0", labels={"app": "db"}, affinity=ALONE, annotations=annotations, node="a2")
     request = WhatIfRequest(without=(NodeLabel("rack", "lost"),))
-    found = rehearsal(driver).answer(request, (), ())
+    found = answered(driver, request)
     assert found.displaced is not None
     assert (found.displaced.n_pods, found.displaced.n_placed) == (1, 1)
     (note,) = found.notes
@@ -269,7 +266,7 @@ def test_replicas_are_placed_with_and_without_the_changes(driver: Driver) -> Non
     """Cordoned, the second zone takes none of them."""
     driver.node("b", labels={build.ZONE: "zb"})
     template = next(queued.pod for queued in driver.queue.pods() if queued.pod.name == "web-1")
-    found = rehearsal(driver).answer(WhatIfRequest(cordon=("b",)), (like(template, 2),), ())
+    found = answered(driver, WhatIfRequest(cordon=("b",), replicas=2), template)
     assert [one.n_placed for one in found.now] == [1]
     assert [one.n_placed for one in found.then] == [0]
     assert found.then[0].next is not None
@@ -286,7 +283,7 @@ def test_victims_are_named_for_replicas_and_counted_for_pods_of_a_lost_node() ->
         driver.pod("low", namespace=namespace, node="b", priority=0, containers=ONE_CPU)
     high = driver.pod("high", node="a", priority=9, containers=[build.container(requests={"cpu": "2"})])
     request = WhatIfRequest(cordon=("a",), without=(NodeLabel("rack", "a"),))
-    found = rehearsal(driver).answer(request, (like(high, 1),), ())
+    found = answered(driver, request, high)
     (now,) = found.now
     assert (now.n_placed, now.n_evicted) == (1, 2)
     assert {victim.namespace for victim in now.victims} == {"default", "other"}

@@ -187,3 +187,27 @@ async def test_a_manifests_claims_are_made_from_its_templates() -> None:
     misspelt = WhatIfRequest(manifest=text.replace("resourceClaims", "resourceClaim"))
     with pytest.raises(SettingsError, match='unknown field; did you mean "resourceClaims"'):
         await service.answer(misspelt)
+
+
+async def test_the_manifests_of_a_group_are_placed_together() -> None:
+    """As `simulate` has it: all six members are needed, and each finds its place."""
+    driver = Driver()
+    driver.node("n", allocatable={"cpu": "6", "pods": "9"})
+    group = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "6"}
+    spec = {"schedulerName": NAME, "containers": [container(requests={"cpu": "1"})]}
+    jobs = [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name},
+            "spec": {
+                "parallelism": 3,
+                "completions": 3,
+                "template": {"metadata": {"labels": group}, "spec": spec},
+            },
+        }
+        for name in ("a", "b")
+    ]
+    service = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
+    answer = await service.answer(WhatIfRequest(manifest="\n---\n".join(map(json.dumps, jobs))))
+    assert [simulation.n_placed for simulation in answer.then] == [3, 3]

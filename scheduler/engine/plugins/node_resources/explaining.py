@@ -12,6 +12,7 @@ from scheduler.engine.framework.explaining import (
     Holding,
     PluginExplanation,
     Repair,
+    Where,
     did_you_mean,
     pods_to_remove,
     removal,
@@ -27,7 +28,7 @@ from scheduler.engine.state.node_table import NodeTable
 def explain_shortages(context: ExplainContext, room: RoomFilter) -> PluginExplanation:
     """Return the explanation of the refusals of a pod with this request."""
     return PluginExplanation(
-        where=lambda rows: [_shortage_text(context, room, rows)] * len(rows),
+        where=lambda rows: [_shortage(context, room, rows)] * len(rows),
         repair=Repair(partial(_make_room, context, room), partial(_effort, room)),
         admitted="room for what it requests",
     )
@@ -39,9 +40,9 @@ def _spare(room: RoomFilter, rows: RowIndex) -> list[tuple[str, int, Amount]]:
     return [(*need, spare) for need, spare in zip(needs, room.spare(rows), strict=True)]
 
 
-def _shortage_text(context: ExplainContext, room: RoomFilter, rows: Rows) -> str:
-    """Return as text each resource short on all rows: the request, and the most that any row has left, or could."""
-    nodes, texts = context.view.nodes, list[str]()
+def _shortage(context: ExplainContext, room: RoomFilter, rows: Rows) -> Where:
+    """Return each resource short on all rows: the request, and the most that any row has left, or could."""
+    nodes, said = context.view.nodes, list[Where]()
     for name, amount, spare in sorted(_spare(room, rows)[1:], key=itemgetter(0)):
         most = int(np.max(spare)) + amount
         if most >= amount:
@@ -51,12 +52,14 @@ def _shortage_text(context: ExplainContext, room: RoomFilter, rows: Rows) -> str
             offered = [other for other in nodes.resource_names() if _largest(nodes, other)]
             classes = (each.extended_resource for each in context.view.devices.classes.values())
             alike = did_you_mean(name, [*offered, *filter(None, classes)])
-            texts.append(f"no node has the resource {name}{alike}")
+            said.append(
+                Where(f"no node has the resource {name}{alike}", is_nowhere=True, is_misspelt=bool(alike))
+            )
         elif amount > largest:
-            texts.append(f"{needs}, the largest node has {amount_text(name, largest)}")
+            said.append(Where(f"{needs}, the largest node has {amount_text(name, largest)}", is_nowhere=True))
         else:
-            texts.append(f"{needs}, at most {amount_text(name, max(0, most))} free")
-    return "; ".join(texts)
+            said.append(Where(f"{needs}, at most {amount_text(name, max(0, most))} free"))
+    return Where.joined(said)
 
 
 def _largest(nodes: NodeTable, resource: str) -> int:

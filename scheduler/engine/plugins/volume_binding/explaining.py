@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from scheduler.engine.framework.explaining import NONE_IS_LEFT, ExplainContext, PluginExplanation
+from scheduler.engine.framework.explaining import NONE_IS_LEFT, ExplainContext, PluginExplanation, Where
 from scheduler.engine.framework.status import NodeStatuses, Status
 from scheduler.engine.model.changes import UnselectNode
 from scheduler.engine.model.requests import EPHEMERAL_STORAGE
@@ -48,15 +48,15 @@ def explain_claims(context: ExplainContext) -> PluginExplanation:
     )
 
 
-def explain_rejection(context: ExplainContext) -> str:
+def explain_rejection(context: ExplainContext) -> Where:
     """Return which claims have no volume, and why, of a pod that cannot be placed whatever the node."""
     volumes, pod = context.view.volumes, context.pod
     keys = (f"{pod.namespace}/{claim_volume.claim_name(pod.name)}" for claim_volume in pod.spec.claim_volumes)
     claims = [claim for key in keys if (claim := volumes.claim(key)) is not None]
-    return "; ".join(text for claim in claims if not claim.is_bound and (text := _unbound(claim, volumes)))
+    return Where.joined(_unbound(claim, volumes) for claim in claims if not claim.is_bound)
 
 
-def _unbound(claim: PersistentVolumeClaim, volumes: Volumes) -> str:
+def _unbound(claim: PersistentVolumeClaim, volumes: Volumes) -> str | Where:
     """Return why a claim has no volume yet; empty if it waits for its pod's node."""
     if claim.volume_name:
         return f"claim {claim.name}: volume {claim.volume_name} is not bound to it yet"
@@ -64,7 +64,7 @@ def _unbound(claim: PersistentVolumeClaim, volumes: Volumes) -> str:
         return f"claim {claim.name}: has no class that could make its volume"
     storage_class = volumes.storage_class(claim.class_name)
     if storage_class is None:
-        return f"claim {claim.name}: there is no class {claim.class_name}"
+        return Where(f"claim {claim.name}: there is no class {claim.class_name}", is_nowhere=True)
     if storage_class.waits:
         return ""
     maker = _maker(storage_class)
@@ -90,18 +90,18 @@ def _is_node(name: str, view: ClusterView) -> bool:
     return row is not None and bool(view.alive[row])
 
 
-def _where(parts: Sequence[_Refusals], row: int, view: ClusterView) -> str:
+def _where(parts: Sequence[_Refusals], row: int, view: ClusterView) -> Where:
     """Return for each claim that keeps the row out why it does."""
-    texts = [_text(part, row, view) for part in parts if part.statuses.codes[row]]
-    return "; ".join(texts) or "no free volume for each of its claims"
+    said = [_text(part, row, view) for part in parts if part.statuses.codes[row]]
+    return Where.joined(said or ["no free volume for each of its claims"])
 
 
-def _text(part: _Refusals, row: int, view: ClusterView) -> str:
+def _text(part: _Refusals, row: int, view: ClusterView) -> str | Where:
     claim, storage_class = part.claim, part.storage_class
     if storage_class is None:
         volume = view.volumes.volume(claim.volume_name)
         if volume is None:
-            return f"claim {claim.name}: there is no volume {claim.volume_name}"
+            return Where(f"claim {claim.name}: there is no volume {claim.volume_name}", is_nowhere=True)
         gone = "" if (view.alive & (part.statuses.codes == 0)).any() else NONE_IS_LEFT
         nodes = topology_text(volume.topology)
         return f"claim {claim.name}: volume {volume.key} is reached from {nodes}{gone}"

@@ -24,7 +24,7 @@ from scheduler.engine.framework.events import (
     never,
     queue_if,
 )
-from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.engine.framework.explaining import ExplainContext, PluginExplanation, Where
 from scheduler.engine.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
@@ -116,7 +116,7 @@ class VolumeBinding(FilterPlugin, ScorePlugin):
         """Say which claims keep a node out."""
         return explain_claims(context)
 
-    def explain_rejection(self, context: ExplainContext) -> str:
+    def explain_rejection(self, context: ExplainContext) -> Where:
         """Say which claims have no volume."""
         return explain_rejection(context)
 

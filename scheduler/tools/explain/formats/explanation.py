@@ -9,7 +9,9 @@ beside each has the total or the number left out.
      "namespace", "pod", "node" ("" while it has none), "schedulerName", "profile",
      "state": "unschedulable" | "schedulable" | "bound" | "gated" | "failed" | "finished",
      "message": the text of the event, "nodes": live nodes, "feasible": nodes that fit,
-     "groups": [{"plugin", "reason", "where", "nodes", "examples": [node names], "removable"}], "moreGroups",
+     "groups": [{"plugin", "reason", "where", "nodes", "examples": [node names], "removable",
+                 "nowhere": whether no node is or has what the pod asks for,
+                 "misspelt": whether one has something of nearly the same name}], "moreGroups",
      "rules": [{"kind": "requiredAffinity" | "requiredAntiAffinity" | "existingAntiAffinity" | "topologySpread",
                 "declaredBy": Pods or null for the pod itself, "topologyKey", "selects", "namespaces",
                 "nodes": nodes that it refuses, "pods": Pods, "pending": Pods, "skew": null or {...},
@@ -23,7 +25,9 @@ beside each has the total or the number left out.
      "nodeGone": whether the pod is bound to a node that does not exist,
      "group": the pod's group or "",
      "member": null, or the member of the group that "groups" and "rules" are about {"namespace", "pod",
-               "domain": where it was tried or "" for everywhere, "placed": Pods beside which it was tried}}
+               "domain": where it was tried or "" for everywhere, "placed": Pods beside which it was tried},
+     "incomplete": null, or that fewer pods of the group exist than it needs {"pods", "needed",
+                   "workload": which makes them or "", "replicas": how many it has to make}}
 
     Pods: {"total", "shown": [{"namespace", "name", "node", "domain"}]}
     most: pods that a domain may already have; null for required affinity.
@@ -38,6 +42,7 @@ import msgspec
 from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.engine.framework.explaining import Share, Skew
 from scheduler.engine.model.changes import Changes
+from scheduler.engine.syntax.plurals import counted
 
 API_VERSION: Final = "affinity-scheduler.io/v1"
 
@@ -91,6 +96,9 @@ class NodeGroup(JsonStruct, frozen=True):
     examples: tuple[str, ...]
     #: Whether the node could fit once other pods are removed.
     removable: bool
+    #: Of `where`: no node is or has what the pod asks for; and one has something of nearly the same name.
+    nowhere: bool = False
+    misspelt: bool = False
 
 
 class Domain(JsonStruct, frozen=True):
@@ -158,6 +166,32 @@ class RefusedMember(JsonStruct, frozen=True):
         return f"{self.pod}{where}{beside or (f', beside {more} of its group' if more else '')}"
 
 
+class Incomplete(JsonStruct, frozen=True):
+    """
+    A group of which fewer pods exist than it needs.
+
+    `workload`: such as `Deployment default/web`, if one makes all of them; empty otherwise. `n_replicas`: how many it
+    has to make.
+    """
+
+    n_pods: int
+    n_needed: int
+    workload: str
+    n_replicas: int
+
+    @property
+    def text(self) -> str:
+        """How many there are."""
+        return f"{self.n_pods} of the {counted(self.n_needed, 'pod')} that its group needs exist"
+
+    @property
+    def change(self) -> str:
+        """What would make the group complete."""
+        if self.workload:
+            return f"{self.workload} has replicas: {self.n_replicas}"
+        return f"{counted(self.n_needed - self.n_pods, 'more pod')} of the group"
+
+
 class Explanation(Document, frozen=True, kw_only=True):
     """The explanation of one pod; the module describes its fields."""
 
@@ -184,6 +218,7 @@ class Explanation(Document, frozen=True, kw_only=True):
     member: RefusedMember | None = None
     unserved: str = ""
     node_gone: bool = False
+    incomplete: Incomplete | None = None
 
     @property
     def is_ok(self) -> bool:

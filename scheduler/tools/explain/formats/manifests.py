@@ -99,6 +99,8 @@ class Manifest:
     is_indexed: bool = False
     #: Kind, namespace and name of the document.
     made_from: tuple[str, str, str] = ("", "", "")
+    #: The field of the document that has the template, of which a set makes several workloads; else empty.
+    made_at: str = ""
 
     @property
     def is_daemon_set(self) -> bool:
@@ -250,7 +252,9 @@ def parse_manifests(document: object, *, namespace: str, semantics: Semantics) -
         return [parse_manifest(whole, namespace=namespace, semantics=semantics)]
     kind, namespace, name = made_from = _named(whole, namespace)
     made = (jobs_of if kind == "JobSet" else stateful_sets_of)(whole, namespace, name)
-    return [replace(_parsed_at(path, each, semantics), made_from=made_from) for path, each in made]
+    return [
+        replace(_parsed_at(path, each, semantics), made_from=made_from, made_at=path) for path, each in made
+    ]
 
 
 def _parsed_at(path: str, made: Json, semantics: Semantics) -> Manifest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
@@ -70,6 +70,10 @@ class LoadedCluster:
         self.malformed: Counter[str] = Counter()
         #: Failed pods that a kubelet rejected.
         self._refused: list[Pod] = []
+        #: On the clock by which the state's kubelet refusals end.
+        self.now_s = 0.0
+        #: Called with a few words about what takes long, at its end with none.
+        self.on_step: Callable[[str], None] = lambda _: None
         #: Of schedulers; None if whether one runs is not asked.
         self.leases: Leases | None = None
         #: Sentences about claims that do not exist yet.
@@ -82,7 +86,7 @@ class LoadedCluster:
         """Return a copy that changes on its own."""
         copy = LoadedCluster(self.settings, self.state.copy())
         copy.pods, copy.malformed, copy._refused = dict(self.pods), self.malformed.copy(), [*self._refused]
-        copy.leases = self.leases
+        copy.leases, copy.now_s, copy.on_step = self.leases, self.now_s, self.on_step
         copy.assumptions, copy._claim_templates = dict(self.assumptions), dict(self._claim_templates)
         return copy
 
@@ -235,7 +239,7 @@ class LoadedCluster:
 
     def world(self, rng: Rng, scheduler_names: Iterable[str]) -> World:
         """Return a world of the cluster's state, which from now on only the world changes. See `new_world`."""
-        return new_world(self.settings, self.state, rng, sorted(set(scheduler_names)))
+        return new_world(self.settings, self.state, rng, sorted(set(scheduler_names)), self.now_s)
 
     def kubelet_refusal_notes(self, pod: Pod) -> tuple[str, ...]:
         """Return a note if kubelets rejected pods with the same spec: the scheduler avoids their nodes for a time."""
@@ -270,11 +274,12 @@ def new_world(
     state: ClusterState,
     rng: Rng,
     scheduler_names: Iterable[str] = (),
+    now_s: float = 0.0,
 ) -> World:
     """
     Return a world with the state, which from now on only the world changes.
 
-    Pods of `scheduler_names` that are no profile are of the first profile.
+    Pods of `scheduler_names` that are no profile are of the first profile. `now_s`: see `World`.
     """
     profiles = with_stand_ins(build_profiles(settings, ClusterView(state)), scheduler_names)
     return World(
@@ -282,5 +287,6 @@ def new_world(
         profiles,
         rng,
         queue=build_queue(profiles, settings, max_in_unschedulable_s=_MAX_IN_UNSCHEDULABLE_S),
+        now_s=now_s,
         semantics=settings.semantics,
     )

@@ -33,10 +33,11 @@ from tests.support.messages import no_victims
 FIELDS = {
     explanation.Explanation: (
         "apiVersion kind namespace pod node schedulerName profile state message nodes feasible groups moreGroups "
-        "rules moreRules suggestions scores recorded notes group member unserved nodeGone"
+        "rules moreRules suggestions scores recorded notes group member unserved nodeGone incomplete"
     ),
     explanation.RefusedMember: "namespace pod domain placed",
-    explanation.NodeGroup: "plugin reason where nodes examples removable",
+    explanation.Incomplete: "pods needed workload replicas",
+    explanation.NodeGroup: "plugin reason where nodes examples removable nowhere misspelt",
     explanation.Rule: (
         "kind declaredBy topologyKey selects namespaces nodes pods pending skew domains moreDomains text share"
     ),
@@ -102,6 +103,8 @@ def test_a_whole_explanation() -> None:
                 "nodes": 2,
                 "examples": ["a1", "a2"],
                 "removable": True,
+                "nowhere": False,
+                "misspelt": False,
             }
         ],
         "moreGroups": 0,
@@ -147,6 +150,7 @@ def test_a_whole_explanation() -> None:
         "member": None,
         "unserved": "",
         "nodeGone": False,
+        "incomplete": None,
     }
     assert answer["suggestions"][0]["node"] in ("a1", "a2")
 

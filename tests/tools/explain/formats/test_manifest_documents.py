@@ -9,13 +9,16 @@ import pytest
 
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.daemon.settings.problems import InvalidSettingsError
+from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
 from scheduler.errors import SettingsError
+from scheduler.tools.explain.answers import explain_manifests
 from scheduler.tools.explain.formats.manifest_documents import numbered_documents
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.input_files import ManifestFile
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
+from tests.support.json_cluster import encoded
 
 POD_SPEC = {"containers": [{"name": "c", "image": "i"}]}
 
@@ -290,3 +293,36 @@ def test_claims_that_a_pod_group_shares_are_noted() -> None:
     read(pod("a"), {**group, "spec": {**policy, **spec}}).add_other_objects(cluster)
     (note,) = cluster.assumptions
     assert note.startswith("spec.resourceClaims of a PodGroup has no effect: each pod has claims of its own")
+
+
+def explained(*documents: build.Json) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return pod, message and notes of what is explained of the documents in a cluster of one small node."""
+    cluster = LoadedCluster(default_settings())
+    cluster.state.upsert_node(decode_node(encoded(build.node("n", allocatable={"cpu": "1", "pods": "9"}))))
+    answers = explain_manifests(cluster, read(*documents).manifests)
+    return [(answer.pod, answer.message, answer.notes) for answer in answers]
+
+
+def test_the_jobs_of_a_set_are_explained_once_for_each_template() -> None:
+    found = explained(job_set())
+    assert [pod for pod, *_ in found] == ["train-driver-0-0", "train-workers-0-0"]
+    assert found[1][2][0] == "the same holds for 1 more workload: Job train-workers-1"
+    assert len(explained(job_set(**{"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}))) == 2
+    assert [pod for pod, *_ in explained(worker_set())] == ["llm-0"]
+
+
+def test_the_workloads_of_a_group_are_explained_together() -> None:
+    group = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "4"}
+    template = {"metadata": {"labels": group}, "spec": {**POD_SPEC, "schedulerName": "affinity-scheduler"}}
+    jobs = [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name},
+            "spec": {"parallelism": 2, "completions": 2, "template": template},
+        }
+        for name in ("a", "b")
+    ]
+    ((pod, message, notes),) = explained(*jobs)
+    assert (pod, message) == ("a-0", "fits with 4 pods of its group; n would be chosen now")
+    assert notes[0] == "the same holds for 1 more workload: Job b"
