@@ -16,7 +16,7 @@ import msgspec
 from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.syntax.plurals import counted
-from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, PodRef, Pods, Rule
+from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, PodRef, Pods, Rule, Suggestion
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
 from scheduler.tools.explain.sentences import SUCH_MEMBERS, change_texts
@@ -172,11 +172,19 @@ def _pod_text(pod: PodRef) -> str:
 
 
 def _suggestions(answer: Explanation, *, wide: bool) -> list[str]:
+    """Return the suggestions; unless wide, those of the same kinds of changes are a line of the first one."""
+    pod = SUCH_MEMBERS if answer.member is not None else "the pod"
+    alike: dict[object, list[Suggestion]] = {}
+    for number, suggestion in enumerate(answer.suggestions):
+        kinds = tuple(map(type, suggestion.changes))
+        alike.setdefault(number if wide else kinds, []).append(suggestion)
     lines = []
-    for number, suggestion in enumerate(answer.suggestions, 1):
-        pod = SUCH_MEMBERS if answer.member is not None else "the pod"
-        texts = list(change_texts(suggestion.changes, pod, wide=wide))
-        texts[-1] += f"  -> {suggestion.node}"
+    for number, (first, *others) in enumerate(alike.values(), 1):
+        texts = list(change_texts(first.changes, pod, wide=wide))
+        texts[-1] += f"  -> {first.node}"
+        if others:
+            elsewhere = (" ".join(change_texts(each.changes, pod, wide=wide)) for each in others)
+            texts.append(f"or likewise: {'; '.join(elsewhere)}")
         lines += [f"  {number}. {texts[0]}", *(f"     {text}" for text in texts[1:])]
     return lines
 

@@ -54,6 +54,8 @@ _MAX_COMBINATIONS: Final = 6
 _MAX_TRIALS: Final = 60
 #: Size of a proposal up to which each change is tried without.
 _MAX_PRUNED: Final = 12
+#: Nodes that get more room by one suggestion: more is no small change.
+_MOST_GROWN: Final = 3
 #: Pods that a note names.
 _NAMED: Final = 3
 
@@ -183,6 +185,11 @@ def _vary(confirmed: Iterable[Suggestion], context: ExplainContext) -> list[Sugg
 def _confirm(trial: Trial, proposed: Changes, pod_text: str) -> Suggestion | None:
     """Return the changes that are needed if they let the pod schedule, else None."""
     changes = trial.completed(proposed)
+    if (
+        changes is not None
+        and len({each.node for each in changes if isinstance(each, AddRoom)}) > _MOST_GROWN
+    ):
+        return None
     node = None if changes is None else trial.node_after(changes)
     if changes is None or node is None:
         return None

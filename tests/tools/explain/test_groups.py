@@ -189,3 +189,10 @@ def test_members_that_disagree_are_told_so_without_suggestions() -> None:
     assert answer.state == "unschedulable"
     assert 'pod-group-required-topology: m0 says "block", m1 says "rack"' in answer.message
     assert not answer.suggestions
+
+
+@pytest.mark.parametrize(("n_members", "n_changes"), [(7, [1, 1]), (9, [3]), (12, [])])
+def test_room_on_many_nodes_is_no_small_change(n_members: int, n_changes: list[int]) -> None:
+    """Each of six nodes has room for one member of three CPU."""
+    answer = _explained(Cluster(_nodes("a b c d e f")), _template("3"), n_members)
+    assert [len(suggestion.changes) for suggestion in answer.suggestions] == n_changes

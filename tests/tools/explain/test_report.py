@@ -8,6 +8,7 @@ import pytest
 
 from scheduler.tools.explain.formats.terminal import Style
 from scheduler.tools.explain.report import more_lines, report_lines
+from tests.support import build
 from tests.support.json_cluster import Cluster, alone_per_zone, web, zoned
 
 
@@ -51,3 +52,21 @@ def test_pods_that_are_counted_alone_are_named_by_a_wide_report() -> None:
 )
 def test_what_is_cut_is_counted_with_what_shows_it(n_cut: int, n_unlisted: int, lines: list[str]) -> None:
     assert more_lines(n_cut, n_unlisted, "domain") == lines
+
+
+def test_the_same_remedy_elsewhere_is_no_remedy_of_its_own() -> None:
+    """A wide report has each by itself."""
+    alone = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
+    running = [build.pod(f"w{zone}", node=f"{zone}1", labels={"app": "web"}) for zone in "abc"]
+    answer = Cluster(zoned("a1 a2 b1 b2 c1 c2"), running).explain(
+        build.pod("p", labels={"app": "web"}, affinity=alone)
+    )
+    narrow, wide = (
+        [line for line in report_lines(answer, Style(io.StringIO(), {}), wide=is_wide) if "leaves" in line]
+        for is_wide in (False, True)
+    )
+    assert narrow == [
+        "  1. pod default/wa leaves node a1  -> a1",
+        "     or likewise: pod default/wb leaves node b1; pod default/wc leaves node c1",
+    ]
+    assert [line[:5] for line in wide] == ["  1. ", "  2. ", "  3. "]
