@@ -226,3 +226,13 @@ def test_a_report_of_shadow_is_red_where_nothing_explains_a_difference() -> None
         assert ("31;1" in lines[0]) == (cause is Cause.SCORE)
         assert lines[-2].split() == ["\x1b[1m", "POD", "CAUSE", "WHY\x1b[0m"]
         assert not any("\x1b" in line for line in text(report, Style(io.StringIO(), TERM)))
+
+
+def test_a_long_cell_does_not_widen_the_other_rows_of_a_table_that_is_piped() -> None:
+    """Nothing is broken there: a row is a line."""
+    rows = [("a", "x" * 200, "1"), ("b", "short", "2")]
+    assert table_lines(("NAME", "WHERE", "SUCH AS"), rows) == [
+        "  NAME  WHERE  SUCH AS",
+        f"  a     {'x' * 200}  1",
+        "  b     short  2",
+    ]

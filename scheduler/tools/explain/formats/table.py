@@ -10,6 +10,8 @@ from typing import Final
 _GAP: Final = "  "
 #: A column is not made narrower than this, so that a sentence does not become a word a line.
 _NARROWEST: Final = 24
+#: Elsewhere than in a terminal no column is made wider for a longer cell, which moves the rest of its own row alone.
+_PADDED: Final = 60
 
 
 def table_lines(
@@ -20,7 +22,7 @@ def table_lines(
 
     A column whose cells are all numbers is aligned to the right, its head included. In a terminal of so many `columns`
     the cells of the widest columns have several lines, broken between words: names are copied. The last columns for
-    which there is no room are lines below their row, such as `where: zone=a`.
+    which there is no room are lines below their row, such as `where: zone=a`. Elsewhere each row is one line.
     """
     if not rows:
         return []
@@ -28,7 +30,10 @@ def table_lines(
     texts = [list(head), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[place]) for row in texts) for place in range(len(head))]
     if columns is None:
-        return [indent + line for row in texts for line in _lines(row, widths, to_right)]
+        usual = [
+            max(len(row[place]) for row in texts if len(row[place]) <= _PADDED) for place in range(len(head))
+        ]
+        return [indent + _line(row, usual, to_right) for row in texts]
     least = [min(widths[place], max(_NARROWEST, _longest_word(texts, place))) for place in range(len(head))]
     room = columns - len(indent)
     n_beside = len(head)
@@ -80,7 +85,11 @@ def _lines(row: Sequence[str], widths: Sequence[int], to_right: Sequence[bool]) 
         _wrap(cell, width) if len(cell) > width else [cell] for cell, width in zip(row, widths, strict=True)
     ]
     for parts in zip_longest(*wrapped, fillvalue=""):
-        cells = zip(parts, widths, to_right, strict=False)
-        yield _GAP.join(
-            text.rjust(width) if right else text.ljust(width) for text, width, right in cells
-        ).rstrip()
+        yield _line(parts, widths, to_right)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], to_right: Sequence[bool]) -> str:
+    placed = zip(cells, widths, to_right, strict=False)
+    return _GAP.join(
+        text.rjust(width) if right else text.ljust(width) for text, width, right in placed
+    ).rstrip()
