@@ -266,7 +266,7 @@ class LeaderElector:
         return True
 
     def _log_standby(self, lease: Lease, now_s: float) -> None:
-        """Log once for whom this candidate waits, and once more if the holder seems dead, until when."""
+        """Log once who holds the Lease, and if the holder stops renewing, once more when this candidate may take it."""
         name, holder = f"{self._settings.resource_namespace}/{self._settings.resource_name}", self.holder
         if holder != self._told_holder:
             self._told_holder = holder

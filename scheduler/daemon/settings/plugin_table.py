@@ -42,7 +42,7 @@ class InTreePlugin:
     weight: int = 0
 
 
-#: Those that no class here is for.
+#: The plugins of kube-scheduler that have no class here.
 _WITHOUT_CLASS: Final = {
     plugin.name: plugin
     for plugin in (

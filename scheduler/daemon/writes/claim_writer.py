@@ -234,7 +234,7 @@ class ClaimWriter:
         if not isinstance(reserved, ApiError):
             return reserved
         problem = f"{doing}: {reserved.message}"
-        # After the last try those that were written along are told, too; they need no tries of their own.
+        # After the last try the reservations in the same request fail too, without tries of their own.
         return (changed, problem), joined if CLAIM.repeats(reserved) else alone
 
     def _status_request(

@@ -7,8 +7,8 @@ Sends writes: how often, after which errors, with which pauses, and how one with
                              |--it cannot any more--> the error
                              '--nothing has happened--> after 409: the error; else pause, request again (bounded)
 
-What is forgotten after a lost answer gives away what is in use; what is repeated blindly turns our own success into a
-conflict.
+After a lost answer the object is read: to forget the write would give away what is in use, and to repeat it would turn
+our own success into a conflict.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ EVENT: Final = Policy(
     cap_s=10.0,
     jitter=0.25,
 )
-#: What is decided anew if it fails.
+#: A write that is not repeated: if it fails, the machine decides again.
 ONCE: Final = Policy(lambda _: False)
 #: The reads that settle a doubt.
 READING: Final = Policy(lambda _: True, n_tries=inf)

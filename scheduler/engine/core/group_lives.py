@@ -74,7 +74,7 @@ class GroupLives:
             # After a restart, nominated members come one by one.
             if not (is_waiting and self.nominations.is_shown(key)):
                 self.nominations.forget(key)
-                # Another process may have nominated them, so the API server is told.
+                # `on_time` clears them in the API server too: an earlier process may have written them.
                 if any(self._state.nominated.node_of(pod.uid) for pod in self._groups.pending(key)):
                     self.nominations.end_at(key, now_s)
                     self._withdraw(key, now_s)

@@ -39,7 +39,7 @@ NO_ROOM: Final = "preemption: no pods of lower priority were found whose evictio
 
 
 class _By(Enum):
-    """Who keeps room for a group: this scheduler, for one group at a time, or another, which has nominated members."""
+    """Whether this scheduler keeps room for a group, for one group at a time, or another one that nominated members."""
 
     US = auto()
     ANOTHER = auto()

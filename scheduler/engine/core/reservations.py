@@ -115,8 +115,8 @@ class Reservations:
     """
     Every pod for which something is reserved and that is not bound yet. Changes only what is assumed of objects.
 
-    `nominates`: whether the API server is told of each such pod where it waits, so that a restart keeps its room there
-    and others see it (schedule_one.go, bindingCycle, kubernetes 1.36).
+    `nominates`: whether the node where such a pod waits is written to its status, so that a restart keeps its room and
+    others see it (schedule_one.go, bindingCycle, kubernetes 1.36).
     """
 
     def __init__(self, state: ClusterState, records: PodRecords, *, nominates: bool = False) -> None:

@@ -30,7 +30,7 @@ from scheduler.engine.state.matching import PodMatcher
 
 #: The likeness, of 1 in all, of two names of which one is a slip of the pen: `rack` is not meant by `block`.
 _NEARLY: Final = 0.9
-#: What a text adds about nodes that are all gone.
+#: The end of a sentence about nodes that no longer exist.
 NONE_IS_LEFT: Final = ", of which none is left"
 #: Names that a text lists.
 _NAMED: Final = 8

@@ -196,7 +196,7 @@ class CounterSet:
     counters: Annotated[Mapping[str, int], At(of=dict[str, Counter], parse=_counters)] = field(hash=False)
 
 
-#: What a device consumes of the set with this name.
+#: Reads an entry of `consumesCounters`, whose field for the name differs from that of a set.
 _CONSUMED: Final = Reader(CounterSet, name=At("counterSet", parse=intern))
 
 

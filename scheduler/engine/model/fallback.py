@@ -64,7 +64,7 @@ class _Entry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
     topology_key: str = ""
     match_labels: dict[str, str] = {}
     after_seconds: int | None = None
-    #: Ended; read so that the pod is told what to use instead.
+    #: No longer supported; read so that the refusal can name `afterSeconds`.
     after_not_trigger_scale_up: bool = False
     weight: int | None = None
 

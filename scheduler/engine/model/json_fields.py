@@ -130,7 +130,7 @@ class Reader(Generic[_T]):
     def __init__(self, cls: type[_T], **places: At) -> None:
         hints = get_type_hints(cls, include_extras=True)
         tree: dict[str, Any] = {}
-        #: What the text of a call of the class has: `key=make_0(raw.a_metadata.a_name)`.
+        #: The arguments of a call of the class, as source text: `key=make_0(raw.a_metadata.a_name)`.
         arguments: list[str] = []
         makes: dict[str, Any] = {"cls": cls}
         for number, each in enumerate(fields(cls)):  # type: ignore[arg-type]
@@ -152,8 +152,8 @@ class Reader(Generic[_T]):
             elif makes[make] is not None:
                 text = f"{make}({text})"
             arguments.append(f"{each.name}={text}")
-        #: Returns the object of what stood in JSON. A text, as dataclasses have for their methods: calls through tables
-        #: of functions take half as long again.
+        #: Returns the object made of a decoded struct. Compiled from source text, as the methods of dataclasses are:
+        #: calls through tables of functions take half as long again.
         self.make: Callable[..., _T] = eval(  # noqa: S307
             f"lambda raw, **given: cls({', '.join(arguments)}, **given)", makes
         )

@@ -26,16 +26,16 @@ from scheduler.engine.syntax.selectors import escaped
 from scheduler.engine.syntax.similar_names import did_you_mean
 
 PREFIX: Final = "affinity-scheduler.io/"
-#: What is read as a label, and as an annotation.
+#: The names that are read as labels, and those that are read as annotations.
 LABELS: Final = GROUP_KEYS - {RELEASE_AFTER}
 ANNOTATIONS: Final = GROUP_KEYS | {
     *(AFFINITY, MODE, MERGED_LABELS, GRACE, MIRROR, FALLBACK, RELAXED, GROUP_FROM),
     *(DECISION_ANNOTATION, WRITTEN_DELETION_COST),
 }
-#: What was read once, and what does something like it now.
+#: Names of earlier versions, and the name to use instead.
 _ENDED: Final = {f"{PREFIX}pod-group-move-after-seconds": RELEASE_AFTER}
 _SHORT_NAMES: Final = tuple(sorted(name.removeprefix(PREFIX) for name in ANNOTATIONS))
-#: Names of one pod that are told; users may write thousands.
+#: The most names that are reported of one pod; users may write thousands.
 _MOST: Final = 4
 _SHOWN_CHARACTERS: Final = 100
 

@@ -1,4 +1,4 @@
-"""What a node answers to claims that ask for devices."""
+"""The answers of a node to claims that ask for devices."""
 
 from __future__ import annotations
 

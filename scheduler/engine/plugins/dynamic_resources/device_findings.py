@@ -44,7 +44,7 @@ _BILLION: Final = 10**9
 #: Capacities of a device that are named where it lacks the requested one.
 _SHOWN_NAMES: Final = 4
 _NO_USE: Final[Mapping[str, int]] = {}
-#: What is missing of a device that another claim has.
+#: The shortage of a device that another claim has: the whole device.
 _WHOLE: Final[Mapping[str, int]] = {"": 1}
 
 

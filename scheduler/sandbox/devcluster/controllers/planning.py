@@ -71,7 +71,7 @@ Place = tuple[Kind, str, str]
 
 class Index:
     """
-    Objects by what they refer to: `(kind, what, whom)`. Kept up to date by every write; never changed.
+    Objects by what they refer to: their kind, the kind of reference, and its target. Every write updates the index.
 
     Cost per write: O(references of the object).
     """
@@ -79,9 +79,9 @@ class Index:
     def __init__(self) -> None:
         self._found: defaultdict[Hashable, dict[tuple[str, str], JsonObject]] = defaultdict(dict)
 
-    def get(self, kind: Kind, what: str, *whom: str) -> list[JsonObject]:
-        """Return the objects of a kind that refer so to somebody."""
-        return list(self._found.get((kind, what, whom), {}).values())
+    def get(self, kind: Kind, reference: str, *target: str) -> list[JsonObject]:
+        """Return the objects of a kind that have such a reference to the target."""
+        return list(self._found.get((kind, reference, target), {}).values())
 
     def apply(self, kind: Kind, change: Change) -> None:
         """Apply a change of the store."""
@@ -98,7 +98,7 @@ class Index:
 
 
 def _references(kind: Kind, obj: JsonObject) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield (what, whom) for everything that an object refers to."""
+    """Yield the kind and the target of each reference of an object."""
     namespace = obj["metadata"].get("namespace", "")
     if (owner := controller_uid(obj)) is not None:
         yield "owner", (owner,)
