@@ -74,7 +74,8 @@ def _attributes(one: Any) -> Iterable[tuple[str, object]]:
     if not kind.__module__.startswith(_DESCENDED):
         return []
     names = {*_slots(kind), *getattr(one, "__dict__", {})} - {"__weakref__", "__dict__"}
-    return [(f"{kind.__name__}.{name}", getattr(one, name)) for name in names if hasattr(one, name)]
+    # Sorted: an object with two names counts under the first met, which must not depend on the seed of hashes.
+    return [(f"{kind.__name__}.{name}", getattr(one, name)) for name in sorted(names) if hasattr(one, name)]
 
 
 def _slots(kind: type) -> Iterator[str]:
