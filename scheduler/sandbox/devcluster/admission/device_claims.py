@@ -181,6 +181,13 @@ def _status_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
                 yield field_errors.invalid(path, result.get("request"), _REQUEST_REFERENCE)
 
 
+def _forget_freed_devices(new: JsonObject, old: JsonObject, _: View) -> None:
+    """Drop what drivers reported of the devices of an allocation that this update takes away."""
+    status = new.get("status") or {}
+    if (old.get("status") or {}).get("allocation") and not status.get("allocation"):
+        status.pop("devices", None)
+
+
 def _fixed_spec(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
     yield from unchanged(new, old, "", "spec")
 
@@ -190,6 +197,7 @@ RESOURCE_CLAIMS: Final = Strategy(
     returns_deleted=True,
     set_defaults=_default_claim,
     prepare_create=_prepare_claim,
+    prepare_update=_forget_freed_devices,
     validate_create=_claim_errors,
     validate_update=_fixed_spec,
     validate_status=_status_errors,

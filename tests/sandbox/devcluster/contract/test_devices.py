@@ -119,6 +119,15 @@ async def test_an_allocation_is_written_once_and_only_goes(api: Api):
     assert "allocation" not in (await with_status(api)).ok.get("status", {})
 
 
+async def test_what_a_driver_reports_of_a_device_ends_with_its_allocation(api: Api):
+    """Or a condition of the device before would hold for the next one."""
+    await api.post(claims(api), claim_body(exactly()))
+    report = {key: allocation()["devices"]["results"][0][key] for key in ("driver", "pool", "device")}
+    stored = (await with_status(api, allocation=allocation(), devices=[report])).ok
+    assert [each["device"] for each in stored["status"]["devices"]] == ["gpu-0"]
+    assert "devices" not in (await with_status(api, devices=[report])).ok.get("status", {})
+
+
 async def test_a_consumer_needs_an_allocation(api: Api):
     await api.post(claims(api), claim_body(exactly()))
     answer = await with_status(api, reservedFor=[_POD])
