@@ -15,6 +15,7 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[3]
 #: The last commit before the first entry of the changelog's unreleased section; no tag names it.
 COMMIT_OF_0_1_0 = "f9bdef52746e8f01bac4e223a5090baeea837f12"
+COMMIT_OF_1_0_0 = "8ad0be03372d62b2401ecc932e3f3a7c60f2f131"
 
 
 @dataclass(frozen=True, slots=True)

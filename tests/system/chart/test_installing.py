@@ -1,5 +1,5 @@
 """
-Every set of values is installed over 0.1.0, runs, goes back, and leaves a cluster with pods that run and that wait.
+Every set of values is installed over 0.1.0 and 1.0.0, runs, goes back, and leaves a cluster with pods that run and wait.
 
 kubectl does what Helm does with what the chart renders: apply it, and delete what the release before it had besides.
 """
@@ -11,7 +11,7 @@ import io
 import re
 import subprocess
 import tarfile
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ import pytest_asyncio
 import yaml
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from tests.proof.chaos.release import COMMIT_OF_0_1_0
+from tests.proof.chaos.release import COMMIT_OF_0_1_0, COMMIT_OF_1_0_0
 from tests.support.api_client import Api
 from tests.support.apiserver import Address
 from tests.support.build import Json
@@ -114,11 +114,14 @@ class Installed(NamedTuple):
         """Run kubectl while the embedded cluster answers."""
         return await asyncio.to_thread(self.kubectl, *arguments, given=given)
 
-    async def apply(self, objects: list[Json], before: Iterable[Json] = ()) -> None:
-        """Apply the objects, and delete those of the release before that are not among them, as Helm does."""
-        await self.kubectl_("apply", "-f", "-", given=yaml.safe_dump_all(objects))
-        kept = {_identity(each) for each in objects}
-        await self.delete([each for each in before if _identity(each) not in kept])
+    async def apply_in_turn(self, *releases: list[Json]) -> None:
+        """Apply each release, and delete the objects of the one before that are not in it, as Helm does."""
+        before: list[Json] = []
+        for objects in releases:
+            await self.kubectl_("apply", "-f", "-", given=yaml.safe_dump_all(objects))
+            kept = {_identity(each) for each in objects}
+            await self.delete([each for each in before if _identity(each) not in kept])
+            before = objects
 
     async def delete(self, objects: list[Json]) -> None:
         """Delete the objects, which all have to be there."""
@@ -165,37 +168,37 @@ async def _empty() -> AsyncIterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def old_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the chart of 0.1.0, from the repository's history."""
-    folder = tmp_path_factory.mktemp("0.1.0")
-    archive = ["git", "archive", COMMIT_OF_0_1_0, "manifests/chart"]
-    done = subprocess.run(archive, cwd=ROOT, capture_output=True)
-    if done.returncode:
-        pytest.skip(f"the history does not reach to 0.1.0: {done.stderr.decode()}")
-    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:
-        tar.extractall(folder, filter="data")
-    return folder / "manifests" / "chart"
+def earlier_charts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return the charts of 0.1.0 and of 1.0.0, from the repository's history."""
+    charts = []
+    for commit in (COMMIT_OF_0_1_0, COMMIT_OF_1_0_0):
+        folder = tmp_path_factory.mktemp(commit)
+        done = subprocess.run(["git", "archive", commit, "manifests"], cwd=ROOT, capture_output=True)
+        if done.returncode:
+            pytest.skip(f"the history does not reach to 0.1.0: {done.stderr.decode()}")
+        with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:
+            tar.extractall(folder, filter="data")
+        charts.append(folder / "manifests" / "chart")
+    return charts
 
 
 @pytest.mark.parametrize("values", SETS)
 async def test_a_release_comes_works_goes_back_and_leaves(
-    installed: Installed, old_chart: Path, tmp_path: Path, values: str
+    installed: Installed, earlier_charts: list[Path], tmp_path: Path, values: str
 ) -> None:
     namespace, given = SETS[values]
     given = {"webhook": {"enabled": False}, **given}
     new = _rendered(MANIFESTS / "chart", given, namespace)
-    defaults = yaml.safe_load((old_chart / "values.yaml").read_text())
-    old = _rendered(old_chart, _known(given, defaults), namespace)
+    earlier = [_rendered(chart, _known(given, chart), namespace) for chart in earlier_charts]
     if namespace != "kube-system":
         await installed.kubectl_("create", "namespace", namespace)
-    # Roles for users first, as the pages say.
+    await installed.apply_in_turn(*earlier, new)
+    # An upgrade from 1.0.0 takes its roles for users along; CHANGELOG says to apply them after it.
     await installed.kubectl_("apply", "-k", str(MANIFESTS / "explain"))
-    await installed.apply(old)
-    await installed.apply(new, before=old)
     async with _at_work(installed, new, tmp_path):
         pass
-    await installed.apply(old, before=new)
-    await installed.apply(new, before=old)
+    await installed.apply_in_turn(new, *earlier, new)
+    await installed.kubectl_("apply", "-k", str(MANIFESTS / "explain"))
     placed = await installed.cluster.pod("runs")
     await installed.delete(new)
     roles = {f"clusterrole.rbac.authorization.k8s.io/{NAME}-{name}" for name in ("viewer", "explain")}
@@ -310,13 +313,17 @@ def _rendered(folder: Path, values: Json, namespace: str) -> list[Json]:
     return [each for text in texts for each in yaml.safe_load_all(text) if each]
 
 
-def _known(values: Json, defaults: Json) -> Json:
-    """Return the values that a chart with these defaults knows."""
+def _known(values: Json, chart: Path) -> Json:
+    """Return the values that a chart knows."""
+    return _among(values, yaml.safe_load((chart / "values.yaml").read_text()))
+
+
+def _among(values: Json, defaults: Json) -> Json:
     found: dict[str, Any] = {}
     for name, value in values.items():
         if name in defaults:
             is_part = isinstance(value, dict) and isinstance(defaults[name], dict) and name != "configuration"
-            found[name] = _known(value, defaults[name]) if is_part else value
+            found[name] = _among(value, defaults[name]) if is_part else value
     if "plugins" not in defaults and "plugins" in values:
         del found["configuration"]
     return found
