@@ -92,9 +92,9 @@ $(LOCKED)/.installed: config/locks/ci.txt
 	@touch $@
 
 # Coverage for mutation, and coverage-guided fuzzing where there is a wheel of atheris.
-nightly: $(VENV)/.installed ## All proofs by seed for two hours (HOURS=8 or TIME=900 in seconds; RECORD=1 keeps the rows).
+nightly: $(VENV)/.installed ## All proofs by seed for two hours (HOURS=8 or TIME=900 in seconds; RECORD=1 keeps the rows; ARGS=--weekly).
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,nightly]'
-	@nice $(BIN)/python -m tests.proof.nightly $(if $(TIME),--seconds $(TIME),--hours $(or $(HOURS),2)) $(if $(RECORD),--record) $(ARGS)
+	@nice $(BIN)/python -m tests.proof.nightly $(if $(TIME),--seconds $(TIME),$(if $(HOURS),--hours $(HOURS))) $(if $(RECORD),--record) $(ARGS)
 
 # One environment that grows: what running needs, and then what developing needs.
 $(VENV)/.running: pyproject.toml

@@ -2,7 +2,9 @@
 `make nightly`: all kinds of runs, one after the other, each for its share of the time.
 
     python -m tests.proof.nightly [--hours N | --seconds N] [--seed N] [--kind NAME ...] [--allocations N]
-                            [--record]
+                            [--weekly] [--record]
+
+With `--weekly` it takes four hours, and memory and speed are tried as well, with the allocator of the image.
 
 A failure is printed as one line, and the line that repeats it follows. With `--record` each kind adds a row to
 `runs.json` beside this file, and `speed` its ratios to `ratios.json`; `mended` is filled in by hand. The exit code is 1
@@ -19,7 +21,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from ctypes.util import find_library
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -28,6 +31,7 @@ import msgspec
 
 from tests.proof.nightly.kinds import ALLOCATIONS, BENCH, KINDS, Kind, reference
 from tests.proof.nightly.speed import declines, measured, remember
+from tests.support.image import DOCKERFILE
 
 _ROOT: Final = Path(__file__).parents[3]
 _RUNS: Final = Path(__file__).with_name("runs.json")
@@ -54,10 +58,14 @@ def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(prog="make nightly")
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--hours", type=float, default=2.0, help="for all kinds (default %(default)s)")
+    length.add_argument("--hours", type=float, help="for all kinds (default 2, with --weekly 4)")
     length.add_argument("--seconds", type=float, help="the same in seconds")
     parser.add_argument("--seed", type=int, default=None, help="the first seed (default: drawn)")
-    parser.add_argument("--kind", nargs="+", choices=[kind.name for kind in KINDS], help="default: all")
+    names = [kind.name for kind in KINDS]
+    parser.add_argument(
+        "--kind", nargs="+", choices=names, help="default: all, the weekly ones with --weekly"
+    )
+    parser.add_argument("--weekly", action="store_true", help="also soak, speed and holds, with jemalloc")
     parser.add_argument(
         "--allocations",
         type=int,
@@ -68,12 +76,17 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="add a row for each kind to runs.json")
     args = parser.parse_args()
     seed = random.SystemRandom().randrange(1_000_000) if args.seed is None else args.seed
-    seconds = args.hours * 3600 if args.seconds is None else args.seconds
+    seconds = args.seconds or (args.hours or (4.0 if args.weekly else 2.0)) * 3600
     kinds = (
         replace(kind, command=reference(args.allocations)) if kind.name == "reference" else kind
         for kind in KINDS
     )
-    asked = [kind for kind in kinds if args.kind is None or kind.name in args.kind]
+    named = args.kind or [kind.name for kind in KINDS if args.weekly or not kind.weekly]
+    asked = [kind for kind in kinds if kind.name in named]
+    if args.weekly and find_library("jemalloc") is None:
+        parser.error(
+            "--weekly: found no libjemalloc.so.2, expected it as in the image: apt-get install libjemalloc2"
+        )
     n_found = 0
     for kind, share_s in shares(asked, seconds, offered=_offered()):
         row = _run(kind, seed, share_s)
@@ -112,7 +125,8 @@ def _run(kind: Kind, seed: int, seconds: float) -> Row:
     n_runs, n_processes, failures = 0, 0, list[str]()
     while n_processes == 0 or (kind.repeats and time.monotonic() - began_s < seconds):
         arguments = kind.command(seed + n_processes, seconds)
-        code, output = _child(arguments, seconds * _TIMES + _MORE_S)
+        allocator = _image_allocator() if kind.weekly and find_library("jemalloc") else {}
+        code, output = _child(arguments, seconds * _TIMES + _MORE_S, allocator)
         n_processes += 1
         n_runs += 1 if kind.counted is None else sum(map(int, kind.counted.findall(output)))
         if code:
@@ -142,11 +156,24 @@ def _run(kind: Kind, seed: int, seconds: float) -> Row:
     return row
 
 
-def _child(arguments: Sequence[str], limit_s: float) -> tuple[int, str]:
-    """Return exit code and output of Python with these arguments. After the limit it and its children are killed."""
+def _image_allocator() -> dict[str, str]:
+    """Return the variables by which the image's Python allocates by jemalloc."""
+    given = dict(word.split("=", 1) for word in DOCKERFILE.last("product", "ENV").words)
+    return {name: given[name] for name in ("PYTHONMALLOC", "LD_PRELOAD", "MALLOC_CONF")}
+
+
+def _child(
+    arguments: Sequence[str], limit_s: float, variables: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """
+    Return exit code and output of Python with these arguments and, beside its own, variables of the environment.
+
+    After the limit it and its children are killed.
+    """
     process = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=_ROOT,
+        env={**os.environ, **(variables or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

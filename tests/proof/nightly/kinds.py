@@ -29,6 +29,7 @@ class Kind:
         repeats: whether it does one thing and ends, so that it is run again with the next seed until its time is over.
         needs: the flag of `tests.proof.chaos` without which there is nothing to run.
         least_s: it is left out where its share is shorter.
+        weekly: whether it takes a week's night, of four hours, in the image's environment.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Kind:
     repeats: bool = False
     needs: str = ""
     least_s: float = 0.0
+    weekly: bool = False
 
 
 def _chaos(*flags: str) -> Command:
@@ -102,7 +104,8 @@ KINDS: Final = (
     Kind("fuzz", 3, _module("tests.proof.fuzz"), re.compile(r"(\d+) inputs")),
     Kind("mutation", 6, _module("tests.proof.mutation"), re.compile(r"^(\d+) mutants", re.MULTILINE)),
     # Its judgement begins once the bounded caches are full.
-    Kind("soak", 1, lambda _, seconds: ["-m", "tests.proof.soak", "--seconds", f"{seconds:.0f}"], least_s=600),
-    Kind("speed", 2, lambda *_: ["-m", "tests.bench", "--check", "--json", str(BENCH)], least_s=600),
-    Kind("holds", 1, lambda *_: ["-m", "tests.bench", "--holds", "--check"], least_s=600),
+    Kind("soak", 1, lambda _, seconds: ["-m", "tests.proof.soak", "--seconds", f"{seconds:.0f}"], least_s=600,
+        weekly=True),
+    Kind("speed", 2, lambda *_: ["-m", "tests.bench", "--check", "--json", str(BENCH)], least_s=600, weekly=True),
+    Kind("holds", 1, lambda *_: ["-m", "tests.bench", "--holds", "--check"], least_s=600, weekly=True),
 )  # fmt: skip

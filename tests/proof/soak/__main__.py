@@ -1,5 +1,7 @@
 """
-`make soak`: churn over HTTP against a scheduler process whose memory is measured; exits with 1 if it keeps growing.
+`make soak`: churn over HTTP against a scheduler process whose memory is measured.
+
+Exits with 1 if it keeps growing or reaches the limit of the manifest.
 
     python -m tests.proof.soak [--seconds N]
 
@@ -23,12 +25,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from scheduler.engine.syntax.quantity import counted, parse_quantity
 from tests.bench.measuring import resident_bytes
 from tests.proof.soak.churn import pods_of_round
 from tests.support import build
 from tests.support.build import Json
 from tests.support.cluster import NAME, Cluster
 from tests.support.daemon import running
+from tests.support.manifest_files import BASE, container, one, resources
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
 
@@ -88,6 +92,11 @@ def main() -> int:
     print("RSS by quarter: " + ", ".join(f"{one / 1e6:.1f} MB" for one in quarters))
     n_won = figures.growth_at_end()
     print(f"in the last quarter: {n_won:+} objects")
+    most = max(figures.rss_bytes)
+    limit = container(one(resources(BASE), "Deployment"))["resources"]["limits"]["memory"]
+    if most >= counted("memory", parse_quantity(limit)):
+        print(f"RSS of {most / 1e6:.0f} MB reaches the {limit} of the manifest")
+        return 1
     if args.seconds * 3 / 4 < _FULL_AFTER_S:
         print(f"not judged: that takes {_FULL_AFTER_S * 4 / 3:.0f} s")
         return 0
@@ -136,9 +145,9 @@ async def live_round(cluster: Cluster, daemon: Scraped, figures: Figures, number
             settings["node"] = f"node-{number}-0"
         pod = build.pod(f"p-{index}", **settings, spec=spec)
         del pod["metadata"]["uid"], pod["status"]
-        for container in pod["spec"]["containers"]:
-            if resources := container.get("resources"):
-                resources["limits"] = {name: n for name, n in resources["requests"].items() if "/" in name}
+        for each in pod["spec"]["containers"]:
+            if asked := each.get("resources"):
+                asked["limits"] = {name: n for name, n in asked["requests"].items() if "/" in name}
         path = f"/api/v1/namespaces/{namespace}/pods"
         (await cluster.api.post(path, pod)).ok  # noqa: B018 - asserts success
         paths.append(f"{path}/p-{index}")

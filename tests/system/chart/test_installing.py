@@ -1,5 +1,5 @@
 """
-Every set of values is installed over 0.1.0 and 1.0.0, runs, goes back, and leaves a cluster with pods that run and wait.
+Every set of values is installed over earlier releases, runs, goes back, and leaves pods that run and pods that wait.
 
 kubectl does what Helm does with what the chart renders: apply it, and delete what the release before it had besides.
 """
