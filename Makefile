@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := .venv-locked
 
-.PHONY: help demo test real lint bench bench-full bench-check chaos fresh soak nightly locked audit lock version release released image-check conformance clean
+.PHONY: help demo test real lint bench bench-full bench-check chaos fresh soak nightly locked floors audit lock version release released image-check conformance clean
 
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -60,6 +60,12 @@ locked: ## Install .venv with the exact versions of CI, by hash; the other comma
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r config/locks/ci.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(VENV)/.running $(VENV)/.installed
+
+floors: ## Install .venv with the oldest versions that pyproject.toml allows; the other commands then use them.
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --resolution lowest-direct -e '.[tls,webhook,speed]'
+	@touch $(VENV)/.running
 
 audit: $(LOCKED)/.installed ## Licences, pins, imports and known vulnerabilities of what is locked (STRICT=1).
 	@$(LOCKED)/bin/python -m tests.release audit $(if $(STRICT),--strict)

@@ -6,6 +6,7 @@ A check returns its findings, one line each. One that cannot be made says why: i
 
 import ast
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from packaging.utils import canonicalize_name
 from tests.release.locks import NAMES, Locked, declared, path_of, project, read_lock, with_extras
 from tests.release.refusals import ReleaseError
 from tests.release.sbom import image_packages
+from tests.support.dockerfile import Dockerfile
 
 #: Trove classifiers and other spellings -> SPDX.
 _SPDX = {
@@ -53,6 +55,7 @@ def audit(root: Path, *, is_strict: bool) -> int:
         "locks": Outcome(tuple(lock_findings(root, locks))),
         "imports": Outcome(tuple(import_findings(root))),
         "licences": Outcome(tuple(licence_findings(installed_licences(), wanted, allowed))),
+        "wheels": wheels(root),
         "vulnerabilities": vulnerabilities(wanted, image_packages(root)),
     }
     for name, outcome in outcomes.items():
@@ -162,6 +165,33 @@ def _is_allowed(licence: str, allowed: Set[str]) -> bool:
         for part in parts
         if part != _NO_LICENCE
     )
+
+
+def wheels(root: Path) -> Outcome:
+    """Return the packages of the image's lock that have no wheel for one of its platforms: it compiles nothing."""
+    (python,) = (
+        each.text.removeprefix("PYTHON=")
+        for each in Dockerfile(root / "Dockerfile").globals
+        if each.text.startswith("PYTHON=")
+    )
+    command = [sys.executable, "-m", "uv", "pip", "install", "--dry-run", "--only-binary", ":all:"]
+    command += ["--python-version", python, "--require-hashes", "--requirement", str(path_of(root, "image"))]
+    findings = []
+    for machine in ("x86_64", "aarch64"):
+        platform = ["--python-platform", f"{machine}-manylinux_2_28"]
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [*command, *platform, "--target", folder], capture_output=True, text=True, check=False
+            )
+        if done.returncode and (
+            lacking := re.search(r"Because (\S+) has no (?:usable )?wheels", done.stderr)
+        ):
+            findings.append(
+                f"{lacking[1]}: found no wheel for {machine}, expected one: the image compiles nothing"
+            )
+        elif done.returncode:
+            return Outcome(tuple(findings), f"uv found no answer: {' '.join(done.stderr.split())[:200]}")
+    return Outcome(tuple(findings))
 
 
 def vulnerabilities(*environments: Iterable[Locked]) -> Outcome:

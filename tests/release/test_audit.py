@@ -1,6 +1,8 @@
 """Each check of the audit finds a planted defect, and nothing where there is none."""
 
+import hashlib
 import shutil
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -173,8 +175,27 @@ def test_the_image_has_the_packages_of_its_own_python():
 
 @pytest.fixture
 def no_imports(monkeypatch) -> None:
-    """Every module is parsed for them, which takes a second."""
+    """Every module is parsed for them, which takes a second, and an index is asked for wheels."""
     monkeypatch.setattr(audit, "import_findings", lambda _: ())
+    monkeypatch.setattr(audit, "wheels", lambda _: audit.Outcome())
+
+
+def test_a_package_without_a_wheel_for_a_platform_of_the_image_is_found(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index is a folder with a wheel for one of them."""
+    wheel = tmp_path / "one-1.0-py3-none-manylinux_2_17_x86_64.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("one-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: one\nVersion: 1.0\n")
+        archive.writestr("one-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n")
+        archive.writestr("one-1.0.dist-info/RECORD", "")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    shutil.copyfile(ROOT / "Dockerfile", root / "Dockerfile")
+    path_of(root, "image").write_text(f"one==1.0 --hash=sha256:{digest}\n")
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path))
+    expected = "one==1.0: found no wheel for aarch64, expected one: the image compiles nothing"
+    assert audit.wheels(root) == audit.Outcome((expected,))
 
 
 @pytest.mark.usefixtures("no_imports")
