@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable
 from contextlib import aclosing, asynccontextmanager
@@ -20,6 +19,7 @@ from tests.bench.scene import Scene
 from tests.bench.servers import Server
 from tests.bench.templates import Planned, Template, as_new, priority_class
 from tests.bench.volumes import claim_and_volume
+from tests.support.api_client import MERGE, Api
 from tests.support.build import ZONE, Json
 from tests.support.custom_kinds import KUBERNETES, group
 
@@ -29,7 +29,6 @@ _PAGE: Final = 500
 STALLED_S: Final = 90.0
 _SILENT_S: Final = 15.0
 _RESOURCE: Final = "/apis/resource.k8s.io/v1"
-_MERGE: Final = {"Content-Type": "application/merge-patch+json"}
 
 
 T = TypeVar("T")
@@ -68,9 +67,10 @@ class Timing(msgspec.Struct):
 class Objects:
     """A client of one server."""
 
-    def __init__(self, server: Server, session: aiohttp.ClientSession) -> None:
+    def __init__(self, server: Server, api: Api) -> None:
         self._server = server
-        self._session = session
+        self._api = api
+        self.lines = api.lines
 
     async def create_cluster(self, scene: Scene) -> None:
         """Create namespaces, nodes, services and running pods: everything but the pods to be scheduled."""
@@ -113,7 +113,7 @@ class Objects:
 
         async def create(pod: Planned) -> None:
             claim, _ = claim_and_volume(pod)
-            stored = json.loads(await self._ask("POST", _claims_path(pod), as_new(claim)))
+            stored = await self._ask("POST", _claims_path(pod), as_new(claim))
             _, volume = claim_and_volume(pod, uid=stored["metadata"]["uid"])
             await self._ask("POST", KINDS[volume["kind"]].path, as_new(volume))
 
@@ -129,7 +129,7 @@ class Objects:
                 f"{KINDS[volume['kind']].path}/{volume['metadata']['name']}",
             ):
                 free = {"metadata": {"finalizers": None}}
-                await self._ask("PATCH", path, free, headers=_MERGE, accepted={200, 404})
+                await self._ask("PATCH", path, free, content_type=MERGE, accepted={200, 404})
                 await self.delete(path)
 
         await concurrently((pod for pod in pods if pod.template.claim), delete)
@@ -145,7 +145,7 @@ class Objects:
             meta = claim["metadata"]
             path = f"{_RESOURCE}/namespaces/{meta['namespace']}/resourceclaims/{meta['name']}"
             free = {"metadata": {"finalizers": None}}
-            await self._ask("PATCH", path, free, headers=_MERGE, accepted={200, 404})
+            await self._ask("PATCH", path, free, content_type=MERGE, accepted={200, 404})
             await self.delete(path)
 
         await concurrently(await self.device_claims(), delete)
@@ -188,7 +188,9 @@ class Objects:
         """Create the node with its status."""
         name = node["metadata"]["name"]
         await self._ask("POST", "/api/v1/nodes", as_new(node))
-        await self._ask("PATCH", f"/api/v1/nodes/{name}/status", {"status": node["status"]}, headers=_MERGE)
+        await self._ask(
+            "PATCH", f"/api/v1/nodes/{name}/status", {"status": node["status"]}, content_type=MERGE
+        )
 
     async def delete(self, path: str) -> None:
         """Delete the object if it exists."""
@@ -200,16 +202,11 @@ class Objects:
         while is_cut_off:
             with contextlib.suppress(aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError):
                 answer = await self._ask("DELETE", path, {"gracePeriodSeconds": 0}, accepted={200, 504})
-                is_cut_off = json.loads(answer).get("code") == 504
+                is_cut_off = answer.get("code") == 504
 
     async def post(self, path: str, body: Json | list[Json]) -> None:
         """Post the body."""
         await self._ask("POST", path, body)
-
-    async def get(self, url: str, *, checked: bool = True) -> bytes:
-        """Return the body of any URL; unless `checked`, any certificate will do."""
-        async with self._session.get(url, ssl=self._server.tls if checked else False) as answer:
-            return await answer.read()
 
     async def is_ok(self, url: str, *, token: str = "") -> bool:
         """
@@ -219,7 +216,7 @@ class Objects:
         """
         headers = {"Authorization": f"Bearer {token}"} if token else None
         try:
-            async with self._session.get(url, headers=headers, ssl=not token) as answer:
+            async with self._api.session.get(url, headers=headers, ssl=not token) as answer:
                 return answer.status == 200
         except aiohttp.ClientConnectionError:
             return False
@@ -234,7 +231,7 @@ class Objects:
 
     async def merge(self, path: str, body: Json) -> None:
         """Apply a merge patch to the object, if it exists yet."""
-        await self._ask("PATCH", path, body, headers=_MERGE, accepted={200, 404})
+        await self._ask("PATCH", path, body, content_type=MERGE, accepted={200, 404})
 
     async def bindings(self, namespace: str) -> AsyncIterator[str]:
         """
@@ -244,20 +241,13 @@ class Objects:
         """
         path = f"/api/v1/namespaces/{namespace}/pods?watch=true"
         decoder = msgspec.json.Decoder(_Event)
-        timeout = aiohttp.ClientTimeout(total=None, sock_read=_SILENT_S)
         while True:
             with contextlib.suppress(aiohttp.ServerTimeoutError):
-                async with self._session.get(f"{self._server.url}{path}", timeout=timeout) as answer:
-                    async for line in answer.content:
+                async with aclosing(self.lines(path, silent_s=_SILENT_S)) as lines:
+                    async for line in lines:
                         pod = decoder.decode(line).object
                         if pod.spec.node_name:
                             yield pod.metadata.name
-
-    async def lines(self, path: str) -> AsyncIterator[bytes]:
-        """Yield every line of a watch until the server ends it."""
-        async with self._session.get(f"{self._server.url}{path}") as answer:
-            async for line in answer.content:
-                yield line
 
     async def nodes_of_pods(self) -> dict[tuple[str, str], str]:
         """Return the node name of every pod, empty if unbound, by namespace and name."""
@@ -273,12 +263,12 @@ class Objects:
 
     async def n_events(self) -> int:
         """Return the number of events on the server, without reading them."""
-        page = json.loads(await self._ask("GET", "/apis/events.k8s.io/v1/events?limit=1"))
+        page = await self._ask("GET", "/apis/events.k8s.io/v1/events?limit=1")
         return len(page["items"]) + int(page["metadata"].get("remainingItemCount", 0))
 
     async def version(self) -> str:
         """Return the current resourceVersion."""
-        page = json.loads(await self._ask("GET", "/api/v1/pods?limit=1"))
+        page = await self._ask("GET", "/api/v1/pods?limit=1")
         version: str = page["metadata"]["resourceVersion"]
         return version
 
@@ -315,8 +305,8 @@ class Objects:
         while True:
             path = f"/api/v1/pods?watch=true&resourceVersion={since}"
             with contextlib.suppress(aiohttp.ClientPayloadError):
-                async with self._session.get(f"{self._server.url}{path}") as answer:
-                    async for line in answer.content:
+                async with aclosing(self.lines(path)) as lines:
+                    async for line in lines:
                         event = decoder.decode(line)
                         if event.type == "ERROR":
                             raise RuntimeError(f"the watch of pods ends: {line[:300]!r}")
@@ -332,7 +322,7 @@ class Objects:
         token = ""
         while True:
             query = f"limit={_PAGE}" + (f"&continue={token}" if token else "")
-            page = json.loads(await self._ask("GET", f"{path}{query}"))
+            page = await self._ask("GET", f"{path}{query}")
             for one in page["items"]:
                 yield one
             token = page["metadata"].get("continue", "")
@@ -345,19 +335,15 @@ class Objects:
         path: str,
         body: Json | list[Json] | None = None,
         *,
-        headers: dict[str, str] | None = None,
+        content_type: str = "",
         accepted: set[int] | None = None,
-    ) -> bytes:
+    ) -> Json:
         """Return the body of the response; raise RuntimeError for a status that is not accepted (2xx by default)."""
-        kind = {"Content-Type": "application/json"} if headers is None else headers
-        data = None if body is None else msgspec.json.encode(body)
-        async with self._session.request(
-            method, f"{self._server.url}{path}", data=data, headers=kind
-        ) as answer:
-            content = await answer.read()
-            if not (answer.status in accepted if accepted else answer.ok):
-                raise RuntimeError(f"{method} {path}: {answer.status} {content[:300]!r}")
-            return content
+        answer = await self._api.request(method, path, body, content_type=content_type)
+        if not (answer.code in accepted if accepted else answer.code < 300):
+            raise RuntimeError(f"{method} {path}: {answer.code} {str(answer.body)[:300]}")
+        found: Json = answer.body
+        return found
 
 
 async def concurrently(wanted: Iterable[T], carry_out: Callable[[T], Awaitable[None]]) -> None:
@@ -376,12 +362,8 @@ async def concurrently(wanted: Iterable[T], carry_out: Callable[[T], Awaitable[N
 @asynccontextmanager
 async def objects_of(server: Server) -> AsyncIterator[Objects]:
     """Open a client of the server for the duration of the block."""
-    connector = aiohttp.TCPConnector(limit=_CONCURRENCY + 4, ssl=server.tls)
-    timeout = aiohttp.ClientTimeout(total=None, sock_read=None)
-    async with aiohttp.ClientSession(
-        connector=connector, headers=server.headers, timeout=timeout, read_bufsize=2**22
-    ) as session:
-        yield Objects(server, session)
+    async with Api(server.url, server.headers, ssl=server.tls) as api:
+        yield Objects(server, api)
 
 
 def _claims_path(pod: Planned) -> str:

@@ -1,10 +1,17 @@
-"""A plain HTTP client for the contract suite: what it sends and gets is what is on the wire."""
+"""
+The client of API servers where the wire matters, or a measurement makes thousands of calls.
+
+kubernetes-asyncio, the client elsewhere (kubernetes_client.py), cannot stand in for it: a call takes 1.1 ms of CPU
+there and 0.55 ms here, a list of 3,200 pods 0.59 s and 0.13 s (measured on a busy machine); its dynamic client returns
+a refusal as if it were the object; its watches begin anew where the server ends them; of warnings, tables and lines as
+they were sent nothing comes out.
+"""
 
 import asyncio
 import io
 import json
 import ssl as ssl_module
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -79,21 +86,20 @@ class Api:
         self.headers = headers
         self.namespace = ""
         self._ssl = ssl
-        self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(ssl=self._ssl)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
-        self._session = aiohttp.ClientSession(
-            headers=self.headers, connector=connector, timeout=timeout, read_bufsize=2**20
+        #: Also for the port of a scheduler.
+        self.session = aiohttp.ClientSession(
+            headers=self.headers, connector=connector, timeout=timeout, read_bufsize=2**22
         )
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._session is not None
-        assert self._session.connector is not None
-        await self._session.connector.close(abort_ssl=True)
-        await self._session.close()
+        assert self.session.connector is not None
+        await self.session.connector.close(abort_ssl=True)
+        await self.session.close()
 
     def speaking_for(self, token: str) -> Self:
         """Return a client of the same server and namespace with another token, to be entered as a context."""
@@ -126,12 +132,11 @@ class Api:
         **query: str,
     ) -> Answer:
         """Return the answer to a request. A `str` or stream is sent as it is, any other body as JSON."""
-        assert self._session is not None
         headers = {"Content-Type": content_type or "application/json"} if body is not None else {}
         if accept:
             headers["Accept"] = accept
         data = body if body is None or isinstance(body, str | io.IOBase) else json.dumps(body)
-        async with self._session.request(
+        async with self.session.request(
             method, self.url + path, data=data, headers=headers, params=query
         ) as got:
             text = await got.text()
@@ -163,9 +168,8 @@ class Api:
         self, path: str, *, accept: str = "application/json", **query: str
     ) -> AsyncIterator[Events]:
         """Yield an open watch."""
-        assert self._session is not None
         params = {"watch": "true", **query}
-        async with self._session.get(self.url + path, params=params, headers={"Accept": accept}) as response:
+        async with self.session.get(self.url + path, params=params, headers={"Accept": accept}) as response:
             assert response.status == 200, await response.text()
             try:
                 yield Events(response)
@@ -173,6 +177,17 @@ class Api:
                 # A TLS connection would otherwise wait for the server's goodbye, longer than its test lives.
                 if response.connection is not None and response.connection.transport is not None:
                     response.connection.transport.abort()
+
+    async def lines(self, path: str, *, silent_s: float | None = None) -> AsyncGenerator[bytes, None]:
+        """
+        Yield every line of a watch until the server ends it.
+
+        Raises aiohttp.ServerTimeoutError if none comes for `silent_s`.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=silent_s)
+        async with self.session.get(self.url + path, timeout=timeout) as response:
+            async for line in response.content:
+                yield line
 
     async def create_pod(
         self, name: str, *, node: str = "", labels: dict[str, str] | None = None, **spec: Any

@@ -4,29 +4,26 @@ A real etcd and kube-apiserver on the loopback interface, from the folder that K
 Everything they write goes into one folder, which the caller owns.
 """
 
-import base64
+import asyncio
 import contextlib
-import json
 import os
 import secrets
 import ssl
 import subprocess
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import aiohttp
+
+from tests.support.certificates import Authority
 from tests.support.ports import free_port
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
-
-#: DER of the object identifier prime256v1, as SEC 1 wants it in a private key.
-_PRIME256V1 = bytes.fromhex("a00a06082a8648ce3d030107")
 
 
 def assets() -> Path | None:
@@ -35,15 +32,6 @@ def assets() -> Path | None:
     folder = Path(named)
     present = named and all((folder / name).is_file() for name in ("etcd", "kube-apiserver"))
     return folder if present else None
-
-
-def _private_key_pem() -> str:
-    """Return a new P-256 private key. It has no public half: OpenSSL and Go compute that when they read the key."""
-    scalar = secrets.token_bytes(32)
-    body = b"\x02\x01\x01" + b"\x04\x20" + scalar + _PRIME256V1
-    der = b"\x30" + bytes([len(body)]) + body
-    encoded = base64.encodebytes(der).decode()
-    return f"-----BEGIN EC PRIVATE KEY-----\n{encoded}-----END EC PRIVATE KEY-----\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +67,7 @@ class RealApiServer:
         self._start_api_server(self.etcd_url, token, port)
         address = Address(f"https://127.0.0.1:{port}", token, self._folder / "certs" / "apiserver.crt")
         self._wait_until_ready(address)
-        threading.Thread(target=self._keep_namespaces, args=(address,), daemon=True).start()
+        threading.Thread(target=asyncio.run, args=(_keep_namespaces(address),), daemon=True).start()
         return address
 
     def stop(self) -> None:
@@ -114,8 +102,7 @@ class RealApiServer:
         return client
 
     def _start_api_server(self, etcd_url: str, token: str, port: int) -> None:
-        key = self._folder / "service-account.key"
-        key.write_text(_private_key_pem())
+        pair = Authority(self._folder).pair
         tokens = self._folder / "tokens.csv"
         scheduler = Address("", token, tokens).scheduler_token
         tokens.write_text(
@@ -128,8 +115,8 @@ class RealApiServer:
             "--bind-address=127.0.0.1",
             f"--cert-dir={self._folder / 'certs'}",
             "--service-account-issuer=https://contract.test",
-            f"--service-account-key-file={key}",
-            f"--service-account-signing-key-file={key}",
+            f"--service-account-key-file={pair.cert}",
+            f"--service-account-signing-key-file={pair.key}",
             f"--token-auth-file={tokens}",
             "--authorization-mode=RBAC",
             # Without controllers no node loses the taint that new nodes get.
@@ -138,46 +125,14 @@ class RealApiServer:
             *self._flags,
         )
 
-    def _keep_namespaces(self, address: Address) -> None:
-        """
-        Do two things that controllers do, until the server stops.
-
-        Each namespace gets the ServiceAccount `default`, for which the admission of pods waits a second, and one that
-        is deleted goes at once. What is in it stays.
-        """
-        account = json.dumps({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
-        with contextlib.suppress(OSError):  # the server has stopped
-            for line in self._opened(address, "/api/v1/namespaces?watch=true", timeout_s=None):
-                event, namespace = json.loads(line)["type"], json.loads(line)["object"]
-                path = f"/api/v1/namespaces/{namespace['metadata']['name']}"
-                with contextlib.suppress(urllib.error.HTTPError):  # somebody was first
-                    if "deletionTimestamp" in namespace["metadata"] and event == "MODIFIED":
-                        body = json.dumps(namespace | {"spec": {"finalizers": []}}).encode()
-                        self._opened(address, f"{path}/finalize", body, method="PUT").close()
-                    elif event == "ADDED":
-                        self._opened(address, f"{path}/serviceaccounts", account.encode()).close()
-
-    @staticmethod
-    def _opened(
-        address: Address,
-        path: str,
-        body: bytes | None = None,
-        *,
-        method: str | None = None,
-        timeout_s: float | None = 10.0,
-    ) -> Any:
-        headers = {"Authorization": f"Bearer {address.token}", "Content-Type": "application/json"}
-        request = urllib.request.Request(address.url + path, body, headers, method=method)
-        context = ssl.create_default_context(cafile=str(address.ca_file))
-        return urllib.request.urlopen(request, timeout=timeout_s, context=context)
-
     def _wait_until_ready(self, address: Address) -> None:
         deadline_s = time.monotonic() + _START_TIMEOUT_S
         while time.monotonic() < deadline_s:
             if any(process.poll() is not None for process in self._processes):
                 break
             try:
-                self._opened(address, "/readyz").close()
+                trusted = ssl.create_default_context(cafile=str(address.ca_file))
+                urllib.request.urlopen(f"{address.url}/readyz", timeout=10.0, context=trusted).close()
             except OSError:
                 time.sleep(0.1)
             else:
@@ -185,3 +140,30 @@ class RealApiServer:
         log = (self._folder / "kube-apiserver.log").read_text(errors="replace")[-2000:]
         self.stop()
         raise RuntimeError(f"the API server did not become ready in {_START_TIMEOUT_S:.0f} s:\n{log}")
+
+
+async def _keep_namespaces(address: Address) -> None:
+    """
+    Do two things that controllers do, until the server stops.
+
+    Each namespace gets the ServiceAccount `default`, for which the admission of pods waits a second, and one that is
+    deleted goes at once. What is in it stays.
+    """
+    # Half a second, which only those tests pay that run on a real server.
+    from kubernetes_asyncio.client import ApiException, CoreV1Api, V1ObjectMeta, V1ServiceAccount
+    from kubernetes_asyncio.watch import Watch
+
+    from tests.support.kubernetes_client import client_of
+
+    async with client_of(address.url, address.token, address.ca_file) as client, Watch() as watch:
+        api = CoreV1Api(client)
+        with contextlib.suppress(aiohttp.ClientError):  # the server has stopped
+            async for event in watch.stream(api.list_namespace):
+                namespace = event["object"]
+                with contextlib.suppress(ApiException):  # somebody was first
+                    if namespace.metadata.deletion_timestamp and event["type"] == "MODIFIED":
+                        namespace.spec.finalizers = []
+                        await api.replace_namespace_finalize(namespace.metadata.name, namespace)
+                    elif event["type"] == "ADDED":
+                        account = V1ServiceAccount(metadata=V1ObjectMeta(name="default"))
+                        await api.create_namespaced_service_account(namespace.metadata.name, account)

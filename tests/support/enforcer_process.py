@@ -46,13 +46,13 @@ class Shop:
         document["metadata"]["annotations"] = annotations
         document.pop("status")
         (await self.api.post(self.path("pods"), document)).ok  # noqa: B018 - asserts success
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": name},
-            "target": {"kind": "Node", "name": node},
-        }
-        (await self.api.post(f"{self.path('pods')}/{name}/binding", binding)).ok  # noqa: B018
+        await self.bind(name, node)
+
+    async def bind(self, name: str, node: str, **annotations: str) -> None:
+        """Bind the pod, as another scheduler would."""
+        metadata = {"name": name, "annotations": annotations}
+        body = {"metadata": metadata, "target": {"kind": "Node", "name": node}}
+        (await self.api.post(f"{self.path('pods')}/{name}/binding", body)).ok  # noqa: B018
 
     def path(self, plural: str, *, group: str = "api/v1") -> str:
         return f"/{group}/namespaces/{self.namespace}/{plural}"

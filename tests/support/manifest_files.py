@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from scheduler.sandbox.devcluster.kinds import kind_of
 from tests.support.build import Json
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,6 +41,18 @@ def one(objects: Iterable[Json], kind: str) -> Json:
 def named(objects: Iterable[Json], kind: str) -> dict[str, Json]:
     """Return all objects of this kind, by name."""
     return {each["metadata"]["name"]: each for each in objects if each["kind"] == kind}
+
+
+def collection_of(document: Json) -> str:
+    """Return the path at which the object is created, in `default` if it names no namespace."""
+    kind = kind_of(document["apiVersion"], document["kind"])
+    assert kind is not None, document["kind"]
+    namespace = document["metadata"].get("namespace", "default")
+    return (
+        f"{kind.path}/namespaces/{namespace}/{kind.plural}"
+        if kind.namespaced
+        else f"{kind.path}/{kind.plural}"
+    )
 
 
 def container(deployment: Json) -> Any:

@@ -10,17 +10,19 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import aiohttp
+
 from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SchedulerError, SettingsError
-from scheduler.sandbox.demo.api import ApiSession
+from scheduler.sandbox.demo.api import connected
 from scheduler.sandbox.demo.display import Display
-from scheduler.sandbox.demo.pod_watch import PodWatch, StoryFailed
-from scheduler.sandbox.demo.processes import KUBECONFIG, process_of, served, server_address
+from scheduler.sandbox.demo.pod_watch import PodWatch
+from scheduler.sandbox.demo.processes import KUBECONFIG, process_of, served
 from scheduler.sandbox.demo.stage import Stage, Story
 from scheduler.sandbox.demo.stories import (
     blue_green,
@@ -32,6 +34,7 @@ from scheduler.sandbox.demo.stories import (
     rolling_update,
     thousand_pods,
 )
+from scheduler.sandbox.demo.waiting import StoryFailed, until
 
 STORIES: Final[Sequence[Story]] = (
     blue_green.STORY,
@@ -130,10 +133,10 @@ class _Demo:
     async def play(self) -> int:
         """Play, and return the exit code."""
         try:
-            async with self._cluster() as (api, watch, scheduler_url):
-                return await self._stories(api, watch, scheduler_url)
-        except* SchedulerError as failures:
-            for failure in _flattened(failures):
+            async with self._cluster() as stage:
+                return await self._stories(stage)
+        except* (SchedulerError, aiohttp.ClientError) as failures:
+            for failure in _leaves(failures):
                 self.show.bad(str(failure))
         except* BrokenPipeError:
             # The reader has left (`demo | head`); discard the rest of the output, also what Python flushes at exit.
@@ -141,81 +144,73 @@ class _Demo:
         self.show.line("demo: failed")
         return 1
 
-    async def _stories(self, api: ApiSession, watch: PodWatch, scheduler_url: str) -> int:
-        n_broken = 0
+    async def _stories(self, stage: Stage) -> int:
         for number in self.numbers:
-            story, stage = STORIES[number - 1], self._stage(api, watch, scheduler_url)
+            story = STORIES[number - 1]
             self.show.title(f"{number} of {len(STORIES)}: {story.title}", story.problem)
-            await self._play(story, stage)
+            await self._play(story.play, stage)
             await stage.check()
-            n_broken += len(stage.broken)
             if number != self.numbers[-1]:
                 await stage.clear()
         if self.serves:
             self.show.title(
                 "To look at", "The rollout of story 1 again, left stuck: its page says what blocks it."
             )
-            left = Story("", "", blue_green.leave_stuck)
-            await self._play(left, self._stage(api, watch, scheduler_url))
-        self._close(watch.n_placed(), n_broken, scheduler_url)
+            stage.namespaces = []
+            await self._play(blue_green.leave_stuck, stage)
+        self._close(stage)
         if self.serves:
-            self.is_played = n_broken == 0
+            self.is_played = not stage.broken
             await asyncio.Event().wait()
-        return 1 if n_broken else 0
+        return 1 if stage.broken else 0
 
-    def _stage(self, api: ApiSession, watch: PodWatch, scheduler_url: str) -> Stage:
-        return Stage(api, watch, self.show, self.logs, f"{scheduler_url}/metrics")
-
-    def _close(self, n_placed: int, n_broken: int, scheduler_url: str) -> None:
+    def _close(self, stage: Stage) -> None:
         """Say what was checked, and where to go on."""
         show = self.show
         show.title(
             "The end",
             "After each story the rules of all pods were checked, by code that shares nothing with the scheduler.",
         )
-        if not n_broken:
+        if not stage.broken:
             show.good("no rule is broken")
         if self.serves:
             show.step("the cluster keeps running; look around, then press Ctrl-C:")
-            show.step(f"{scheduler_url}/ui/ is the scheduler's page")
+            show.step(f"{stage.scheduler_url}/ui/ is the scheduler's page")
             show.step(f"KUBECONFIG={self.logs / KUBECONFIG} kubectl get pods -A -o wide")
         else:
             program = sys.argv[0] if Path(sys.argv[0]).suffix != ".py" else "python -m scheduler"
             show.step(f"{program} demo --story N   plays one story, 1 to {len(STORIES)}")
             show.step(f"{program} demo --serve     keeps the cluster to look at")
-        show.line(summary(len(self.numbers), n_placed, n_broken))
+        show.line(summary(len(self.numbers), stage.watch.n_placed(), len(stage.broken)))
 
-    async def _play(self, story: Story, stage: Stage) -> None:
+    async def _play(self, play: Callable[[Stage], Awaitable[None]], stage: Stage) -> None:
         try:
-            await story.play(stage)
+            await play(stage)
         except* StoryFailed:
             self.show.quote(await stage.warnings())
             raise
 
     @contextlib.asynccontextmanager
-    async def _cluster(self) -> AsyncGenerator[tuple[ApiSession, PodWatch, str], None]:
+    async def _cluster(self) -> AsyncGenerator[Stage, None]:
         """Run a cluster and a scheduler, and wait until they are ready; if either dies, so does the block."""
-        size = ["--nodes", str(_NODES), "--zones", str(_ZONES), "--version", f"1.{self.minor}"]
-        size += ["--gpus", str(_GPUS), "--gpu-fabric", str(_GPUS_PER_FABRIC)]
-        arguments = ["devcluster", *size, "--kubeconfig", str(self.logs / KUBECONFIG)]
+        kubeconfig = self.logs / KUBECONFIG
+        arguments = ["devcluster", "--kubeconfig", str(kubeconfig), "--version", f"1.{self.minor}"]
+        arguments += ["--nodes", str(_NODES), "--zones", str(_ZONES)]
+        arguments += ["--gpus", str(_GPUS), "--gpu-fabric", str(_GPUS_PER_FABRIC)]
         self.show.line(f"starting a cluster of {_NODES} nodes in {_ZONES} zones, and the scheduler ...")
         self.show.line("In the maps [ ] is a node, and a letter a pod on it.")
-        async with contextlib.AsyncExitStack() as stack:
-            cluster = await stack.enter_async_context(process_of("devcluster", arguments, self.logs))
-            api = await stack.enter_async_context(ApiSession(await server_address(self.logs, cluster)))
-            scheduler = await stack.enter_async_context(
-                served("scheduler", ["run", *own_rules.flags()], self.logs, api)
+        async with process_of("devcluster", arguments, self.logs):
+            # The cluster writes it once it listens. The file exists before it has its text.
+            await until(
+                lambda: kubeconfig.exists() and kubeconfig.stat().st_size > 0,
+                lambda: "devcluster is not ready",
             )
-            watch = PodWatch(api)
-            async with asyncio.TaskGroup() as tasks:
-                watching = [
-                    tasks.create_task(cluster.run(), name="devcluster"),
-                    tasks.create_task(scheduler.run(), name="scheduler"),
-                    tasks.create_task(watch.run(), name="pods"),
-                ]
-                yield api, watch, scheduler.url
-                for task in watching:
-                    task.cancel()
+            scheduler = served("scheduler", ["run", *own_rules.flags()], self.logs)
+            async with connected(kubeconfig) as api, scheduler as url, asyncio.TaskGroup() as tasks:
+                watch = PodWatch(api)
+                watching = tasks.create_task(watch.run(), name="pods")
+                yield Stage(api, watch, self.show, self.logs, url)
+                watching.cancel()
 
 
 def summary(n_stories: int, n_placed: int, n_broken: int) -> str:
@@ -224,10 +219,10 @@ def summary(n_stories: int, n_placed: int, n_broken: int) -> str:
     return f"demo: {stories}, {counted(n_placed, 'pod')} placed, {counted(n_broken, 'rule')} broken"
 
 
-def _flattened(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """Return the exceptions in a group of groups."""
-    return [
-        leaf
-        for one in group.exceptions
-        for leaf in (_flattened(one) if isinstance(one, BaseExceptionGroup) else [one])
-    ]
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    """Yield the exceptions in a group of groups."""
+    for one in group.exceptions:
+        if isinstance(one, BaseExceptionGroup):
+            yield from _leaves(one)
+        else:
+            yield one

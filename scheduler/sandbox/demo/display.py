@@ -60,10 +60,7 @@ class Display:
 
     def command(self, text: str) -> None:
         """Print the command that a user would type for the next step; a longer one goes on after a backslash."""
-        lines = _wrapped(text, self._width() - 3, "  $ ", "      ")
-        for line in lines[:-1]:
-            self.line(self._painted(f"{line} \\", _COMMAND))
-        self.line(self._painted(lines[-1], _COMMAND))
+        self._wrapped(text, "  $ ", "      ", _COMMAND, " \\")
 
     def step(self, text: str) -> None:
         """Print what has happened."""
@@ -109,8 +106,7 @@ class Display:
         # A letter and its meaning are one word, so that no line breaks between them.
         meanings = (f"{letter} = {meaning}" for letter, meaning in meaning_by_letter.items())
         legend = "   ".join(each.replace(" ", "\N{NO-BREAK SPACE}") for each in meanings)
-        for text in _wrapped(legend, self._width() - 1, "    ", "    "):
-            self.line(self._painted(text.replace("\N{NO-BREAK SPACE}", " "), _FAINT))
+        self._wrapped(legend, "    ", "    ", _FAINT)
         self.line()
 
     def figures(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -131,9 +127,19 @@ class Display:
             text,
         )
 
-    def _wrapped(self, text: str, first: str, rest: str, colour: str = "") -> None:
-        for line in _wrapped(text, self._width() - 1, first, rest):
-            self.line(self._painted(line, colour))
+    def _wrapped(self, text: str, first: str, rest: str, colour: str = "", mark: str = "") -> None:
+        """Print a text that is broken between words alone, with `mark` at the end of every line that goes on."""
+        width = self._width() - 1 - len(mark)
+        lines = textwrap.wrap(
+            text,
+            width,
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [first]
+        for line in [*(line + mark for line in lines[:-1]), lines[-1]]:
+            self.line(self._painted(line.replace("\N{NO-BREAK SPACE}", " "), colour))
 
     def _painted(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._is_coloured and code else text
@@ -146,7 +152,8 @@ class Display:
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return lines of aligned columns under a heading; columns of numbers (a dash for none) stand right."""
     cells = [list(row) for row in rows]
-    numeric = [_is_numeric([row[i] for row in cells]) for i in range(len(head))]
+    numbers = [[row[i].replace(",", "") for row in cells if row[i] != "-"] for i in range(len(head))]
+    numeric = [bool(column) and all(map(str.isdecimal, column)) for column in numbers]
     widths = [max(len(row[i]) for row in [list(head), *cells]) for i in range(len(head))]
 
     def laid(row: Sequence[str]) -> str:
@@ -154,21 +161,3 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         return _GAP.join(parts).rstrip()
 
     return [laid(head), *map(laid, cells)]
-
-
-def _wrapped(text: str, width: int, first: str, rest: str) -> list[str]:
-    """Return the lines of a text that is broken between words alone."""
-    found = textwrap.wrap(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return found or [first]
-
-
-def _is_numeric(texts: Sequence[str]) -> bool:
-    numbers = [text for text in texts if text != "-"]
-    return bool(numbers) and all(text.replace(",", "").isdecimal() for text in numbers)

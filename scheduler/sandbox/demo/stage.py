@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -16,29 +15,18 @@ from pathlib import Path
 from typing import Final
 
 from scheduler.engine.syntax.plurals import counted
-from scheduler.sandbox.demo.api import ApiSession, JsonObject
+from scheduler.sandbox.demo.api import Api, JsonObject
 from scheduler.sandbox.demo.display import Display, Scene
 from scheduler.sandbox.demo.examples import documents
-from scheduler.sandbox.demo.pod_watch import (
-    PATIENCE_S,
-    PODS,
-    PodWatch,
-    StoryFailed,
-    is_counted,
-    is_ready,
-    node_of,
-    pending_reason,
-)
+from scheduler.sandbox.demo.pod_watch import PodWatch, is_counted, is_ready, node_of, pending_reason
 from scheduler.sandbox.demo.processes import KUBECONFIG, output_of, served
 from scheduler.sandbox.demo.rule_check import broken_rules, doubly_allocated
+from scheduler.sandbox.demo.waiting import StoryFailed, until
 
-_NODES: Final = "/api/v1/nodes"
-_NAMESPACES: Final = "/api/v1/namespaces"
-_EVENTS: Final = "/apis/events.k8s.io/v1/events"
-CLAIMS: Final = "/apis/resource.k8s.io/v1/resourceclaims"
+_APPS: Final = "apps/v1"
+DEVICES: Final = "resource.k8s.io/v1"
 ZONE: Final = "topology.kubernetes.io/zone"
 _WARNINGS: Final = 3
-_POLL_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +42,22 @@ class Story:
 
 @dataclass(slots=True)
 class Stage:
-    """One story's view of cluster and screen."""
+    """A story's view of cluster and screen; `clear` makes it that of the next."""
 
-    api: ApiSession
+    api: Api
     watch: PodWatch
     show: Display
     #: The folder of the kubeconfig and of the processes' logs.
     logs: Path
-    #: The address of the scheduler's /metrics.
-    metrics_url: str
+    #: The address of the scheduler's port.
+    scheduler_url: str
     #: Namespaces in the manifests of this story, in order.
     namespaces: list[str] = field(default_factory=list)
-    #: Sentences of rules that did not hold when the story checked.
+    #: Sentences of rules that did not hold after a story.
     broken: list[str] = field(default_factory=list)
     _scenes: list[Scene] = field(default_factory=list)
-    #: Paths of nodes, and the labels that they had.
-    _labelled: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
+    #: Changes that give nodes back the labels that they had.
+    _relabelling: list[JsonObject] = field(default_factory=list)
     _added_nodes: list[str] = field(default_factory=list)
 
     # -- what a user does ------------------------------------------------------------------------------------
@@ -97,13 +85,13 @@ class Stage:
         if not quiet:
             self.show.command(f"kubectl -n {namespace} set image deployment/{name} {name}={image}")
         containers = {"containers": [{"name": name, "image": image}]}
-        await self.api.patch(_deployment(namespace, name), {"spec": {"template": {"spec": containers}}})
+        await self._patch_deployment(namespace, name, {"template": {"spec": containers}})
         return before
 
     async def scale(self, namespace: str, name: str, replicas: int) -> None:
         """Scale a deployment."""
         self.show.command(f"kubectl -n {namespace} scale deployment/{name} --replicas={replicas}")
-        await self.api.patch(_deployment(namespace, name), {"spec": {"replicas": replicas}})
+        await self._patch_deployment(namespace, name, {"replicas": replicas})
 
     async def label_nodes(
         self, key: str, nodes_by_value: Mapping[str, Collection[str]], *, quiet: bool = False
@@ -115,8 +103,8 @@ class Stage:
             if not quiet:
                 self.show.command(f"kubectl label {overwrite}nodes {' '.join(names)} {key}={value}")
             for name in names:
-                self._labelled.append((f"{_NODES}/{name}", {key: labels[name].get(key)}))
-                await self.api.patch(f"{_NODES}/{name}", {"metadata": {"labels": {key: value}}})
+                self._relabelling.append(_labelled(name, {key: labels[name].get(key)}))
+                await self.api.patch(_labelled(name, {key: value}))
 
     async def delete_namespaces(self, *names: str) -> None:
         """Delete namespaces with everything in them, and wait until their pods are gone."""
@@ -127,17 +115,16 @@ class Stage:
     async def add_nodes(self, nodes: list[JsonObject]) -> None:
         """Add nodes to the cluster, until the end of the story."""
         self._added_nodes += [node["metadata"]["name"] for node in nodes]
-        await self.api.create_all(nodes)
+        async with asyncio.TaskGroup() as tasks:
+            for node in nodes:
+                tasks.create_task(self.api.apply(node))
 
     @contextlib.asynccontextmanager
     async def enforcing(self) -> AsyncGenerator[None, None]:
         """Run the enforcer until the block ends."""
         self.show.command("affinity-scheduler enforce &")
-        process = served("enforcer", ["enforce"], self.logs, self.api)
-        async with process as enforcer, asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(enforcer.run(), name="enforcer")
+        async with served("enforcer", ["enforce"], self.logs):
             yield
-            watching.cancel()
 
     async def explain(self, namespace: str) -> list[str]:
         """Return what the command says about the first pod of the namespace that waits."""
@@ -157,22 +144,22 @@ class Stage:
                 is_ready(pod) and pod["metadata"]["uid"] not in before for pod in self.watch.pods(asked)
             )
 
-        await self.watch.until(
+        await until(
             lambda: new() == total == len(self.watch.pods(asked)) and not self.watch.leaving(asked),
-            failing=lambda: f"{new()} of {total} pods are ready {self._reason()}",
+            lambda: f"{new()} of {total} pods are ready {self._reason()}",
         )
 
     async def wait_rolled_out(self, namespace: str, name: str) -> None:
         """Wait until the deployment's status shows what its pods do, as `kubectl rollout status` judges."""
 
         async def is_rolled_out() -> bool:
-            found = await self.api.get(_deployment(namespace, name))
+            found = await self.api.get("Deployment", _APPS, namespace, name)
             status = found["status"]
             counts = {status.get(f"{kind}eplicas", 0) for kind in ("r", "updatedR", "availableR")}
             is_seen = status.get("observedGeneration", 0) >= found["metadata"]["generation"]
             return is_seen and counts == {found["spec"]["replicas"]}
 
-        await self.poll(is_rolled_out, f"a finished rollout of {name}")
+        await until(is_rolled_out, lambda: f"the rollout of {name} is not finished")
 
     async def wait_refused(self, namespace: str, count: int) -> str:
         """Wait until `count` pods of the namespace are refused; return the reason, the same for all."""
@@ -180,9 +167,9 @@ class Stage:
         def reasons() -> list[str]:
             return [reason for pod in self.watch.pods([namespace]) if (reason := pending_reason(pod))]
 
-        await self.watch.until(
+        await until(
             lambda: len(reasons()) == count and len(set(reasons())) == 1,
-            failing=lambda: f"{len(reasons())} of {count} pods stay Pending, for {sorted(set(reasons()))}",
+            lambda: f"{len(reasons())} of {count} pods stay Pending, for {sorted(set(reasons()))}",
         )
         return reasons()[0]
 
@@ -198,15 +185,8 @@ class Stage:
             )
             return bool(found)
 
-        await self.poll(is_there, f"an event {reason} with the word {word!r}")
+        await until(is_there, lambda: f"no event {reason} with the word {word!r}")
         return found[0]
-
-    async def poll(self, is_so: Callable[[], Awaitable[bool]], claim: str) -> None:
-        """Ask until it is so. Raises StoryFailed with the claim, if that takes too long."""
-        ends_s = time.monotonic() + PATIENCE_S
-        while not await is_so():
-            self.expect(time.monotonic() < ends_s, claim)
-            await asyncio.sleep(_POLL_S)
 
     # -- judging ---------------------------------------------------------------------------------------------
 
@@ -217,13 +197,13 @@ class Stage:
 
     async def pods(self) -> list[JsonObject]:
         """Return the story's pods that are neither finished nor being deleted, as the API server lists them now."""
-        pods = await self.api.items(PODS)
+        pods = await self.api.items("Pod")
         return [pod for pod in pods if pod["metadata"]["namespace"] in self.namespaces and is_counted(pod)]
 
     async def check(self) -> None:
         """Check every rule of every pod of the cluster; show those that are broken."""
-        pods, nodes = await self.api.items(PODS), await self.api.items(_NODES)
-        found = broken_rules(pods, nodes, await self.api.items(_NAMESPACES))
+        pods, nodes = await self.api.items("Pod"), await self.api.items("Node")
+        found = broken_rules(pods, nodes, await self.api.items("Namespace"))
         found += doubly_allocated(await self.claims())
         self.broken += found
         if found:
@@ -231,11 +211,11 @@ class Stage:
 
     async def claims(self) -> list[JsonObject]:
         """Return all claims of devices."""
-        return await self.api.items(CLAIMS)
+        return await self.api.items("ResourceClaim", DEVICES)
 
     async def nodes(self) -> list[JsonObject]:
         """Return all nodes by name."""
-        return sorted(await self.api.items(_NODES), key=lambda node: str(node["metadata"]["name"]))
+        return sorted(await self.api.items("Node"), key=lambda node: str(node["metadata"]["name"]))
 
     async def region_by_node(self, key: str = ZONE) -> dict[str, str]:
         """Return the value of a label for every node that has it."""
@@ -290,22 +270,27 @@ class Stage:
     async def clear(self) -> None:
         """Restore the cluster as the story found it."""
         await self._removed(self.namespaces)
-        for path, labels in reversed(self._labelled):
-            await self.api.patch(path, {"metadata": {"labels": labels}})
+        for change in reversed(self._relabelling):
+            await self.api.patch(change)
         for name in self._added_nodes:
-            await self.api.delete(f"{_NODES}/{name}")
+            await self.api.delete("Node", name)
+        self.namespaces, self._relabelling, self._added_nodes = [], [], []
 
     async def _removed(self, names: Collection[str]) -> None:
         for name in names:
-            await self.api.delete(f"{_NAMESPACES}/{name}")
-        await self.watch.until(
+            await self.api.delete("Namespace", name)
+        await until(
             lambda: not self.watch.pods(names) and not self.watch.leaving(names),
-            failing=lambda: f"pods of {', '.join(names)} are still there",
+            lambda: f"pods of {', '.join(names)} are still there",
         )
+
+    async def _patch_deployment(self, namespace: str, name: str, spec: JsonObject) -> None:
+        metadata = {"namespace": namespace, "name": name}
+        await self.api.patch({"apiVersion": _APPS, "kind": "Deployment", "metadata": metadata, "spec": spec})
 
     async def _events(self) -> list[JsonObject]:
         """Return the events about objects of the story's namespaces."""
-        events = await self.api.items(_EVENTS)
+        events = await self.api.items("Event", "events.k8s.io/v1")
         return [each for each in events if each["metadata"]["namespace"] in self.namespaces]
 
     def _reason(self) -> str:
@@ -341,5 +326,6 @@ def section(lines: list[str], head: str) -> list[str]:
     return lines[start:end]
 
 
-def _deployment(namespace: str, name: str) -> str:
-    return f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+def _labelled(node: str, labels: Mapping[str, str | None]) -> JsonObject:
+    """Return the part of a node that has these labels; one that is None goes."""
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}}

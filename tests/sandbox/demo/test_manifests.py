@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from scheduler.errors import SettingsError
-from scheduler.sandbox.demo.api import collection_of
 from scheduler.sandbox.demo.examples import documents, folder
+from scheduler.sandbox.devcluster.kinds import kind_of
 
 NAMES = sorted(path.name for path in folder().glob("[0-9]*.yaml"))
 
@@ -16,7 +16,7 @@ NAMES = sorted(path.name for path in folder().glob("[0-9]*.yaml"))
 @pytest.mark.parametrize("name", NAMES)
 def test_every_object_can_be_created_and_every_pod_asks_for_this_scheduler(name: str) -> None:
     found = documents(name)
-    assert all(collection_of(document).startswith("/api") for document in found)
+    assert all(kind_of(document["apiVersion"], document["kind"]) for document in found)
     specs = [one["spec"]["template"]["spec"] for one in found if one["kind"] in ("Deployment", "StatefulSet")]
     assert specs
     for spec in specs:

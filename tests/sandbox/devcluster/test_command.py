@@ -8,10 +8,10 @@ import sys
 from contextlib import asynccontextmanager
 
 import pytest
-from aiohttp import ClientSession
 
 from scheduler.errors import SettingsError
 from scheduler.sandbox.devcluster.command import node_label, node_resource
+from tests.support.api_client import Api
 
 pytestmark = pytest.mark.asyncio
 
@@ -83,8 +83,8 @@ async def test_it_says_how_to_use_and_how_to_end_it(tmp_path):
 
 async def test_nodes_get_the_values_of_a_label_in_turn(tmp_path):
     labels = ("--nodes", "3", "--node-label", "example.com/rack=r1,r2", "--node-label", "pool=")
-    async with running(tmp_path, *labels) as lines, ClientSession(server_of(lines)) as client:
-        nodes = await (await client.get("/api/v1/nodes")).json()
+    async with running(tmp_path, *labels) as lines, Api(server_of(lines), {}) as api:
+        nodes = (await api.get("/api/v1/nodes")).ok
     found = [each["metadata"]["labels"] for each in nodes["items"]]
     assert [(each["example.com/rack"], each["pool"]) for each in found] == [
         ("r1", ""),
@@ -101,8 +101,8 @@ async def test_a_label_that_no_node_may_have_is_refused(wrong):
 
 async def test_nodes_get_the_amounts_of_a_resource_in_turn(tmp_path):
     amounts = ("--nodes", "3", "--node-resource", "nvidia.com/gpu=8,0", "--node-resource", "cpu=500m")
-    async with running(tmp_path, *amounts) as lines, ClientSession(server_of(lines)) as client:
-        nodes = await (await client.get("/api/v1/nodes")).json()
+    async with running(tmp_path, *amounts) as lines, Api(server_of(lines), {}) as api:
+        nodes = (await api.get("/api/v1/nodes")).ok
     for each in ("capacity", "allocatable"):
         statuses = [node["status"][each] for node in nodes["items"]]
         assert [(status["nvidia.com/gpu"], status["cpu"]) for status in statuses] == [
@@ -130,8 +130,8 @@ async def test_an_amount_that_no_node_may_have_is_refused(wrong, expected):
 
 
 async def test_it_is_of_another_version(tmp_path):
-    async with running(tmp_path, "--version", "1.34") as lines, ClientSession(server_of(lines)) as client:
-        assert (await (await client.get("/version")).json())["minor"] == "34"
+    async with running(tmp_path, "--version", "1.34") as lines, Api(server_of(lines), {}) as api:
+        assert (await api.get("/version")).ok["minor"] == "34"
     line = await refused(tmp_path, "--version", "1.33")
     assert line == "--version: found 1.33, expected one of 1.34, 1.35, 1.36, 1.37"
     line = await refused(tmp_path, "--gpu-fabric", "2")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import (
@@ -15,6 +14,7 @@ from scheduler.sandbox.devcluster.kinds import (
     RESOURCE_CLAIM_TEMPLATE,
     RESOURCE_SLICE,
 )
+from tests.support.api_client import Api
 
 pytestmark = pytest.mark.asyncio
 
@@ -22,9 +22,9 @@ Json = dict[str, Any]
 
 
 async def answers(cluster: DevCluster, *paths: str) -> list[tuple[int, Any]]:
-    async with ClientSession() as session:
-        got = [await session.get(f"{cluster.url}{path}") for path in paths]
-        return [(each.status, await each.json() if each.status == 200 else None) for each in got]
+    async with Api(cluster.url, {}) as api:
+        got = [await api.get(path) for path in paths]
+    return [(each.code, each.body) for each in got]
 
 
 @pytest.mark.parametrize("minor", [34, 36, 37])

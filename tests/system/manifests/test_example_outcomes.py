@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.sandbox.demo.api import collection_of
 from scheduler.sandbox.demo.examples import documents
 from tests.support.build import ZONE, Json
 from tests.support.cluster import Cluster
 from tests.support.daemon import running
+from tests.support.manifest_files import collection_of
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
 from tests.tools.webhook.client import mutated

@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from tests.support.browser import browsing, why_none
+from tests.support.kubernetes_client import requested
+from tests.support.manifest_files import MANIFESTS, collection_of, documents
 from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 _ADDRESS = re.compile(r"at (http://127\.0\.0\.1:\d+)")
-_EXAMPLES = Path(__file__).resolve().parents[3] / "manifests" / "examples"
+_EXAMPLES = MANIFESTS / "examples"
 _PATIENCE_S = 60.0
 
 
@@ -36,24 +37,14 @@ class Served:
     scheduler: str
     kubeconfig: Path
 
-    def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
-        """Request the API server, as kubectl would."""
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            self.api + path, data, {"Content-Type": kind} if data else {}, method=method
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
+    def request(self, *request: Any) -> Any:
+        """Return the API server's answer to a method, a path, a body and its type."""
+        return requested(self.api, *request)
 
     def apply(self, example: str) -> None:
         """Create the objects of an example."""
-        for document in yaml.safe_load_all((_EXAMPLES / example).read_text()):
-            namespace = document["metadata"].get("namespace", "default")
-            paths = {
-                "Namespace": "/api/v1/namespaces",
-                "Deployment": f"/apis/apps/v1/namespaces/{namespace}/deployments",
-            }
-            self.request("POST", paths[document["kind"]], document)
+        for document in documents(_EXAMPLES / example):
+            self.request("POST", collection_of(document), document)
 
     def shown(self, path: str) -> Any:
         """Return the page's data."""

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduler.sandbox.demo.api import collection_of
 from tests.support.cluster import Cluster
 from tests.support.custom_kinds import KUBERNETES, definition, group
 from tests.support.daemon import running
-from tests.support.manifest_files import MANIFESTS
+from tests.support.manifest_files import MANIFESTS, collection_of
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
 

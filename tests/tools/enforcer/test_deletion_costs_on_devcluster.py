@@ -62,9 +62,7 @@ async def _replicas(cluster: Shop) -> dict[str, str]:
         (await cluster.api.patch(f"{path}/web", {"spec": {"replicas": number}})).ok  # noqa: B018
         names = await until(cluster.names, lambda found, n=number: len(found) == n, what=f"{number} pods")  # type: ignore[misc]
         (name,) = names - nodes.keys()
-        target = {"kind": "Node", "name": node}
-        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-        (await cluster.api.post(f"{cluster.path('pods')}/{name}/binding", binding)).ok  # noqa: B018
+        await cluster.bind(name, node)
         await until(lambda name=name: cluster.ready(name), what=f"{name} to run")  # type: ignore[misc]
         nodes[name] = node
     return nodes

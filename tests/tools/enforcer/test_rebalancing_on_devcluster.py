@@ -65,16 +65,7 @@ async def _replicas(cluster: Shop) -> list[str]:
 
     names = await until(created, lambda found: len(found) == 3, what="three pods")
     for name, where, mark in zip(names, ("a1", "b1", "b2"), ("", "", _MARK), strict=True):
-        metadata: Json = {"name": name}
-        if mark:
-            metadata["annotations"] = {"affinity-scheduler.io/relaxed": mark}
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": metadata,
-            "target": {"kind": "Node", "name": where},
-        }
-        (await cluster.api.post(f"{cluster.path('pods')}/{name}/binding", binding)).ok  # noqa: B018
+        await cluster.bind(name, where, **({"affinity-scheduler.io/relaxed": mark} if mark else {}))
         await until(lambda name=name: cluster.ready(name), what=f"{name} to run")  # type: ignore[misc]
     return names
 
@@ -110,9 +101,7 @@ async def _small(cluster: Shop) -> str:
     template["spec"]["containers"] = [container(requests={"cpu": "1"})]
     (await cluster.api.post(cluster.path("deployments", group="apis/apps/v1"), document)).ok  # noqa: B018
     (name,) = await until(cluster.names, lambda found: len(found) == 1, what="the pod")
-    target = {"kind": "Node", "name": "a1"}
-    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-    (await cluster.api.post(f"{cluster.path('pods')}/{name}/binding", binding)).ok  # noqa: B018
+    await cluster.bind(name, "a1")
     await until(lambda: cluster.ready(name), what=f"{name} to run")
     return name
 

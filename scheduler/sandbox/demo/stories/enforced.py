@@ -7,6 +7,7 @@ from typing import Final
 from scheduler.sandbox.demo.api import JsonObject
 from scheduler.sandbox.demo.pod_watch import node_of
 from scheduler.sandbox.demo.stage import ZONE, Stage, Story
+from scheduler.sandbox.demo.waiting import until
 
 _REASON: Final = "RequiredDuringExecutionViolated"
 _FRONTS: Final = 3
@@ -32,10 +33,7 @@ async def _play(stage: Stage) -> None:
         def left() -> int:
             return sum(pod["metadata"]["uid"] in before for pod in stage.watch.pods(stage.namespaces))
 
-        await stage.watch.until(
-            lambda: left() == 0,
-            failing=lambda: f"{left()} of {_FRONTS} front ends are where they were",
-        )
+        await until(lambda: left() == 0, lambda: f"{left()} of {_FRONTS} front ends are where they were")
         await stage.wait_ready(1 + _FRONTS)
     await stage.scene("restored", _letter)
     found = await stage.regions()

@@ -9,9 +9,9 @@ from typing import Final
 from scheduler.sandbox.demo.display import Scene
 from scheduler.sandbox.demo.pod_watch import is_ready, node_of
 from scheduler.sandbox.demo.rule_check import devices_of
-from scheduler.sandbox.demo.stage import Stage, Story
+from scheduler.sandbox.demo.stage import DEVICES, Stage, Story
+from scheduler.sandbox.demo.waiting import until
 
-_SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 _NAMESPACE: Final = "models"
 _SERVERS: Final = 6
 #: One for each node, and one that waits.
@@ -24,9 +24,9 @@ async def _play(stage: Stage) -> None:
     await stage.wait_ready(_SERVERS)
     await stage.apply("16-training.yaml")
     n_ready = _SERVERS + _RUNS - 1
-    await stage.watch.until(
+    await until(
         lambda: sum(is_ready(pod) for pod in stage.watch.pods([_NAMESPACE])) == n_ready,
-        failing=lambda: f"not exactly {n_ready} pods run",
+        lambda: f"not exactly {n_ready} pods run",
     )
     await stage.wait_refused(_NAMESPACE, 1)
     told = [re.sub("  +", "  ", line.strip()) for line in await stage.explain(_NAMESPACE)]
@@ -60,7 +60,7 @@ async def _scene(stage: Stage, moment: str) -> None:
             stage.expect(device["pool"] == node_of(pod), f"a GPU of {node_of(pod)}, found {device}")
     drawn: dict[str, str] = {}
     whole = 0
-    for each in await stage.api.items(_SLICES):
+    for each in await stage.api.items("ResourceSlice", DEVICES):
         fabrics: defaultdict[str, str] = defaultdict(str)
         for device in each["spec"]["devices"]:
             fabric = device["attributes"]["fabric"]["string"]

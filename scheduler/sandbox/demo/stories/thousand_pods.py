@@ -8,7 +8,9 @@ from typing import Final
 
 from scheduler.sandbox.demo.latency import Sample, parse_sample
 from scheduler.sandbox.demo.pod_watch import node_of
+from scheduler.sandbox.demo.processes import text_of
 from scheduler.sandbox.demo.stage import ZONE, Stage, Story, ready_node
+from scheduler.sandbox.demo.waiting import until
 
 _MANIFEST: Final = "05-service.yaml"
 _SERVICES: Final = "abcdefghij"
@@ -30,7 +32,7 @@ async def _play(stage: Stage) -> None:
             for i in range(1, share - there[zone] + 1)
         ]
     )
-    before = parse_sample(await stage.api.text(stage.metrics_url))
+    before = await _sample(stage)
     began_s = time.monotonic()
     for service in _SERVICES:
         swap = None if service == "a" else ("service-a", f"service-{service}")
@@ -52,10 +54,10 @@ async def _placed(stage: Stage) -> float:
     def placed() -> int:
         return sum(bool(node_of(pod)) for pod in stage.watch.pods(stage.namespaces))
 
-    await stage.watch.until(
+    await until(
         lambda: placed() == _TOTAL,
+        lambda: f"{placed()} of {_TOTAL} pods have a node",
         within_s=_WITHIN_S,
-        failing=lambda: f"{placed()} of {_TOTAL} pods have a node",
     )
     return time.monotonic()
 
@@ -65,11 +67,17 @@ async def _decisions(stage: Stage, before: Sample) -> Sample:
     found = [before]
 
     async def is_whole() -> bool:
-        found.append(parse_sample(await stage.api.text(stage.metrics_url)) - before)
+        found.append(await _sample(stage) - before)
         return found[-1].scheduled == _TOTAL
 
-    await stage.poll(is_whole, f"{_TOTAL} pods in the scheduler's metrics")
+    await until(
+        is_whole, lambda: f"{found[-1].scheduled:.0f} of {_TOTAL} pods are in the scheduler's metrics"
+    )
     return found[-1]
+
+
+async def _sample(stage: Stage) -> Sample:
+    return parse_sample(await text_of(f"{stage.scheduler_url}/metrics"))
 
 
 async def _draw(stage: Stage) -> None:
