@@ -155,14 +155,13 @@ def _peak_bytes(config: pytest.Config) -> int:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print why tests were skipped, each reason once, and one line for all tests that need a real API server."""
+    """Print why tests were skipped, each reason once, one line for those on a real API server, and the memory taken."""
     for reason, n in sorted(_skipped(config).items()):
         may_be = "" if _MAY_BE_ABSENT.match(reason) else ": not listed in tests/conftest.py, so the run fails"
         terminalreporter.line(f"{n} tests skipped: {reason.removeprefix('Skipped: ')}{may_be}")
-    if (peak := _peak_bytes(config)) > _MAX_BYTES:
-        terminalreporter.line(
-            f"a process took {peak >> 20} MiB of at most {_MAX_BYTES >> 20}: find the test that keeps what it made"
-        )
+    peak = _peak_bytes(config)
+    is_over = ": too much, so the run fails" if peak > _MAX_BYTES else ""
+    terminalreporter.line(f"a process took {peak >> 20} MiB of at most {_MAX_BYTES >> 20}{is_over}")
     n_left_out = config.stash.get(N_LEFT_OUT, 0)
     if n_left_out:
         terminalreporter.line(f"{n_left_out} tests on a real API server skipped: {_ABSENT}")
