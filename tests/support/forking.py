@@ -27,12 +27,10 @@ from typing import Final
 #: What daemons import when they start.
 _IMPORTED: Final = (
     "scheduler.cli.enforce",
-    "scheduler.cli.main",
-    "scheduler.cli.run",
-    "scheduler.cli.webhook",
     "scheduler.daemon.loop.app",
     "scheduler.tools.enforcer.loop",
     "scheduler.tools.page.cluster_page",
+    "scheduler.tools.webhook.app",
 )
 _NUMBER: Final = struct.Struct("i")
 #: Above the arguments and the environment of any request.
@@ -44,7 +42,7 @@ class Forked:
 
     def __init__(self, pid: int, end: StreamReader, stdout: StreamReader, stderr: StreamReader) -> None:
         self.pid, self.stdout, self.stderr = pid, stdout, stderr
-        self._ended = asyncio.create_task(_number(end))
+        self._ended = asyncio.create_task(_last_number(end))
 
     @property
     def returncode(self) -> int | None:
@@ -96,6 +94,13 @@ async def _pipe() -> tuple[StreamReader, int]:
 
 async def _number(reader: StreamReader) -> int:
     number: int = _NUMBER.unpack(await reader.readexactly(_NUMBER.size))[0]
+    return number
+
+
+async def _last_number(reader: StreamReader) -> int:
+    """Return the number when the pipe has ended too, which closes it."""
+    number = await _number(reader)
+    await reader.read()
     return number
 
 
