@@ -247,15 +247,15 @@ async def test_certificates_in_files_are_read_again_when_they_change(tmp_path: P
     """Within ten seconds, here a tenth of one, and without a restart; half a pair changes nothing."""
     assert FILES_PERIOD_S <= 10
     first, _ = _pair(tmp_path)
-    flags = (
+    files = (
         "--tls-cert-file",
         str(tmp_path / "tls.crt"),
         "--tls-private-key-file",
         str(tmp_path / "tls.key"),
     )
+    flags = (*OUTSIDE, *files, "--event-loop", loop)
     async with DevCluster(nodes=1) as cluster:
         kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", tmp_path)
-        flags = (*OUTSIDE, *flags, "--event-loop", loop)
         async with scheduling.running(kubeconfig, *flags, module=("tests.daemon.port.hurried",)) as daemon:
 
             async def served() -> str:
