@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.support.custom_kinds import (
     topology,
     topology_definition,
 )
+from tests.support.forking import forked
 from tests.support.snapshots import read_objects
 
 pytestmark = pytest.mark.asyncio
@@ -156,13 +156,9 @@ async def test_a_snapshot_of_a_cluster_without_the_kind_has_no_list_of_it(
 async def test_a_recording_has_podgroups(tmp_path: Path) -> None:
     file = tmp_path / "day.jsonl"
     async with served(tmp_path) as (_, kubeconfig):
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "scheduler", "record", "-o", str(file), "--kubeconfig", kubeconfig,
-            stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        assert process.stderr is not None
+        process = await forked("scheduler", "record", "-o", str(file), "--kubeconfig", kubeconfig)
         assert b"Recording changes" in await process.stderr.readline()
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         await process.communicate()
     events = [event for _, event in recorded_events(str(file), default_settings())]
     (seen,) = [event.group for event in events if isinstance(event, PodGroupSeen)]

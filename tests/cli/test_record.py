@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+import signal
 import stat
 import sys
 import zlib
@@ -19,6 +20,7 @@ from tests.cli.test_commands import SECRET, bind_pod, served, web
 from tests.cli.test_shadow import ROLE
 from tests.support import accounts, build
 from tests.support.cluster import kubeconfig_text
+from tests.support.forking import forked
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio
@@ -51,17 +53,14 @@ async def test_what_was_recorded_is_compared(tmp_path: Path, called: Called) -> 
             kubeconfig_text(cluster.url, token=accounts.new_account(cluster, "person", ROLE))
         )
         command = ("record", "-o", str(file), "--kubeconfig", str(kubeconfig))
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "scheduler", *command, stderr=asyncio.subprocess.PIPE
-        )
-        assert process.stderr is not None
+        process = await forked("scheduler", *command)
         assert b"Recording changes" in await process.stderr.readline()
         made = web("new")
         made["spec"].pop("affinity")
         made["metadata"]["labels"] = {"app": "other"}
         await bind_pod(cluster, cluster.store.create(POD, "default", made), "node-0005", "{}")
         await until(lambda: asyncio.to_thread(_shows_bind, file), what="the bind in the file")
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         _, err = await process.communicate()
     assert (process.returncode, err.decode().startswith(f"{file}: ")) == (0, True)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from tests.cli.test_commands import served
 from tests.cli.test_rights import granted_rights, used_rights
 from tests.support import accounts
 from tests.support.cluster import kubeconfig_text
+from tests.support.forking import forked
 from tests.support.manifest_files import documents
 
 ROLE = accounts.EXPLAIN_READER.parents[1] / "shadow" / "role.yaml"
@@ -28,11 +27,7 @@ async def test_the_role_has_exactly_the_rights_that_shadow_uses(tmp_path: Path) 
         kubeconfig.write_text(
             kubeconfig_text(cluster.url, token=accounts.new_account(cluster, "person", ROLE))
         )
-        shadow = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "scheduler", "shadow", "--for", "500ms"),
-            *("--kubeconfig", str(kubeconfig)),
-            stdout=asyncio.subprocess.PIPE,
-        )
+        shadow = await forked("scheduler", "shadow", "--for", "500ms", "--kubeconfig", str(kubeconfig))
         out, _ = await shadow.communicate()
     assert shadow.returncode == 0
     assert out.decode().startswith("0 pods bound by default-scheduler: 0 as we would")

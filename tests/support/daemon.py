@@ -3,8 +3,7 @@
 import asyncio
 import json
 import signal
-import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,19 +13,18 @@ from typing import Any
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.forking import Forked, forked
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
 EXIT_TIMEOUT_S = 20.0
-#: Every warning ends the daemon.
-_STRICT = ("-W", "error")
 
 
 @dataclass
 class Daemon:
     """A running scheduler. `lines` has its standard error so far."""
 
-    process: Process
+    process: Process | Forked
     port: int
     session: aiohttp.ClientSession
     lines: list[str] = field(default_factory=list)
@@ -100,21 +98,17 @@ def sum_of_samples(text: str, name: str, **labels: str) -> float:
 async def started(
     kubeconfig: Path, *arguments: str, port: int | None = None, module: Sequence[str] = ("scheduler",)
 ) -> AsyncIterator[Daemon]:
-    """Start a daemon and kill it at the end if it still runs. `module` is Python's arguments."""
+    """Start a daemon and kill it at the end if it still runs. `module` is a module and its first arguments."""
     chosen = free_port() if port is None else port
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *_STRICT, "-m", *module, "run"),
-        *("--kubeconfig", str(kubeconfig), "--port", str(chosen), *arguments),
-        stderr=PIPE,
+    process = await forked(
+        *(*module, "run", "--kubeconfig", str(kubeconfig), "--port", str(chosen)), *arguments
     )
     async with attended(process, chosen, is_secure="--bind-address" in arguments) as daemon:
         yield daemon
 
 
 @asynccontextmanager
-async def attended(
-    process: asyncio.subprocess.Process, port: int, *, is_secure: bool
-) -> AsyncIterator[Daemon]:
+async def attended(process: Process | Forked, port: int, *, is_secure: bool) -> AsyncIterator[Daemon]:
     """Read the process's log, and kill it at the end if it still runs."""
     async with aiohttp.ClientSession() as session:
         daemon = Daemon(process, port, session, is_secure=is_secure)
@@ -149,9 +143,7 @@ async def orderly(daemon: Daemon) -> AsyncIterator[None]:
 
 async def refused(*arguments: str) -> str:
     """Return the one line that the command prints before exit code 2."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "scheduler", *arguments), stdout=PIPE, stderr=PIPE
-    )
+    process = await forked("scheduler", *arguments)
     async with asyncio.timeout(EXIT_TIMEOUT_S):
         output, errors = await process.communicate()
     assert (process.returncode, output) == (2, b""), errors.decode()

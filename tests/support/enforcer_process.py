@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ from tests.support.accounts import account_kubeconfig
 from tests.support.api_client import Api
 from tests.support.build import ZONE, Json
 from tests.support.daemon import EXIT_TIMEOUT_S, Daemon, attended, orderly
+from tests.support.forking import forked
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
@@ -103,8 +102,9 @@ async def shop(folder: Path) -> AsyncIterator[Shop]:
 async def started(kubeconfig: Path, *arguments: str, port: int | None = None) -> AsyncIterator[Daemon]:
     """Start an enforcer without waiting for readiness. It is killed at the end."""
     port = port or free_port()
-    process = await _process(
-        "enforce", "--kubeconfig", str(kubeconfig), "--port", str(port), "--max-share", "100%", *arguments
+    process = await forked(
+        *("scheduler", "enforce", "--kubeconfig", str(kubeconfig), "--port", str(port)),
+        *("--max-share", "100%", *arguments),
     )
     async with attended(process, port, is_secure="--bind-address" in arguments) as daemon:
         yield daemon
@@ -119,14 +119,7 @@ async def enforcing(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
 
 async def output(*arguments: str) -> tuple[int, str, str]:
     """Run a command. Return exit code, standard output and standard error."""
-    process = await _process(*arguments)
+    process = await forked("scheduler", *arguments)
     async with asyncio.timeout(EXIT_TIMEOUT_S):
         out, errors = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), errors.decode()
-
-
-async def _process(*arguments: str) -> Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-m", "scheduler", *arguments), stdout=PIPE, stderr=PIPE
-    )
+        return await process.wait(), out.decode(), errors.decode()

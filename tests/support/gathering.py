@@ -8,8 +8,10 @@ Without workers these hooks change nothing.
 
 from __future__ import annotations
 
+import resource
+import sys
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -18,13 +20,23 @@ if TYPE_CHECKING:
 
 #: How many tests were left out for want of a real API server.
 N_LEFT_OUT = pytest.StashKey[int]()
+#: The most memory that a worker had, or that this process has where there are none.
+PEAK_BYTES = pytest.StashKey[int]()
 #: What is to be run when all workers have ended.
 _LAST = pytest.StashKey[list[str]]()
+
+#: Of `ru_maxrss`.
+_UNIT_BYTES: Final = 1 if sys.platform == "darwin" else 1024
 
 
 def output_of(config: pytest.Config) -> dict[str, Any] | None:
     """Return the dict, of plain types, that a worker sends when it ends; None in a process that is no worker."""
     return getattr(config, "workeroutput", None)
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT_BYTES
 
 
 def is_last(item: pytest.Item) -> bool:
@@ -55,10 +67,11 @@ class Gathering:
         items.sort(key=lambda item: item.path not in slow)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """In a worker, send the record."""
+        """In a worker, send the record and the most memory that it had."""
         output = output_of(session.config)
         if output is not None:
             output["record"] = _record().entries()
+            output["peak_bytes"] = peak_bytes()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:
@@ -73,8 +86,10 @@ class Gathering:
             return
         _record().extend(output["record"])
         _record().missing.discard(node.gateway.id)
-        node.config.stash[N_LEFT_OUT] = output["n_left_out"]
-        node.config.stash[_LAST] = output["last"]
+        stash = node.config.stash
+        stash[PEAK_BYTES] = max(stash.get(PEAK_BYTES, 0), output["peak_bytes"])
+        stash[N_LEFT_OUT] = output["n_left_out"]
+        stash[_LAST] = output["last"]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Any:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.support.daemon import Daemon, attended, orderly
+from tests.support.forking import forked
 from tests.support.ports import free_port
 
 #: Every warning is an error, but for connections that clients keep open: at the end they are not waited for.
@@ -26,10 +24,9 @@ async def webhook(*arguments: str) -> AsyncIterator[tuple[Daemon, int]]:
 async def started(*arguments: str, port: int | None = None) -> AsyncIterator[tuple[Daemon, int]]:
     """Start a webhook without waiting for readiness. It is killed at the end."""
     health, https = port or free_port(), free_port()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *_STRICT, "-m", "scheduler", "webhook"),
-        *("--port", str(health), "--webhook-port", str(https), "-v=4", *arguments),
-        stderr=PIPE,
+    process = await forked(
+        *("scheduler", "webhook", "--port", str(health), "--webhook-port", str(https), "-v=4", *arguments),
+        options=_STRICT,
     )
     is_secure = "--bind-address" in arguments
     async with attended(process, health, is_secure=is_secure) as daemon:

@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 
 from scheduler.daemon.port.certificates import issue
+from scheduler.daemon.port.serving_certificate import FILES_PERIOD_S
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.http.faults import Action, Fault
 from scheduler.sandbox.devcluster.kinds import SERVICE_ACCOUNT
@@ -243,29 +244,29 @@ def _served(port: int) -> str:
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 async def test_certificates_in_files_are_read_again_when_they_change(tmp_path: Path, loop: str) -> None:
-    """Within ten seconds and without a restart; half a pair changes nothing."""
+    """Within ten seconds, here a tenth of one, and without a restart; half a pair changes nothing."""
+    assert FILES_PERIOD_S <= 10
     first, _ = _pair(tmp_path)
-    flags = (
+    files = (
         "--tls-cert-file",
         str(tmp_path / "tls.crt"),
         "--tls-private-key-file",
         str(tmp_path / "tls.key"),
     )
+    flags = (*OUTSIDE, *files, "--event-loop", loop)
     async with DevCluster(nodes=1) as cluster:
         kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", tmp_path)
-        async with scheduling.running(kubeconfig, *OUTSIDE, *flags, "--event-loop", loop) as daemon:
+        async with scheduling.running(kubeconfig, *flags, module=("tests.daemon.port.hurried",)) as daemon:
 
             async def served() -> str:
                 return await asyncio.to_thread(_served, daemon.port)
 
             assert await served() == first
             (tmp_path / "tls.crt").write_text("half")
-            await until(
-                _logged(daemon, "Could not renew the serving certificate"), what="a word", timeout_s=20
-            )
+            await until(_logged(daemon, "Could not renew the serving certificate"), what="a word")
             assert await served() == first
             second, _ = _pair(tmp_path)
-            await until(served, lambda found: found == second, what="the new certificate", timeout_s=20)
+            await until(served, lambda found: found == second, what="the new certificate")
 
 
 def _logged(daemon: Daemon, words: str):

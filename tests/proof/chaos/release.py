@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import subprocess
 import sys
 import tarfile
 import venv
-from collections.abc import Mapping
+from asyncio.subprocess import PIPE, Process
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.forking import Forked, forked
 
 _ROOT = Path(__file__).parents[3]
 #: The last commit before the first entry of the changelog's unreleased section; no tag names it.
@@ -35,10 +38,13 @@ class Release:
     folder: Path
     knows_all: bool
 
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """Return the environment of its processes, in which no other release is found."""
-        return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    async def start(self, *arguments: str) -> Process | Forked:
+        """Start a process of it, in whose environment no other release is found."""
+        if self.python == CHECKOUT.python:
+            return await forked("scheduler", *arguments, options=(), folder=self.folder)
+        command = [str(self.python), "-m", "scheduler", *arguments]
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        return await asyncio.create_subprocess_exec(*command, stderr=PIPE, cwd=self.folder, env=environment)
 
 
 CHECKOUT = Release("new", Path(sys.executable), _ROOT, knows_all=True)

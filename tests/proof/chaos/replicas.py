@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from asyncio.subprocess import PIPE
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -108,12 +107,8 @@ class Replica:
         while self in self._replicas.running:
             self.n_lives += 1
             port = free_port()
-            process = await asyncio.create_subprocess_exec(
-                *(str(self.release.python), "-m", "scheduler", "run", "--port", str(port)),
-                *("--kubeconfig", str(kubeconfig), "--config", str(config)),
-                stderr=PIPE,
-                cwd=self.release.folder,
-                env=self.release.environment,
+            process = await self.release.start(
+                *("run", "--port", str(port), "--kubeconfig", str(kubeconfig), "--config", str(config))
             )
             async with attended(process, port, is_secure=False) as daemon:
                 self.daemon, daemon.lines = daemon, self.lines

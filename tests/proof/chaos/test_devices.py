@@ -67,13 +67,11 @@ def test_a_claim_whose_creation_lost_its_answer_holds_its_pod_up_for_a_moment_on
 
 
 @pytest.mark.parametrize("writers", Writers)
-@pytest.mark.parametrize("seed", range(3))
-def test_no_device_is_given_twice_and_no_pod_lost(seed: int, writers: Writers) -> None:
-    stage = run_devices(seed, writers)
-    assert stage.wrongs == []
-    assert stage.n_binds > 3
-
-
-def test_rivals_collide() -> None:
-    """The runs above have claims that two schedulers give one device, or they show nothing."""
-    assert sum(run_devices(seed, Writers.RIVALS).n_collisions() for seed in range(2)) > 5
+def test_no_device_is_given_twice_and_no_pod_lost(writers: Writers) -> None:
+    """Rivals give some devices to two claims, or their runs show nothing."""
+    stages = [run_devices(seed, writers) for seed in range(2)]
+    for stage in stages:
+        assert stage.wrongs == []
+        assert stage.n_binds > 3
+    if writers is Writers.RIVALS:
+        assert sum(stage.n_collisions() for stage in stages) > 5

@@ -22,7 +22,7 @@ def _run(seed: int, venue: RebalancedVenue) -> Outcome:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [2, 24, 37])
+@pytest.mark.parametrize("seed", [24, 37])
 def test_moves_are_few_spare_budgets_and_end(seed: int) -> None:
     """The enforcer dies with its memory, evictions lose their answers, nodes come and go. Judged as every run."""
     venue = RebalancedVenue(seed)

@@ -71,7 +71,7 @@ def test_pods_that_wait_for_a_slow_provisioner_hold_nobody_up() -> None:
 
 
 @pytest.mark.parametrize("elected", [False, True], ids=["alone", "standby"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_volume_is_promised_twice_and_no_pod_lost(seed: int, *, elected: bool) -> None:
     stage = run_volumes(seed, elected=elected)
     assert stage.wrongs == []

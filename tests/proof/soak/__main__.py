@@ -20,7 +20,6 @@ import statistics
 import sys
 import tempfile
 import time
-from asyncio.subprocess import Process
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -31,7 +30,7 @@ from tests.proof.soak.churn import pods_of_round
 from tests.support import build
 from tests.support.build import Json
 from tests.support.cluster import NAME, Cluster
-from tests.support.daemon import running
+from tests.support.daemon import Daemon, running
 from tests.support.manifest_files import BASE, container, one, resources
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
@@ -116,7 +115,7 @@ async def _soak(seconds: float) -> Figures:
             while time.monotonic() - figures.started_s < seconds:
                 await live_round(cluster, daemon, figures, len(figures.rss_bytes))
                 figures.rss_bytes.append(resident_bytes(daemon.process.pid))
-                figures.n_live.append(await _n_live(daemon.process, told))
+                figures.n_live.append(await _n_live(daemon, told))
                 if time.monotonic() - told_s >= _TELL_S:
                     told_s = time.monotonic()
                     figures.tell()
@@ -170,10 +169,10 @@ async def _settled(daemon: Scraped) -> int:
     return int(await daemon.metric("scheduler_cache_size", type="pods"))
 
 
-async def _n_live(process: Process, told: Path) -> int:
-    """Return the number of live objects that the process writes to the file."""
+async def _n_live(daemon: Daemon, told: Path) -> int:
+    """Return the number of live objects that the daemon writes to the file."""
     told.unlink(missing_ok=True)
-    process.send_signal(signal.SIGUSR1)
+    daemon.process.send_signal(signal.SIGUSR1)
 
     async def there() -> bool:
         return told.exists()

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
-import pty
 import re
 import signal
-import struct
-import subprocess
 import sys
-import termios
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -76,42 +71,6 @@ async def test_a_story_plays_to_its_end_and_breaks_no_rule(number: int, tmp_path
     assert int(found[1]) == 1
     assert int(found[2]) >= LEAST_PLACED[number]
     assert not list(tmp_path.iterdir())
-
-
-def screen_of(n_columns: int, folder: Path) -> str:
-    """Return what the whole demo shows on a terminal of so many columns, without colours."""
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, n_columns, 0, 0))
-    environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    environ |= {"TMPDIR": str(folder), "TERM": "xterm", "PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8"}
-    with subprocess.Popen(COMMAND, stdout=its, env=environ, stderr=subprocess.DEVNULL) as process:
-        os.close(its)
-        shown = b""
-        # A terminal that nobody writes to any more is an error.
-        with contextlib.suppress(OSError):
-            while data := os.read(ours, 1 << 16):
-                shown += data
-        os.close(ours)
-    assert process.returncode == 0, shown
-    text = shown.decode().replace("\r\n", "\n")
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="terminals end otherwise elsewhere")
-def test_the_whole_demo_is_a_tour_of_at_most_250_lines_at_80_columns(tmp_path: Path) -> None:
-    text = screen_of(80, tmp_path)
-    lines = text.splitlines()
-    assert len(lines) <= 250, text
-    assert max(map(len, lines)) < 80, text
-    assert text.count("no rule is broken") == 1
-    stories = re.split(r"\n── ", text)[1:-1]
-    assert len(stories) == len(STORIES)
-    for story in stories:
-        assert re.search(r"\[[\w. ]*\]  ?\[|zone-a +100", story), story
-    assert "demo --story N" in lines[-3]
-    assert "demo --serve" in lines[-2]
-    assert LAST_LINE.fullmatch(lines[-1])
 
 
 @pytest.mark.slow

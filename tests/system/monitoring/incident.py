@@ -6,9 +6,9 @@ import asyncio
 import json
 import os
 import re
-import sys
+import signal
 import tarfile
-from asyncio.subprocess import PIPE, STDOUT, Process
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -26,6 +26,7 @@ from tests.support.api_client import Api
 from tests.support.cluster import NAME, kubeconfig_text
 from tests.support.daemon import Daemon, profiles
 from tests.support.enforcer_process import Shop
+from tests.support.forking import Forked, forked
 from tests.support.manifest_files import BASE, ROOT, one, resources
 from tests.support.port_forwarding import port_forwarding
 from tests.support.ports import free_port
@@ -217,15 +218,19 @@ class Incident:
         if words[:2] == ["kubectl", "affinity"]:
             words = [NAME, *words[2:]]
         if words[0] == "kubectl":
-            return await _output(*words, "--kubeconfig", str(self.kubeconfig), folder=self.folder)
-        program = (sys.executable, "-m", "scheduler", *words[1:], "--kubeconfig", str(self.kubeconfig))
-        if words[1] == "ui":
-            return await _page(*program, "--no-browser")
-        if words[1] != "bundle":
-            return await _output(*program)
+            command = await asyncio.create_subprocess_exec(
+                *words, "--kubeconfig", str(self.kubeconfig), stdout=PIPE, stderr=PIPE, cwd=self.folder
+            )
+            return await _output(command)
         path = self.folder / "bundle.tar.gz"
-        await _output(*(str(path) if word == "FILE" else word for word in program))
-        return _texts(path)
+        arguments = [str(path) if word == "FILE" else word for word in words[1:]]
+        if words[1] == "ui":
+            arguments.append("--no-browser")
+        program = await forked("scheduler", *arguments, "--kubeconfig", str(self.kubeconfig))
+        if words[1] == "ui":
+            return await _page(program)
+        shown = await _output(program)
+        return _texts(path) if words[1] == "bundle" else shown
 
 
 @asynccontextmanager
@@ -280,28 +285,26 @@ async def _operator(incident: Incident) -> Path:
 
 
 @asynccontextmanager
-async def _process(*command: str, folder: Path = ROOT) -> AsyncIterator[Process]:
-    """Run a command in the folder; it is killed if it still runs at the end, or after a minute."""
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, cwd=folder)
+async def _attended(process: Process | Forked) -> AsyncIterator[None]:
+    """Kill the process if it still runs at the end, or after a minute."""
     try:
         async with asyncio.timeout(_COMMAND_S):
-            yield process
+            yield
     finally:
         if process.returncode is None:
             process.kill()
         await process.wait()
 
 
-async def _output(*command: str, folder: Path = ROOT) -> str:
+async def _output(process: Process | Forked) -> str:
     """Return what a command prints; some end with a code of their own, such as `auth can-i` for no."""
-    async with _process(*command, folder=folder) as process:
-        return (await process.communicate())[0].decode()
+    async with _attended(process):
+        return b"".join(await process.communicate()).decode()
 
 
-async def _page(*command: str) -> str:
+async def _page(process: Forked) -> str:
     """Return the data of the page that the command `ui` serves, and end it."""
-    async with _process(*command) as process:
-        assert process.stdout is not None
+    async with _attended(process):
         line = (await process.stdout.readline()).decode()
         address = re.search(r"http://127\.0\.0\.1:\d+", line)
         assert address, line
@@ -310,7 +313,7 @@ async def _page(*command: str) -> str:
             for path in _PAGE:
                 async with session.get(path) as answer:
                     shown.append(await answer.text())
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         await process.wait()
     return "\n".join(shown)
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +15,7 @@ from scheduler.engine.syntax.quantity import parse_quantity
 from tests.support import accounts, build
 from tests.support.cluster import NAME, Cluster, kubeconfig_text
 from tests.support.daemon import running
+from tests.support.forking import forked
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
 
@@ -62,10 +60,7 @@ async def _asked(cluster: Cluster, *arguments: str) -> Any:
     if not person.exists():
         token = accounts.new_account(cluster.devcluster, "person", accounts.EXPLAIN_READER)
         person.write_text(kubeconfig_text(cluster.devcluster.url, token=token))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "scheduler", *arguments, "--kubeconfig", str(person), "-o", "json"),
-        stdout=PIPE,
-    )
+    process = await forked("scheduler", *arguments, "--kubeconfig", str(person), "-o", "json")
     out, _ = await process.communicate()
     return json.loads(out)
 
