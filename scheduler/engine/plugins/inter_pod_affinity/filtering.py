@@ -18,14 +18,14 @@ Source: plugins/interpodaffinity/filtering.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Final
 
 import numpy as np
 
-from scheduler.engine.framework.interface import DomainCopies, PodContext
+from scheduler.engine.framework.interface import PodContext
 from scheduler.engine.framework.status import Status, unresolvable, unschedulable
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.terms import Shares
@@ -51,17 +51,6 @@ def own_rules(context: PodContext, view: ClusterView, terms: IncomingTerms) -> I
         yield mask, AFFINITY_NOT_MET
     for limit in terms.anti:
         yield ~limit.pods(view).at_least(limit.capacity(view)), ANTI_AFFINITY_BROKEN
-
-
-def domain_copies(
-    context: PodContext, view: ClusterView, terms: IncomingTerms, n_most: int
-) -> dict[Hashable, DomainCopies]:
-    """Return by own anti-affinity term how many copies of the pod come into each domain, if `n_most` pods come."""
-    return {
-        limit: DomainCopies(limit.key, np.maximum(0, limit.capacity(view, n_most) - limit.pods(view).amounts))
-        for limit in terms.anti
-        if view.selects(limit.matcher, context.pod)
-    }
 
 
 def affinity_masks(
