@@ -235,6 +235,17 @@ class Attempt:
         needed = {name: part.n_needed for name, part in self.request.parts.items()}
         return all(self.n_placed_of(name) == 0 or self.n_placed_of(name) >= n for name, n in needed.items())
 
+    def has_parts_alike(self) -> bool:
+        """Return whether the parts are of one kind each, of equal spec, size and levels, and none of them runs."""
+        parts = self.request.parts
+        if len(self.kinds) != len(parts) or self.request.held.any():
+            return False
+        forms = {
+            (kind.first.spec, len(kind.pods), parts[kind.part].n_needed, parts[kind.part].topology)
+            for kind in self.kinds
+        }
+        return len(forms) == 1
+
     def rows_of(self, kind: Kind) -> Mask | None:
         """Return the rows on which the kind's part may be, now that some of it have places; None for all."""
         part = self.request.parts.get(kind.part)

@@ -48,27 +48,17 @@ def is_proven(attempt: Attempt) -> Pieces[bool]:
 
 def _are_equal_parts(attempt: Attempt) -> bool:
     """
-    Return whether the parts are alike, atomic and of one kind each, without rules between pods or members that run.
+    Return whether the parts are alike and atomic, without rules between pods.
 
     Then each takes what is left of a domain as any other would.
     """
-    parts, spec = attempt.request.parts, attempt.kinds[0].first.spec
-    if len(attempt.kinds) != len(parts) or attempt.request.held.any():
+    parts, first = attempt.request.parts, attempt.kinds[0].first
+    if not attempt.has_parts_alike() or len({kind.first.priority for kind in attempt.kinds}) > 1:
         return False
-    if spec.affinity.required or spec.affinity.required_anti or spec.spread:
+    if first.spec.affinity.required or first.spec.affinity.required_anti or first.spec.spread:
         return False
-    forms = {
-        (
-            kind.first.spec,
-            kind.first.priority,
-            len(kind.pods),
-            parts[kind.part].n_needed,
-            parts[kind.part].topology,
-        )
-        for kind in attempt.kinds
-    }
     are_atomic = all(parts[kind.part].n_needed == len(kind.pods) for kind in attempt.kinds)
-    return len(forms) == 1 and are_atomic and not any(kind.first.generated_claims for kind in attempt.kinds)
+    return are_atomic and not any(kind.first.generated_claims for kind in attempt.kinds)
 
 
 def _room_of(kind: Kind, attempt: Attempt) -> Pieces[Amounts]:
