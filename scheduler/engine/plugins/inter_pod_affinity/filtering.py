@@ -115,7 +115,9 @@ def forbidding_sums(context: PodContext, view: ClusterView) -> Mapping[str, PerD
 def yielding_terms(context: PodContext, view: ClusterView) -> frozenset[ExistingPodTerm]:
     """Return the terms of placed pods that select the incoming pod, but yield to it."""
     return frozenset(
-        term for term in view.yielding_to(context.pod) if view.selects(term.key.matcher, context.pod)
+        term
+        for term in view.state.terms.yielding_to(context.pod.spec)
+        if view.selects(term.key.matcher, context.pod)
     )
 
 
@@ -133,7 +135,7 @@ def limiting_terms(context: PodContext, view: ClusterView) -> Iterator[ExistingP
 def has_shares_of_others(context: PodContext, view: ClusterView) -> bool:
     """Return whether a limiting term with shares that the pod does not declare itself selects it. O(terms)."""
     shared = [term for term in limiting_terms(context, view) if isinstance(term.key.max_pods, Shares)]
-    declared = set(view.declared_terms(context.pod)) if shared else set()
+    declared = set(view.state.terms.keys(context.label_set, context.pod.spec)) if shared else set()
     return any(term.key not in declared for term in shared)
 
 
