@@ -7,7 +7,7 @@ The scheduler as a pure state machine: stimuli in, instructions out. It owns the
         CycleEnded               note the time that the pod's namespace has used
         ReservationWritten       let the pod wait for what is reserved for it: `engine.core.reservations`
         EvictionDue              say whether the victim is still in the way; changes nothing: `engine.core.unfit_pods`
-        EvictionEnded            evict the last pod that is in the way, or try the other again: `engine.core.unfit_pods`
+        EvictionEnded            evict the last pod that is in the way, or try the other again: `engine.core.preemption`
         BindDone, BindFailed     report the bound pod; or forget the assumed pod and put it back
 
 Invariants:
@@ -259,7 +259,7 @@ class Machine:
             case EvictionDue():
                 return self._unfit.on_eviction_due(stimulus)
             case EvictionEnded():
-                return self._unfit.on_eviction_ended(stimulus, now_s)
+                return self.preemptions.on_ended(stimulus, now_s)
             case CycleDue(epoch_s):
                 self.state.devices.epoch_s = now_s if epoch_s is None else epoch_s
                 return self._schedule_one(now_s)

@@ -30,7 +30,7 @@ from scheduler.engine.model.instructions import (
     WriteObjects,
 )
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import EvictionDue, EvictionEnded, EvictionStep
+from scheduler.engine.model.stimuli import EvictionDue, EvictionStep
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.queueing.queued_pod import QueuedPod
 from scheduler.engine.state.cluster import ClusterState
@@ -135,10 +135,6 @@ class UnfitPods:
                 # Also if no watch has shown it yet: it may be written.
                 instructions.append(ClearNomination(other))
         return instructions
-
-    def on_eviction_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
-        """Return what follows the end of an eviction; let the pods that wait for nothing else be tried again."""
-        return self._preemptions.on_ended(ended, now_s)
 
     def on_eviction_due(self, due: EvictionDue) -> list[Instruction]:
         """
