@@ -38,8 +38,8 @@ def is_proven(attempt: Attempt) -> Pieces[bool]:
         room = yield from _room_of(kind, attempt)
         part = attempt.request.parts.get(kind.part)
         keys = (() if part is None else part.topology.required) or attempt.request.topology.required
-        within = domain_ids(keys, attempt.view.nodes).per_domain(room) if keys else room.sum()
-        if within.max(initial=0) < len(kind.pods) - n_spare:
+        most = int(domain_ids(keys, attempt.view.nodes).per_domain(room).max() if keys else room.sum())
+        if most < len(kind.pods) - n_spare:
             return True
     return (len(attempt.kinds) == 1 or _are_equal_parts(attempt)) and has_closed_form(
         attempt.kinds[0], attempt.view

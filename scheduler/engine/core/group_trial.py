@@ -130,7 +130,7 @@ class GroupTrial:
     #: Of the decisions, those that are kept for later.
     _n_spared: int = field(init=False, default=0)
     _asked: set[str] = field(init=False, default_factory=set)
-    #: Whether it matters not which devices pods get, by spec, of which equal ones are one object, and forms of claims.
+    #: `is_first_fit_best` by spec, of which equal ones are one object, and the forms of the claims.
     _takes_any: dict[Hashable, bool] = field(init=False, default_factory=dict)
     #: Exchanges that found nothing: the row, the members there, and spec and claims of the one more.
     _in_vain: set[Hashable] = field(init=False, default_factory=set)
