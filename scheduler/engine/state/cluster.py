@@ -453,7 +453,7 @@ class ClusterState:
         self.nodes.count_usage(row, usage, 1)
         if pod.spec.disks or pod.spec.claim_volumes:
             self.disks.count(row, pod.spec.disks, 1)
-            self.volumes.add_pod(pod, node_name)
+            self.volumes.count_pod(pod, node_name, 1)
         if pod.group is not None:
             self.groups.place(pod)
         self.log.append(Change(row, 1, label_set, live, terms))
@@ -466,7 +466,7 @@ class ClusterState:
         spec = placed.pod.spec
         if spec.disks or spec.claim_volumes:
             self.disks.count(row, spec.disks, -1)
-            self.volumes.remove_pod(placed.pod, self.nodes.name_of(row))
+            self.volumes.count_pod(placed.pod, self.nodes.name_of(row), -1)
         if placed.pod.group is not None:
             self.groups.displace(placed.pod)
         self.pods.remove(placed.slot)

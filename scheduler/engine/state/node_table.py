@@ -378,9 +378,7 @@ class NodeTable:
         index = self._resource_id.get(name)
         if index is None:
             rows = self._requested_unavailable.setdefault(name, {})
-            rows[row] = rows.get(row, 0) + amount
-            if not rows[row]:
-                del rows[row]
+            add_count(rows, row, amount)
             if not rows:
                 del self._requested_unavailable[name]
         else:

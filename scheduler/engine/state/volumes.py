@@ -179,24 +179,19 @@ class Volumes:
 
     # Changes, from ClusterState.
 
-    def add_pod(self, pod: Pod, node_name: str) -> None:
-        """Count the volumes of a pod that came to the node."""
-        refuse_rule("add_pod")
+    def count_pod(self, pod: Pod, node_name: str, delta: int) -> None:
+        """Count the volumes of a pod that came to the node (delta 1), or left it (-1)."""
+        refuse_rule("count_pod")
         for claim_volume in pod.spec.claim_volumes:
             key = f"{pod.namespace}/{claim_volume.claim_name(pod.name)}"
-            claim = self._claims.get(key)
-            # The claim's own text, which is kept anyway.
-            self._users.add(key if claim is None else claim.key, node_name)
+            if delta < 0:
+                self._users.discard(key, node_name)
+            else:
+                claim = self._claims.get(key)
+                # The claim's own text, which is kept anyway.
+                self._users.add(key if claim is None else claim.key, node_name)
         for attached in self.attached_by(pod):
-            self.attached.add(self.attached.by_pods, attached, node_name)
-
-    def remove_pod(self, pod: Pod, node_name: str) -> None:
-        """Take back the volumes of a pod that left the node."""
-        refuse_rule("remove_pod")
-        for claim_volume in pod.spec.claim_volumes:
-            self._users.discard(f"{pod.namespace}/{claim_volume.claim_name(pod.name)}", node_name)
-        for attached in self.attached_by(pod):
-            self.attached.discard(self.attached.by_pods, attached, node_name)
+            self.attached.count(self.attached.by_pods, attached, node_name, delta)
 
     @not_for_rules
     def upsert(self, obj: StorageObject) -> None:
@@ -293,8 +288,8 @@ class Volumes:
     def _attach(self, attachment: VolumeAttachment, *, enters: bool) -> None:
         """Count the attachment, or count it out."""
         if (volume := self._attachment_counts_as(attachment)) is not None:
-            count = self.attached.add if enters else self.attached.discard
-            count(self.attached.by_attachments, volume, attachment.node_name)
+            delta = 1 if enters else -1
+            self.attached.count(self.attached.by_attachments, volume, attachment.node_name, delta)
 
     def _attachment_counts_as(self, attachment: VolumeAttachment) -> AttachedVolume | None:
         """Return what limits count the attachment as; None without a driver, or a volume that names one itself."""
@@ -316,9 +311,9 @@ class Volumes:
             for node_name, n_pods in list(self._users.of(key).items()):
                 for _ in range(n_pods):
                     if old is not None:
-                        self.attached.discard(self.attached.by_pods, old, node_name)
+                        self.attached.count(self.attached.by_pods, old, node_name, -1)
                     if new is not None:
-                        self.attached.add(self.attached.by_pods, new, node_name)
+                        self.attached.count(self.attached.by_pods, new, node_name, 1)
 
     def _note(self, node_name: str) -> None:
         """Log that the room of the node for volumes has changed."""
