@@ -37,7 +37,6 @@ from scheduler.engine.model.stimuli import (
     TimePassed,
     VictimFate,
 )
-from scheduler.engine.queueing.pod_queue import QueuePolicy
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.explain.simulation.world import World
@@ -53,8 +52,7 @@ class Driver(World):
         settings = default_settings() if settings is None else settings
         state = new_state(settings)
         profiles = build_profiles(settings, ClusterView(state))
-        policy = QueuePolicy(namespace_share=namespace_share)
-        queue = build_queue(profiles, settings, max_in_unschedulable_s=300.0, policy=policy)
+        queue = build_queue(profiles, settings, max_in_unschedulable_s=300.0, namespace_share=namespace_share)
         super().__init__(
             state, profiles, random.Random(seed), queue=queue, now_s=1000.0, semantics=settings.semantics
         )

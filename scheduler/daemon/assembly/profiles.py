@@ -19,7 +19,7 @@ from scheduler.engine.plugins.inter_pod_affinity.plugin import InterPodAffinityA
 from scheduler.engine.plugins.pod_topology_spread.constraints import PodTopologySpreadArgs, parsed_default
 from scheduler.engine.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.engine.plugins.registry import build_profile, storage_kinds
-from scheduler.engine.queueing.pod_queue import DEFAULT_POLICY, PodQueue, QueuePolicy
+from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.state.cluster import MARKED_BY_LABEL, ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.matching import NamespaceRule
@@ -51,7 +51,7 @@ def build_queue(
     settings: Settings,
     *,
     max_in_unschedulable_s: float,
-    policy: QueuePolicy = DEFAULT_POLICY,
+    namespace_share: float = 0.0,
 ) -> PodQueue:
     """Return the queue for the pods of all profiles."""
     return queue_for(
@@ -59,7 +59,7 @@ def build_queue(
         initial_backoff_s=settings.pod_initial_backoff_s,
         max_backoff_s=settings.pod_max_backoff_s,
         max_in_unschedulable_s=max_in_unschedulable_s,
-        policy=policy,
+        namespace_share=namespace_share,
         semantics=settings.semantics,
     )
 

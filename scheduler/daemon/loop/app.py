@@ -33,7 +33,6 @@ from scheduler.daemon.writes.writers import MAX_EVICTIONS, Writers
 from scheduler.engine.core.audit import MachineAudit
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.model.instructions import Attempted
-from scheduler.engine.queueing.pod_queue import QueuePolicy
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.version import product_version
 
@@ -158,7 +157,7 @@ class Scheduler(daemon.Daemon):
             profiles,
             options.settings,
             max_in_unschedulable_s=options.max_in_unschedulable_s,
-            policy=QueuePolicy(namespace_share=options.namespace_share),
+            namespace_share=options.namespace_share,
         )
         seed = random.SystemRandom().getrandbits(64) if options.seed is None else options.seed
         return Machine(

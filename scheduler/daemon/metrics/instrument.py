@@ -284,10 +284,9 @@ class _TimedNodeFilter(NodeFilter):
         if node_filter.prepare is not None:
             self.prepare = partial(self._timed_pieces, node_filter.prepare)
         self._prepared_s = 0.0
-        self.needs_pods, self.copies, self.domain_copies, self.reserve = (
+        self.needs_pods, self.copies, self.reserve = (
             node_filter.needs_pods,
             node_filter.copies,
-            node_filter.domain_copies,
             node_filter.reserve,
         )
 

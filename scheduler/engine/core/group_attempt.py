@@ -102,14 +102,6 @@ class PartRoom(NamedTuple):
     n_needed: int
 
 
-class LimitedRoom(NamedTuple):
-    """How many members a rule lets have places in all, and in each domain of its key that has room."""
-
-    key: str
-    n_most: int
-    each: tuple[int, ...]
-
-
 @dataclass(slots=True)
 class Outcome:
     """
@@ -125,7 +117,6 @@ class Outcome:
         is_cut_short: whether the search ran out of decisions.
         n_decisions: that it took.
         part_room: for how many parts the domains have room, if the parts have to be in one domain each.
-        limit: a rule that leaves room for too few members, whatever else changes.
     """
 
     is_placed: bool = False
@@ -137,7 +128,6 @@ class Outcome:
     is_cut_short: bool = False
     n_decisions: int = 0
     part_room: list[PartRoom] = field(default_factory=list)
-    limit: LimitedRoom | None = None
 
     @property
     def lacks_domain(self) -> bool:
@@ -152,7 +142,6 @@ class Attempt:
     Attributes:
         domain: the domain that is tried, for the message.
         liftable: the plugins whose refusal a sibling may lift.
-        is_proven_infeasible: whether a kind has no place even on the untouched state, whatever its siblings do.
         liftable_rows: the rows without room that may get some once siblings are placed, bool array of shape (n_rows,).
     """
 
@@ -162,7 +151,6 @@ class Attempt:
         self.kind_of = {pod.uid: kind for kind in kinds for pod in kind.pods}
         self.liftable = {plugin.name for plugin in trial.profile.filters if plugin.lifted_by_siblings}
         self.domain = ""
-        self.is_proven_infeasible = False
         self.liftable_rows: Mask = np.zeros_like(request.rows)
         #: The domains of `outcome.key`, and the plugins that refused a node of others.
         self._shared = Domains.none()
@@ -213,12 +201,6 @@ class Attempt:
             outcome.rejecting[member.uid] = outcome.rejecting.get(member.uid, frozenset()) | error.rejecting
         if outcome.stuck is None or self.n_placed > outcome.stuck.n_placed:
             outcome.stuck = Stuck(tuple(self.trial.places), self.domain, rows, kind.left[0], error)
-        if not self.n_placed and self.is_everywhere(rows):
-            self.is_proven_infeasible |= error.rejecting.isdisjoint(self.liftable)
-
-    def is_everywhere(self, rows: Mask) -> bool:
-        """Return whether these are all rows that may be chosen."""
-        return rows is self.request.rows or np.array_equal(rows, self.request.rows)
 
     def siblings(self, kind: Kind) -> list[Pod]:
         """Return the members still to be placed after the next one of the kind that its affinity waits for."""
@@ -252,6 +234,17 @@ class Attempt:
         """Return whether every part has as many places as it needs, or none."""
         needed = {name: part.n_needed for name, part in self.request.parts.items()}
         return all(self.n_placed_of(name) == 0 or self.n_placed_of(name) >= n for name, n in needed.items())
+
+    def has_parts_alike(self) -> bool:
+        """Return whether the parts are of one kind each, of equal spec, size and levels, and none of them runs."""
+        parts = self.request.parts
+        if len(self.kinds) != len(parts) or self.request.held.any():
+            return False
+        forms = {
+            (kind.first.spec, len(kind.pods), parts[kind.part].n_needed, parts[kind.part].topology)
+            for kind in self.kinds
+        }
+        return len(forms) == 1
 
     def rows_of(self, kind: Kind) -> Mask | None:
         """Return the rows on which the kind's part may be, now that some of it have places; None for all."""

@@ -143,7 +143,7 @@ class GroupCycles:
             outcome = Outcome(error=CycleError(unlike))
             return (yield from self._put_back_all(entries, key, unlike, now_s, outcome))
         if group is None or text:
-            self._lives.note_incomplete(key, now_s)
+            self._lives.incomplete.note(key, now_s)
             yield from self._nominate(entries, _NO_NOMINATIONS, now_s)
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))

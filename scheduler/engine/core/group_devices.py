@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from scheduler.engine.framework.interface import FilterPlugin
 from scheduler.engine.model.device_requests import EXACT_COUNT, DeviceQuery, ResourceClaim
-from scheduler.engine.model.pods import Pod, PodSpec
+from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.requests import filter_request
 from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.cluster import ClusterState
@@ -18,25 +18,6 @@ def claim_forms(pod: Pod, view: ClusterView) -> Hashable:
     if not pod.spec.resource_claims:
         return ()
     return tuple((claim.requests, claim.constraints, claim.allocation is None) for claim in _made(pod, view))
-
-
-class FirstFits:
-    """Whether it matters which devices pods get, each question once for pods that are alike."""
-
-    def __init__(self, view: ClusterView) -> None:
-        self._view = view
-        #: By spec, of which equal ones are one object, and the forms of the claims.
-        self._is_best: dict[tuple[PodSpec, Hashable], bool] = {}
-
-    def are_best(self, pods: Iterable[Pod]) -> bool:
-        """Return whether it matters for none of the pods."""
-        return all(map(self._of, pods))
-
-    def _of(self, pod: Pod) -> bool:
-        alike = pod.spec, claim_forms(pod, self._view)
-        if alike not in self._is_best:
-            self._is_best[alike] = is_first_fit_best(pod, self._view)
-        return self._is_best[alike]
 
 
 def is_first_fit_best(pod: Pod, view: ClusterView) -> bool:

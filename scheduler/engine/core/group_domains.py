@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Amounts, Mask, Rows
-from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.columns import ABSENT, LabelColumn
 from scheduler.engine.state.node_table import NodeTable
 
@@ -53,27 +51,6 @@ class DomainIds:
 def domain_ids(keys: Sequence[str], nodes: NodeTable) -> DomainIds:
     """Return the domains of these keys, the outermost first."""
     return DomainIds([nodes.column(key) for key in keys], nodes.n_rows)
-
-
-def held_rows(state: ClusterState, running: Iterable[Pod]) -> Mask:
-    """Return the rows on which these pods run."""
-    held = np.zeros(state.nodes.n_rows, dtype=np.bool_)
-    held[[state.placed[pod.uid].row for pod in running]] = True
-    return held
-
-
-def rows_for(state: ClusterState, held: Mask, required: Sequence[str]) -> Mask:
-    """
-    Return the rows that may be chosen for the group's members: of the domains in which others run, if all share one.
-
-    `held`: as of `held_rows`. `required`: the keys of which all members share the values; empty for none.
-    """
-    rows = state.nodes.alive.copy()
-    if required:
-        ids = domain_ids(required, state.nodes).ids
-        running = np.flatnonzero(np.bincount(ids[held])[1:]) + 1
-        rows &= np.isin(ids, running) if len(running) else ids != ABSENT
-    return rows
 
 
 class Domain(NamedTuple):

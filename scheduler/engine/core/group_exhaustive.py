@@ -7,21 +7,19 @@ Whether a group has places at all: by bounds that prove that it has none, and by
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
 
 from scheduler.engine.core.decide import ScheduleResult
-from scheduler.engine.core.group_attempt import Attempt, LimitedRoom
+from scheduler.engine.core.group_attempt import Attempt
 from scheduler.engine.core.group_domains import domain_ids
 from scheduler.engine.core.group_members import Kind, has_closed_form
 from scheduler.engine.framework.diagnosis import FitError
-from scheduler.engine.framework.interface import DomainCopies
-from scheduler.engine.framework.pod_groups import domain_copies, most_copies
+from scheduler.engine.framework.pod_groups import most_copies
 from scheduler.engine.state.arrays import Amounts, Mask
 from scheduler.engine.state.batches import Pieces
-from scheduler.engine.state.columns import ABSENT
 
 
 @dataclass(slots=True)
@@ -34,26 +32,14 @@ class _Frame:
 
 
 def is_proven(attempt: Attempt) -> Pieces[bool]:
-    """Return whether the greedy search, resources or limits per domain show that there is no placement."""
+    """Return whether room by resources, or the greedy search, shows that there is no placement."""
     n_spare = len(attempt.request.members) - attempt.request.n_needed
-    if not n_spare and attempt.is_proven_infeasible:
-        return True
-    limits: dict[Hashable, DomainCopies] = {}
-    limited: dict[Hashable, list[tuple[Kind, Amounts]]] = {}
     for kind in attempt.kinds:
-        room, own_limits = _room_of(kind, attempt)
+        room = yield from _room_of(kind, attempt)
         part = attempt.request.parts.get(kind.part)
         keys = (() if part is None else part.topology.required) or attempt.request.topology.required
-        if _most_within(keys, room, attempt) < len(kind.pods) - n_spare:
-            return True
-        limits |= own_limits
-        for limit in own_limits:
-            limited.setdefault(limit, []).append((kind, room))
-        yield
-    for limit, kinds in limited.items():
-        n_wanted = sum(len(kind.pods) for kind, _ in kinds) - n_spare
-        room = np.sum([room for _, room in kinds], axis=0)
-        if _is_too_low(limits[limit], room, n_wanted, attempt):
+        most = int(domain_ids(keys, attempt.view.nodes).per_domain(room).max() if keys else room.sum())
+        if most < len(kind.pods) - n_spare:
             return True
     return (len(attempt.kinds) == 1 or _are_equal_parts(attempt)) and has_closed_form(
         attempt.kinds[0], attempt.view
@@ -62,73 +48,34 @@ def is_proven(attempt: Attempt) -> Pieces[bool]:
 
 def _are_equal_parts(attempt: Attempt) -> bool:
     """
-    Return whether the parts are alike, atomic and of one kind each, without rules between pods or members that run.
+    Return whether the parts are alike and atomic, without rules between pods.
 
     Then each takes what is left of a domain as any other would.
     """
-    parts, spec = attempt.request.parts, attempt.kinds[0].first.spec
-    if len(attempt.kinds) != len(parts) or attempt.request.held.any():
+    parts, first = attempt.request.parts, attempt.kinds[0].first
+    if not attempt.has_parts_alike() or len({kind.first.priority for kind in attempt.kinds}) > 1:
         return False
-    if spec.affinity.required or spec.affinity.required_anti or spec.spread:
+    if first.spec.affinity.required or first.spec.affinity.required_anti or first.spec.spread:
         return False
-    forms = {
-        (
-            kind.first.spec,
-            kind.first.priority,
-            len(kind.pods),
-            parts[kind.part].n_needed,
-            parts[kind.part].topology,
-        )
-        for kind in attempt.kinds
-    }
     are_atomic = all(parts[kind.part].n_needed == len(kind.pods) for kind in attempt.kinds)
-    return len(forms) == 1 and are_atomic and not any(kind.first.generated_claims for kind in attempt.kinds)
+    return are_atomic and not any(kind.first.generated_claims for kind in attempt.kinds)
 
 
-def _room_of(kind: Kind, attempt: Attempt) -> tuple[Amounts, Mapping[Hashable, DomainCopies]]:
-    """Return an upper bound of the members of the kind by row, by resources, and their limits. One decision."""
+def _room_of(kind: Kind, attempt: Attempt) -> Pieces[Amounts]:
+    """Return an upper bound of the members of the kind by row, by resources. One decision."""
     n_pods, part = len(kind.pods), attempt.request.parts.get(kind.part)
     possible = attempt.request.rows if part is None else attempt.request.rows & part.rows
-    decision = attempt.trial.decide(kind.first, attempt.request.rows, attempt.siblings(kind))
+    decision = yield from attempt.trial.deciding(kind.first, attempt.request.rows, attempt.siblings(kind))
     if isinstance(decision, FitError):
         is_final = decision.rejecting.isdisjoint(attempt.liftable)
-        return np.where(possible, 0 if is_final else n_pods, 0), {}
+        return np.where(possible, 0 if is_final else n_pods, 0)
     filtered = decision.scores.filtered
     accepted = decision.scores.feasible.mask.copy()
     for refusal in filtered.refusals:
         if refusal.plugin in attempt.liftable:
             accepted |= refusal.rows
     copies = most_copies(filtered.filters, attempt.view.n_rows)
-    room = np.where(possible & accepted, np.clip(copies, 0, n_pods), 0)
-    return room, domain_copies(filtered.filters, len(attempt.request.members))
-
-
-def _most_within(keys: Sequence[str], room: Amounts, attempt: Attempt) -> int:
-    """Return the most of the room of one domain of these keys; all of it without keys."""
-    if not keys:
-        return int(room.sum())
-    return int(domain_ids(keys, attempt.view.nodes).per_domain(room).max(initial=0))
-
-
-def _is_too_low(limit: DomainCopies, room: Amounts, n_wanted: int, attempt: Attempt) -> bool:
-    """Return whether the limit leaves room for fewer members; if so, note it for the message."""
-    nodes, required = attempt.view.nodes, attempt.request.topology.required
-    ids = domain_ids((*required, limit.topology_key), nodes).ids
-    of_key = nodes.column(limit.topology_key).ids[: len(ids)]
-    totals = np.bincount(ids, weights=room).astype(np.int64)
-    # The room of a domain, up to its limit, counts on the domain's first row.
-    numbers, firsts = np.unique(ids, return_index=True)
-    within = np.where(ids == ABSENT, room, 0)
-    firsts = firsts[numbers != ABSENT]
-    within[firsts] = np.minimum(totals[ids[firsts]], limit.most[of_key[firsts]])
-    most = _most_within(required, within, attempt)
-    if most < n_wanted <= _most_within(required, room, attempt):
-        each = within[firsts]
-        if required:
-            outer = domain_ids(required, nodes)
-            each = each[outer.ids[firsts] == np.argmax(outer.per_domain(within))]
-        attempt.outcome.limit = LimitedRoom(limit.topology_key, most, tuple(each[each > 0].tolist()))
-    return most < n_wanted
+    return np.where(possible & accepted, np.clip(copies, 0, n_pods), 0)
 
 
 def exhaust(attempt: Attempt, scope: Mask) -> Pieces[bool]:

@@ -33,14 +33,10 @@ class GroupLives:
         self._records, self._nominator = records, nominator
         self.turns = GroupTurns(state.groups, queue, queues_as_one=queues_as_one)
         self.nominations = GroupNominations(state)
-        self._incomplete = IncompleteGroups(state.groups, queue)
+        self.incomplete = IncompleteGroups(state.groups, queue)
         self._lost = LostMembers(state.groups)
 
     # What its cycle finds.
-
-    def note_incomplete(self, key: GroupKey, now_s: float) -> None:
-        """Note that the group has too few members."""
-        self._incomplete.note(key, now_s)
 
     def note_placed(self, key: GroupKey) -> None:
         """Note that a decision placed the group."""
@@ -65,11 +61,11 @@ class GroupLives:
         self._lost.note(key, changed, now_s)
         first = next(iter(self._groups.pending(key)), None)
         if first is None:
-            self._incomplete.forget(key)
+            self.incomplete.forget(key)
             self.turns.forget(key)
             self.nominations.forget(key)
         elif not self._groups.is_complete(first):
-            self._incomplete.note(key, now_s)
+            self.incomplete.note(key, now_s)
             is_waiting = changed is not None and not changed.terminating and self._queue.get(changed.uid)
             # After a restart, nominated members come one by one.
             if not (is_waiting and self.nominations.is_shown(key)):
@@ -79,17 +75,9 @@ class GroupLives:
                     self.nominations.end_at(key, now_s)
                     self._withdraw(key, now_s)
         else:
-            self._incomplete.note_complete(key, now_s)
+            self.incomplete.note_complete(key, now_s)
         if first is not None:
             self.turns.note(key, first, changed, now_s)
-
-    def on_placed_elsewhere(self, key: GroupKey, now_s: float) -> None:
-        """Let the group be tried, since it needs one place less: another scheduler has placed a member."""
-        self.turns.wake(key, now_s)
-
-    def note_nominated(self, key: GroupKey, now_s: float) -> None:
-        """Note that another has nominated a member, as a watch shows."""
-        self.nominations.note_shown(key, now_s)
 
     def on_bound(self, pod: Pod) -> list[Instruction]:
         """
@@ -129,7 +117,7 @@ class GroupLives:
         for key in self._lost.take_reached(now_s):
             if (first := next(iter(self._groups.pending(key)), None)) is not None:
                 self._queue.activate(first.uid, now_s)
-        return [*cleared, *self._incomplete.on_time(now_s), *self._lost.on_time(now_s)]
+        return [*cleared, *self.incomplete.on_time(now_s), *self._lost.on_time(now_s)]
 
     def _withdraw(self, key: GroupKey, now_s: float) -> None:
         """End the nominations of the group's members, and wake the pods that these kept out."""
@@ -139,7 +127,7 @@ class GroupLives:
     def next_wake_s(self) -> float | None:
         """Return when `on_time` is next due, None if nothing waits for time."""
         due_s = (
-            self._incomplete.next_wake_s(),
+            self.incomplete.next_wake_s(),
             self.nominations.next_wake_s(),
             self._lost.next_wake_s(),
         )

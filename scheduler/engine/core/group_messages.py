@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from scheduler.engine.core.group_attempt import LimitedRoom, Outcome, PartRoom, SearchRequest
+from scheduler.engine.core.group_attempt import Outcome, PartRoom, SearchRequest
 from scheduler.engine.core.group_members import n_needed
 from scheduler.engine.model.group_topology import PART_MIN_COUNT
 from scheduler.engine.model.pod_groups import LIMIT_MEMBERS, GroupKey, GroupKind, PodGroup
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.pod_groups import PodGroups
-from scheduler.engine.syntax.plurals import counted
 
 #: Domains that a message names.
 _NAMED_DOMAINS: Final = 2
@@ -118,21 +117,12 @@ def unplaced_message(
             level = outcome.key if outcome.key and not (outcome.room and of_part) else of_part
             reason = f"no node is in a domain of {level} that it may take."
         text += f"; the next, {stuck.pod.name}{where}: {reason}"
-    if outcome.limit is not None:
-        text += _limit_text(outcome.limit)
     if outcome.is_cut_short:
         text += "" if text.endswith(".") else "."
         text += (
             f" The search ended after {max_decisions} decisions (maxSearchDecisions); there may be places."
         )
     return text
-
-
-def _limit_text(limit: LimitedRoom) -> str:
-    """Return for how many members a rule leaves room."""
-    domains, each = counted(len(limit.each), "domain"), set(limit.each)
-    where = f": {each.pop()} in each of" if len(each) == 1 else ", in"
-    return f" Anti-affinity leaves room for {limit.n_most} at most{where} {domains} of {limit.key}."
 
 
 def _level_of(pod: Pod) -> str:

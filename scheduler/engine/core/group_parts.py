@@ -40,7 +40,7 @@ class PartSearch(GreedySearch):
 
         Of parts that are alike and have a domain each, room is counted in whole parts: a domain has it on one row.
         """
-        if not self._are_alike():
+        if not self._attempt.has_parts_alike():
             return (yield from super()._room_of_all())
         first = self._order[0]
         part, n_members = self._request.parts[first], len(self._request.members)
@@ -51,15 +51,6 @@ class PartSearch(GreedySearch):
         whole = in_whole_parts(room, ids, part.n_needed, self._sizes[first])
         self._note_room(whole, part)
         return whole, n_members
-
-    def _are_alike(self) -> bool:
-        """Return whether the parts are of one kind each, of equal spec, size and levels, and none of them runs."""
-        parts = self._request.parts
-        forms = {
-            (self._by_part[name][0].first.spec, self._sizes[name], part.n_needed, part.topology)
-            for name, part in parts.items()
-        }
-        return len(forms) == 1 and len(self._kinds) == len(parts) and not self._request.held.any()
 
     def _note_room(self, whole: Amounts, part: PartRequest) -> None:
         """Note for how many parts the domains of the group have room."""
@@ -84,7 +75,7 @@ class PartSearch(GreedySearch):
             for name, part in self._request.parts.items()
         }
         size, least, required = forms.pop()
-        if forms or not required or self._are_alike():
+        if forms or not required or self._attempt.has_parts_alike():
             return
         nodes, outcome = self._attempt.view.nodes, self._attempt.outcome
         ids = domain_ids(required, nodes).ids

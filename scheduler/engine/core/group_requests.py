@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from scheduler.engine.core.group_attempt import PartRequest, SearchRequest
-from scheduler.engine.core.group_domains import held_rows, rows_for
+from scheduler.engine.core.group_domains import domain_ids
 from scheduler.engine.core.group_members import n_needed, part_of
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.group_topology import ANYWHERE, Topology
@@ -18,6 +18,7 @@ from scheduler.engine.model.pod_groups import GroupKey, PodGroup
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Amounts, Mask
 from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.columns import ABSENT
 
 
 def search_request(
@@ -26,9 +27,8 @@ def search_request(
     """Return what the search is asked for these pending members of the group; none is of a part with too few."""
     members = [unnominated(pod) for pod in pending]
     running = list(state.groups.placed(key))
-    topology, rows = all_levels(group.topology, members[0], state, profile), held_rows(state, running)
-    held = _nearness(state, rows, running, members)
-    rows = rows_for(state, rows, topology.required)
+    topology = all_levels(group.topology, members[0], state, profile)
+    rows, held = _rows(state, topology, running, members)
     parts: dict[str, PartRequest] = {}
     if any(map(part_of, members)):
         parts = _parts(state, key, members, profile)
@@ -50,9 +50,8 @@ def _parts(
         # Members without a part beside members with one are each on their own.
         min_count, levels = (1, ANYWHERE) if part is None else (part.min_count, part.topology)
         running = [] if part is None else running_of[name]
-        topology, rows = all_levels(levels, first, state, profile), held_rows(state, running)
-        held = _nearness(state, rows, running, [pod for pod in members if part_of(pod) == name])
-        rows = rows_for(state, rows, topology.required)
+        topology = all_levels(levels, first, state, profile)
+        rows, held = _rows(state, topology, running, [pod for pod in members if part_of(pod) == name])
         # Members that finished do not come back, and beside members that run, replaced ones do not either.
         n_missing = min_count - len(running)
         n_missing = min(n_missing, sizes[name]) if running else n_missing - state.groups.n_finished(key, name)
@@ -72,16 +71,27 @@ def all_levels(asked: Topology, member: Pod, state: ClusterState, profile: Profi
     return state.hierarchies.implied(asked, member.spec.required_node_affinity.node_selector or ())
 
 
-def _nearness(state: ClusterState, held: Mask, running: Sequence[Pod], pending: Iterable[Pod]) -> Amounts:
-    """Return `SearchRequest.held`. `held`: as of `held_rows`. O(members) if members run and have ranks."""
-    nearness = held.astype(np.int64)
+def _rows(
+    state: ClusterState, topology: Topology, running: Sequence[Pod], pending: Iterable[Pod]
+) -> tuple[Mask, Amounts]:
+    """
+    Return `rows` and `held` of `SearchRequest`: the domains in which members run, if all have to share one.
+
+    O(members) if members run and have ranks.
+    """
+    held, rows = np.zeros(state.nodes.n_rows, dtype=np.int64), state.nodes.alive.copy()
+    held[[state.placed[pod.uid].row for pod in running]] = 1
+    if topology.required:
+        ids = domain_ids(topology.required, state.nodes).ids
+        domains = np.flatnonzero(np.bincount(ids[held > 0])[1:]) + 1
+        rows &= np.isin(ids, domains) if len(domains) else ids != ABSENT
     ranked = sorted((rank, state.placed[pod.uid].row) for pod in running if (rank := pod.rank))
     for pod in pending if ranked else ():
         if rank := pod.rank:
             after = bisect(ranked, rank, key=lambda each: each[0])
             for _, row in ranked[max(0, after - 1) : after + 1]:
-                nearness[row] = 2
-    return nearness
+                held[row] = 2
+    return rows, held
 
 
 def unnominated(pod: Pod) -> Pod:

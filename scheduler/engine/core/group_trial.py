@@ -20,7 +20,7 @@ import numpy as np
 
 from scheduler.engine.core.decide import CycleError, ScheduleResult, Scope, decide, deciding
 from scheduler.engine.core.decision_annotation import DecisionAnnotations
-from scheduler.engine.core.group_devices import FirstFits, claim_forms
+from scheduler.engine.core.group_devices import claim_forms, is_first_fit_best
 from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.core.reservations import Reservations
 from scheduler.engine.framework.diagnosis import FitError
@@ -130,14 +130,14 @@ class GroupTrial:
     #: Of the decisions, those that are kept for later.
     _n_spared: int = field(init=False, default=0)
     _asked: set[str] = field(init=False, default_factory=set)
-    _first_fits: FirstFits = field(init=False)
+    #: `is_first_fit_best` by spec, of which equal ones are one object, and the forms of the claims.
+    _takes_any: dict[Hashable, bool] = field(init=False, default_factory=dict)
     #: Exchanges that found nothing: the row, the members there, and spec and claims of the one more.
     _in_vain: set[Hashable] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         self.view = ClusterView(self.state)
         self._unscored = replace(self.profile, scorers=())
-        self._first_fits = FirstFits(self.view)
 
     @property
     def n_left(self) -> int:
@@ -206,7 +206,7 @@ class GroupTrial:
         for row, indexes in self._reserved_by_row(scope.rows).items():
             members = [self.places[index].pod for index in indexes]
             asked = row, tuple(member.uid for member in members), pod.spec, forms
-            if asked in self._in_vain or self._first_fits.are_best([*members, pod]):
+            if asked in self._in_vain or all(map(self._takes_any_device, [*members, pod])):
                 continue
             if n_left <= 0:
                 return None
@@ -223,6 +223,13 @@ class GroupTrial:
             if isinstance(decision, ScheduleResult):
                 return decision
         return None
+
+    def _takes_any_device(self, pod: Pod) -> bool:
+        """Return `is_first_fit_best`, asked once of pods that are alike."""
+        alike = pod.spec, claim_forms(pod, self.view)
+        if alike not in self._takes_any:
+            self._takes_any[alike] = is_first_fit_best(pod, self.view)
+        return self._takes_any[alike]
 
     def _reserved_by_row(self, rows: Mask) -> dict[int, list[int]]:
         """Return the indexes of the places with a reservation on each of these rows, the latest row first."""

@@ -7,7 +7,7 @@ The scheduler as a pure state machine: stimuli in, instructions out. It owns the
         CycleEnded               note the time that the pod's namespace has used
         ReservationWritten       let the pod wait for what is reserved for it: `engine.core.reservations`
         EvictionDue              say whether the victim is still in the way; changes nothing: `engine.core.unfit_pods`
-        EvictionEnded            evict the last pod that is in the way, or try the other again: `engine.core.unfit_pods`
+        EvictionEnded            evict the last pod that is in the way, or try the other again: `engine.core.preemption`
         BindDone, BindFailed     report the bound pod; or forget the assumed pod and put it back
 
 Invariants:
@@ -35,7 +35,7 @@ from scheduler.engine.core.fallbacks import Fallbacks
 from scheduler.engine.core.group_cycle import GroupCycles
 from scheduler.engine.core.group_lives import GroupLives
 from scheduler.engine.core.nominator import Nominator
-from scheduler.engine.core.outcomes import attempted, failed_event, report_failure
+from scheduler.engine.core.outcomes import failed_event, report_failed_attempt
 from scheduler.engine.core.pod_lifecycle import PodLifecycle
 from scheduler.engine.core.pod_records import Binding, PodRecords, Relaxation
 from scheduler.engine.core.preemption import Preemptions
@@ -259,7 +259,7 @@ class Machine:
             case EvictionDue():
                 return self._unfit.on_eviction_due(stimulus)
             case EvictionEnded():
-                return self._unfit.on_eviction_ended(stimulus, now_s)
+                return self.preemptions.on_ended(stimulus, now_s)
             case CycleDue(epoch_s):
                 self.state.devices.epoch_s = now_s if epoch_s is None else epoch_s
                 return self._schedule_one(now_s)
@@ -409,20 +409,13 @@ class Machine:
         self.queue.put_back(queued, frozenset(), now_s)
         self._nominator.nominate(pod, "", now_s)
         result: Final = "unschedulable" if unschedulable else "error"
-        return [
-            attempted(queued, result, now_s, message=message),
-            *report_failure(
-                pod,
-                message,
-                unschedulable=unschedulable,
-                shown_nomination=queued.pod.nominated_node_name,
-            ),
-        ]
+        shown = queued.pod.nominated_node_name
+        return report_failed_attempt(queued, pod, result, message, now_s, shown_nomination=shown)
 
     def _on_reservation_written(self, answer: ReservationWritten, now_s: float) -> list[Instruction]:
-        written = self._reservations.note_written(answer, now_s)
-        self._lifecycle.notify_of_objects(written.changes, now_s)
-        return [*([] if written.undo is None else [written.undo]), *written.events]
+        changes, instructions = self._reservations.note_written(answer, now_s)
+        self._lifecycle.notify_of_objects(changes, now_s)
+        return instructions
 
     def _fail_reservations(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
         """Put back the pods whose reservations fail because of the stimulus."""

@@ -6,11 +6,10 @@ Source: pkg/scheduler/schedule_one.go, handleSchedulingFailure and truncateMessa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from scheduler.engine.core.pod_records import Binding, Relaxation
-from scheduler.engine.framework.diagnosis import FitError, PostFiltered
+from scheduler.engine.framework.diagnosis import PostFiltered
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.instructions import (
     Attempted,
@@ -30,27 +29,6 @@ _NOTE_TAIL: Final = " ..."
 
 #: Victims that the report of an attempt names.
 _SHOWN_VICTIMS: Final = 10
-
-
-@dataclass(slots=True)
-class UnfitAttempt:
-    """
-    An attempt that found no node.
-
-    Attributes:
-        n_victims: pods to remove from the node that PostFilter found; 0 if all of them end already.
-    """
-
-    queued: QueuedPod
-    pod: Pod
-    error: FitError
-    started_s: float
-    n_victims: int = 0
-
-    @property
-    def nominated(self) -> str | None:
-        """The node that the pod is nominated to from now on, empty for none; None leaves its nomination."""
-        return "" if self.error.postfilter is None else self.error.postfilter.nominated_node_name
 
 
 def report_bound(binding: Binding) -> list[Instruction]:
@@ -102,24 +80,27 @@ def report_failure(
     return instructions
 
 
-def report_unfit(attempt: UnfitAttempt) -> list[Instruction]:
-    """Return the attempt, its event, and the condition if it or the nomination changed."""
-    message = attempt.error.message()
+def report_failed_attempt(
+    queued: QueuedPod,
+    pod: Pod,
+    result: Literal["unschedulable", "error"],
+    message: str,
+    started_s: float,
+    *,
+    nominated: str | None = "",
+    shown_nomination: str | None = None,
+    preemption: PostFiltered | None = None,
+    n_victims: int = 0,
+) -> list[Instruction]:
+    """Return the attempt, as `attempted`, and what `report_failure` returns of it."""
     return [
-        attempted(
-            attempt.queued,
-            "unschedulable",
-            attempt.started_s,
-            message=message,
-            preemption=attempt.error.postfilter,
-            n_victims=attempt.n_victims,
-        ),
+        attempted(queued, result, started_s, message=message, preemption=preemption, n_victims=n_victims),
         *report_failure(
-            attempt.pod,
+            pod,
             message,
-            unschedulable=True,
-            nominated=attempt.nominated,
-            shown_nomination=attempt.queued.pod.nominated_node_name,
+            unschedulable=result == "unschedulable",
+            nominated=nominated,
+            shown_nomination=shown_nomination,
         ),
     ]
 

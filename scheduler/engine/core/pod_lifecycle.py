@@ -26,7 +26,7 @@ from typing import ClassVar
 from scheduler.engine.core.fallbacks import Fallbacks
 from scheduler.engine.core.group_lives import GroupLives
 from scheduler.engine.core.nominator import Nominator
-from scheduler.engine.core.outcomes import attempted, report_bound, report_failure, unread_event
+from scheduler.engine.core.outcomes import report_bound, report_failed_attempt, unread_event
 from scheduler.engine.core.pod_records import Binding, Phase, PodRecord, PodRecords
 from scheduler.engine.core.preemption import Preemptions
 from scheduler.engine.core.reservations import Reservations
@@ -171,17 +171,12 @@ class PodLifecycle:
         self.notify_of_objects(self._reservations.release(uid), now_s)
         self._follow(record, Sign.BIND_FAILED, queued.pod, now_s)
         # Reported even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
-        return [
-            attempted(queued, "error", binding.started_s, message=text),
-            *report_failure(
-                queued.pod,
-                text,
-                unschedulable=False,
-                # No watch may have shown it yet.
-                shown_nomination=binding.bind.node_name if binding.is_nominated else None,
-            ),
-            *([WriteObjects(binding.bind.pod, undo)] if undo else []),
-        ]
+        # No watch may have shown the nomination yet.
+        shown = binding.bind.node_name if binding.is_nominated else None
+        reports = report_failed_attempt(
+            queued, queued.pod, "error", text, binding.started_s, shown_nomination=shown
+        )
+        return [*reports, *([WriteObjects(binding.bind.pod, undo)] if undo else [])]
 
     def notify_of_objects(self, changes: Iterable[tuple[StoredObject, StoredObject]], now_s: float) -> None:
         """Wake the pods that the changes of objects may help; each is given as it was and as it is."""
@@ -250,7 +245,7 @@ class PodLifecycle:
         before, shown = self._nominator.show(old, pod), pod.nominated_node_name
         is_new = shown not in ("", before, "" if old is None else old.nominated_node_name)
         if is_new and pod.group is not None:
-            self._groups.note_nominated(pod.group.key, now_s)
+            self._groups.nominations.note_shown(pod.group.key, now_s)
         return before
 
     def _show(self, record: PodRecord, pod: Pod, _now_s: float) -> None:
@@ -312,7 +307,8 @@ class PodLifecycle:
         if is_new:
             self._queue.on_event(ASSIGNED_POD_ADD, None, pod, now_s)
         if counted is None and pod.group is not None:
-            self._groups.on_placed_elsewhere(pod.group.key, now_s)
+            # Another scheduler has placed the member: its group needs one place less.
+            self._groups.turns.wake(pod.group.key, now_s)
         if counted is not None and counted.node_name != pod.node_name:
             # Assumed on one node, but bound to another by another scheduler: the first node is free again.
             self._queue.on_event(ASSIGNED_POD_DELETE, counted, None, now_s)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
-from scheduler.engine.queueing.pod_queue import DEFAULT_POLICY, PodQueue, QueuePolicy
+from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.queueing.pre_enqueue import PreEnqueueCheck
 
 
@@ -16,7 +16,7 @@ def queue_for(
     initial_backoff_s: float = 1.0,
     max_backoff_s: float = 10.0,
     max_in_unschedulable_s: float = 300.0,
-    policy: QueuePolicy = DEFAULT_POLICY,
+    namespace_share: float = 0.0,
     semantics: Semantics = DEFAULT_SEMANTICS,
 ) -> PodQueue:
     """Return an empty queue for these profiles, by schedulerName."""
@@ -32,6 +32,6 @@ def queue_for(
         initial_backoff_s=initial_backoff_s,
         max_backoff_s=max_backoff_s,
         max_in_unschedulable_s=max_in_unschedulable_s,
-        policy=policy,
+        namespace_share=namespace_share,
         semantics=semantics,
     )

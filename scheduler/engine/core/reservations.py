@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.framework.reserving import TIME_IS_OVER, ObjectKey, Reservation
@@ -29,6 +29,7 @@ from scheduler.engine.model.instructions import (
     Bind,
     DevicesAwaited,
     EmitEvent,
+    Instruction,
     WriteObjects,
     WriteReservation,
 )
@@ -97,18 +98,6 @@ class _ReservedPod:
         for reservation in self.reservations:
             yield from ((write.obj.kind, write.obj.key) for write in reservation.writes)
             yield from reservation.waits_for
-
-
-class Written(NamedTuple):
-    """
-    What follows an answer to writes.
-
-    `undo`: of a pod that had failed before. `changes`: objects for which pods may wait, as they were and are.
-    """
-
-    undo: WriteObjects | None = None
-    changes: Sequence[tuple[StoredObject, StoredObject]] = ()
-    events: Sequence[EmitEvent] = ()
 
 
 class Reservations:
@@ -210,11 +199,17 @@ class Reservations:
         self.release(uid)
         return reserved.bind
 
-    def note_written(self, answer: ReservationWritten, now_s: float) -> Written:
-        """Let the pod wait for what was written, or fail at the next look; return what follows at once."""
+    def note_written(
+        self, answer: ReservationWritten, now_s: float
+    ) -> tuple[list[tuple[StoredObject, StoredObject]], list[Instruction]]:
+        """
+        Let the pod wait for what was written, or fail at the next look.
+
+        Return the objects for which pods may wait, as they were and are, and what follows at once.
+        """
         uid, reserved = answer.uid, self._pods.get(answer.uid)
         if reserved is None or reserved.number != answer.number:
-            return Written(self._late_undo(answer))
+            return [], self._late_undo(answer)
         reserved.versions, reserved.problem, reserved.objects = (
             answer.versions,
             answer.problem,
@@ -233,21 +228,21 @@ class Reservations:
             self._waiting_for.setdefault(key, {})[uid] = None
         notes = [] if reserved.problem else self._waiting_notes(reserved)
         reserved.waits_since_s = now_s if notes else None
-        return Written(None, changes, [EmitEvent(reserved.bind.pod, *_PENDING, note) for note in notes])
+        return changes, [EmitEvent(reserved.bind.pod, *_PENDING, note) for note in notes]
 
     def _waiting_notes(self, reserved: _ReservedPod) -> list[str]:
         node_name = reserved.bind.node_name
         notes = (reservation.waiting_note(node_name, self._view) for reservation in reserved.reservations)
         return [note for note in notes if note]
 
-    def _late_undo(self, answer: ReservationWritten) -> WriteObjects | None:
+    def _late_undo(self, answer: ReservationWritten) -> list[Instruction]:
         """Return what undoes the writes of a pod that failed before the answer, unless it is reserved for anew."""
         late = self._unanswered.pop(answer.number, None)
         if late is None or answer.uid in self._pods or answer.uid in self._undo_by_bind:
-            return None
+            return []
         late.objects = answer.objects
         writes = late.undo()
-        return WriteObjects(late.bind.pod, writes) if writes else None
+        return [WriteObjects(late.bind.pod, writes)] if writes else []
 
     def _concerned(self, stimulus: Stimulus, now_s: float) -> Iterable[str]:
         """Return the pods, by UID, that may be ready or have failed after the stimulus. O(these)."""

@@ -15,7 +15,7 @@ from typing import Final
 from scheduler.engine.core.decide import fits_only_without
 from scheduler.engine.core.group_cycle import GroupCycles, GroupResult
 from scheduler.engine.core.nominator import Nominator
-from scheduler.engine.core.outcomes import UnfitAttempt, report_unfit
+from scheduler.engine.core.outcomes import report_failed_attempt
 from scheduler.engine.core.pod_lifecycle import PodLifecycle
 from scheduler.engine.core.pod_records import Phase, PodRecords
 from scheduler.engine.core.preemption import Preemptions, preempted_event
@@ -30,7 +30,7 @@ from scheduler.engine.model.instructions import (
     WriteObjects,
 )
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import EvictionDue, EvictionEnded, EvictionStep
+from scheduler.engine.model.stimuli import EvictionDue, EvictionStep
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.queueing.queued_pod import QueuedPod
 from scheduler.engine.state.cluster import ClusterState
@@ -65,29 +65,30 @@ class UnfitPods:
 
     def on_unfit(self, queued: QueuedPod, error: FitError, now_s: float) -> list[Instruction]:
         """Put back a pod that fits on no node; nominate it, and evict pods for it, if PostFilter found where."""
-        attempt = UnfitAttempt(queued, self._state.nominated.applied_to(queued.pod), error, now_s)
+        pod, result = self._state.nominated.applied_to(queued.pod), error.postfilter
         self._queue.put_back(queued, error.rejecting, now_s)
-        result = error.postfilter
-        writes = () if result is None else result.writes
-        return [*([WriteObjects(queued.pod, writes)] if writes else []), *self._follow_up(attempt, now_s)]
-
-    def _follow_up(self, attempt: UnfitAttempt, now_s: float) -> list[Instruction]:
-        """Nominate the pod, evict pods for it, and report the attempt."""
-        queued, result = attempt.queued, attempt.error.postfilter
-        are_terminating = result is not None and all(map(self._preemptions.is_terminating, result.victims))
-        if result is None or not result.victims or are_terminating:
+        nominated = "" if result is None else result.nominated_node_name
+        writes, victims = ((), ()) if result is None else (result.writes, result.victims)
+        if all(map(self._preemptions.is_terminating, victims)):
             # No victims, or all end already: the pod waits, and pods nominated to the node keep their nomination.
-            return self._report_unfit(attempt, now_s)
-        evictions = self._evict(queued.pod, result.nominated_node_name or "", result.victims, now_s)
-        attempt.n_victims = len(result.victims)
+            victims = ()
+        evictions = self._evict(queued.pod, nominated or "", victims, now_s) if victims else []
         # The pod takes its node from pods of lower priority.
-        cleared = self._clear_nominations(attempt.pod, [attempt.nominated or ""], now_s)
-        return [*self._report_unfit(attempt, now_s), *cleared, *evictions]
-
-    def _report_unfit(self, attempt: UnfitAttempt, now_s: float) -> list[Instruction]:
-        if attempt.nominated is not None and self._records.shown(attempt.pod.uid) is not None:
-            self._nominator.nominate(attempt.pod, attempt.nominated, now_s)
-        return report_unfit(attempt)
+        cleared = self._clear_nominations(pod, [nominated or ""], now_s) if victims else []
+        if nominated is not None and self._records.shown(pod.uid) is not None:
+            self._nominator.nominate(pod, nominated, now_s)
+        reports = report_failed_attempt(
+            queued,
+            pod,
+            "unschedulable",
+            error.message(),
+            now_s,
+            nominated=nominated,
+            shown_nomination=queued.pod.nominated_node_name,
+            preemption=result,
+            n_victims=len(victims),
+        )
+        return [*([WriteObjects(queued.pod, writes)] if writes else []), *reports, *cleared, *evictions]
 
     def preempt_for_group(self, result: GroupResult, preemptor: Pod, now_s: float) -> list[Instruction]:
         """Return the instructions that make room for the group on the nodes that its members are nominated to."""
@@ -134,10 +135,6 @@ class UnfitPods:
                 # Also if no watch has shown it yet: it may be written.
                 instructions.append(ClearNomination(other))
         return instructions
-
-    def on_eviction_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
-        """Return what follows the end of an eviction; let the pods that wait for nothing else be tried again."""
-        return self._preemptions.on_ended(ended, now_s)
 
     def on_eviction_due(self, due: EvictionDue) -> list[Instruction]:
         """

@@ -9,11 +9,11 @@ not loop over nodes in Python, see another plugin, log, count or read a clock.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -89,13 +89,6 @@ class CountingExtensions(PreFilterExtensions):
         """Count the pod in (`delta` 1), or out (-1)."""
 
 
-class DomainCopies(NamedTuple):
-    """The most pods that a rule lets come into each domain of its topology key: int64 array of shape (n_ids,)."""
-
-    topology_key: str
-    most: Amounts
-
-
 class NodeFilter(ABC):
     """
     What PreFilter returns for Filter. `statuses().codes` is 0 exactly where `mask()` is true.
@@ -106,8 +99,6 @@ class NodeFilter(ABC):
         needs_pods: whether a row that is accepted may be refused because a pod leaves it.
         copies: returns the most copies of the pod that each row takes, if nothing else refuses them: int64, shape
             (n_rows,), undefined on refused rows.
-        domain_copies: returns, if this many pods come, the rules that limit the copies of the pod per domain. Pods with
-            an equal key are limited together.
         reserve: returns what has to be written before the pod is bound to the row, which is not refused.
         prepare: does in pieces what `mask_within` of these rows needs and takes long; the state does not change.
     """
@@ -116,7 +107,6 @@ class NodeFilter(ABC):
 
     needs_pods: bool = True
     copies: Callable[[], Amounts] | None = None
-    domain_copies: Callable[[int], Mapping[Hashable, DomainCopies]] | None = None
     reserve: Callable[[int], Reservation | None] | None = None
     prepare: Callable[[Mask], Pieces[None]] | None = None
 
@@ -155,10 +145,10 @@ class RuleFilter(NodeFilter):
     A node gets the status of the first rule that it does not satisfy.
 
     Masks are bool arrays of shape (n_rows,). `trial`: as `NodeFilter.trial`; without it, pods do not matter.
-    `needs_pods`, `domain_copies`: as of `NodeFilter`.
+    `needs_pods`: as of `NodeFilter`.
     """
 
-    __slots__ = ("_n_rows", "_trial", "domain_copies", "needs_pods", "rules")
+    __slots__ = ("_n_rows", "_trial", "needs_pods", "rules")
 
     def __init__(
         self,
@@ -166,13 +156,11 @@ class RuleFilter(NodeFilter):
         *rules: tuple[Mask, Status],
         trial: Callable[[int], PreFilterExtensions] | None = None,
         needs_pods: bool = True,
-        domain_copies: Callable[[int], Mapping[Hashable, DomainCopies]] | None = None,
     ) -> None:
         self._n_rows = n_rows
         self.rules = rules
         self._trial = trial
         self.needs_pods = needs_pods
-        self.domain_copies = domain_copies
 
     @property
     def trial(self) -> Callable[[int], PreFilterExtensions] | None:

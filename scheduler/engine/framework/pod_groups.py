@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 
-from scheduler.engine.framework.interface import DomainCopies, NodeFilter
+from scheduler.engine.framework.interface import NodeFilter
 from scheduler.engine.state.arrays import Amounts
 
 #: The plugin that rejects pods whose group is not placed, by upstream's name.
@@ -24,12 +24,3 @@ def most_copies(filters: Iterable[tuple[str, NodeFilter]], n_rows: int) -> Amoun
         if node_filter.copies is not None:
             np.minimum(most, node_filter.copies(), out=most)
     return most
-
-
-def domain_copies(filters: Iterable[tuple[str, NodeFilter]], n_most: int) -> dict[Hashable, DomainCopies]:
-    """Return the rules that limit the copies of the pod per domain, as far as filters know, if `n_most` pods come."""
-    limits: dict[Hashable, DomainCopies] = {}
-    for _, node_filter in filters:
-        if node_filter.domain_copies is not None:
-            limits |= node_filter.domain_copies(n_most)
-    return limits

@@ -41,7 +41,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import floor
 from typing import Final
 
@@ -63,23 +62,11 @@ from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.engine.queueing.backoff import Backoff
 from scheduler.engine.queueing.incremental_work import IncrementalWork
 from scheduler.engine.queueing.namespace_shares import NamespaceShares
-from scheduler.engine.queueing.pre_enqueue import KeptOut, PreEnqueue, PreEnqueueCheck
+from scheduler.engine.queueing.pre_enqueue import KeptOut, PreEnqueueCheck
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.engine.queueing.queueing_hints import QueueingHintMap, QueueingHints
 from scheduler.engine.queueing.sub_queues import SubQueues
 from scheduler.engine.queueing.unschedulable_pods import InterestedPlugins
-
-
-@dataclass(frozen=True, slots=True)
-class QueuePolicy:
-    """`namespace_share`: of all time, at most 1; 0 lets every namespace use all of it. See `NamespaceShares`."""
-
-    namespace_share: float = 0.0
-
-
-#: Upstream's, by which every namespace may use all of the time.
-DEFAULT_POLICY: Final = QueuePolicy()
-
 
 #: Unschedulable pods are checked for their timeout at multiples of this, as upstream.
 UNSCHEDULABLE_FLUSH_PERIOD_S: Final = 30
@@ -102,13 +89,14 @@ class PodQueue:
         initial_backoff_s: float = 1.0,
         max_backoff_s: float = 10.0,
         max_in_unschedulable_s: float = 300.0,
-        policy: QueuePolicy = DEFAULT_POLICY,
+        namespace_share: float = 0.0,
         semantics: Semantics = DEFAULT_SEMANTICS,
     ) -> None:
+        """`namespace_share`: see `NamespaceShares`; by default upstream's, all of the time for every namespace."""
         self.incoming: Counter[tuple[str, str]] = Counter()
         self.unschedulable_by_plugin: Counter[tuple[str, str]] = Counter()
         self._hints = QueueingHints(events)
-        self._pre_enqueue = PreEnqueue(pre_enqueue or {})
+        self._pre_enqueue = {} if pre_enqueue is None else pre_enqueue
         self._backoff = Backoff(initial_backoff_s, max_backoff_s)
         self._max_in_unschedulable_s = max_in_unschedulable_s
         self._pods: dict[str, QueuedPod] = {}
@@ -117,7 +105,7 @@ class PodQueue:
         self._backlog = IncrementalWork()
         self._n_arrivals = 0
         self._last_flush_tick = 0
-        self._shares = NamespaceShares(policy.namespace_share)
+        self._shares = NamespaceShares(namespace_share)
         #: The namespace of the pod that was popped last, until its cycle is charged.
         self._charged_namespace: str | None = None
 
@@ -481,7 +469,12 @@ class PodQueue:
             self.incoming[SubQueue.UNSCHEDULABLE.value, label] += 1
 
     def _run_pre_enqueue(self, queued: QueuedPod) -> None:
-        plugin = self._pre_enqueue.gating_plugin(queued.pod, queued.gating_plugin)
+        """Note the first plugin of the profile whose check the pod fails (runPreEnqueuePlugins)."""
+        checks = self._pre_enqueue.get(queued.profile, ())
+        if known := queued.gating_plugin:
+            # Most likely it still does.
+            checks = sorted(checks, key=lambda check: check.plugin != known)
+        plugin = next((check.plugin for check in checks if not check.passes(queued.pod)), "")
         queued.gating_plugin = plugin
         if plugin and plugin not in queued.unschedulable_plugins:
             queued.unschedulable_plugins |= {plugin}

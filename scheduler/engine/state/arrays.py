@@ -48,11 +48,10 @@ class Column(Generic[_Scalar]):
         self.seen = read_only(self.own)
 
 
-def grown(array: npt.NDArray[_Scalar], capacity: int, fill: Any = 0) -> npt.NDArray[_Scalar]:  # noqa: ANN401  (a fill value of any dtype)
-    """Return a copy whose last axis has `capacity` entries, the new ones set to `fill`."""
-    shape = (*array.shape[:-1], capacity)
+def grown(array: npt.NDArray[_Scalar], capacity: int) -> npt.NDArray[_Scalar]:
+    """Return a copy whose last axis has `capacity` entries, the new ones 0."""
     # The system clears the pages of zeros when they are first used.
-    wider = np.full(shape, fill, array.dtype) if fill else np.zeros(shape, array.dtype)
+    wider = np.zeros((*array.shape[:-1], capacity), array.dtype)
     wider[..., : array.shape[-1]] = array
     return wider
 

@@ -34,18 +34,22 @@ class AttachedVolumes:
         #: Driver -> node -> volumes.
         self._n_by_driver: dict[str, dict[str, int]] = {}
 
-    def add(self, holders: Holders, volume: AttachedVolume, node_name: str) -> None:
-        """Count a use by a pod, or an attachment. `holders`: `by_pods` or `by_attachments`."""
-        if holders.add(volume.name, node_name) and not self._other(holders).holds(volume.name, node_name):
-            self._count(volume.driver, node_name, 1)
+    def count(self, holders: Holders, volume: AttachedVolume, node_name: str, delta: int) -> None:
+        """
+        Count one more use by a pod, or attachment (delta 1), or one less (-1).
 
-    def discard(self, holders: Holders, volume: AttachedVolume, node_name: str) -> None:
-        """Undo one `add`."""
-        if holders.discard(volume.name, node_name) and not self._other(holders).holds(volume.name, node_name):
-            self._count(volume.driver, node_name, -1)
-
-    def _other(self, holders: Holders) -> Holders:
-        return self.by_attachments if holders is self.by_pods else self.by_pods
+        `holders`: `by_pods` or `by_attachments`.
+        """
+        is_other = (
+            holders.add(volume.name, node_name) if delta > 0 else holders.discard(volume.name, node_name)
+        )
+        others = self.by_attachments if holders is self.by_pods else self.by_pods
+        if is_other and not others.holds(volume.name, node_name):
+            by_node = self._n_by_driver.setdefault(volume.driver, {})
+            add_count(by_node, node_name, delta)
+            if not by_node:
+                del self._n_by_driver[volume.driver]
+            self._on_change(node_name)
 
     def n_on(self, driver: str) -> Mapping[str, int]:
         """Return the volumes of the driver by node; nodes without any are left out."""
@@ -56,10 +60,3 @@ class AttachedVolumes:
         return {
             (driver, node): n for driver, by_node in self._n_by_driver.items() for node, n in by_node.items()
         }
-
-    def _count(self, driver: str, node_name: str, delta: int) -> None:
-        by_node = self._n_by_driver.setdefault(driver, {})
-        add_count(by_node, node_name, delta)
-        if not by_node:
-            del self._n_by_driver[driver]
-        self._on_change(node_name)

@@ -145,7 +145,7 @@ def _volumes(state: ClusterState) -> Iterator[str]:
     """Compare the volumes with a table that is filled anew. O(objects), so not while a scheduler runs."""
     fresh = Volumes(state.nodes, ChangeLog())
     for placed in state.placed.values():
-        fresh.add_pod(placed.pod, state.nodes.name_of(placed.row))
+        fresh.count_pod(placed.pod, state.nodes.name_of(placed.row), 1)
     for obj in state.volumes.objects():
         fresh.upsert(obj)
     yield from state.volumes.assumed.differences(state.volumes.get)

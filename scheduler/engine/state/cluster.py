@@ -450,10 +450,10 @@ class ClusterState:
         label_set.n_pods += 1
         self.nominated.remove(pod.uid)
         self.n_assumed += assumed
-        self.nodes.add_usage(row, usage)
+        self.nodes.count_usage(row, usage, 1)
         if pod.spec.disks or pod.spec.claim_volumes:
-            self.disks.add(row, pod.spec.disks)
-            self.volumes.add_pod(pod, node_name)
+            self.disks.count(row, pod.spec.disks, 1)
+            self.volumes.count_pod(pod, node_name, 1)
         if pod.group is not None:
             self.groups.place(pod)
         self.log.append(Change(row, 1, label_set, live, terms))
@@ -465,16 +465,16 @@ class ClusterState:
         self.terms.remove(placed.terms, row)
         spec = placed.pod.spec
         if spec.disks or spec.claim_volumes:
-            self.disks.remove(row, spec.disks)
-            self.volumes.remove_pod(placed.pod, self.nodes.name_of(row))
+            self.disks.count(row, spec.disks, -1)
+            self.volumes.count_pod(placed.pod, self.nodes.name_of(row), -1)
         if placed.pod.group is not None:
             self.groups.displace(placed.pod)
         self.pods.remove(placed.slot)
         placed.label_set.n_pods -= 1
         self.n_assumed -= placed.assumed
-        # Before remove_usage, which may free the row.
+        # Before count_usage, which may free the row.
         self.log.append(Change(row, -1, placed.label_set, live, placed.terms))
-        self.nodes.remove_usage(row, placed.usage)
+        self.nodes.count_usage(row, placed.usage, -1)
 
 
 def _usage(pod: Pod) -> Usage:

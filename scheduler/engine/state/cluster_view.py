@@ -25,7 +25,6 @@ from scheduler.engine.state.cluster import ClusterState, PlacedPod
 from scheduler.engine.state.columns import LabelColumn, PerDomain
 from scheduler.engine.state.counts import Domains, PodCounts
 from scheduler.engine.state.derived import Sized
-from scheduler.engine.state.existing_terms import ExistingPodTerm, TermKey
 from scheduler.engine.state.label_sets import LabelSet
 from scheduler.engine.state.matching import NamespaceRule, PodMatcher
 from scheduler.engine.state.node_masks import NodeMasks
@@ -138,14 +137,6 @@ class ClusterView(NodeMasks):
             return PerDomain(np.zeros(column.n_ids, dtype=np.int64), column.ids[: self.n_rows])
         return self.selected(matcher).per_domain(Domains(column))
 
-    def yielding_to(self, pod: Pod) -> Iterator[ExistingPodTerm]:
-        """Yield the anti-affinity terms of placed pods that give way to the pod because it relaxed equal terms."""
-        return self.state.terms.yielding_to(pod.spec)
-
-    def gives_way(self, key: TermKey, pod: Pod) -> bool:
-        """Return whether the declared anti-affinity does not count against the pod. O(its relaxed terms)."""
-        return self.state.terms.gives_way(key, pod.spec)
-
     def selects(self, matcher: PodMatcher, pod: Pod) -> bool:
         """Return whether the matcher selects the pod, placed or not."""
         return matcher.matches(pod.namespace, pod.labels, self.namespace_labels(pod.namespace))
@@ -153,10 +144,6 @@ class ClusterView(NodeMasks):
     def is_kept_apart(self, pod: Pod, keys: Collection[str]) -> bool:
         """Return whether anti-affinity of a running pod by one of these keys may select the pod. At most 2 ms."""
         return self.state.terms.keeps_apart(self.label_set(pod), keys)
-
-    def declared_terms(self, pod: Pod) -> Iterator[TermKey]:
-        """Yield the affinity terms that the pod declares once it is placed. 2 µs each."""
-        return self.state.terms.keys(self.label_set(pod), pod.spec)
 
     def has_lower(self, priority: int) -> Mask:
         """Return the rows with a pod that pods of the priority evict. O(pods)."""
@@ -276,38 +263,37 @@ class ClusterView(NodeMasks):
 
     def volume_room(self, driver: str) -> Amounts:
         """Return how many more volumes of the CSI driver each row can attach; `UNLIMITED` without a limit."""
-        nodes, volumes = self.state.nodes, self.state.volumes
+        volumes = self.state.volumes
 
-        def compute(where: RowIndex) -> Amounts | int:
-            # Looked up each time: the maps of a driver come and go with its first and last volume.
-            limits, attached = volumes.limits(driver), volumes.attached.n_on(driver)
+        def room_at(row: int) -> int:
+            # A dead row hears of no change.
+            name = "" if self.node_at(row) is None else self.nodes.name_of(row)
+            limit = volumes.limits(driver).get(name)
+            return UNLIMITED if limit is None else limit - volumes.attached.n_on(driver).get(name, 0)
 
-            def room_at(row: int) -> int:
-                # A dead row hears of no change.
-                name = "" if nodes.nodes[row] is None else nodes.name_of(row)
-                limit = limits.get(name)
-                return UNLIMITED if limit is None else limit - attached.get(name, 0)
-
-            if isinstance(where, int):
-                return room_at(where)
-            rows = range(nodes.n_rows)[where] if isinstance(where, slice) else where.tolist()
-            return np.fromiter(map(room_at, rows), np.int64, len(rows))
-
-        return self.per_row(("volume room", driver), compute, np.int64)
+        return self._row_by_row(("volume room", driver), room_at, np.int64)
 
     def has_driver(self, driver: str) -> Mask:
         """Return the rows that have the CSI driver."""
-        nodes, volumes = self.state.nodes, self.state.volumes
+        volumes = self.state.volumes
 
-        def compute(where: RowIndex) -> Mask | int:
-            names = volumes.nodes_with(driver)
+        def has_at(row: int) -> bool:
+            return self.node_at(row) is not None and self.nodes.name_of(row) in volumes.nodes_with(driver)
+
+        return self._row_by_row(("has driver", driver), has_at, np.bool_)
+
+    def _row_by_row(
+        self, key: Hashable, compute: Callable[[int], int], dtype: type[_Scalar]
+    ) -> npt.NDArray[_Scalar]:
+        """As `per_row`, where `compute` takes one row."""
+
+        def compute_some(where: RowIndex) -> npt.NDArray[_Scalar] | int:
             if isinstance(where, int):
-                return nodes.nodes[where] is not None and nodes.name_of(where) in names
-            rows = range(nodes.n_rows)[where] if isinstance(where, slice) else where.tolist()
-            having = (nodes.nodes[row] is not None and nodes.name_of(row) in names for row in rows)
-            return np.fromiter(having, np.bool_, len(rows))
+                return compute(where)
+            rows = range(self.n_rows)[where] if isinstance(where, slice) else where.tolist()
+            return np.fromiter(map(compute, rows), dtype, len(rows))
 
-        return self.per_row(("has driver", driver), compute, np.bool_)
+        return self.per_row(key, compute_some, dtype)
 
     def migrated_rows(self, plugin: str) -> Mask:
         """Return the rows where the in-tree plugin was migrated to its CSI driver. O(these rows)."""

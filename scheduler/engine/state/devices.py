@@ -36,7 +36,7 @@ from scheduler.engine.state.extended_resources import ExtendedResources
 from scheduler.engine.state.partitioned_dict import PartitionedDict
 from scheduler.engine.state.rule_guard import not_for_rules
 from scheduler.engine.state.slice_taints import SliceTaints
-from scheduler.engine.state.sparse_dicts import add_count, discard_entry
+from scheduler.engine.state.sparse_dicts import add_count, set_entry
 
 #: The place of claims that a list shows as allocated: their order is unknown.
 _LISTED: Final = 0
@@ -79,7 +79,7 @@ class Devices:
         #: By driver: the devices in all slices.
         self._n_published: dict[str, int] = {}
         #: UID of a pod -> keys of the claims that a scheduler created for its extended resources.
-        self._extended_claims: dict[str, dict[str, None]] = {}
+        self._extended_claims: dict[str, dict[str, bool]] = {}
         #: Key of a claim that is shown as allocated -> its place in the order of allocations. A watch shows claims in
         #: the order of their changes; a list does not.
         self._allocated_at: dict[str, int] = {}
@@ -317,10 +317,12 @@ class Devices:
         elif kind == DeviceKind.SLICE:
             self._taints.forget(key)
         if old is not None:
-            self._unlink(old)
+            self._index(old, enters=False)
         if new is not None:
             objects[key] = new
-            self._link(old, new)
+            self._index(new, enters=True)
+            if isinstance(new, DeviceClass):
+                self.extended_resources.upsert(old, new)
         elif old is not None:
             del objects[key]
             if isinstance(old, DeviceClass):
@@ -334,50 +336,33 @@ class Devices:
             if any(rule.selects(before.driver, before.pool) for rule in changed):
                 after = self._taints.applied(self._taints.published(before))
                 if after is not before:
-                    self._unlink(before)
+                    self._index(before, enters=False)
                     self._slices[before.key] = after
-                    self._link(before, after)
+                    self._index(after, enters=True)
 
-    def _link(self, old: DeviceObject | None, new: DeviceObject) -> None:
-        """Enter the object, which is known now, in the indexes of its kind."""
-        match new:
+    def _index(self, obj: DeviceObject, *, enters: bool) -> None:
+        """Enter the object, which is known, in the indexes of its kind, or take it out."""
+        match obj:
             case ResourceClaim():
-                if new.allocation is not None:
-                    self.allocated.add(new.allocation, new.key)
-                    self._note(new.allocation)
-                for uid in _pods_extended_by(new):
-                    self._extended_claims.setdefault(uid, {})[new.key] = None
+                if obj.allocation is not None:
+                    count = self.allocated.add if enters else self.allocated.remove
+                    count(obj.allocation, obj.key)
+                    self._note(obj.allocation)
+                for uid in _pods_extended_by(obj):
+                    set_entry(self._extended_claims, uid, obj.key, enters or None)
             case ResourceSlice():
-                self._of_pool.setdefault(new.pool_id, {})[new.key] = new
-                if not new.node_name or new.shared_counters:
-                    self._shared[new.key] = new
+                its = obj if enters else None
+                set_entry(self._of_pool, obj.pool_id, obj.key, its)
+                if obj.node_name and not obj.shared_counters:
+                    set_entry(self._on_node, obj.node_name, obj.key, its)
+                elif enters:
+                    self._shared[obj.key] = obj
                 else:
-                    self._on_node.setdefault(new.node_name, {})[new.key] = new
-                if new.devices:
-                    add_count(self._n_published, new.driver, len(new.devices))
-                self.changes.append(new.pool_id, of_slices=True)
-            case DeviceClass():
-                self.extended_resources.upsert(old if isinstance(old, DeviceClass) else None, new)
-                self.classes_version += 1
-
-    def _unlink(self, old: DeviceObject) -> None:
-        """Undo `_link`, while the object is known still, except for what depends on the order of events."""
-        match old:
-            case ResourceClaim():
-                if old.allocation is not None:
-                    self.allocated.remove(old.allocation, old.key)
-                    self._note(old.allocation)
-                for uid in _pods_extended_by(old):
-                    discard_entry(self._extended_claims, uid, old.key)
-            case ResourceSlice():
-                discard_entry(self._of_pool, old.pool_id, old.key)
-                if not old.node_name or old.shared_counters:
-                    del self._shared[old.key]
-                else:
-                    discard_entry(self._on_node, old.node_name, old.key)
-                if old.devices:
-                    add_count(self._n_published, old.driver, -len(old.devices))
-                self.changes.append(old.pool_id, of_slices=True)
+                    del self._shared[obj.key]
+                if obj.devices:
+                    n_devices = len(obj.devices)
+                    add_count(self._n_published, obj.driver, n_devices if enters else -n_devices)
+                self.changes.append(obj.pool_id, of_slices=True)
             case DeviceClass():
                 self.classes_version += 1
 

@@ -19,24 +19,16 @@ class MountedDisks:
         #: By `_key`: disk -> row -> volumes.
         self._by_key: PartitionedDict[dict[Disk, dict[int, int]]] = PartitionedDict()
 
-    def add(self, row: int, disks: Iterable[Disk]) -> None:
-        """Count the disks of a pod that came to the row."""
+    def count(self, row: int, disks: Iterable[Disk], delta: int) -> None:
+        """Count the disks of a pod that came to the row (delta 1), or left it (-1)."""
         for disk in disks:
             if disk.plugin in RESTRICTED:
                 key = _key(disk)
                 mounted = self._by_key.get(key)
                 if mounted is None:
                     mounted = self._by_key[key] = {}
-                add_count(mounted.setdefault(disk, {}), row, 1)
-
-    def remove(self, row: int, disks: Iterable[Disk]) -> None:
-        """Take back the disks of a pod that left the row."""
-        for disk in disks:
-            if disk.plugin in RESTRICTED:
-                key = _key(disk)
-                mounted = self._by_key[key]
-                rows = mounted[disk]
-                add_count(rows, row, -1)
+                rows = mounted.setdefault(disk, {})
+                add_count(rows, row, delta)
                 if not rows:
                     del mounted[disk]
                 if not mounted:

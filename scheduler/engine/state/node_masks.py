@@ -49,11 +49,7 @@ class NodeMasks:
     def matching_names(self, term: NodeTerm) -> Mask:
         """Return the rows whose node matches a term of one rule about names; computed anew each time."""
         (requirement,) = term.names
-        mask = np.zeros(self._nodes.n_rows, dtype=np.bool_)
-        row = self._nodes.row_by_name.get(requirement.values[0]) if requirement.values else None
-        if row is not None:
-            mask[row] = True
-        return mask if requirement.operator == "In" else ~mask & self._nodes.alive
+        return self._named(requirement) & self._nodes.alive
 
     def matching_term(self, term: NodeTerm) -> Mask:
         """Return the rows whose node matches the term; no row if the term is empty or does not parse."""
@@ -65,20 +61,16 @@ class NodeMasks:
             for requirement in term.expressions:
                 mask &= self.satisfying(requirement)
             for requirement in term.names:
-                named = np.zeros(self._nodes.n_rows, dtype=np.bool_)
-                row = self._nodes.row_by_name.get(requirement.values[0]) if requirement.values else None
-                if row is not None:
-                    named[row] = True
-                mask &= named if requirement.operator == "In" else ~named
+                mask &= self._named(requirement)
             return mask
 
         return self._derived.get(term, compute)
 
-    def tolerated(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...] = HARD_EFFECTS) -> Mask:
-        """Return the rows whose taints of these effects are all tolerated."""
+    def tolerated(self, tolerations: tuple[Toleration, ...]) -> Mask:
+        """Return the rows whose taints that keep pods off are all tolerated."""
         return self._derived.get(
-            ("tolerated", tolerations, effects),
-            lambda: np.equal(self.n_untolerated_taints(tolerations, effects), 0),
+            ("tolerated", tolerations),
+            lambda: np.equal(self.n_untolerated_taints(tolerations, HARD_EFFECTS), 0),
         )
 
     def n_untolerated_taints(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Amounts:
@@ -124,6 +116,14 @@ class NodeMasks:
                 return np.equal(ids, ABSENT)
             case _:
                 return self._satisfying_order(requirement)
+
+    def _named(self, requirement: NodeRequirement) -> Mask:
+        """Return the rows whose name satisfies an expression with at most one value."""
+        named = np.zeros(self._nodes.n_rows, dtype=np.bool_)
+        row = self._nodes.row_by_name.get(requirement.values[0]) if requirement.values else None
+        if row is not None:
+            named[row] = True
+        return named if requirement.operator == "In" else ~named
 
     def _has_value(self, key: str, values: Sequence[str]) -> Mask:
         column = self._nodes.column(key)

@@ -297,40 +297,30 @@ class NodeTable:
         self._log.restart(row)
         return row
 
-    def add_usage(self, row: int, usage: Usage) -> None:
-        """Add the usage of a pod that came to the row. O(resources of the usage)."""
-        refuse_rule("add_usage")
-        self._pod_count.own[row] += 1
-        self._non_zero.own[0, row] += usage.non_zero[0]
-        self._non_zero.own[1, row] += usage.non_zero[1]
-        for resource, amount in usage.requested.items():
-            self._request(resource, row, amount)
-        for port in usage.host_ports:
-            add_count(self._ports.setdefault((port.protocol, port.port), {}).setdefault(row, {}), port.ip, 1)
-
-    def remove_usage(self, row: int, usage: Usage) -> None:
+    def count_usage(self, row: int, usage: Usage, delta: int) -> None:
         """
-        Subtract the usage of a pod that left the row.
+        Add the usage of a pod that came to the row (delta 1), or subtract that of one that left it (-1).
 
-        Pods are counted per port. Upstream's cache has a set: of two pods that hold the same port (possible only if a
-        scheduler was bypassed), the first to go frees the port until the cache is rebuilt. We decide as upstream does
-        after the rebuild.
+        O(resources of the usage). Pods are counted per port. Upstream's cache has a set: of two pods that hold the same
+        port (possible only if a scheduler was bypassed), the first to go frees the port until the cache is rebuilt. We
+        decide as upstream does after the rebuild.
         """
-        refuse_rule("remove_usage")
-        self._pod_count.own[row] -= 1
-        self._non_zero.own[0, row] -= usage.non_zero[0]
-        self._non_zero.own[1, row] -= usage.non_zero[1]
+        refuse_rule("count_usage")
+        self._pod_count.own[row] += delta
+        self._non_zero.own[0, row] += delta * usage.non_zero[0]
+        self._non_zero.own[1, row] += delta * usage.non_zero[1]
         for resource, amount in usage.requested.items():
-            self._request(resource, row, -amount)
+            self._request(resource, row, delta * amount)
         for port in usage.host_ports:
-            rows = self._ports[port.protocol, port.port]
-            held = rows[row]
-            add_count(held, port.ip, -1)
+            rows = self._ports.setdefault((port.protocol, port.port), {})
+            held = rows.setdefault(row, {})
+            add_count(held, port.ip, delta)
             if not held:
                 del rows[row]
             if not rows:
                 del self._ports[port.protocol, port.port]
-        self._free_if_unused(row)
+        if delta < 0:
+            self._free_if_unused(row)
 
     def _free_if_unused(self, row: int) -> None:
         """Free the row if it has neither a node nor pods."""
@@ -388,9 +378,7 @@ class NodeTable:
         index = self._resource_id.get(name)
         if index is None:
             rows = self._requested_unavailable.setdefault(name, {})
-            rows[row] = rows.get(row, 0) + amount
-            if not rows[row]:
-                del rows[row]
+            add_count(rows, row, amount)
             if not rows:
                 del self._requested_unavailable[name]
         else:

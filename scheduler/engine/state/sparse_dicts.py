@@ -10,6 +10,14 @@ _V = TypeVar("_V", bound=Hashable)
 _W = TypeVar("_W")
 
 
+def set_entry(entries_by_key: dict[_K, dict[_V, _W]], key: _K, name: _V, entry: _W | None) -> None:
+    """Set the key's entry of the name; None removes it."""
+    if entry is None:
+        discard_entry(entries_by_key, key, name)
+    else:
+        entries_by_key.setdefault(key, {})[name] = entry
+
+
 def discard_entry(entries_by_key: dict[_K, dict[_V, _W]], key: _K, name: _V) -> None:
     """Remove the key's entry of the name, and the key if it has no entry then."""
     entries = entries_by_key[key]

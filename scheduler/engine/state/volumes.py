@@ -33,7 +33,7 @@ from scheduler.engine.state.holders import Holders
 from scheduler.engine.state.node_table import NodeTable
 from scheduler.engine.state.partitioned_dict import PartitionedDict
 from scheduler.engine.state.rule_guard import not_for_rules, refuse_rule
-from scheduler.engine.state.sparse_dicts import discard_entry
+from scheduler.engine.state.sparse_dicts import set_entry
 
 _NO_LIMITS: Final[Mapping[str, int]] = {}
 _NO_CAPACITIES: Final[Mapping[str, CsiStorageCapacity]] = {}
@@ -179,24 +179,19 @@ class Volumes:
 
     # Changes, from ClusterState.
 
-    def add_pod(self, pod: Pod, node_name: str) -> None:
-        """Count the volumes of a pod that came to the node."""
-        refuse_rule("add_pod")
+    def count_pod(self, pod: Pod, node_name: str, delta: int) -> None:
+        """Count the volumes of a pod that came to the node (delta 1), or left it (-1)."""
+        refuse_rule("count_pod")
         for claim_volume in pod.spec.claim_volumes:
             key = f"{pod.namespace}/{claim_volume.claim_name(pod.name)}"
-            claim = self._claims.get(key)
-            # The claim's own text, which is kept anyway.
-            self._users.add(key if claim is None else claim.key, node_name)
+            if delta < 0:
+                self._users.discard(key, node_name)
+            else:
+                claim = self._claims.get(key)
+                # The claim's own text, which is kept anyway.
+                self._users.add(key if claim is None else claim.key, node_name)
         for attached in self.attached_by(pod):
-            self.attached.add(self.attached.by_pods, attached, node_name)
-
-    def remove_pod(self, pod: Pod, node_name: str) -> None:
-        """Take back the volumes of a pod that left the node."""
-        refuse_rule("remove_pod")
-        for claim_volume in pod.spec.claim_volumes:
-            self._users.discard(f"{pod.namespace}/{claim_volume.claim_name(pod.name)}", node_name)
-        for attached in self.attached_by(pod):
-            self.attached.discard(self.attached.by_pods, attached, node_name)
+            self.attached.count(self.attached.by_pods, attached, node_name, delta)
 
     @not_for_rules
     def upsert(self, obj: StorageObject) -> None:
@@ -235,12 +230,13 @@ class Volumes:
         """Keep the new object instead of the known one, and count claims in their present state."""
         objects = self._by_kind[kind]
         before = self._in_use(self._claims_counted_by(kind, key, new))
-        self._unlink(objects.get(key))
+        if (old := objects.get(key)) is not None:
+            self._index(old, enters=False)
         if new is None:
             del objects[key]
         else:
             objects[key] = new
-            self._link(new)
+            self._index(new, enters=True)
         self._recount(before)
 
     def _claims_counted_by(self, kind: StorageKind, key: str, new: StorageObject | None) -> Iterable[str]:
@@ -260,63 +256,40 @@ class Volumes:
                 return [claim.key for claim in claims if claim is not None and claim.class_name == key]
         return ()
 
-    def _link(self, obj: StorageObject) -> None:
-        """Enter the object, which is known now, in the indexes of its kind."""
+    def _index(self, obj: StorageObject, *, enters: bool) -> None:
+        """Enter the object, which is known, in the indexes of its kind, or take it out."""
+        hold, join = (Holders.add, set.add) if enters else (Holders.discard, set.discard)
         match obj:
             case PersistentVolumeClaim() if obj.volume_name:
-                self._naming_claims.add(obj.volume_name, obj.key)
+                hold(self._naming_claims, obj.volume_name, obj.key)
             case PersistentVolume():
-                self.free.add(obj)
+                if enters:
+                    self.free.add(obj)
+                else:
+                    self.free.discard(obj)
                 if obj.claim is not None:
-                    self._promised.add(obj.claim.key, obj.key)
+                    hold(self._promised, obj.claim.key, obj.key)
                 for attachment in self._attachments_of.of(obj.key):
-                    self._attach(self._attachments[attachment])
+                    self._attach(self._attachments[attachment], enters=enters)
             case CsiNode():
                 for driver in obj.drivers:
-                    self._installed.setdefault(driver, set()).add(obj.key)
+                    join(self._installed.setdefault(driver, set()), obj.key)
                 for driver, limit in obj.limits.items():
-                    self._limits.setdefault(driver, {})[obj.key] = limit
+                    set_entry(self._limits, driver, obj.key, limit if enters else None)
                 for plugin in obj.migrated_plugins:
-                    self._migrated.setdefault(plugin, set()).add(obj.key)
+                    join(self._migrated.setdefault(plugin, set()), obj.key)
                 self._note(obj.key)
             case CsiStorageCapacity():
-                self._capacities_of.setdefault(obj.class_name, {})[obj.key] = obj
+                set_entry(self._capacities_of, obj.class_name, obj.key, obj if enters else None)
             case VolumeAttachment() if obj.volume_name:
-                self._attachments_of.add(obj.volume_name, obj.key)
-                self._attach(obj)
+                hold(self._attachments_of, obj.volume_name, obj.key)
+                self._attach(obj, enters=enters)
 
-    def _unlink(self, obj: StorageObject | None) -> None:
-        """Undo `_link`, while the object is known still."""
-        match obj:
-            case PersistentVolumeClaim() if obj.volume_name:
-                self._naming_claims.discard(obj.volume_name, obj.key)
-            case PersistentVolume():
-                for attachment in self._attachments_of.of(obj.key):
-                    self._detach(self._attachments[attachment])
-                self.free.discard(obj)
-                if obj.claim is not None:
-                    self._promised.discard(obj.claim.key, obj.key)
-            case CsiNode():
-                for driver in obj.drivers:
-                    self._installed[driver].discard(obj.key)
-                for driver in obj.limits:
-                    discard_entry(self._limits, driver, obj.key)
-                for plugin in obj.migrated_plugins:
-                    self._migrated[plugin].discard(obj.key)
-                self._note(obj.key)
-            case CsiStorageCapacity():
-                discard_entry(self._capacities_of, obj.class_name, obj.key)
-            case VolumeAttachment() if obj.volume_name:
-                self._detach(obj)
-                self._attachments_of.discard(obj.volume_name, obj.key)
-
-    def _attach(self, attachment: VolumeAttachment) -> None:
+    def _attach(self, attachment: VolumeAttachment, *, enters: bool) -> None:
+        """Count the attachment, or count it out."""
         if (volume := self._attachment_counts_as(attachment)) is not None:
-            self.attached.add(self.attached.by_attachments, volume, attachment.node_name)
-
-    def _detach(self, attachment: VolumeAttachment) -> None:
-        if (volume := self._attachment_counts_as(attachment)) is not None:
-            self.attached.discard(self.attached.by_attachments, volume, attachment.node_name)
+            delta = 1 if enters else -1
+            self.attached.count(self.attached.by_attachments, volume, attachment.node_name, delta)
 
     def _attachment_counts_as(self, attachment: VolumeAttachment) -> AttachedVolume | None:
         """Return what limits count the attachment as; None without a driver, or a volume that names one itself."""
@@ -338,9 +311,9 @@ class Volumes:
             for node_name, n_pods in list(self._users.of(key).items()):
                 for _ in range(n_pods):
                     if old is not None:
-                        self.attached.discard(self.attached.by_pods, old, node_name)
+                        self.attached.count(self.attached.by_pods, old, node_name, -1)
                     if new is not None:
-                        self.attached.add(self.attached.by_pods, new, node_name)
+                        self.attached.count(self.attached.by_pods, new, node_name, 1)
 
     def _note(self, node_name: str) -> None:
         """Log that the room of the node for volumes has changed."""

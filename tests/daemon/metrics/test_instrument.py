@@ -131,7 +131,7 @@ def test_a_timed_plugin_decides_as_the_plugin_does() -> None:
 def test_a_timed_filter_passes_on_all_that_a_filter_may_define() -> None:
     """A filter of devices was asked about no row in a timed cycle, and its pod's claim was not given up."""
     may_define = {name for name in vars(NodeFilter) if not name.startswith("_")}
-    attributes = {"needs_pods", "copies", "domain_copies", "reserve", "prepare"}
+    attributes = {"needs_pods", "copies", "reserve", "prepare"}
     assert "mask_within" in may_define
     assert may_define - attributes <= vars(_TimedNodeFilter).keys()
 

@@ -577,39 +577,6 @@ def test_the_search_says_that_it_ended_early(tmp_path: Path) -> None:
     cluster.audit()
 
 
-@pytest.mark.parametrize(
-    ("limit", "level", "text"),
-    [
-        # Of 12 selected pods: 5, 6, for which there is one node, and 2. A node counts for a member of each kind.
-        ({"a": 3, "b": 4, "c": 1}, "", "Anti-affinity leaves room for 9 at most, in 3 domains of rack."),
-        (2, "", "Anti-affinity leaves room for 6 at most: 2 in each of 3 domains of rack."),
-        ("30%", "", "Anti-affinity leaves room for 8 at most, in 3 domains of rack."),
-        (2, "block", "Anti-affinity leaves room for 4 at most: 2 in each of 2 domains of rack."),
-        (4, "block", "Anti-affinity leaves room for 6 at most, in 2 domains of rack."),
-    ],
-)
-def test_limits_that_leave_room_for_too_few_are_said(
-    cluster: Driver, limit: int | str | Json, level: str, text: str
-) -> None:
-    """Where another pod declares a limit, each way to place the members would be tried, and the search ends early."""
-    for rack, block, n_nodes in (("a", "x", 6), ("b", "x", 1), ("c", "y", 6)):
-        for index in range(n_nodes):
-            cluster.node(f"{rack}-{index}", labels={RACK: rack, "block": block}, allocatable={"cpu": "1"})
-    # No member may be in this rack.
-    cluster.node("d-0", labels={RACK: "d", "block": "x"}, taints=["k=v:NoSchedule"])
-    cluster.pod("o", node="c-0", **limited("other", 5), containers=[container(requests={"cpu": "0"})])
-    cluster.node("elsewhere", allocatable={"cpu": "0"})
-    for index in range(2):
-        cluster.pod(f"alike-{index}", node="elsewhere", labels={"app": "train"})
-    more = limited("train", limit)
-    if level:
-        more["annotations"]["affinity-scheduler.io/pod-group-required-topology"] = level
-    for index in range(10):
-        # Members of two kinds, which the limit counts together.
-        member(cluster, f"w-{index}", n=10, cpu=("1", "900m")[index % 2], **more)
-    assert conditions(cluster.cycle())["w-0"].endswith(text)
-
-
 def limited(app: str, limit: int | str | Json) -> Json:
     """Return a label, and the annotation that limits the pods with it in a rack: to a number, or by weights."""
     said = {"domainWeights" if isinstance(limit, dict) else "maxPodsPerDomain": limit}

@@ -213,7 +213,7 @@ def test_members_of_a_group_that_wait_are_nominated_for_as_long_as_they_wait() -
             shown, nominated_node_name=each.node_name, resource_version=cluster.next_version()
         )
         cluster.handle(PodSeen(nominated))
-    cluster.machine._group_lives.note_nominated(asked[0].pod.group.key, cluster.now_s)  # type: ignore[union-attr]
+    cluster.machine._group_lives.nominations.note_shown(asked[0].pod.group.key, cluster.now_s)  # type: ignore[union-attr]
     told = cluster.live(HOLD_FOR_S + 1.0)
     assert [each for each in told if isinstance(each, ClearNomination)] == []
 

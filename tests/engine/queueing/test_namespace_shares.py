@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.queueing.namespace_shares import BURST_S, MEMORY_S, NamespaceShares
-from scheduler.engine.queueing.pod_queue import PodQueue, QueuePolicy
+from scheduler.engine.queueing.pod_queue import PodQueue
 from tests.engine.queueing.build import pod
 
 PROFILE = "default-scheduler"
@@ -50,7 +50,7 @@ STEPS = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
 def test_pods_of_namespaces_over_their_share_come_after_others_of_equal_priority(steps):
-    queue, reference = PodQueue({PROFILE: {}}, policy=QueuePolicy(namespace_share=SHARE)), ReferenceShares()
+    queue, reference = PodQueue({PROFILE: {}}, namespace_share=SHARE), ReferenceShares()
     waiting: list[tuple[int, int, str]] = []
     now_s = 1000.0
     for number, (what, who, amount) in enumerate(steps):
@@ -87,7 +87,7 @@ def test_pods_of_namespaces_over_their_share_come_after_others_of_equal_priority
 @given(st.lists(EIGHTHS, min_size=1, max_size=20), st.integers(1, 8).map(lambda n: n / 8))
 def test_no_namespace_waits_for_ever_while_others_keep_coming(used_s, other_s):
     """However much its pods use, and although a pod of another namespace is always there."""
-    queue, now_s = PodQueue({PROFILE: {}}, policy=QueuePolicy(namespace_share=SHARE)), 1000.0
+    queue, now_s = PodQueue({PROFILE: {}}, namespace_share=SHARE), 1000.0
     for number in range(len(used_s)):
         queue.add(pod(f"{number}", namespace="heavy"), now_s)
     left, last_s = list(used_s), now_s

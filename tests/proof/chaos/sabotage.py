@@ -93,7 +93,7 @@ def _bind_without_uid(*, uid: str, **settings: Any) -> requests.Request:
 
 _WHOLE_BIND = requests.bind
 _WHOLE_ON_EVENT = PodQueue.on_event
-_WHOLE_REMOVE_USAGE = NodeTable.remove_usage
+_WHOLE_COUNT_USAGE = NodeTable.count_usage
 
 
 def _tell_no_departures(
@@ -116,9 +116,10 @@ def _nothing_vanishes(self: Store[Any], _changes: list[changes.Change[Any]]) -> 
         shard.unlisted = {}
 
 
-def _keep_room(self: NodeTable, row: int, usage: Usage) -> None:
+def _keep_room(self: NodeTable, row: int, usage: Usage, delta: int) -> None:
     """Never free host ports."""
-    _WHOLE_REMOVE_USAGE(self, row, Usage(usage.requested, usage.non_zero, ()))
+    ports = usage.host_ports if delta > 0 else ()
+    _WHOLE_COUNT_USAGE(self, row, Usage(usage.requested, usage.non_zero, ports), delta)
 
 
 _WHOLE_ON_EVICTION_DUE = UnfitPods.on_eviction_due
@@ -264,7 +265,7 @@ SABOTAGES = (
     ),
     Sabotage("failures are forgotten", PodQueue, "put_back", _forget_failures, Shape.ALONE, Verdict.LEFT),
     Sabotage("lists end nothing", Store, "finish_list", _nothing_vanishes, Shape.ALONE, Verdict.CACHE, 2),
-    Sabotage("ports stay taken", NodeTable, "remove_usage", _keep_room, Shape.ALONE, Verdict.CRASH),
+    Sabotage("ports stay taken", NodeTable, "count_usage", _keep_room, Shape.ALONE, Verdict.CRASH),
     Sabotage(
         "no check before a condition",
         UnfitPods,

@@ -435,7 +435,9 @@ def test_a_guest_cannot_write_to_an_array(array: Callable[[Any], Any]):
         pytest.param(lambda c, s: s.nodes.remove("n0"), id="the nodes"),
         pytest.param(lambda c, s: s.column(ZONE).set(0, "x"), id="a label"),
         pytest.param(lambda c, s: s.nodes.ports.clear(), id="host ports"),
-        pytest.param(lambda c, s: s.nodes.add_usage(0, s.state.usage_of(c.pod)), id="the usage of a node"),
+        pytest.param(
+            lambda c, s: s.nodes.count_usage(0, s.state.usage_of(c.pod), 1), id="the usage of a node"
+        ),
         pytest.param(lambda c, s: s.devices.remove("ResourceClaim", "default/c"), id="devices"),
         pytest.param(lambda c, s: s.state.remove_pod("running"), id="the state behind the view"),
     ],

@@ -79,7 +79,7 @@ def _existing_anti_affinity(context: ExplainContext) -> Iterator[BlockingRule]:
     existing = [
         term
         for term in view.state.terms.selecting(view.label_set(context.pod))
-        if not view.gives_way(term.key, context.pod)
+        if not view.state.terms.gives_way(term.key, context.pod.spec)
     ]
     yield from (_forbidding(context, term) for term in existing if term.is_forbidding)
     yield from (_limiting(context, term) for term in existing if term.is_limiting)

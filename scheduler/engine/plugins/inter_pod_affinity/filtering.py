@@ -18,14 +18,14 @@ Source: plugins/interpodaffinity/filtering.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Final
 
 import numpy as np
 
-from scheduler.engine.framework.interface import DomainCopies, PodContext
+from scheduler.engine.framework.interface import PodContext
 from scheduler.engine.framework.status import Status, unresolvable, unschedulable
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.terms import Shares
@@ -51,17 +51,6 @@ def own_rules(context: PodContext, view: ClusterView, terms: IncomingTerms) -> I
         yield mask, AFFINITY_NOT_MET
     for limit in terms.anti:
         yield ~limit.pods(view).at_least(limit.capacity(view)), ANTI_AFFINITY_BROKEN
-
-
-def domain_copies(
-    context: PodContext, view: ClusterView, terms: IncomingTerms, n_most: int
-) -> dict[Hashable, DomainCopies]:
-    """Return by own anti-affinity term how many copies of the pod come into each domain, if `n_most` pods come."""
-    return {
-        limit: DomainCopies(limit.key, np.maximum(0, limit.capacity(view, n_most) - limit.pods(view).amounts))
-        for limit in terms.anti
-        if view.selects(limit.matcher, context.pod)
-    }
 
 
 def affinity_masks(
@@ -126,7 +115,9 @@ def forbidding_sums(context: PodContext, view: ClusterView) -> Mapping[str, PerD
 def yielding_terms(context: PodContext, view: ClusterView) -> frozenset[ExistingPodTerm]:
     """Return the terms of placed pods that select the incoming pod, but yield to it."""
     return frozenset(
-        term for term in view.yielding_to(context.pod) if view.selects(term.key.matcher, context.pod)
+        term
+        for term in view.state.terms.yielding_to(context.pod.spec)
+        if view.selects(term.key.matcher, context.pod)
     )
 
 
@@ -144,7 +135,7 @@ def limiting_terms(context: PodContext, view: ClusterView) -> Iterator[ExistingP
 def has_shares_of_others(context: PodContext, view: ClusterView) -> bool:
     """Return whether a limiting term with shares that the pod does not declare itself selects it. O(terms)."""
     shared = [term for term in limiting_terms(context, view) if isinstance(term.key.max_pods, Shares)]
-    declared = set(view.declared_terms(context.pod)) if shared else set()
+    declared = set(view.state.terms.keys(context.label_set, context.pod.spec)) if shared else set()
     return any(term.key not in declared for term in shared)
 
 

@@ -45,7 +45,6 @@ from scheduler.engine.model.terms import Problem, Shares, usable
 from scheduler.engine.model.wire import Expression, Int32, LabelSelector, Wire
 from scheduler.engine.plugins.inter_pod_affinity.explaining import affinity_rules, changes_for_all_nodes
 from scheduler.engine.plugins.inter_pod_affinity.filtering import (
-    domain_copies,
     existing_rule,
     forbidden_domains,
     full_domains,
@@ -173,8 +172,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
             return AffinityTrial(context, terms, view, declared, row, is_exempt=is_exempt)
 
         needs_pods = terms.required is not None
-        limits = partial(domain_copies, context, view, terms)
-        return RuleFilter(view.n_rows, *rules, trial=trial, needs_pods=needs_pods, domain_copies=limits)
+        return RuleFilter(view.n_rows, *rules, trial=trial, needs_pods=needs_pods)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the terms that refuse a node."""

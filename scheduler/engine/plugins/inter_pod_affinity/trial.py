@@ -61,10 +61,10 @@ class DeclaredAgainst:
         if known is None:
             known = self._known[key] = [
                 term
-                for term in self._view.declared_terms(pod)
+                for term in self._view.state.terms.keys(*key)
                 if term.kind is TermKind.REQUIRED_ANTI
                 and self._view.selects(term.matcher, self._context.pod)
-                and not self._view.gives_way(term, self._context.pod)
+                and not self._view.state.terms.gives_way(term, self._context.pod.spec)
             ]
         return known
 
