@@ -93,9 +93,9 @@ class Scheduler(daemon.Daemon):
         now_s: Callable[[], float] = time.monotonic,
         new_view: Callable[[RunningScheduler], View] = lambda _: View(),
     ) -> None:
-        super().__init__(connection.log, connection.elector)
+        super().__init__(options.serving, metrics, connection.log, connection.auth, connection.elector)
         options = options.at(connection.semantics)
-        self._options, self._metrics, self._connection = options, metrics, connection
+        self._options, self._metrics = options, metrics
         self._clock_s, self._now_s = clock_s, now_s
         settings = options.settings
         self._state = new_state(settings)
@@ -109,12 +109,7 @@ class Scheduler(daemon.Daemon):
             n_kept_by_annotations=lambda: self._machine.n_kept_by_annotations,
         )
         self._audit = MachineAudit(self._machine.records, self._state, queue)
-        self._caches = Caches(
-            kinds_for(settings),
-            connection,
-            metrics,
-            now_s=now_s,
-        )
+        self._caches = Caches(kinds_for(settings), connection, metrics, now_s=now_s)
         self._inbox = self._caches.inbox
         self._view = new_view(
             RunningScheduler(
@@ -177,18 +172,14 @@ class Scheduler(daemon.Daemon):
             self._loop.stop(_STOP_BINDS_S)
 
     def _new_server(self) -> StatusServer:
-        return StatusServer(
-            self._options.serving,
-            auth=self._connection.auth,
-            log=self._log,
-            render=self._metrics.render,
+        return self._new_port(
             configz=lambda: as_json(self._options.settings),
-            live={"scheduling": self._makes_progress},
             ready={
                 "sched-handler-sync": self._caches.is_synced,
                 "caches-fresh": self._caches.is_fresh,
                 "shutdown": self._is_running,
             },
+            live={"scheduling": self._makes_progress},
             routes=self._view,
             zpages=ZPages(
                 self._options.flags, product_version(), str(self._options.settings.semantics.version)
@@ -222,7 +213,7 @@ class Scheduler(daemon.Daemon):
             on_cycle=self._view.on_cycle,
         )
         self._start_tasks()
-        if self._is_stopping:
+        if not self._is_running():
             self._loop.stop(_STOP_BINDS_S)
         await self._loop.run()
         for pod in self._writers.abandon():

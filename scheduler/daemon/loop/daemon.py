@@ -14,14 +14,16 @@ import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from scheduler.daemon.loop.connection import Connection, ConnectionOptions, connect, with_semantics
 from scheduler.daemon.loop.leader_election import LeaderElector
 from scheduler.daemon.loop.upkeep import disable_full_collections
 from scheduler.daemon.metrics.logs import Logger
-from scheduler.daemon.metrics.process import ControllerMetrics
-from scheduler.daemon.port.status_server import StatusServer
+from scheduler.daemon.metrics.process import ControllerMetrics, ProcessMetrics
+from scheduler.daemon.port.delegated_auth import DelegatedAuth
+from scheduler.daemon.port.status_server import ServingOptions, StatusServer
 from scheduler.errors import LeadershipLost
 
 #: Between two questions for the version of a server that does not answer.
@@ -86,16 +88,25 @@ def on_termination(stop: Callable[[], None]) -> None:
 class Daemon(ABC):
     """One running process: its port, its tasks, its leadership and its end."""
 
-    def __init__(self, log: Logger, elector: LeaderElector | None = None) -> None:
+    def __init__(
+        self,
+        serving: ServingOptions,
+        metrics: ProcessMetrics,
+        log: Logger,
+        auth: DelegatedAuth | None,
+        elector: LeaderElector | None = None,
+    ) -> None:
         self._log, self._elector = log, elector
-        self._is_stopping = False
+        self._new_port = partial(StatusServer, serving, auth=auth, log=log, render=metrics.render)
+        #: Set by `stop`.
+        self._stopped = asyncio.Event()
         #: Cancelled once the work has ended.
         self._tasks: list[asyncio.Task[None]] = []
         self._group = asyncio.TaskGroup()
 
     @abstractmethod
     def _new_server(self) -> StatusServer:
-        """Return the port with the checks of /readyz and /livez."""
+        """Return the port with the checks of /readyz and /livez, by `_new_port`."""
 
     @abstractmethod
     async def _begin(self) -> None:
@@ -118,7 +129,7 @@ class Daemon(ABC):
 
     def stop(self) -> None:
         """Begin nothing new; `run` returns once the work has ended, within about 20 s."""
-        self._is_stopping = True
+        self._stopped.set()
 
     async def run(self) -> int:
         """Work until `stop` is called or the Lease is lost, and return the exit code."""
@@ -140,13 +151,13 @@ class Daemon(ABC):
             is_lost = True
         finally:
             await server.stop()
-        if self._is_stopping:
+        if not self._is_running():
             self._log.info(0, "Requested to terminate, exiting")
             return 0
         return int(is_lost)
 
     def _is_running(self) -> bool:
-        return not self._is_stopping
+        return not self._stopped.is_set()
 
     def _leads(self) -> bool:
         return self._elector is None or self._elector.is_leader
@@ -158,26 +169,14 @@ class _ServerWait(Daemon):
     def __init__(
         self, options: ConnectionOptions, metrics: ControllerMetrics, connection: Connection
     ) -> None:
-        super().__init__(connection.log)
+        super().__init__(options.serving, metrics, connection.log, connection.auth)
         self._options, self._metrics = options, metrics
         #: With semantics once the server has answered.
         self.connection = connection
-        self._stopped = asyncio.Event()
-
-    def stop(self) -> None:
-        """Wait no longer."""
-        super().stop()
-        self._stopped.set()
 
     def _new_server(self) -> StatusServer:
-        return StatusServer(
-            self._options.serving,
-            auth=self.connection.auth,
-            log=self._log,
-            render=self._metrics.render,
-            configz=lambda: "{}",
-            ready={"sched-handler-sync": lambda: False, "shutdown": self._is_running},
-        )
+        ready = {"sched-handler-sync": lambda: False, "shutdown": self._is_running}
+        return self._new_port(configz=lambda: "{}", ready=ready)
 
     async def _begin(self) -> None:
         """Log nothing: the first request already did."""

@@ -129,9 +129,9 @@ class EnforcerDaemon(daemon.Daemon):
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """`now_s` is a monotonic clock."""
-        super().__init__(connection.log, connection.elector)
+        super().__init__(options.serving, metrics, connection.log, connection.auth, connection.elector)
         options = options.at(connection.semantics)
-        self._options, self._metrics, self._connection, self._now_s = options, metrics, connection, now_s
+        self._options, self._client, self._now_s = options, connection.client, now_s
         self._enforcer = Enforcer(
             options.limits,
             is_movable=self._is_movable,
@@ -169,7 +169,7 @@ class EnforcerDaemon(daemon.Daemon):
         )
         return CostWriter(
             deletion_costs,
-            self._connection.client,
+            self._client,
             self._reports,
             may_act=lambda: self._is_running() and self._caches.is_synced() and self._may_act(self._now_s()),
             now_s=self._now_s,
@@ -192,14 +192,8 @@ class EnforcerDaemon(daemon.Daemon):
         self._inbox.nudge()
 
     def _new_server(self) -> StatusServer:
-        return StatusServer(
-            self._options.serving,
-            auth=self._connection.auth,
-            log=self._log,
-            render=self._metrics.render,
-            configz=lambda: json.dumps(asdict(self._options.limits)),
-            ready={"sched-handler-sync": self._caches.is_synced, "shutdown": self._is_running},
-        )
+        ready = {"sched-handler-sync": self._caches.is_synced, "shutdown": self._is_running}
+        return self._new_port(configz=lambda: json.dumps(asdict(self._options.limits)), ready=ready)
 
     async def _begin(self) -> None:
         self._log.info(0, "Starting the enforcer", version=product_version(), dryRun=self._options.dry_run)
@@ -295,13 +289,12 @@ class EnforcerDaemon(daemon.Daemon):
             self._in_flight = self._group.create_task(self._evict_for(move), name=f"move {move.pod.key}")
 
     async def _evict_for(self, move: Move) -> None:
-        client = self._connection.client
         outcome = await nominate(
-            client,
+            self._client,
             move.nominations,
             may_act=lambda: self._may_act(self._now_s()) and self._is_running(),
         )
-        outcome = outcome or await evict(client, move.pod)
+        outcome = outcome or await evict(self._client, move.pod)
         self._reports.on_move_ended(move, outcome)
         is_evicted = outcome.ended is EvictionResult.EVICTED
         if is_evicted:
@@ -354,7 +347,7 @@ class EnforcerDaemon(daemon.Daemon):
                 assert_never(instruction)
 
     async def _evict(self, instruction: Evict) -> None:
-        outcome = await evict(self._connection.client, instruction.pod)
+        outcome = await evict(self._client, instruction.pod)
         self._reports.on_eviction_ended(instruction, outcome)
         self._enforcer.on_eviction_result(
             instruction.pod.uid, outcome.ended, self._now_s(), retry_after_s=outcome.retry_after_s

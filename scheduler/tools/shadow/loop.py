@@ -104,8 +104,8 @@ class ShadowDaemon(daemon.Daemon):
     """One comparison with a cluster's scheduler, and everything around it."""
 
     def __init__(self, options: Options, metrics: ShadowMetrics, connection: Connection) -> None:
-        super().__init__(connection.log)
-        self._options, self._metrics, self._connection = options, metrics, connection
+        super().__init__(options.serving, metrics, connection.log, connection.auth)
+        self._options = options
         shadow = self.shadow = new_shadow(options)
         metrics.register_shadow(shadow)
         self._caches = Caches(
@@ -121,15 +121,9 @@ class ShadowDaemon(daemon.Daemon):
         self._caches.inbox.nudge()
 
     def _new_server(self) -> StatusServer:
-        options = self._options
-        return StatusServer(
-            options.serving,
-            auth=self._connection.auth,
-            log=self._log,
-            render=self._metrics.render,
-            configz=lambda: json.dumps({"of": options.of, "profile": options.profile}),
-            ready={"sched-handler-sync": self._caches.is_synced, "shutdown": self._is_running},
-        )
+        told = {"of": self._options.of, "profile": self._options.profile}
+        ready = {"sched-handler-sync": self._caches.is_synced, "shutdown": self._is_running}
+        return self._new_port(configz=lambda: json.dumps(told), ready=ready)
 
     async def _begin(self) -> None:
         """Log nothing: the report is the output."""

@@ -78,18 +78,18 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
         files.load()
         async with open_auth(
             options.listening, None, environ, log=log, on_request=metrics.on_request
-        ) as gate:
-            return await run_until_signal(_Webhook(options, listener, files, metrics, log, gate))
+        ) as auth:
+            return await run_until_signal(_Webhook(options, listener, files, metrics, log, auth))
     credentials = await load_credentials(
         kubeconfig=options.kubeconfig, master=options.master, environ=environ
     )
     async with (
-        open_auth(options.listening, credentials, environ, log=log, on_request=metrics.on_request) as gate,
+        open_auth(options.listening, credentials, environ, log=log, on_request=metrics.on_request) as auth,
         KubeClient(credentials, on_request=metrics.on_request) as client,
     ):
         store = SecretStore(client, namespace=options.namespace, name=options.name)
         secret = CertificateRotation(store, [options.host], listener, log=log, clock_s=time.time)
-        return await run_until_signal(_Webhook(options, listener, secret, metrics, log, gate))
+        return await run_until_signal(_Webhook(options, listener, secret, metrics, log, auth))
 
 
 class _Webhook(Daemon):
@@ -102,30 +102,14 @@ class _Webhook(Daemon):
         certificates: CertificateRotation | FileCertificate,
         metrics: WebhookMetrics,
         log: Logger,
-        gate: DelegatedAuth | None,
+        auth: DelegatedAuth | None,
     ) -> None:
-        super().__init__(log)
-        self._gate = gate
-        self._options = options
-        self._listener = listener
-        self._certificates = certificates
-        self._metrics = metrics
-        self._stopped = asyncio.Event()
-
-    def stop(self) -> None:
-        """Become unready; `run` returns once requests in flight are answered."""
-        super().stop()
-        self._stopped.set()
+        super().__init__(options.listening, metrics, log, auth)
+        self._options, self._listener, self._certificates = options, listener, certificates
 
     def _new_server(self) -> StatusServer:
-        return StatusServer(
-            self._options.listening,
-            auth=self._gate,
-            log=self._log,
-            render=self._metrics.render,
-            configz=lambda: json.dumps(asdict(self._options), default=str),
-            ready={"certificate": lambda: self._listener.is_serving, "shutdown": self._is_running},
-        )
+        ready = {"certificate": lambda: self._listener.is_serving, "shutdown": self._is_running}
+        return self._new_port(configz=lambda: json.dumps(asdict(self._options), default=str), ready=ready)
 
     async def _begin(self) -> None:
         address, port = self._options.listening.address, self._options.webhook_port

@@ -10,6 +10,7 @@ import pytest
 from scheduler.daemon.loop.connection import NO_PORT
 from scheduler.daemon.loop.daemon import Daemon
 from scheduler.daemon.metrics.logs import configure
+from scheduler.daemon.metrics.process import ProcessMetrics
 from scheduler.daemon.port.status_server import StatusServer
 from scheduler.errors import LeadershipLost, SettingsError
 
@@ -38,14 +39,9 @@ class _Daemon(Daemon):
     ) -> None:
         self.written = io.StringIO()
         self.log = configure(verbosity=0, form="text", stream=self.written)
-        super().__init__(self.log)
+        super().__init__(NO_PORT, ProcessMetrics(version="test"), self.log, None)
         self.story: list[str] = []
         self._refused, self._lost, self._waits = refused, lost, waits
-        self._stopped = asyncio.Event()
-
-    def stop(self) -> None:
-        super().stop()
-        self._stopped.set()
 
     def _new_server(self) -> StatusServer:
         return _Server(self)

@@ -47,7 +47,7 @@ async def running(*faults: Fault, elected: bool) -> AsyncIterator[tuple[Instance
                 ready, timeout_s=100.0, what="a scheduler that leads and knows the cluster"
             )
             assert scheduler is not None
-            scheduler._connection.client._on_request = scheduler._metrics.on_request
+            scheduler._caches.informers[0]._client._on_request = scheduler._metrics.on_request
             yield instance, cluster
 
 
