@@ -19,7 +19,7 @@ from argcomplete.completers import BaseCompleter, FilesCompleter
 from argcomplete.shell_integration import shellcode
 
 PROGRAM: Final = "affinity-scheduler"
-#: Where the names of an argument stand, by its metavar; of a kind before a slash, by the kind. `{}` is the namespace.
+#: The path that lists the names for an argument, by its metavar; `{}` is the namespace. After `KIND/` it is by kind.
 _PATHS: Final = {
     "POD": "/api/v1/namespaces/{}/pods",
     "Pod": "/api/v1/namespaces/{}/pods",
@@ -103,7 +103,7 @@ class _Names(BaseCompleter):
 
 
 def _path_before_slash(written: str) -> str:
-    """Return where the names stand that may follow `deploy/`; another word before the slash is a namespace of pods."""
+    """Return the path of the names that may follow a kind such as `deploy/`, or of the pods of a namespace."""
     from scheduler.tools.explain.workloads import kind_of
 
     return _PATHS.get(kind_of(written) or "", _PATHS["POD"].format(quote(written, safe="")))

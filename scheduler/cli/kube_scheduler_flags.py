@@ -14,28 +14,24 @@ from typing import Final, NoReturn
 from scheduler.daemon.settings.feature_gates import BOOLEANS
 from scheduler.errors import SettingsError
 
-#: Why a flag has no effect, by flag. Boolean flags, which may stand without a value, are in `_BOOLEAN`.
-_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+#: Why a boolean flag, which may stand without a value, has no effect.
+_BOOLEAN_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "authentication-skip-lookup": "nothing is looked up in the cluster",
     "authentication-tolerate-lookup-failure": "nothing is looked up in the cluster",
     "contention-profiling": "/debug/pprof is not served",
     "disable-http2-serving": "HTTP/2 is not served",
+    "permit-address-sharing": "SO_REUSEADDR is always set",
+    "profiling": "/debug/pprof is not served",
+}
+#: Why a flag has no effect.
+_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    **_BOOLEAN_WITHOUT_EFFECT,
     "http2-max-streams-per-connection": "HTTP/2 is not served",
     "kube-api-content-type": "requests and responses are JSON",
     "log-flush-frequency": "every line is written at once",
     "min-compatibility-version": "no feature gate here depends on it",
-    "permit-address-sharing": "SO_REUSEADDR is always set",
-    "profiling": "/debug/pprof is not served",
     "show-hidden-metrics-for-version": "no metric is hidden",
 }
-_BOOLEAN: Final = (
-    "authentication-skip-lookup",
-    "authentication-tolerate-lookup-failure",
-    "contention-profiling",
-    "disable-http2-serving",
-    "permit-address-sharing",
-    "profiling",
-)
 #: It says what to use instead of each of `_REFUSED`.
 _PAGE: Final = "scheduler/cli/README.md#flags-of-kube-scheduler"
 _REFUSED: Final = (
@@ -68,11 +64,11 @@ _REFUSED: Final = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """
-    Add the flags, of which `--help` says nothing. A refused one raises SettingsError when it is parsed; those without
-    effect are logged at the start.
+    Add the flags, which `--help` leaves out. A refused flag raises SettingsError when it is parsed; a flag without
+    effect is logged at the start.
     """
     for name in _WITHOUT_EFFECT:
-        if name in _BOOLEAN:
+        if name in _BOOLEAN_WITHOUT_EFFECT:
             add_boolean(parser, name, argparse.SUPPRESS)
         else:
             parser.add_argument(f"--{name}", help=argparse.SUPPRESS)

@@ -130,7 +130,7 @@ def _examples(*lines: str) -> str:
 
 
 class _VersionAction(argparse.Action):
-    """Prints the version. Other commands do not look it up, since that imports a parser of e-mail."""
+    """Prints the version. It is looked up only here, since the lookup imports a parser of e-mail."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from scheduler.version import product_version
@@ -171,9 +171,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _end_at_sigterm() -> None:
-    """End at SIGTERM until a daemon has its own handler: the kernel drops it for a container's process without one."""
+    """Make SIGTERM end the process until a daemon handles it: without a handler the kernel drops it for PID 1."""
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
-    # The image's entry point blocks it, so that it waits while Python starts.
+    # The image's entry point blocks SIGTERM, so that it is delivered only now and not while Python starts.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
 

@@ -91,7 +91,7 @@ def _is_module_elsewhere(stem: str) -> bool:
 
 
 def _write_new(name: str | None, form: str) -> int:
-    """Write the files of a new plugin of this form into the current folder, none of which may exist."""
+    """Write the files of a new plugin of this form into the current folder. None of them may exist."""
     if name is None or not _NAME.fullmatch(name):
         raise SettingsError("plugins new", "NAME", "nothing" if name is None else repr(name), _EXAMPLE)
     from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME

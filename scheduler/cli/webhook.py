@@ -127,7 +127,7 @@ def _schedulers(text: str) -> frozenset[str] | None:
 
 def _options(args: argparse.Namespace, listening: ServingOptions) -> Options:
     from scheduler.tools.webhook.app import Options
-    from scheduler.tools.webhook.scope import Scope
+    from scheduler.tools.webhook.reviews import Scope
     from scheduler.tools.webhook.validating import AntiAffinity
 
     cert_file, key_file = serving_flags.certificate(args)

@@ -118,7 +118,7 @@ class Running:
         machine, inbox = self.machine, self.scheduler._inbox
         is_working = machine.has_backlog or machine.has_work() or machine.n_binding or machine.is_sweeping
         is_listing = not all(
-            informer._reflector.is_settled() for informer in self.scheduler._caches.informers
+            informer._reflector.list_watch.is_settled() for informer in self.scheduler._caches.informers
         )
         is_writing = machine.preemptions.is_evicting or machine.n_unconfirmed
         return self.api.is_read() and not (len(inbox) or is_working or is_listing or is_writing)

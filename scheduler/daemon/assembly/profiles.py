@@ -93,7 +93,7 @@ def annotating_namespaces(settings: Settings) -> NamespaceRule:
     """
     Return the namespaces whose annotations may be about other namespaces.
 
-    Running pods have no profile of ours, so it is the rule of the first profile, which all others have to share.
+    All profiles have the same rule, since running pods need not belong to any of them.
     """
     args = settings.profiles[0].args_by_plugin.get(AFFINITY)
     if not isinstance(args, InterPodAffinityArgs):

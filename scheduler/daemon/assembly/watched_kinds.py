@@ -28,7 +28,7 @@ def kinds_for(settings: Settings) -> tuple[WatchedKind, ...]:
 
 
 def kinds_asked_by(*askers: Asker, semantics: Semantics = DEFAULT_SEMANTICS) -> tuple[WatchedKind, ...]:
-    """Return the kinds that one of these asks for."""
+    """Return the kinds that any of the askers needs."""
     return tuple(row for row in kinds(semantics=semantics) if row.asked_by in askers)
 
 

@@ -65,22 +65,17 @@ class _UserFields(msgspec.Struct, frozen=True):
     extra: dict[str, tuple[str, ...]] | None = None
 
 
-class _TokenStatus(msgspec.Struct, frozen=True):
+class _Status(msgspec.Struct, frozen=True):
+    """The status of a TokenReview or of a SubjectAccessReview."""
+
     authenticated: bool = False
     user: _UserFields = _UserFields()
-
-
-class _TokenReviewResponse(msgspec.Struct, frozen=True):
-    status: _TokenStatus
-
-
-class _AccessStatus(msgspec.Struct, frozen=True):
     allowed: bool = False
     denied: bool = False
 
 
-class _AccessReviewResponse(msgspec.Struct, frozen=True):
-    status: _AccessStatus
+class _Review(msgspec.Struct, frozen=True):
+    status: _Status
 
 
 def decode_user(body: bytes) -> UserInfo | None:
@@ -89,10 +84,7 @@ def decode_user(body: bytes) -> UserInfo | None:
 
     Raises ServerFault if the body is not a TokenReview.
     """
-    try:
-        status = msgspec.json.decode(body, type=_TokenReviewResponse).status
-    except msgspec.DecodeError as error:
-        raise ServerFault(201, "BadAnswer", f"not a TokenReview: {error}") from error
+    status = _decode_status(body, "TokenReview")
     found = status.user
     if not status.authenticated or not found.username:
         return None
@@ -101,8 +93,12 @@ def decode_user(body: bytes) -> UserInfo | None:
 
 def decode_allowed(body: bytes) -> bool:
     """Return True if the user is allowed. Raises ServerFault if the body is not a SubjectAccessReview."""
-    try:
-        status = msgspec.json.decode(body, type=_AccessReviewResponse).status
-    except msgspec.DecodeError as error:
-        raise ServerFault(201, "BadAnswer", f"not a SubjectAccessReview: {error}") from error
+    status = _decode_status(body, "SubjectAccessReview")
     return status.allowed and not status.denied
+
+
+def _decode_status(body: bytes, kind: str) -> _Status:
+    try:
+        return msgspec.json.decode(body, type=_Review).status
+    except msgspec.DecodeError as error:
+        raise ServerFault(201, "BadAnswer", f"not a {kind}: {error}") from error

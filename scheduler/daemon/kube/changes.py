@@ -24,7 +24,7 @@ class Key(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, path: str) -> Key:
-        """Return the key whose `str` this is; no part of it has a slash."""
+        """Return the key of a text that `str` made; neither namespace nor name has a slash."""
         namespace, _, name = path.rpartition("/")
         return cls(namespace, name)
 

@@ -92,7 +92,6 @@ class KubeClient:
         on_request: RequestHook | None = None,
         user_agent: str | None = None,
         now_s: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._credentials = credentials
         self._endpoint = credentials.endpoint
@@ -100,7 +99,6 @@ class KubeClient:
         self._on_request = on_request
         self._user_agent = user_agent or f"affinity-scheduler/{product_version()}"
         self._now_s = now_s
-        self._sleep = sleep
         self._host = URL(self._endpoint.server).authority
         self._transport: Transport
         if self._endpoint.proxy is None:
@@ -253,7 +251,7 @@ class KubeClient:
 
     async def _wait_for_rate_limit(self) -> None:
         if self._bucket is not None and (wait_s := self._bucket.reserve(self._now_s())) > 0:
-            await self._sleep(wait_s)
+            await asyncio.sleep(wait_s)
 
     def _report_response(self, request: Request, code: str, started_s: float) -> None:
         if self._on_request is not None:
@@ -279,7 +277,7 @@ class KubeClient:
 
 
 def unusable(server: str, error: ApiError) -> SettingsError:
-    """Return the error of a command that got no answer, or one that does not help: what failed, and what to look at."""
+    """Return the error of a command whose request failed: what failed, and what to look at."""
     match error:
         case Unauthorized():
             advice = "the kubeconfig's user is not accepted: log in again, or choose another --context"
@@ -349,7 +347,7 @@ async def _request_with_session(
 
 
 async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Send the request once if it is not repeatable: after the errors named here aiohttp sends a DELETE again."""
+    """Send the request once unless it is repeatable: aiohttp itself sends a DELETE again after these errors."""
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:

@@ -18,8 +18,8 @@ from typing import Final, Generic
 import msgspec
 
 from scheduler.daemon.kube.changes import Change, Key, T
-from scheduler.daemon.kube.responses import ObjectMeta, decode_meta
-from scheduler.daemon.kube.store import Store, Version
+from scheduler.daemon.kube.responses import ObjectMeta
+from scheduler.daemon.kube.store import Store, Version, read_meta
 from scheduler.engine.model.resource_versions import is_older
 
 #: Suspects that one step repairs, at most 0.1 ms each.
@@ -56,7 +56,8 @@ class Comparison(Generic[T]):
 
     def compare_first(self, raw: msgspec.Raw) -> None:
         """Compare an object of the first list with the store. Cost: O(bytes)."""
-        if (meta := _read_meta(raw)) is None:
+        # The watch has published an unreadable object as Malformed.
+        if (meta := read_meta(raw, [])) is None:
             return
         self._unlisted[self._store.shard_of(meta.key)].pop(str(meta.key), None)
         stored = self._store.version_of(meta.key)
@@ -72,7 +73,7 @@ class Comparison(Generic[T]):
 
     def compare_second(self, raw: msgspec.Raw) -> None:
         """Compare an object of the second list with the suspects. Cost: O(bytes)."""
-        if (meta := _read_meta(raw)) is None:
+        if (meta := read_meta(raw, [])) is None:
             return
         stored, listed = self._suspects.get(meta.key, (None, None))
         if listed is not None and listed.uid == meta.uid:
@@ -106,14 +107,6 @@ class Comparison(Generic[T]):
             return False
         self._store.upsert(self._raw_by_key[key], changes)
         return True
-
-
-def _read_meta(raw: msgspec.Raw) -> ObjectMeta | None:
-    """Return identity and version; None if they are unreadable, which the watch has already published as Malformed."""
-    try:
-        return decode_meta(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 def _is_outdated(stored: Version, listed: ObjectMeta) -> bool:

@@ -41,7 +41,7 @@ _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The API server. `tls` is None for plain HTTP; `server_hostname` comes from the kubeconfig, `proxy` maybe too."""
+    """The API server. `tls`: None for plain HTTP. `server_hostname`: its name in the certificate, if not its host."""
 
     server: str
     tls: ssl.SSLContext | None = None

@@ -3,14 +3,7 @@ Reads kubeconfig files as kubectl does and resolves the current context, with ev
 
 Nothing here authenticates; that is `login`. Every mistake is a SettingsError that names file and field.
 
-kubernetes-asyncio's loader (36.1) is not used, since it differs from client-go 1.36. Each difference was reproduced:
-- The last current-context of several files wins. A user without an entry is anonymous; an unknown auth-provider, too.
-- A token has precedence over a token file. The header contains the newline at the file's end.
-- An exec plugin beside the kubeconfig is not found, hangs if it writes 300 KB to stderr, runs on after the deadline.
-- It renews an ID token without a check of the issuer's TLS certificate, and never if the issuer's CA is configured.
-- Private keys are written to files that stay until the process ends.
-- Invalid YAML, an empty file and a cluster without a server are a ParserError, a TypeError and an AssertionError.
-- Its import costs 0.5 s and 48 MB, at every start.
+Why kubernetes-asyncio's loader is not used: `scheduler.daemon.kube`.
 """
 
 from __future__ import annotations
@@ -21,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, TypeAlias, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 import yaml
 
+from scheduler.daemon.kube.proxies import is_http_url
 from scheduler.errors import SettingsError
 
 #: A kubeconfig of a hundred clusters, certificates included, is smaller.
@@ -247,13 +240,8 @@ def checked_server(server: str, source: str, field: str) -> str:
     Raises:
         SettingsError: if it is not an http or https URL with a host.
     """
-    expected = "a URL such as https://10.0.0.1:6443"
-    try:
-        parts = urlsplit(server)
-        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
+    if not is_http_url(server):
+        expected = "a URL such as https://10.0.0.1:6443"
         raise SettingsError(source, field, repr(server) if server else "nothing", expected)
     return server.rstrip("/")
 
@@ -312,7 +300,7 @@ def _named(entries: Mapping[str, Entry[T]], name: str, source: str, field: str) 
 
 def _check(cluster: Entry[Cluster], user: Entry[User]) -> None:
     proxy, secrets = cluster.content.proxy_url, user.content
-    if proxy and urlsplit(proxy).scheme not in {"http", "https"}:
+    if proxy and not is_http_url(proxy):
         raise cluster.error("proxy-url", repr(proxy), "an http or https URL")
     if secrets.impersonated:
         raise user.error("as", repr(secrets.impersonated), "no impersonation")

@@ -1,8 +1,8 @@
 """
 Logs in as a kubeconfig's user: with a token, a name and password, an exec plugin or an ID token.
 
-kubernetes-asyncio renews ID tokens. Its import costs about a second, so it is imported in a thread, and only when an ID
-token is missing, about to expire or refused. A new refresh token is kept in memory and never written to the kubeconfig.
+kubernetes-asyncio renews ID tokens. It is imported in a thread, and only when an ID token is missing, about to expire
+or refused. A new refresh token is kept in memory and never written to the kubeconfig.
 If the issuer accepts a refresh token only once, kubectl and the next start therefore need a new login.
 """
 

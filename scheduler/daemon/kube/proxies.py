@@ -25,21 +25,26 @@ def proxy_of(server: str, environ: Mapping[str, str]) -> str | None:
     _, exempt = _first(environ, "no_proxy")
     if any(_matches(pattern.strip().lower(), host, port) for pattern in exempt.split(",")):
         return None
-    try:
-        parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-        is_valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_valid = False
-    if not is_valid:
+    found = proxy if "://" in proxy else f"http://{proxy}"
+    if not is_http_url(found):
         # The value may hold a password.
         raise SettingsError(
             f"${variable}", "", "no such URL", "an http or https URL such as http://proxy:3128"
         )
-    return parts.geturl()
+    return urlsplit(found).geturl()
+
+
+def is_http_url(url: str) -> bool:
+    """Return True for an http or https URL with a host."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _first(environ: Mapping[str, str], name: str) -> tuple[str, str]:
-    """Return the variable of this name that is set, in capitals or not, and its value."""
+    """Return the name, in upper or lower case, of the variable that is set, and its value."""
     given = [each for each in (name.upper(), name) if environ.get(each)]
     return (given[0], environ[given[0]]) if given else (name, "")
 
@@ -50,7 +55,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _address(host: str) -> IPv4Address | IPv6Address | None:
-    """Return the address; one of IPv4 in IPv6 is that of IPv4. None for a name."""
+    """Return the address, None for a name. An IPv4-mapped IPv6 address becomes the IPv4 address."""
     try:
         address = ip_address(host)
     except ValueError:

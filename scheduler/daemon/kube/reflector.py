@@ -55,7 +55,7 @@ class Reflector(Generic[T]):
     """
     Keeps one collection in sync while `batches` is being read; for `is_absence` see `ListWatch`.
 
-    A watch that brings nothing for `silent_s` is reopened.
+    `list_watch` has its progress. A watch that brings nothing for `silent_s` is reopened.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Reflector(Generic[T]):
     ) -> None:
         self._client = client
         self._resource = resource
-        self._list_watch: ListWatch[T] = ListWatch(
+        self.list_watch: ListWatch[T] = ListWatch(
             resource, decode, jitter=jitter, watch_list=watch_list, is_absence=is_absence
         )
         self._silent_s = silent_s
@@ -117,7 +117,7 @@ class Reflector(Generic[T]):
         """Return the batches that follow, and the next step if there is one."""
         published: deque[list[Change[T]]] = deque()
         next_step: Pause | FetchPage | OpenStream | None = None
-        for action in self._list_watch.handle(received):
+        for action in self.list_watch.handle(received):
             if isinstance(action, Publish):
                 published.append(action.changes)
             else:
@@ -127,19 +127,6 @@ class Reflector(Generic[T]):
     def reopen(self) -> None:
         """Break the open watch, if there is one. It resumes at its last version on a new connection."""
         self._break_watch()
-
-    def is_settled(self) -> bool:
-        """Return True if no list is under way and every change has been published."""
-        return self._list_watch.is_settled()
-
-    @property
-    def shown_version(self) -> str:
-        """The newest version that a list or a watch event has shown."""
-        return self._list_watch.shown_version
-
-    def has_reached(self, version: str) -> bool:
-        """Return True if every change up to this version has been published."""
-        return self._list_watch.has_reached(version)
 
     async def compare(
         self, second_list_after_s: float = SECOND_LIST_AFTER_S, *, page_pause_s: float = PAGE_PAUSE_S
@@ -155,9 +142,9 @@ class Reflector(Generic[T]):
         Raises:
             ApiError: the server returned no list; nothing was compared.
         """
-        if not self.is_settled():
+        if not self.list_watch.is_settled():
             return
-        comparison = Comparison(self._list_watch.store)
+        comparison = Comparison(self.list_watch.store)
         for _ in comparison.note_stored():
             await self._yield_if_due()
         async for piece in self._list(page_pause_s):
@@ -169,12 +156,12 @@ class Reflector(Generic[T]):
             async for piece in self._list(page_pause_s):
                 for raw in piece:
                     comparison.compare_second(raw)
-        if not self.is_settled():
+        if not self.list_watch.is_settled():
             return
         for repaired in chain(((0, []),), comparison.repair()):
             yield repaired
             await self._yield_if_due()
-            if not self.is_settled():
+            if not self.list_watch.is_settled():
                 return
 
     async def _list(self, page_pause_s: float) -> AsyncGenerator[list[msgspec.Raw], None]:

@@ -133,22 +133,11 @@ class Lease(_Wire, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
 
-class _PodSpec(_Wire, frozen=True):
-    node_name: str = ""
-
-
 class _StoredMeta(_Wire, frozen=True):
     uid: str = ""
     resource_version: str = ""
     annotations: dict[str, str] | None = None
     deletion_timestamp: str | None = None
-
-
-class PodAssignment(_Wire, frozen=True):
-    """What shows if a bind or an eviction of a pod took effect. The node name of an unbound pod is empty."""
-
-    metadata: _StoredMeta
-    spec: _PodSpec = _PodSpec()
 
 
 class _ClaimRef(_Wire, frozen=True):
@@ -157,15 +146,18 @@ class _ClaimRef(_Wire, frozen=True):
     uid: str = ""
 
 
-class _VolumeSpec(_Wire, frozen=True):
+class _WrittenSpec(_Wire, frozen=True):
+    """`node_name` of a pod, empty if it is unbound; `claim_ref` of a PersistentVolume."""
+
+    node_name: str = ""
     claim_ref: _ClaimRef | None = None
 
 
-class WrittenVolume(_Wire, frozen=True):
-    """A PersistentVolume or a claim as read: the parts that show if a write took effect."""
+class WrittenObject(_Wire, frozen=True):
+    """The parts of a pod, a PersistentVolume or a claim that show whether a write took effect."""
 
     metadata: _StoredMeta
-    spec: _VolumeSpec = _VolumeSpec()
+    spec: _WrittenSpec = _WrittenSpec()
 
 
 _PAGE: Final = msgspec.json.Decoder(ListPage)
@@ -174,8 +166,7 @@ _OBJECT: Final = msgspec.json.Decoder(_Object)
 _BOOKMARK: Final = msgspec.json.Decoder(Bookmark)
 _STATUS: Final = msgspec.json.Decoder(_Status)
 _LEASE: Final = msgspec.json.Decoder(Lease)
-_ASSIGNMENT: Final = msgspec.json.Decoder(PodAssignment)
-_WRITTEN_VOLUME: Final = msgspec.json.Decoder(WrittenVolume)
+_WRITTEN: Final = msgspec.json.Decoder(WrittenObject)
 
 
 def decode_event(line: bytes) -> WatchEvent:
@@ -217,14 +208,9 @@ def shows_free_lease(line: bytes) -> bool:
     return event.type == "DELETED"
 
 
-def decode_assignment(body: bytes | msgspec.Raw) -> PodAssignment:
-    """Decode a pod's identity and node. Raises ServerFault for another body."""
-    return _decode(_ASSIGNMENT, body, "a Pod")
-
-
-def decode_written_volume(body: bytes | msgspec.Raw) -> WrittenVolume:
-    """Decode the parts of a PersistentVolume or a claim that are written. Raises ServerFault for another body."""
-    return _decode(_WRITTEN_VOLUME, body, "a PersistentVolume or a claim")
+def decode_written(body: bytes | msgspec.Raw, what: str = "a Pod") -> WrittenObject:
+    """Decode the parts of an object that show a write. Raises ServerFault, which says that it is not `what`."""
+    return _decode(_WRITTEN, body, what)
 
 
 def api_error(status: int, body: bytes | msgspec.Raw, *, retry_after: str | None = None) -> ApiError:
@@ -278,7 +264,7 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, what: s
 
 def decode_version(body: bytes) -> Version:
     """
-    Return the minor version of a server, of which providers write "30+"; the emulated one of a server that has one.
+    Return the version that the server emulates, or else its own; providers may write its minor version as "30+".
 
     Source: apimachinery/pkg/version/types.go, Info (kubernetes 1.36). Raises Invalid.
     """

@@ -34,7 +34,7 @@ class Version(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def packed(self) -> bytes:
-        """Both in one object; `of` turns it back. Equal versions are equal packed."""
+        """Both fields in one bytes object, for `of`. Equal versions have equal bytes."""
         return f"{self.uid} {self.resource_version}".encode()
 
     @classmethod
@@ -121,7 +121,7 @@ class Store(Generic[T]):
 
         Returns: the object's resourceVersion, '' if unreadable. Cost: O(bytes), and one decode if the version is new.
         """
-        meta = _read_meta(raw, changes)
+        meta = read_meta(raw, changes)
         if meta is None:
             return ""
         key = meta.key
@@ -157,7 +157,7 @@ class Store(Generic[T]):
 
         Returns: the resourceVersion of the deletion, '' if unreadable.
         """
-        meta = _read_meta(raw, changes)
+        meta = read_meta(raw, changes)
         if meta is None:
             return ""
         shard = self._shards[self.shard_of(meta.key)]
@@ -183,7 +183,8 @@ class Store(Generic[T]):
             shard.unlisted = {}
 
 
-def _read_meta(raw: msgspec.Raw, changes: list[Change[T]]) -> ObjectMeta | None:
+def read_meta(raw: msgspec.Raw, changes: list[Change[T]]) -> ObjectMeta | None:
+    """Return the object's identity and version; None, with a change that says why, if they are unreadable."""
     try:
         meta = decode_meta(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -3,7 +3,8 @@ HTTP/1.1 requests to the API server over a pool of connections, each with one re
 
 Written by hand because every pod takes two requests: one costs 77 µs of CPU with aiohttp's client and a third of that
 here (CPython 3.11, a POST of 300 bytes to a server on the same machine). The parser is httptools'. Watches use
-aiohttp, and so does every request through a proxy.
+aiohttp, and so does every request through a proxy. Both send a GET or PUT again if the connection turns out to be
+closed, and nothing else (`REPEATABLE`).
 """
 
 from __future__ import annotations

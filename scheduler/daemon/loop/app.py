@@ -272,7 +272,7 @@ class Scheduler(daemon.Daemon):
         self._inbox.nudge()
 
     def _handover(self) -> str:
-        """Return the newest version that the watch of pods has shown, if it has shown every bind, and at least one."""
+        """Return the newest version that the watch of pods has shown; '' if it has shown no bind, or not all."""
         return self._pods().shown_version if self._has_bound and not self._state.n_assumed else ""
 
     def _on_attempt(self, attempt: Attempted) -> None:

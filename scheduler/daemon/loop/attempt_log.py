@@ -60,7 +60,7 @@ _MENDED_IN: Final = "1.38"
 
 
 class DefectLog:
-    """Looks at each attempt; a defect, and a field without effect, has one line in the life of the process."""
+    """Logs each defect of the emulated version, and each field without effect, the first time that a pod meets it."""
 
     def __init__(self, log: Logger, state: ClusterState, semantics: Semantics) -> None:
         self._log, self._state, self._semantics = log, state, semantics

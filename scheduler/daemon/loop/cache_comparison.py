@@ -18,7 +18,7 @@ _UNCONFIRMED_S: Final = 10.0
 _UNCONFIRMED_CHECK_S: Final = 2.0
 #: Pause before a new leader lists again.
 _CATCH_UP_RETRY_S: Final = 0.1
-#: How often, and after which pause, a new leader looks whether its watch has shown the last bind before it lists.
+#: How often, and with which pause, a new leader checks whether its watch has shown the last bind, before it lists.
 _USUAL_DELAYS: Final = 20
 _USUAL_DELAY_S: Final = 0.01
 #: Time between two comparisons, plus or minus a fifth.
@@ -29,7 +29,7 @@ async def catch_up(pods: Informer, inbox: Inbox, log: Logger, handover: str = ""
     """
     Wait until the machine has handled every bind of earlier leaders, however late the watch is.
 
-    The list of all pods that this takes is left out if the last leader left a version, and the watch comes so far.
+    That takes a list of all pods, unless the last leader has left a version and the watch reaches it in time.
     """
     if not (handover and await _comes_to(pods, handover)):
         await _take_list(pods, log)
@@ -38,7 +38,7 @@ async def catch_up(pods: Informer, inbox: Inbox, log: Logger, handover: str = ""
 
 
 async def _comes_to(pods: Informer, version: str) -> bool:
-    """Return whether the watch comes to this version within a usual delay."""
+    """Return whether the watch reaches this version within a usual delay."""
     for _ in range(_USUAL_DELAYS):
         if pods.synced and await pods.has_reached(version):
             return True

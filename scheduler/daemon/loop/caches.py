@@ -53,7 +53,7 @@ class Caches:
             for kind in kinds
         ]
         metrics.register_malformed(lambda: {each.kind: each.n_malformed for each in self.informers})
-        #: True from the first `is_synced` that returned True.
+        #: True once `is_synced` has returned True.
         self.was_synced = False
 
     def is_synced(self) -> bool:
@@ -79,7 +79,7 @@ class Caches:
         start: Callable[[str, Coroutine[Any, Any, None]], None],
         run: Callable[[Informer], Coroutine[Any, Any, None]] = Informer.run,
     ) -> None:
-        """Start a task for each informer, and the one that frees the event loop of collections of their objects."""
+        """Start a task for each informer, and the task that exempts their objects from garbage collection."""
         start("garbage collection", freeze_periodically())
         for informer in self.informers:
             start(f"informer {informer.kind}", run(informer))

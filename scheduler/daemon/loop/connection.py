@@ -85,7 +85,7 @@ class ConnectionOptions:
     log_to: SupportsWrite[str] | None = None
 
     def at(self, semantics: Semantics | None) -> Self:
-        """Return the options with these semantics in their settings; None leaves those that are there."""
+        """Return the options with these semantics in their settings; None changes nothing."""
         return (
             self if semantics is None else replace(self, settings=replace(self.settings, semantics=semantics))
         )

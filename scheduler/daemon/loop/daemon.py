@@ -38,7 +38,6 @@ async def serve(
     *,
     is_rate_limited: bool = False,
     max_connections: int = 100,
-    waits: bool = True,
 ) -> int:
     """
     Connect, run the daemon until SIGTERM or SIGINT, and return the exit code. For the other arguments see `connect`.
@@ -47,12 +46,7 @@ async def serve(
     """
     disable_full_collections()
     async with connect(
-        options,
-        environ,
-        metrics,
-        is_rate_limited=is_rate_limited,
-        max_connections=max_connections,
-        waits=waits,
+        options, environ, metrics, is_rate_limited=is_rate_limited, max_connections=max_connections
     ) as connection:
         if connection.semantics is None:
             waiting = _ServerWait(options, metrics, connection)

@@ -48,7 +48,7 @@ class Informer:
         #: Held while a batch is delivered in pieces, so that batches do not mix.
         self._delivering = asyncio.Lock()
         #: The hash of the last problem of each malformed object, which is logged once and not with every version.
-        #: None: of the last object whose name is unreadable too, so that it is not known when it ends.
+        #: The key None is for objects without a readable name; such a problem never ends.
         self._problem_by_key: dict[Key | None, int] = {}
         #: True once the initial list is in the inbox, or the server has said that it does not have the kind.
         self.synced = False
@@ -95,16 +95,16 @@ class Informer:
         """
         n_repaired = await self._repair(self._reflector.compare(_MAX_WATCH_DELAY_S, page_pause_s=0.0))
         # A list of the reflector ends the comparison early.
-        return n_repaired if self._reflector.is_settled() else None
+        return n_repaired if self._reflector.list_watch.is_settled() else None
 
     @property
     def shown_version(self) -> str:
         """The newest version that the watch has shown; empty if lists have ever repaired what it missed."""
-        return "" if self._was_late else self._reflector.shown_version
+        return "" if self._was_late else self._reflector.list_watch.shown_version
 
     async def has_reached(self, version: str) -> bool:
         """Return whether every change up to this version is in the inbox."""
-        if not self._reflector.has_reached(version):
+        if not self._reflector.list_watch.has_reached(version):
             return False
         await self._deliver([])  # a batch that is being delivered is first
         return True
@@ -125,7 +125,7 @@ class Informer:
                     self._was_late |= n_objects > 0
         finally:
             # A list of the reflector ends the comparison early, and is followed by the same.
-            if n_repaired and self._kind.on_served is not None and self._reflector.is_settled():
+            if n_repaired and self._kind.on_served is not None and self._reflector.list_watch.is_settled():
                 self._inbox.put_now(self._kind.on_served)
         return n_repaired
 

@@ -15,8 +15,8 @@ House rules:
  3. Our time as the leader counts from before the renewal was sent: it ends here before it can begin elsewhere.
  4. Renewals have their own connections and deadline, so that no bind, however slow, delays them.
 
-kubernetes-asyncio's election is not used: it writes local times as UTC, waits for ever on a hung request, continues to
-lead after a lost connection, and never releases. Source: client-go tools/leaderelection (kubernetes 1.36).
+Why kubernetes-asyncio's election is not used: `scheduler.daemon.kube`. Source: client-go tools/leaderelection
+(kubernetes 1.36).
 """
 
 from __future__ import annotations

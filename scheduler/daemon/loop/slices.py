@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 _PIECES_S: Final = 0.005
 #: Time of one slice: no longer than a burst of cycles.
 _SLICE_S: Final = 0.002
-#: On a machine that has other work too, a slice may seem long.
+#: A slice that was preempted looks long, and would be followed by a long pause.
 _MAX_PAUSE_S: Final = 0.5
 
 
@@ -56,7 +56,7 @@ async def in_pieces(pieces: Generator[None, None, _T], *, now_s: Callable[[], fl
     """
     Run the pieces, and other tasks after every `_PIECES_S`; return the generator's value.
 
-    For a loop that applies no event meanwhile: the state is the same at the end as at the beginning.
+    The caller applies no event before the end, so that all pieces read the same state.
     """
     pause_at_s = now_s() + _PIECES_S
     while True:

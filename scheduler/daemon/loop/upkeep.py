@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from scheduler.daemon.metrics.logs import Logger
@@ -105,31 +105,3 @@ async def audit_periodically(audit: MachineAudit, log: Logger, *, is_busy: Calla
 SWEEP_PERIOD_S: Final = 60.0
 #: Between two pieces of a sweep.
 SWEEP_PAUSE_S: Final = 0.05
-
-
-class Sweeper:
-    """
-    Sweeps a state whenever it is called, if that is due.
-
-    `sweeping` returns a sweep that has not begun, `ClusterState.sweeping`. `next_s`: when the next piece is due.
-    """
-
-    def __init__(self, sweeping: Callable[[], Iterator[None]], *, now_s: Callable[[], float]) -> None:
-        """`now_s` is a monotonic clock."""
-        self._sweeping, self._now_s = sweeping, now_s
-        #: The rest of a sweep that has begun.
-        self._rest: Iterator[None] | None = None
-        self.next_s = now_s() + SWEEP_PERIOD_S
-
-    def sweep(self) -> None:
-        """Do the next piece of a sweep if it is due."""
-        now_s = self._now_s()
-        if now_s < self.next_s:
-            return
-        if self._rest is None:
-            self._rest = self._sweeping()
-        for _ in self._rest:
-            self.next_s = now_s + SWEEP_PAUSE_S
-            return
-        self._rest = None
-        self.next_s = now_s + SWEEP_PERIOD_S

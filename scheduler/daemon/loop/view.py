@@ -38,7 +38,7 @@ class RunningScheduler:
 
 
 class View:
-    """Looks at a scheduler and serves what it sees (`Routes`); this one sees nothing. When it may read: `off_trial`."""
+    """Serves what it reads of a scheduler (`Routes`); this base reads nothing. A view reads after `off_trial`."""
 
     paths: ClassVar[Sequence[str]] = ()
 

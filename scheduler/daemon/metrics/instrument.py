@@ -140,7 +140,7 @@ class CycleObserver(Observer):
 
 
 class _ObservedProfile:
-    """A profile as it runs in a cycle that is sampled, and in others, where out-of-tree plugins alone are timed."""
+    """A profile for sampled cycles (`timed`) and for others (`untimed`), which time out-of-tree plugins alone."""
 
     __slots__ = ("evaluations", "name", "succeeded", "timed", "untimed")
 
@@ -240,7 +240,7 @@ class _Timer:
 
 
 def _timed(profile: Profile, timer_of: Callable[[str], _Timer | None]) -> Profile:
-    """Return the profile with the plugins timed that have a timer."""
+    """Return the profile; each plugin for which `timer_of` returns a timer is wrapped to be timed."""
 
     def filtering(plugin: FilterPlugin) -> FilterPlugin:
         timer = timer_of(plugin.name)
@@ -258,7 +258,7 @@ def _timed(profile: Profile, timer_of: Callable[[str], _Timer | None]) -> Profil
 
 
 class _TimedFilterPlugin(FilterPlugin):
-    """A plugin whose PreFilter and Filter calls are timed; a decision asks it for nothing else."""
+    """A plugin whose PreFilter and Filter calls are timed. A decision makes no other calls."""
 
     def __init__(self, plugin: FilterPlugin, timer: _Timer) -> None:
         self.name = plugin.name

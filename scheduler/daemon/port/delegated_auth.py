@@ -138,9 +138,9 @@ class DelegatedAuth:
         self._hash_key = secrets.token_bytes(32)
         self._user_by_token: _TtlCache[bytes, UserInfo] = _TtlCache(now_s)
         #: Tokens that the API server rejected; a cache of their own, so that a flood of them displaces no user.
-        self._rejected_tokens: _TtlCache[bytes, None] = _TtlCache(now_s)
-        self._granted: _TtlCache[tuple[UserInfo, str, str], None] = _TtlCache(now_s)
-        self._denied: _TtlCache[tuple[UserInfo, str, str], None] = _TtlCache(now_s)
+        self._rejected_tokens: _TtlCache[bytes, bool] = _TtlCache(now_s)
+        self._granted: _TtlCache[tuple[UserInfo, str, str], bool] = _TtlCache(now_s)
+        self._denied: _TtlCache[tuple[UserInfo, str, str], bool] = _TtlCache(now_s)
         self._known_queue, self._unknown_queue = _BoundedQueue(), _BoundedQueue()
         self._in_flight: dict[Hashable, asyncio.Future[object]] = {}
         self._unknown_bucket = TokenBucket(qps=UNKNOWN_PER_S, burst=UNKNOWN_AT_ONCE, now_s=0.0)
@@ -200,7 +200,7 @@ class DelegatedAuth:
         key = hashlib.blake2b(token.encode(), key=self._hash_key, digest_size=32).digest()
         if (user := self._user_by_token.get(key)) is not None:
             return user
-        if key in self._rejected_tokens:
+        if self._rejected_tokens.get(key):
             return _UNAUTHORIZED
 
         async def ask() -> UserInfo | Rejection:
@@ -210,7 +210,7 @@ class DelegatedAuth:
                 self._log_failure("Unable to authenticate the request", error)
                 return _UNAUTHORIZED
             if found is None:
-                self._rejected_tokens.put(key, None)
+                self._rejected_tokens.put(key, True)
                 self._user_by_token.drop(key)
                 return _UNAUTHORIZED
             self._user_by_token.put(key, found)
@@ -223,9 +223,9 @@ class DelegatedAuth:
     ) -> Rejection | None:
         key = (user, what, verb)
         denied = Rejection(403, "Forbidden", f"forbidden: User {quoted(user.name)} cannot {verb} {what}")
-        if key in self._granted:
+        if self._granted.get(key):
             return None
-        if key in self._denied:
+        if self._denied.get(key):
             return denied
 
         async def ask() -> Rejection | None:
@@ -234,7 +234,7 @@ class DelegatedAuth:
             except ApiError as error:
                 self._log_failure("Unable to authorize the request", error)
                 return Rejection(500, "", f"Internal Server Error: {what}: the API server could not be asked")
-            (self._granted if allowed else self._denied).put(key, None)
+            (self._granted if allowed else self._denied).put(key, True)
             (self._denied if allowed else self._granted).drop(key)
             return None if allowed else denied
 
@@ -250,7 +250,7 @@ class DelegatedAuth:
         return await client.request(request, timeout_s=max(0.1, deadline_s - self._now_s()))
 
     async def _share(self, key: Hashable, ask: Callable[[], Awaitable[V]], *, known: bool) -> V | Rejection:
-        """Return the result of `ask`. Concurrent calls with an equal key share one."""
+        """Return the result of `ask`. Concurrent calls with an equal key share one result."""
         if (running := self._in_flight.get(key)) is not None:
             # Equal keys have results of equal type.
             return cast("V | Rejection", await asyncio.shield(running))
@@ -291,11 +291,6 @@ class _TtlCache(Generic[K, V]):
         """Return the answer, None if there is none or it has expired."""
         until_s, answer = self._entries.get(key, (0.0, None))
         return answer if self._now_s() < until_s else None
-
-    def __contains__(self, key: K) -> bool:
-        """Return True if there is an answer that has not expired."""
-        found = self._entries.get(key)
-        return found is not None and self._now_s() < found[0]
 
     def has_seen(self, key: K) -> bool:
         """Return True if there is an answer, expired or not."""

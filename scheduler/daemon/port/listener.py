@@ -39,7 +39,7 @@ _CLOSE_TIMEOUT_S: Final = 1.0
 
 
 def _is_own_fault(record: logging.LogRecord) -> bool:
-    """Return True unless the record is about malformed HTTP, of which a client may send much."""
+    """Return False for a record about malformed HTTP: a client could fill the log with it."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 

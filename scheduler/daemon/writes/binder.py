@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from scheduler.daemon.kube import requests
-from scheduler.daemon.kube.responses import PodAssignment, decode_assignment, decode_page
+from scheduler.daemon.kube.responses import WrittenObject, decode_page, decode_written
 from scheduler.daemon.writes.sending import Doubt, Sender, Write
 from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.pods import Pod
@@ -82,17 +82,17 @@ class Binder:
             return _not_found(pod)
         return _bound_to(found.spec.node_name, pod, node_name) if found.spec.node_name else None
 
-    async def _read(self, pod: Pod, doubt: Doubt) -> PodAssignment | None:
+    async def _read(self, pod: Pod, doubt: Doubt) -> WrittenObject | None:
         """Return the pod's node as the server has it, None if the pod is gone. Lists if GET is forbidden."""
         try:
-            return decode_assignment(await self._sender.read(requests.get_pod(pod.namespace, pod.name)))
+            return decode_written(await self._sender.read(requests.get_pod(pod.namespace, pod.name)))
         except NotFound:
             return None
         except (Forbidden, Invalid) as refusal:
             if doubt.n_reads == 1:
                 self._on_unreadable(pod.key, str(refusal))
         found = decode_page(await self._sender.read(requests.find_pod(pod.namespace, pod.name))).items
-        return decode_assignment(found[0]) if found else None
+        return decode_written(found[0]) if found else None
 
 
 def _not_found(pod: Pod) -> str:
@@ -100,7 +100,7 @@ def _not_found(pod: Pod) -> str:
 
 
 def _bound_to(found: str, pod: Pod, node_name: str) -> str:
-    """Return the outcome of a bind to the second node for a pod that is on the first one."""
+    """Return the outcome of a bind to `node_name` for a pod that is on node `found`."""
     if found == node_name:
         return ""
     text = f'pod {pod.name} is already assigned to node "{found}"'

@@ -46,8 +46,7 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.resource_versions import is_older
 from scheduler.errors import ApiError, Conflict, NotFound, ServerFault
 
-#: How far the writes of one claim came: its newest state, None if nothing was written, and why the next write failed;
-#: empty if none did.
+#: The newest state of a claim, None if nothing was written, and why the next write failed, '' if no write failed.
 ClaimOutcome: TypeAlias = tuple[ResourceClaim | None, str]
 
 
@@ -68,7 +67,7 @@ class _Turns:
     newest: ResourceClaim | None = None
 
     def joining(self, claim: ResourceClaim, write: ClaimReservation) -> list[ClaimReservation]:
-        """Return the reservations that one write makes: this one, and others with the same devices."""
+        """Return the reservations to put into one write: this one, and waiting ones with the same devices."""
         joined = [write]
         allocation = claim.allocation or write.allocation
         for uid, other in self.waiting.items():
@@ -151,7 +150,7 @@ class ClaimWriter:
         )
 
     async def _create_claim(self, wanted: ResourceClaim, pod: Pod) -> ResourceClaim:
-        """Create the claim for the pod's extended resources, unless an earlier request did. Return it."""
+        """Return the claim for the pod's extended resources, created now or by an earlier request."""
         request = claim_requests.create_resource_claim(wanted, pod)
         try:
             claim = await self._send(request)
@@ -176,7 +175,7 @@ class ClaimWriter:
         return claim
 
     async def _in_turn(self, claim: ResourceClaim, write: ClaimReservation) -> ClaimOutcome:
-        """Reserve the claim once the pods before have, unless one of them has written for this pod, too."""
+        """Reserve the claim when it is this pod's turn, unless an earlier pod's write has included this pod."""
         key, uid = claim.uid, write.pod.uid
         turns = self._turns.setdefault(key, _Turns())
         turns.waiting[uid] = write
@@ -254,7 +253,7 @@ class ClaimWriter:
         return claim_requests.reserve_claim(claim, changed, (*claim.reserved_for, *consumers))
 
     async def _name_in_pod(self, pod: Pod, named: tuple[str, Sequence[ContainerRequest]] | None) -> str:
-        """Have the pod's status name this claim, or none. Return why that failed, empty if it did not."""
+        """Write the claim's name into the pod's status, or remove it. Return why that failed, '' if it did not."""
         request = claim_requests.patch_extended_claim_status(pod, named)
         outcome = await self._sender.repeat(CLAIM, lambda _: self._sender.request(request))
         if not isinstance(outcome, ApiError) or (named is None and is_pod_gone(outcome)):
@@ -278,7 +277,7 @@ class ClaimWriter:
         return "" if error is None or isinstance(error, NotFound) else error.message
 
     async def _send(self, request: Request) -> ResourceClaim:
-        """Send a write or a read of a claim, and return the claim as it is stored then. Raises ApiError."""
+        """Send a write or a read of a claim, and return the claim in the answer. Raises ApiError."""
         claim = self._decoder.decode(DeviceKind.CLAIM, await self._sender.request(request))
         if not isinstance(claim, ResourceClaim):
             raise ServerFault(200, "Unreadable", "the answer is no ResourceClaim")

@@ -66,7 +66,7 @@ class ConditionWriter:
         self._log, self._is_ending = log, is_ending
         #: By UID of a pod, or by group and type of condition.
         self._waiting: dict[Hashable, _Instruction] = {}
-        #: By the same: set once it is written.
+        #: The writes in flight, by the same keys; set at the end of the write.
         self._in_flight: dict[Hashable, asyncio.Event] = {}
         self._arrived = asyncio.Event()
 
@@ -91,7 +91,7 @@ class ConditionWriter:
         self._arrived.set()
 
     async def hasten(self, uid: str) -> None:
-        """Write what waits of the pod before all others, and return once it is written or given up."""
+        """Write the pod's waiting condition before all others, and return once it is written or given up."""
         await self._finish(uid)
         if uid in self._waiting:
             await self._write_alone(uid)
@@ -109,7 +109,7 @@ class ConditionWriter:
                 group.create_task(self._work(least), name=f"condition writer {number}")
 
     async def _work(self, least: int) -> None:
-        """Write conditions while more than `least` wait, those that wait longest first."""
+        """Write conditions while more than `least` wait, the oldest first."""
         while True:
             free = (key for key in self._waiting if key not in self._in_flight)
             key = next(free, None) if len(self._waiting) > least else None
@@ -120,7 +120,7 @@ class ConditionWriter:
                 await self._write_alone(key)
 
     async def _write_alone(self, key: Hashable) -> None:
-        """Write what waits while no other one of its key is written."""
+        """Write the instruction that waits for this key. No other of the key is written meanwhile."""
         finished = self._in_flight[key] = asyncio.Event()
         try:
             await self._write(self._waiting.pop(key))
@@ -134,7 +134,7 @@ class ConditionWriter:
             await in_flight.wait()
 
     async def _write(self, instruction: _Instruction) -> None:
-        """Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36)."""
+        """Write the condition or the nomination. Source: pkg/scheduler/util/utils.go, PatchPodStatus (1.36)."""
         if isinstance(instruction, PatchPodGroup):
             await self._write_group(instruction)
             return
@@ -182,7 +182,7 @@ class ConditionWriter:
 
 
 def _nomination(instruction: _Instruction | None) -> str | None:
-    """Return the nomination that the instruction writes, None if it leaves it."""
+    """Return the nomination that the instruction writes, None if it changes none."""
     match instruction:
         case ClearNomination():
             return ""
@@ -195,7 +195,7 @@ def _nomination(instruction: _Instruction | None) -> str | None:
 
 
 def _group_request(instruction: PatchPodGroup, epoch_s: float) -> Request:
-    """Return the request to the version of the group on which the condition was decided; its others stay."""
+    """Return the request that sets the condition and keeps the others; for the version on which it was decided."""
     group, status = instruction.group, "True" if instruction.is_true else "False"
     before = group.condition_of(instruction.condition_type)
     is_transition = before is None or before.status != status

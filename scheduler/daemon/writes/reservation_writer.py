@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from scheduler.daemon.kube import requests
 from scheduler.daemon.kube.requests import Request
-from scheduler.daemon.kube.responses import WrittenVolume, decode_written_volume
+from scheduler.daemon.kube.responses import WrittenObject, decode_written
 from scheduler.daemon.writes.claim_writer import ClaimWriter
 from scheduler.daemon.writes.sending import Doubt, Sender, Write
 from scheduler.engine.model.claim_writes import (
@@ -34,12 +34,12 @@ from scheduler.errors import ApiError, Forbidden, Invalid, InvariantViolation, N
 
 @dataclass(frozen=True, slots=True)
 class _ObjectWrite:
-    """One object's write, the request that reads it, and whether an object as read is as wanted."""
+    """The write of one object, and the request that reads it. `is_done`: whether the object as read was written."""
 
     patch: Request
     read: Request
     resource_version: str
-    is_done: Callable[[WrittenVolume], bool]
+    is_done: Callable[[WrittenObject], bool]
 
 
 class ReservationWriter:
@@ -101,7 +101,7 @@ class ReservationWriter:
 
     @asynccontextmanager
     async def _turn(self, uid: str) -> AsyncIterator[None]:
-        """Let the writes for a pod follow each other: what is undone must not undo what comes later."""
+        """Make the writes for a pod wait for each other: a late undo must not undo a newer reservation."""
         before, own = self._turns.get(uid), asyncio.Event()
         self._turns[uid] = own
         try:
@@ -114,11 +114,11 @@ class ReservationWriter:
                 del self._turns[uid]
 
     async def _make(self, write: _ObjectWrite) -> tuple[str, str]:
-        """Return the written version, and why the write is given up; empty if it is not."""
+        """Return the written version, '' if the write is given up, and why it is."""
 
         async def read(doubt: Doubt) -> str | ApiError | None:
             try:
-                stored = decode_written_volume(await self._sender.read(write.read))
+                stored = _decode(await self._sender.read(write.read))
             except NotFound as gone:
                 return gone
             except (Forbidden, Invalid):
@@ -132,12 +132,20 @@ class ReservationWriter:
         return ("", outcome.message) if isinstance(outcome, ApiError) else (outcome, "")
 
 
+def _decode(body: bytes) -> WrittenObject:
+    return decode_written(body, "a PersistentVolume or a claim")
+
+
 def _version(body: bytes) -> str:
-    return decode_written_volume(body).metadata.resource_version
+    return _decode(body).metadata.resource_version
 
 
 def _promise(promise: VolumePromise) -> _ObjectWrite:
-    """Source: component-helpers storage/volume/pv_helpers.go, GetBindVolumeToClaim (kubernetes 1.36)."""
+    """
+    Return the write that lets a volume refer to the claim.
+
+    Source: component-helpers storage/volume/pv_helpers.go, GetBindVolumeToClaim (kubernetes 1.36).
+    """
     volume, claim = promise.obj, promise.claim
     wanted = (claim.namespace, claim.name, claim.uid)
     patch = requests.promise_volume(
@@ -148,7 +156,7 @@ def _promise(promise: VolumePromise) -> _ObjectWrite:
         annotations={} if volume.is_for(claim) else {BOUND_BY_CONTROLLER: "yes"},
     )
 
-    def is_done(found: WrittenVolume) -> bool:
+    def is_done(found: WrittenObject) -> bool:
         reference = found.spec.claim_ref
         return reference is not None and (reference.namespace, reference.name, reference.uid) == wanted
 
@@ -156,7 +164,11 @@ def _promise(promise: VolumePromise) -> _ObjectWrite:
 
 
 def _selection(selection: NodeSelection) -> _ObjectWrite:
-    """Source: plugins/volumebinding/binder.go, AssumePodVolumes (kubernetes 1.36)."""
+    """
+    Return the write that names the selected node in the claim.
+
+    Source: plugins/volumebinding/binder.go, AssumePodVolumes (kubernetes 1.36).
+    """
     claim, node_name = selection.obj, selection.node_name
     patch = requests.annotate_claim(
         claim.namespace,
@@ -165,7 +177,7 @@ def _selection(selection: NodeSelection) -> _ObjectWrite:
         annotations={SELECTED_NODE: node_name},
     )
 
-    def is_done(found: WrittenVolume) -> bool:
+    def is_done(found: WrittenObject) -> bool:
         selected = (found.metadata.annotations or {}).get(SELECTED_NODE)
         return found.metadata.uid == claim.uid and selected == node_name
 

@@ -59,7 +59,7 @@ _BY_CHANCE: Final = (Throttled, Unreachable, ServerFault)
 
 
 def _had_no_effect(error: ApiError) -> bool:
-    """Return whether nothing was written, by what the error says or, if that was in doubt, by what was read since."""
+    """Return whether nothing was written: the error says so, or a read has settled the doubt."""
     return error.took_effect_unknown or isinstance(error, (Throttled, Unreachable))
 
 
@@ -156,7 +156,7 @@ class Sender:
         return await self._client.request(request, timeout_s=TIMEOUT_S, may_send=self._may_write)
 
     async def repeat(self, policy: Policy, attempt: Callable[[int], Awaitable[_T]]) -> _T | ApiError:
-        """Return what the first attempt returns that raises no ApiError, else the last error. It gets its number."""
+        """Return the result of the first attempt that succeeds, else the last error. Attempts have numbers from 1."""
         number = 0
         while True:
             number += 1
@@ -168,7 +168,7 @@ class Sender:
                 await self._pause(policy, number, error)
 
     async def send(self, write: Write[_T]) -> _T | ApiError:
-        """Return the result of the write, or the error with which it is given up without an effect."""
+        """Return the result of the write, or the error after which it is given up. Then it had no effect."""
 
         async def attempt(_number: int) -> _T | ApiError:
             sent_s = self._now_s()

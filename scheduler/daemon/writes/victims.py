@@ -127,5 +127,5 @@ class VictimEvictor:
 
 
 def _is_another_pod(error: ApiError) -> bool:
-    """Return whether the name is another pod's by now; other conflicts do not say that the victim is gone."""
+    """Return whether another pod has the victim's name now. Other conflicts do not mean that the victim is gone."""
     return isinstance(error, Conflict) and "Precondition failed: UID" in error.message

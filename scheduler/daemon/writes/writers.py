@@ -144,7 +144,7 @@ class Writers:
                 assert_never(instruction)
 
     def abandon(self) -> list[str]:
-        """Cancel the writes in flight and return their pods, of which the next process reads what was written."""
+        """Cancel the writes in flight and return their pods. The next process reads what was written."""
         self._evictions.clear()
         for task in self._in_flight:
             task.cancel()

@@ -26,7 +26,7 @@ from scheduler.engine.model.nodes import Namespace, Node
 from scheduler.engine.model.object_writes import ObjectWrite, StoredObject
 from scheduler.engine.model.pods import Pod, PodSpec
 from scheduler.engine.model.requests import non_zero_on_node, on_node_request
-from scheduler.engine.state.batches import batches
+from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.change_log import Change, ChangeLog
 from scheduler.engine.state.counts import PodCounter
 from scheduler.engine.state.derived import MAX_BYTES, DerivedValues
@@ -378,7 +378,7 @@ class ClusterState:
         for _ in self.sweeping():
             pass
 
-    def sweeping(self) -> Iterator[None]:
+    def sweeping(self) -> Pieces[None]:
         """Do what `sweep` does, and yield after every few milliseconds; the state may change meanwhile."""
         self.nodes.sweep()
         self.log.sweep()

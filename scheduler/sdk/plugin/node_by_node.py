@@ -44,15 +44,15 @@ class NodeByNode:
     """
     The base of a rule that looks at nodes one by one: override `fits`, `score` or both, and set `name`.
 
-    `fits` and `score` read the node, what is on it, and of the pod only the spec, labels, namespace and priority: their
-    answer for one pod is used for all pods that are equal in these. They keep nothing and change nothing.
+    `fits` and `score` may read the node, its pods, and the pod's spec, labels, namespace and priority alone: all pods
+    that are equal in these share one answer. They keep nothing and change nothing.
 
     Cost per decision at 5,000 nodes: 10 to 40 ms for the first pod of its kind; then 20 µs and one call for each node
     that changed, or whose pods did.
     """
 
     name: ClassVar[str]
-    #: Why a node is refused of which `fits` returns False.
+    #: The status message of a node for which `fits` returns False.
     reason: ClassVar[str] = ""
     #: Derived from the methods that the class overrides.
     extension_points: ClassVar[tuple[str, ...]] = ()
@@ -79,7 +79,7 @@ class NodeByNode:
         raise NotImplementedError
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return any change of a node or of a pod. Override it with fewer if many pods wait for the rule."""
+        """Return every event of nodes and pods. Override it to return fewer if many pods wait for the rule."""
         return _ANY_CHANGE
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
@@ -128,7 +128,7 @@ class _CodeFilter(NodeFilter):
 
 
 def _kind(context: PodContext) -> tuple[object, ...]:
-    """Return what a rule may read of the pod: its pods share one answer."""
+    """Return the parts of the pod that a rule may read. Pods with equal parts share one answer."""
     return context.pod.spec, context.label_set, context.pod.priority
 
 

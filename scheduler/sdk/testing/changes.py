@@ -13,7 +13,7 @@ from scheduler.sdk.testing.objects import JsonObject
 
 
 class Change(NamedTuple):
-    """An object that comes or changes, or one that goes."""
+    """A change of a cluster: an object is added or updated, or removed if `goes`."""
 
     document: JsonObject
     goes: bool = False

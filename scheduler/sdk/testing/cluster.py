@@ -75,7 +75,7 @@ class Cluster:
         self._seed = seed
         self._read = LoadedCluster(self.settings)
         self._objects: dict[tuple[str, str, str], JsonObject] = {}
-        #: Hears of every object, so that its plugins and its queue are those of a scheduler that runs.
+        #: Gets every object as a running scheduler would, so that its plugins and its queue are up to date.
         self._world = new_world(self.settings, self._read.state, random.Random(seed))
 
     @classmethod
@@ -109,7 +109,7 @@ class Cluster:
         self._objects[_key(document)] = document
 
     def stimulus(self, document: Mapping[str, Any]) -> Stimulus:
-        """Return what the scheduler takes the object for. Raises ValueError for one that it cannot read."""
+        """Return the stimulus that a watch makes of the object. Raises ValueError for an object that cannot be read."""
         kind = document.get("kind")
         watched = next((one for one in self._read.kinds if one.kind == kind), None)
         if watched is None:
@@ -176,7 +176,7 @@ class Cluster:
     # Questions. None of them changes a node or a pod.
 
     def decide(self, pod: PodLike) -> Decision:
-        """Return the decision about the pod, or the first that an object creates; as if it were pending."""
+        """Return the decision about the pod as if it were pending. Of an object that creates pods, the first pod."""
         decided, state = self._pod(pod), self._read.state
         placed = state.remove_pod(decided.uid)
         try:
@@ -324,7 +324,7 @@ def _ranked(scores: NodeScores) -> list[tuple[int, int]]:
 def _refused(
     read: LoadedCluster, refusals: Iterable[Refusal | PluginRefusals]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return by node why it is refused, and by which plugin."""
+    """Return the reason of each refused node, and the plugin that refused it, both by node."""
     reasons: dict[str, str] = {}
     plugins: dict[str, str] = {}
     for one in refusals:

@@ -90,7 +90,7 @@ class PluginTests:
             assert answer == cluster.decide(pod) == equal.decide(pod)
 
     def test_answers_follow_changes(self) -> None:
-        """After changes the plugin answers as on a cluster that was made so at once: it keeps nothing that is stale."""
+        """After changes the plugin answers as on a new cluster with the same objects: it keeps nothing stale."""
         draw, cluster = random.Random(2), self.cluster()
         for _ in range(40):
             for pod in self.pods:
@@ -135,7 +135,7 @@ class PluginTests:
                 )
 
     def test_a_decision_at_5000_nodes_is_fast(self, record_property: Any) -> None:  # noqa: ANN401 - pytest's
-        """In CPU time, after the first one, and with a new pod on a node before each."""
+        """The median CPU time of decisions after the first one, with a new pod on a node before each."""
         cluster, draw = self.cluster(5000), random.Random(1)
         took_s: dict[int, list[float]] = {number: [] for number in range(20)}
         for number, took in took_s.items():

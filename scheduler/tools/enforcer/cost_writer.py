@@ -75,7 +75,7 @@ class CostWriter:
 
 
 async def _write(client: KubeClient, write: WriteDeletionCost) -> str:
-    """Write the cost, and that it is ours. Return why it failed, empty if it did not; one request."""
+    """Write the cost, and a mark that it is ours, in one request. Return why it failed, '' if it did not."""
     pod = write.pod
     annotations = {DELETION_COST: write.cost, WRITTEN_DELETION_COST: write.cost}
     request = annotate_pod(pod.namespace, pod.name, pod.uid, pod.resource_version, annotations)

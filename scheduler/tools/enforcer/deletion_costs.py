@@ -94,8 +94,8 @@ class DeletionCosts:
         """
         Return the costs to write now, the first pods to go first. O(pods).
 
-        It comes in pieces, of a rule of a ReplicaSet or of some pods. A pod that is gone before its end gets no
-        cost; whatever else changes, the next check finds.
+        A piece is a rule of a ReplicaSet, or some pods. A pod that is gone before the end gets no cost. The next check
+        finds what else has changed.
         """
         while self._past and self._past[0] + _WINDOW_S <= now_s:
             self._past.popleft()
@@ -182,7 +182,7 @@ class DeletionCosts:
         return _DomainRule(declared_matcher(term, self._exempt_namespaces), term.topology_key, shares)
 
     def _heights(self, rule: _DomainRule, ranked: Sequence[PlacedPod]) -> dict[str, int]:
-        """Return the height of each pod, of which the last of a domain is on top; 0 without a domain."""
+        """Return the height of each pod: the last pod of a domain in `ranked` is the highest. 0 without a domain."""
         column = self._state.nodes.column(rule.key)
         live = self._state.counts.selected(rule.matcher, live_only=True)
         below = column.per_domain(live.by_row).amounts
@@ -201,7 +201,7 @@ def _height_of(shares: Shares | None, column: LabelColumn) -> Callable[[int, int
     """
     Return the function from a domain and a pod's position in it to the pod's height.
 
-    By weights it is the number of pods, in tenths, of which the domain's share is half a pod less than the position.
+    With weights, the height is the total number of pods, in tenths, at which the domain's share is position - 0.5.
     """
     if shares is None:
         return lambda _, position: position

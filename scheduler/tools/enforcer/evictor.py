@@ -18,7 +18,7 @@ from typing import Final
 
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.requests import get_pod, patch_pod_status
-from scheduler.daemon.kube.responses import decode_assignment
+from scheduler.daemon.kube.responses import decode_written
 from scheduler.engine.model.pods import Pod
 from scheduler.errors import ApiError, Conflict, NotFound, Throttled
 from scheduler.tools.enforcer.instructions import EvictionResult
@@ -81,7 +81,7 @@ async def _settle(client: KubeClient, pod: Pod, cause: ApiError) -> EvictionOutc
     vanished = EvictionOutcome(EvictionResult.EVICTED if cause.took_effect_unknown else EvictionResult.GONE)
     try:
         body = await client.request(get_pod(pod.namespace, pod.name), timeout_s=TIMEOUT_S)
-        found = decode_assignment(body).metadata
+        found = decode_written(body).metadata
     except NotFound:
         return vanished
     except ApiError as error:

@@ -28,7 +28,7 @@ from scheduler.daemon.loop import daemon
 from scheduler.daemon.loop.caches import Caches
 from scheduler.daemon.loop.connection import NO_PORT, Connection, ConnectionOptions, connect
 from scheduler.daemon.loop.slices import in_pieces
-from scheduler.daemon.loop.upkeep import Sweeper
+from scheduler.daemon.loop.upkeep import SWEEP_PERIOD_S
 from scheduler.daemon.port.status_server import StatusServer
 from scheduler.daemon.writes.recorder import EventRecorder
 from scheduler.engine.framework.kinds import Asker, WatchedKind
@@ -154,7 +154,7 @@ class EnforcerDaemon(daemon.Daemon):
         #: Earliest times of the next eviction and the next check.
         self._evict_from_s = 0.0
         self._check_from_s = 0.0
-        self._sweeper = Sweeper(self._enforcer.state.sweeping, now_s=now_s)
+        self._sweep_at_s = now_s() + SWEEP_PERIOD_S
         self._rebalance_at_s = self._now_s()
         #: True if anything has changed since the last check.
         self._needs_check = True
@@ -233,6 +233,7 @@ class EnforcerDaemon(daemon.Daemon):
                 await asyncio.sleep(0)
                 continue
             self._check()
+            await self._sweep()
             await self._rebalance()
             if self._cost_writer is not None:
                 await self._cost_writer.write(self._group)
@@ -250,7 +251,6 @@ class EnforcerDaemon(daemon.Daemon):
             if self._rebalancer is not None:
                 self._rebalancer.waiting.apply(stimulus)
             self._needs_check = True
-        self._sweeper.sweep()
 
     def _check(self) -> None:
         now_s = self._now_s()
@@ -266,6 +266,12 @@ class EnforcerDaemon(daemon.Daemon):
             self._execute(instruction)
         took_s = self._now_s() - now_s
         self._check_from_s = now_s + max(_CHECK_PERIOD_S, _CHECK_PERIOD_FACTOR * took_s)
+
+    async def _sweep(self) -> None:
+        """Drop what the state has not used for a while, once a minute. Other tasks run between pieces."""
+        if self._now_s() >= self._sweep_at_s:
+            await in_pieces(self._enforcer.state.sweeping(), now_s=self._now_s)
+            self._sweep_at_s = self._now_s() + SWEEP_PERIOD_S
 
     async def _rebalance(self) -> None:
         """
@@ -314,7 +320,7 @@ class EnforcerDaemon(daemon.Daemon):
 
     def _idle_s(self) -> float:
         now_s = self._now_s()
-        wake_times_s = [self._sweeper.next_s]
+        wake_times_s = [self._sweep_at_s]
         if self._rebalancer is not None:
             wake_times_s.append(self._rebalance_at_s)
         if self._cost_writer is not None:

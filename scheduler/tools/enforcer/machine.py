@@ -226,7 +226,7 @@ class Enforcer:
         return ViolationCause.PLACEMENT if breaks_rule else ViolationCause.CHANGE
 
     def _is_due(self, violation: Violation, now_s: float) -> bool:
-        """Return whether the rule is broken for long enough to act; otherwise note when it will be."""
+        """Return whether the rule has been broken for long enough to act; if not, note when to check again."""
         wait_s = self._limits.settle_s
         if _is_affinity(violation):
             own_s = self.state.placed[violation.uid].pod.affinity_grace_s

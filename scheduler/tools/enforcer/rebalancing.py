@@ -65,7 +65,7 @@ _Workload = tuple[str, str, str]
 
 
 class Rebalancer:
-    """Decides which pod moves next. It reads the state, and takes a pod out of it only while it asks about it."""
+    """Decides which pod moves next. It changes the state only during a decision, from which it removes the pod."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Rebalancer:
         """
         Return the pod to move now, None if none is. Then `on_result` is expected, unless it is a dry run.
 
-        It comes in pieces, of a decision each; the state does not change before its end.
+        Each piece is one decision. The caller changes the state only after the last piece.
         """
         self._note_pods(now_s)
         if self._in_flight is not None or now_s < self._from_s:

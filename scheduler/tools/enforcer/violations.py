@@ -49,7 +49,7 @@ _Stamp = tuple[int, int, int, int, int]
 
 
 class ViolationDetector:
-    """Finds broken rules. A rule is checked again only after its inputs changed."""
+    """Finds broken rules. A rule is checked again only when something that it reads has changed."""
 
     def __init__(self, state: ClusterState, index: RuleIndex) -> None:
         self._state = state
@@ -105,7 +105,7 @@ class ViolationDetector:
         """
         Return the most selected pods of each row's domain: int64 array of shape (rows,).
 
-        Terminating pods are a part of the pods that are divided: most are about to be replaced.
+        Shares are of all selected pods, terminating ones included: most of these are about to be replaced.
         """
         limit = rule.spec.max_pods
         if isinstance(limit, Shares):

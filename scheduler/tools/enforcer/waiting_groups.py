@@ -36,7 +36,7 @@ _SEARCH_AGAIN_S: Final = 60.0
 
 
 class MovesForGroup(NamedTuple):
-    """The pods that are to move for a group; before that, the members to nominate, each with its node or ''."""
+    """The pods to move for a group, and the members to nominate before, each with its node or ''."""
 
     key: GroupKey
     moves: tuple[PodMove, ...]
@@ -53,7 +53,7 @@ class _Wait:
 
 
 class WaitingGroups:
-    """Follows the pending members of groups, which a state without a queue does not know, and finds moves for them."""
+    """Follows the pending members of groups, which a state without a queue lacks, and finds moves for the groups."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class WaitingGroups:
             wait.n_left -= 1
 
     def _waiting(self) -> dict[GroupKey, list[Pod]]:
-        """Return the pending members of groups of which the scheduler said that they fit nowhere."""
+        """Return the pending members of each group that the scheduler has reported to fit nowhere."""
         waiting: dict[GroupKey, list[Pod]] = {}
         for pod in self._pending.values():
             key = self._state.groups.key_of(pod)

@@ -39,7 +39,7 @@ class Answers:
         self._shared: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
 
     def checked(self, handler: Handler, parameters: Sequence[str] = ()) -> Handler:
-        """Return the handler behind the checks of the request. `parameters`: of its query. Errors become JSON."""
+        """Return a handler that checks the request, and answers errors as JSON. `parameters`: allowed in the query."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             if (problem := foreign_origin(request, is_plain_http=self._is_plain_http)) is not None:
@@ -65,7 +65,7 @@ class Answers:
         *,
         is_shared: bool = True,
     ) -> Handler:
-        """Return the handler that answers with what `ask` returns, or that there is no such `what`."""
+        """Return a handler that answers with the result of `ask`; None becomes 404, "there is no such `what`"."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             key, now_s = request.path_qs, asyncio.get_running_loop().time()
@@ -87,7 +87,7 @@ class Answers:
 
 
 def found_answer(data: object | None, what: str) -> web.Response:
-    """Return the object as JSON, or that there is no such one."""
+    """Return the object as JSON; 404 if it is None."""
     return error_answer(404, f"there is no such {what}") if data is None else _json(msgspec.json.encode(data))
 
 

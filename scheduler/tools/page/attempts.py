@@ -37,7 +37,7 @@ class PendingPod(JsonStruct, frozen=True):
 
 
 class PendingPods(Document, frozen=True, kw_only=True):
-    """The pods whose last attempt is remembered, the latest first, and the number of other pending pods."""
+    """The pending pods with a remembered attempt, the latest attempt first, and the number of other pending pods."""
 
     kind: str = "PendingPods"
     pods: tuple[PendingPod, ...]

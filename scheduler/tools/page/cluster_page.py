@@ -288,7 +288,7 @@ class ClusterPage(View):
         return self._questions.explanation(queued.pod, [other.pod for other in self._attempts.pending()])
 
     def _with_group_note(self, explanation: Explanation, queued: QueuedPod | None) -> Explanation:
-        """Return the explanation with a note on why the pod's group waits, if no other part says it."""
+        """Return the explanation; add a note on why the pod's group waits unless its part `group` says it."""
         if queued is None or explanation.group:
             return explanation
         reason = reason_of(queued, message_of(queued, self._attempts.messages()))

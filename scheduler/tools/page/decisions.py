@@ -148,7 +148,7 @@ class DecisionFeed:
 
 
 def _with_record(decision: Decision, record: str) -> Decision:
-    """Return the decision with what its record says, if it has one. 10 µs."""
+    """Return the decision with `top` and `rejected` of its record, if it has one. 10 µs."""
     read = read_record(record) if record else None
     return (
         decision if read is None else msgspec.structs.replace(decision, top=read.top, rejected=read.rejected)

@@ -73,7 +73,7 @@ class DeviceUse(JsonStruct, frozen=True, kw_only=True):
 
 
 class DevicePool(Document, frozen=True, kw_only=True):
-    """The devices of one pool, by name of their slice and in its order."""
+    """The devices of one pool, slice by slice in the order of the slices' names."""
 
     kind: str = "DevicePool"
     summary: PoolSummary

@@ -43,7 +43,7 @@ class DomainMap(Document, frozen=True, kw_only=True):
 
 
 class Cell(Document, frozen=True, kw_only=True):
-    """One domain: its nodes, the pods that the rule counts there, and the pending pods that it holds off."""
+    """One domain: its nodes, the pods that the rule counts there, and the pending pods that the rule keeps out."""
 
     kind: str = "Cell"
     domain: str

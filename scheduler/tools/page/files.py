@@ -74,7 +74,7 @@ def _to(location: str) -> Handler:
 
 
 def _read(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of the folder and its folders by path; only those of a type that the page uses."""
+    """Yield path and content of each file in the folder and its subfolders that has one of `_TYPES`."""
     for entry in folder.iterdir():
         name = f"{prefix}{entry.name}"
         if entry.is_dir():

@@ -18,7 +18,7 @@ class WaitingGroup(JsonStruct, frozen=True, kw_only=True):
     """
     A group with pending members. `member`: the first of them. `n_needed`: members that have to find places at once.
 
-    `topology_key`: of which all members share the value; empty for none. `oldest`: when the first of them was created.
+    `topology_key`: the label whose value all members share, '' for none. `oldest`: when the first of them was created.
     """
 
     namespace: str
@@ -52,7 +52,7 @@ def waiting_groups(state: ClusterState, messages: Mapping[str, str]) -> Generato
 
 
 def _group(key: GroupKey, state: ClusterState, messages: Mapping[str, str]) -> WaitingGroup | None:
-    """Return the group; None if all of its members have places meanwhile."""
+    """Return the group; None if all of its members have places by now."""
     members = [pod for pod in state.groups.pending(key) if pod.uid not in state.placed]
     if not members:
         return None

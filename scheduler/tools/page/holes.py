@@ -26,7 +26,7 @@ from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.formats.explanation import JsonStruct
 
-#: Members of which the kinds are told apart, and levels that are drawn.
+#: Limits on the members whose kinds are told apart, and on the levels that are drawn.
 _MOST_MEMBERS: Final = 100
 _MOST_LEVELS: Final = 8
 
@@ -36,8 +36,8 @@ class Hole(JsonStruct, frozen=True, kw_only=True):
     What a waiting group waits for: `n_needed` places in one `domain` of `level`, both empty for anywhere.
 
     `member`: the first by name. `n_room`: the most that a domain has; of a group with parts, in whole parts.
-    `n_lacking`: places; 0 if there is room by this count, so that a rule between members is in the way. `n_missing`:
-    members that do not exist yet; then no room is counted.
+    `n_lacking`: missing places; 0 if there is room by this count and only a rule between members prevents it.
+    `n_missing`: members that do not exist yet; then no room is counted.
     """
 
     namespace: str

@@ -27,7 +27,7 @@ MAX_DOMAINS: Final = 300
 MAX_HOSTS: Final = 1_200
 MAX_GROUPS: Final = 60
 MAX_WAITING: Final = 20
-#: Names of the hierarchies that no Topology has: the configuration's; and if there is none, the levels of one group.
+#: Names of hierarchies that are no Topology: the configuration's levels and, without any hierarchy, a group's levels.
 CONFIGURED: Final = "topologyLevels"
 OF_GROUP: Final = "the group's levels"
 #: The number of all groups without one of their own.
@@ -48,7 +48,7 @@ class Place(JsonStruct, frozen=True, kw_only=True):
 
 
 class RoomDomain(Place, frozen=True, kw_only=True):
-    """A domain of the lowest level. `outer`: the domains around it. `hosts`: none if they are more than `MAX_HOSTS`."""
+    """A domain of the lowest level. `outer`: the domains around it. `hosts`: empty beyond `MAX_HOSTS` in the answer."""
 
     outer: tuple[str, ...]
     n_nodes: int
@@ -103,7 +103,7 @@ class _Seats:
     by_row: Mapping[int, Counter[int]]
 
     def at(self, *rows: int) -> tuple[tuple[tuple[int, int], ...], int]:
-        """Return how many members the groups have on these rows by their numbers, and the others."""
+        """Return how many members each numbered group has on these rows, and how many members other groups have."""
         counts: Counter[int] = Counter()
         for row in rows:
             counts.update(self.by_row.get(row, {}))
@@ -206,7 +206,7 @@ def _levels_of_group(state: ClusterState) -> tuple[str, ...]:
 
 
 def _chosen(by_name: Mapping[str, tuple[str, ...]], name: str, asked: HoleRows | None) -> str:
-    """Return the hierarchy of that name, or else one with the level of the asked group, or else the first."""
+    """Return the named hierarchy; if there is none, one with the level of the asked group, or else the first."""
     level = "" if asked is None else asked.hole.level
     fitting = (each for each, levels in by_name.items() if level in levels)
     return name if name in by_name else next(fitting, next(iter(by_name), ""))
@@ -223,7 +223,7 @@ class _Drawing:
     def domains(
         self, levels: Sequence[str], within: str
     ) -> tuple[tuple[str, ...], tuple[RoomDomain, ...], int, int]:
-        """Return the names of the outermost domains, the lowest ones, how many these are, and the nodes outside."""
+        """Return the outermost domains' names, the lowest domains, their number, and the number of nodes outside."""
         nodes = self.state.nodes
         if not levels:
             return (), (), 0, 0

@@ -26,13 +26,13 @@ class Use(JsonStruct, frozen=True):
 
 
 class TotalUse(Use, frozen=True):
-    """Of all nodes. `most_free`: what the node has left that has most, so that a pod which needs more fits nowhere."""
+    """The use of all nodes. `most_free`: the most that any node has free; a pod that requests more fits nowhere."""
 
     most_free: int
 
 
 class NodeUse(JsonStruct, frozen=True, kw_only=True):
-    """One node. `share`: the largest share of a resource that is requested, 1 for all of it."""
+    """One node. `share`: the requested share of its fullest resource, 1 for all of it."""
 
     node: str
     zone: str
@@ -56,7 +56,7 @@ class NodeUses(Document, frozen=True, kw_only=True):
 
 
 def node_uses(state: ClusterState, search: str) -> NodeUses:
-    """Return the nodes whose name, zone or a part of them is the search. O(nodes · resources), 2 ms for 5,000."""
+    """Return the nodes whose name or zone contains the search. O(nodes · resources), 2 ms for 5,000."""
     table = state.nodes
     rows = np.flatnonzero(table.alive)
     names = sorted(table.resource_names(), key=_place)

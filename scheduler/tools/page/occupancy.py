@@ -22,7 +22,7 @@ UNLIMITED: Final = -1
 
 
 class DomainState(IntEnum):
-    """EMPTY, ROOM and FULL say whether one more pod of the rule fits; CLOSED: required affinity finds no pod there."""
+    """EMPTY and ROOM have room for another pod of the rule, FULL has none. CLOSED: affinity finds no pod there."""
 
     EMPTY = 0
     ROOM = 1
@@ -33,7 +33,7 @@ class DomainState(IntEnum):
 
 @dataclass(slots=True)
 class RuleRecord:
-    """A rule, and the running pods that declare it, by row if it has to hold, and else only their number."""
+    """A rule and the running pods that declare it: their rows if the rule is hard, else only their number."""
 
     rule: DeclaredRule
     #: Those that the rule selects themselves, and others.
@@ -124,7 +124,7 @@ def _per_domain(column: LabelColumn, n_by_row: Mapping[int, int], n_rows: int) -
 
 
 def _most(rule: DeclaredRule, column: LabelColumn, ids: Rows, n_selected: int) -> int | Amounts:
-    """Return the most selected pods of these domains, of so many."""
+    """Return the limit of each domain, or of all, where `n_selected` pods are divided."""
     if rule.shares is None:
         return rule.limit
     return most_per_domain(rule.shares, column, n_selected)[ids]
@@ -139,9 +139,10 @@ def _anti_affinity(
     others: Amounts,
 ) -> tuple[Amounts, Amounts]:
     """
-    A declaring pod tolerates `limit` of the counting pods with itself, or, if it is not selected, fewer.
+    Return room and states of the domains for required anti-affinity.
 
-    `next_limit`: once one more pod counts, with which shares are larger. A pod that the rule does not select is one.
+    A domain may have `limit` counting pods, and `next_limit` once one more pod counts: shares grow with the number of
+    pods. A declaring pod that the rule does not select (`others`) takes one place.
     """
     counting = n_pods - n_relaxed
     room = np.maximum(next_limit - counting, 0)
@@ -154,7 +155,7 @@ def _anti_affinity(
 
 
 def _affinity(n_pods: Amounts, selected: Amounts, others: Amounts) -> tuple[Amounts, Amounts]:
-    """A declaring pod needs another selected pod in its domain, unless it is the first of its kind anywhere."""
+    """Return room and states for required affinity: a domain needs a selected pod, unless there is none anywhere."""
     n_anywhere = int(n_pods.sum())
     closed = (n_pods == 0) & bool(n_anywhere or others.any())
     states = np.where(closed, DomainState.CLOSED, np.where(n_pods > 0, DomainState.ROOM, DomainState.EMPTY))

@@ -35,7 +35,7 @@ class Waiting(JsonStruct, frozen=True, kw_only=True):
 
 
 class PendingGroup(JsonStruct, frozen=True, kw_only=True):
-    """Pods with the same reason, the oldest first. `oldest`: when the oldest was created, '' if it does not say."""
+    """Pods with the same reason, the oldest first. `oldest`: when the oldest was created, '' if no pod says when."""
 
     reason: str
     queue: str
@@ -63,7 +63,7 @@ class Search:
     label: str = ""
 
     def matches(self, pod: Pod) -> bool:
-        """Return whether the pod is one that the search is for."""
+        """Return whether the search finds the pod."""
         if self.namespace not in pod.namespace or self.name not in pod.name:
             return False
         if not self.label:

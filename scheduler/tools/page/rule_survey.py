@@ -67,7 +67,7 @@ class RuleSurvey:
             await asyncio.sleep(0.0 if self._n_waiting else _PERIOD_S)
 
     async def current(self) -> Survey:
-        """Return the last survey; wait for the next one if there is none or it is old."""
+        """Return the last survey if it is recent, else wait for the next one."""
         self.note_asked()
         if self.last is not None and self._now_s() - self._made_at_s <= _CURRENT_S:
             return self.last
@@ -88,7 +88,7 @@ class RuleSurvey:
         return Rules(rules=tuple(survey.summaries), n_more=survey.n_more, age_seconds=age_s)
 
     def _pause(self) -> float:
-        """Return the pause between slices: shorter once a page waits for the survey, also one that has begun."""
+        """Return the pause after each slice. It is shorter while a page waits, also in the middle of a survey."""
         if self.last is None:
             return _AT_FIRST if self._n_waiting else ON_REQUEST
         return ON_REQUEST if self._n_waiting else _IN_BACKGROUND

@@ -145,7 +145,7 @@ def _affinity(required: tuple[AffinityTerm, ...]) -> Iterator[DeclaredRule]:
 
 
 def _spread(spec: PodSpec, labels: Mapping[str, str], constraint: SpreadConstraint) -> DeclaredRule | None:
-    """Return the rule of the constraint; None if it counts no pod, as one with an empty selector."""
+    """Return the rule of the constraint; None if it counts no pod because its selector is empty."""
     matcher = spread_matcher(constraint, spec.namespace, labels)
     if matcher is None:
         return None

@@ -42,7 +42,7 @@ class PageStream:
         self._stopping = asyncio.Event()
         #: When the last message about the state was made, and the message.
         self._state_message: tuple[float, bytes] = (-math.inf, b"")
-        #: The last decisions, by the numbers of the one before them and of the newest.
+        #: The number before the oldest decision in the last message, that of its newest decision, and the message.
         self._decisions_message: tuple[int, int, bytes] = (-1, -1, b"")
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -66,7 +66,7 @@ class PageStream:
         """
         Send the newest state at every tick; a viewer that does not read gets fewer ticks, never a longer queue.
 
-        The buffer of a viewer is bounded by the one of its connection, 64 KB and one message.
+        At most the connection's buffer of 64 KB and one message wait for a viewer.
         """
         shown = self._feed.newest
         while not self._stopping.is_set():

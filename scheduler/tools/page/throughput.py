@@ -15,7 +15,7 @@ STEP_S: Final = 5
 N_STEPS: Final = 180
 #: Upper bounds of the durations' buckets: from 10 µs to 3 h, each 1.19 times the one before.
 _BOUNDS: Final = tuple(1e-5 * 2 ** (exponent / 4) for exponent in range(4 * 30))
-#: Steps in a column of a map of durations, and bounds in one of its buckets, each twice the one before.
+#: Steps per column of `DurationMap`, and bounds per bucket, so that each bucket's bound is twice the previous bound.
 _STEPS_PER_COLUMN: Final = 6
 _BOUNDS_PER_BUCKET: Final = 4
 _COLUMN_S: Final = STEP_S * _STEPS_PER_COLUMN
@@ -110,7 +110,7 @@ class Window:
 
 
 class _Durations:
-    """Numbers of durations by step and bucket, of which the last has no bound."""
+    """The number of durations by step and bucket; the last bucket has no bound."""
 
     def __init__(self) -> None:
         self.by_step = np.zeros((N_STEPS, len(_BOUNDS) + 1), dtype=np.uint32)

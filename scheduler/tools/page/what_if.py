@@ -102,7 +102,7 @@ class Displaced(JsonStruct, frozen=True, kw_only=True):
 
 
 class WhatIf(Document, frozen=True, kw_only=True):
-    """`now`: the simulations without the changes, one per document; `then`: with them. Both are empty without one."""
+    """`now`: simulations without the changes, one per document; `then`: with the changes. Empty without a document."""
 
     kind: str = "WhatIf"
     now: tuple[Simulation, ...]
@@ -142,7 +142,7 @@ def what_if(
 
 
 def _change(state: ClusterState, request: WhatIfRequest) -> list[str]:
-    """Cordon nodes; return the names of the nodes to remove. Raises SettingsError for a label without a node."""
+    """Cordon nodes; return the names of the nodes to remove. Raises SettingsError for a label that no node has."""
     for name in request.cordon:
         node = state.node(name)
         if node is not None and not node.unschedulable:

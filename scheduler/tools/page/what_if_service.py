@@ -68,7 +68,7 @@ class WhatIfService:
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None, None]:
-        """Wait for the questions before, and make the next one wait. Raises BusyError."""
+        """Wait until earlier questions are answered, and answer one at a time. Raises BusyError."""
         if self._n_waiting >= _MAX_WAITING:
             raise BusyError(max(1, math.ceil(self._paused_until_s - self._now_s())))
         self._n_waiting += 1
@@ -137,7 +137,7 @@ class WhatIfService:
         return copy
 
     def _profile_name(self, pod: Pod) -> str:
-        """Return the name of the pod's profile; for a pod of another scheduler, of the first one."""
+        """Return the name of the pod's profile; for a pod of another scheduler that of the first profile."""
         names = [profile.scheduler_name for profile in self._settings.profiles]
         return pod.scheduler_name if pod.scheduler_name in names else names[0]
 

@@ -150,10 +150,7 @@ class Recording:
 async def record_lists(
     recording: Recording, read: ReadKind, node_annotations: frozenset[str]
 ) -> dict[str, str]:
-    """
-    Record the first lists, up to the one with which the recording is full. Return the kinds that may not be listed, and
-    the server's answer.
-    """
+    """Record the first lists until the recording is full. Return the server's refusals, by kind."""
     forbidden: dict[str, str] = {}
     for kind, watched in KINDS.items():
         listed = await read(watched, partial(reduced, kind, node_annotations))

@@ -12,7 +12,6 @@ from scheduler.engine.core.decide import CycleError, Decision, ScheduleResult
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.shadow.report import Cause, Difference
 
 #: Longest explanation that is not cut: any user may write a message.
@@ -27,7 +26,7 @@ def is_feasible(decision: Decision, row: int | None) -> bool:
 
 
 def count_best(decision: Decision, state: ClusterState, node: str) -> int:
-    """Return how many nodes share the most points if the node is one of them, else 0."""
+    """Return how many nodes have the highest score if this node is one of them, else 0."""
     row = state.nodes.row_by_name.get(node)
     if not isinstance(decision, ScheduleResult) or not is_feasible(decision, row):
         return 0
@@ -49,7 +48,7 @@ def says(decision: Decision, message: str) -> bool:
 
 
 def points_behind(decision: ScheduleResult, row: int) -> tuple[int, str, int]:
-    """Return the points that the row lacks to the chosen one, the plugin that most of them are from, and how many."""
+    """Return how many points the row is behind the chosen one, the plugin that adds most of them, and how many."""
     scores = decision.scores
     lacks = [
         (each.weight * (each.scores.item(scores.chosen) - each.scores.item(row)), each.plugin)
@@ -59,23 +58,15 @@ def points_behind(decision: ScheduleResult, row: int) -> tuple[int, str, int]:
     return scores.totals.item(scores.chosen) - scores.totals.item(row), plugin, lack
 
 
-def as_unproven(difference: Difference, n_changes: int) -> Difference:
-    """Return the difference with a note that none of the recent changes explains it."""
-    changes = counted(n_changes, "change")
-    text = f"{difference.explanation}; no order of the {changes} shortly before explains it"
-    return with_parts(difference, explanation=text)
-
-
-def as_untried(difference: Difference, n_members: int) -> Difference:
-    """Return the difference with a note that no orders are tried for a group of so many members."""
-    text = f"{difference.explanation}; no other order is tried for a group of {n_members}"
-    return with_parts(difference, explanation=text)
+def with_note(difference: Difference, note: str) -> Difference:
+    """Return the difference with the note at the end of its explanation."""
+    return with_parts(difference, explanation=f"{difference.explanation}; {note}")
 
 
 def as_race(difference: Difference, other: str) -> Difference:
     """Return the difference as a race with the change of this object."""
-    text = f"{difference.explanation}; proven: not so if {other} came in the other order"
-    return with_parts(difference, cause=Cause.RACE, explanation=text)
+    proven = with_note(difference, f"proven: not so if {other} came in the other order")
+    return with_parts(proven, cause=Cause.RACE)
 
 
 def difference_of(

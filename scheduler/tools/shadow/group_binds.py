@@ -44,7 +44,7 @@ _MOST_TRIES: Final = 6
 
 @dataclass(slots=True)
 class GroupBinds:
-    """Members of one group that were bound shortly after each other: as they waited, and their nodes, by UID."""
+    """Members of one group that were bound shortly after each other. `members`: the pods before their bind."""
 
     key: GroupKey
     last_s: float = 0.0
@@ -58,7 +58,7 @@ class GroupBinds:
 
 @dataclass(frozen=True, slots=True)
 class Worse:
-    """Why the other placement is not as good: `pod` has the `node` of another rule or score."""
+    """Why the other placement is not as good: what is wrong with `node`, where the other scheduler placed `pod`."""
 
     cause: Cause
     pod: Pod
@@ -68,13 +68,13 @@ class Worse:
 
 
 class GroupComparison:
-    """Asks the search for groups on a state that it leaves as it was."""
+    """Runs the search for groups on a state, and then restores the state."""
 
     def __init__(self, state: ClusterState, profile: Profile) -> None:
         self._state, self._profile = state, profile
 
     def fits(self, key: GroupKey, members: Mapping[str, Pod]) -> Pieces[bool]:
-        """Return whether the group has places, if these are its pending members."""
+        """Return whether the search finds places for the group with these pending members."""
         with self._pending(members):
             return bool((yield from self._places(key, list(members.values()))))
 
@@ -154,7 +154,7 @@ class GroupComparison:
         return len(set(domain_ids(keys, self._state.nodes).ids[rows].tolist())) if keys else 0
 
     def _shared_rows(self, binds: GroupBinds, request: SearchRequest) -> Mask:
-        """Return the rows of the innermost domain that all members share, of those that may be chosen."""
+        """Return the rows that may be chosen in the innermost domain that all members share."""
         nodes, keys = self._state.nodes, request.topology.required + request.topology.preferred
         taken = [nodes.row_by_name[name] for name in binds.nodes.values() if name in nodes.row_by_name]
         for n_keys in range(len(keys), 0, -1):
@@ -165,7 +165,7 @@ class GroupComparison:
         return request.rows
 
     def _in_turn(self, binds: GroupBinds, request: SearchRequest, here: str) -> Pieces[Worse | None]:
-        """Place members on their nodes, each once its node is one of the best; return what is left at the end."""
+        """Place each member once its node is one of the best. Return why that failed; None if it did not."""
         rows, trial = self._shared_rows(binds, request), self._trial(binds.key, len(request.members))
         left, behind = list(request.members), None
         try:

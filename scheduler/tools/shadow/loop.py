@@ -16,7 +16,7 @@ from scheduler.daemon.loop import daemon
 from scheduler.daemon.loop.caches import Caches
 from scheduler.daemon.loop.connection import Connection, ConnectionOptions, connect
 from scheduler.daemon.loop.slices import in_pieces
-from scheduler.daemon.loop.upkeep import SWEEP_PERIOD_S, Sweeper, disable_full_collections
+from scheduler.daemon.loop.upkeep import SWEEP_PERIOD_S, disable_full_collections
 from scheduler.daemon.port.status_server import StatusServer
 from scheduler.engine.model.stimuli import WatchEvent
 from scheduler.engine.state.batches import finished
@@ -62,7 +62,7 @@ async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
 
 
 def replay(options: Options, changes: Iterable[tuple[float, WatchEvent | Mark]]) -> ShadowReport:
-    """Return what is compared of a recording: its events and marks with their seconds."""
+    """Return the comparison of a recording. `changes`: its events and marks, each with its time in seconds."""
     shadow = new_shadow(options)
     end_s, sweep_s, reported_s, at_s = float("inf"), SWEEP_PERIOD_S, time.monotonic(), 0.0
     for at_s, event in changes:
@@ -134,7 +134,7 @@ class ShadowDaemon(daemon.Daemon):
         shadow, options, inbox = self.shadow, self._options, self._caches.inbox
         emulated = str(options.settings.semantics.version)
         end_s = reported_s = float("inf")
-        sweeper = Sweeper(shadow.state.sweeping, now_s=time.monotonic)
+        sweep_at_s = time.monotonic() + SWEEP_PERIOD_S
         while self._is_running() and (now_s := time.monotonic()) < end_s:
             for stimulus in inbox.take(_STIMULI_PER_SLICE):
                 if not isinstance(stimulus, WatchEvent):
@@ -148,8 +148,10 @@ class ShadowDaemon(daemon.Daemon):
                 self._log.info(0, "Comparing decisions", of=options.of, emulated=emulated)
                 reported_s = now_s
                 end_s = float("inf") if options.duration_s is None else now_s + options.duration_s
-            sweeper.sweep()
+            if now_s >= sweep_at_s:
+                await in_pieces(shadow.state.sweeping(), now_s=time.monotonic)
+                sweep_at_s = now_s + SWEEP_PERIOD_S
             if now_s >= reported_s:
                 options.on_progress(shadow.report())
                 reported_s = now_s + _TICK_S
-            await inbox.wait(max(0.0, min(_TICK_S, end_s - now_s, sweeper.next_s - now_s)))
+            await inbox.wait(max(0.0, min(_TICK_S, end_s - now_s, sweep_at_s - now_s)))

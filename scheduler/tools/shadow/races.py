@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.tools.shadow.differences import as_race, as_unproven, as_untried
+from scheduler.engine.syntax.plurals import counted
+from scheduler.tools.shadow.differences import as_race, with_note
 from scheduler.tools.shadow.orders import ChangeKey, ProvenOrders
 from scheduler.tools.shadow.recent_changes import MAX_RECENT, Change, RecentChanges
 from scheduler.tools.shadow.report import Cause, Difference
@@ -28,10 +29,10 @@ _MOST_MEMBERS: Final = 100
 @dataclass(frozen=True, slots=True)
 class Unsettled:
     """
-    A difference that a later change may explain, and whether the pod would now be decided as by the other one.
+    A difference that a later change may explain. `agrees`: whether we would now decide as the other scheduler did.
 
-    `uids`: of the pod, and of the members that were decided with it. `is_bind`: False if the pod was left pending;
-    another decision then bound it.
+    `uids`: of the pod, and of the members that were decided with it. `is_bind`: False for a decision that left the pod
+    pending.
     """
 
     uids: Collection[str]
@@ -47,15 +48,15 @@ class Unsettled:
 
     @property
     def decision(self) -> ChangeKey:
-        """Return the key of the decision among changes: that of its bind."""
+        """Return the key of the decision in an order of changes: that of its bind."""
         return ("Pod", self.uid) if self.is_bind else ("Pending", f"{self.uid} {self.at_s}")
 
 
 class Races:
-    """Keeps the differences of one comparison. It tries orders on the state, which is as before afterwards."""
+    """Keeps the differences of one comparison. It tries other orders on the state, and then restores the state."""
 
     def __init__(self, state: ClusterState, recent: RecentChanges, *, race_s: float) -> None:
-        """`race_s`: within which changes may have been in another order for the other scheduler."""
+        """`race_s`: the time within which the other scheduler may have seen changes in another order."""
         self._state, self._recent, self._race_s = state, recent, race_s
         self._orders = ProvenOrders()
         self._unsettled: dict[str, Unsettled] = {}
@@ -64,7 +65,7 @@ class Races:
         self.causes: Counter[Cause] = Counter()
 
     def kept(self) -> Collection[Difference]:
-        """Return the differences, up to a number of them; of too many, races are left out first."""
+        """Return the differences that are kept, at most `_MAX_DIFFERENCES`. Races are dropped first."""
         return self._kept.values()
 
     def interrupt(self) -> None:
@@ -72,22 +73,25 @@ class Races:
         self._unsettled.clear()
 
     def explain(self, key: str, unsettled: Unsettled) -> None:
-        """Note the difference, as a race if another order of recent changes explains it; else a later one may."""
+        """Note the difference, as a race if another order of recent changes explains it. A later change may, too."""
         difference, at_s = unsettled.difference, unsettled.at_s
         if (n_members := len(unsettled.uids)) > _MOST_MEMBERS:
-            self._note(key, as_untried(difference, n_members))
+            note = f"no other order is tried for a group of {n_members}"
+            self._note(key, with_note(difference, note))
             return
         other = "the end of its nomination" if unsettled.agrees() else self._proven_without(unsettled, at_s)
         if other:
             self._note(key, as_race(difference, other))
             return
-        n_changes = len(self._recent.keys(at_s, but=unsettled.uids))
-        self._note(key, as_unproven(difference, n_changes) if n_changes else difference)
+        if n_changes := len(self._recent.keys(at_s, but=unsettled.uids)):
+            note = f"no order of the {counted(n_changes, 'change')} shortly before explains it"
+            difference = with_note(difference, note)
+        self._note(key, difference)
         if len(self._unsettled) < MAX_RECENT:
             self._unsettled[key] = unsettled
 
     def settle(self, latest: Change, now_s: float) -> None:
-        """Decide again about recent differences, with what changed since: it may have been decided with it."""
+        """Decide again about recent differences with the latest change, which the other scheduler may have known."""
         for key, unsettled in list(self._unsettled.items()):
             if now_s - unsettled.at_s > self._race_s:
                 del self._unsettled[key]
@@ -100,7 +104,7 @@ class Races:
         """
         Return the last of the recent changes that the other scheduler cannot have known, if one order explains it.
 
-        The order has to agree with those of the other races; empty if there is none.
+        The order must not contradict the orders of other races. Return '' if no order explains the difference.
         """
         known = self._recent.keys(now_s, but=unsettled.uids)
         for left_out in self._recent.explains(unsettled.agrees, now_s, but=unsettled.uids):
@@ -123,7 +127,7 @@ class Races:
         return is_explained
 
     def _note(self, key: str, difference: Difference) -> None:
-        """Count the difference, and keep it if there is room, in place of an earlier one of the key: races go first."""
+        """Count the difference, and keep it under its key. If there is no room, drop a race."""
         self.causes[difference.cause] += 1
         if key not in self._kept and len(self._kept) >= _MAX_DIFFERENCES:
             races = (key for key, each in self._kept.items() if each.cause is Cause.RACE)

@@ -24,7 +24,7 @@ from scheduler.tools.shadow.orders import ChangeKey
 
 #: Changes that can be taken back; each costs up to two decisions per difference.
 MAX_RECENT: Final = 50
-#: Changes of which every set is tried.
+#: Up to this many changes, every subset is tried.
 _FEW: Final = 6
 _SEEN: Final = (PodSeen, NodeSeen, ObjectSeen)
 
@@ -53,7 +53,7 @@ class RecentChanges:
         self._changes: deque[Change] = deque(maxlen=MAX_RECENT)
 
     def apply(self, event: WatchEvent, now_s: float) -> Change | None:
-        """Take the event over into the state. Return it as a change, None if it changes no decision."""
+        """Apply the event to the state. Return it as a change; None if no decision depends on it."""
         made = _change(self._state, event, now_s)
         apply_event(self._state, event)
         if made is not None:
@@ -70,7 +70,7 @@ class RecentChanges:
         """
         Yield the recent changes without which `agrees` holds, the first of them first, for each such set.
 
-        Changes of the pods with the UIDs `but` stay. The state is as before at each yield and in the end.
+        Changes of the pods with the UIDs `but` are not left out. The state is restored before each yield.
         """
         for left_out in _left_out(self._recent(now_s, but)):
             with self._without(left_out):
@@ -99,7 +99,8 @@ class RecentChanges:
 
 def _left_out(recent: Sequence[Change]) -> Iterator[Sequence[Change]]:
     """
-    Yield what the other scheduler may not have known yet: all changes since a time, then every set of few, or each one.
+    Yield sets of changes that the other scheduler may not have known yet: the latest ones, then every subset of few
+    changes, or each single change of many.
 
     A later change of an object is never kept without an earlier one.
     """
@@ -129,7 +130,7 @@ def _change(state: ClusterState, event: WatchEvent, now_s: float) -> Change | No
 
 
 def _counts_alike(before: WatchEvent, after: WatchEvent) -> bool:
-    """Return whether no decision tells the object of one event from that of the other."""
+    """Return whether every decision treats the objects of both events alike."""
     match before, after:
         case PodGone(), PodSeen(pod):
             return pod.is_terminal or not (pod.node_name or pod.nominated_node_name)

@@ -15,7 +15,7 @@ class Cause(StrEnum):
     RULE = "rule"
     #: The node fits here, and another one has more points.
     SCORE = "score"
-    #: Proven: as we would have decided with recent changes in an order that agrees with those of the other races.
+    #: Proven: we would have decided the same with recent changes in another order, which no other race contradicts.
     RACE = "race"
     #: It fits here with fewer points, and the other scheduler scores a sample that may have left out the best nodes.
     SAMPLING = "sampling"
@@ -42,10 +42,10 @@ class Difference(JsonStruct, frozen=True, kw_only=True):
 
 class ShadowReport(JsonStruct, frozen=True, kw_only=True):
     """
-    What was compared, and each difference, up to a number of them.
+    What was compared, and the differences; `n_more_differences` of them are left out.
 
-    `n_bound`: binds compared, of which `n_alike` went to a node that is among the best here; `n_tied`: those of them
-    where another node is as good. `n_pending`: how often a pod or a group was left pending for new reasons,
+    `n_bound`: binds compared. `n_alike`: binds to a node that is among the best here. `n_tied`: `n_alike` where another
+    node is as good. `n_pending`: how often a pod or a group was left pending for new reasons,
     `n_same_reasons`: how often we would give the same. `n_unseen`: bound pods that are not compared: not seen pending
     before, or bound while a watch was interrupted. `schedulers_seen`: schedulerNames that pods have, `scheduler` and
     about ten others.

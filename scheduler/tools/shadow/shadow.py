@@ -110,7 +110,7 @@ class Shadow:
         self._recent = RecentChanges(state, window_s=race_s)
         self._races = Races(state, self._recent, race_s=race_s)
         self._comparison = GroupComparison(state, profile)
-        #: Groups of which members were bound within the last `race_s`, and others still wait.
+        #: Groups with members that were bound within the last `race_s` and members that still wait.
         self._bound_groups: dict[GroupKey, GroupBinds] = {}
         #: Groups that were reported pending within the last `race_s`, and when.
         self._reported_s: dict[GroupKey, float] = {}
@@ -158,7 +158,7 @@ class Shadow:
         self._take_over(event, now_s)
 
     def end(self, now_s: float) -> None:
-        """Compare groups of which more members might have been bound, since nothing follows."""
+        """Compare the groups that still waited for binds of more members: no event follows."""
         for binds in list(self._bound_groups.values()):
             finished(self._compare_group(binds, now_s))
 
@@ -185,7 +185,7 @@ class Shadow:
             self._races.settle(change, now_s)
 
     def _see_pod(self, pod: Pod, now_s: float) -> Pieces[None]:
-        """Take over a pod of the other scheduler that has not finished."""
+        """Apply a pod of the other scheduler that has not finished, and compare what it shows."""
         waiting = self._waiting.get(pod.uid)
         node = pod.node_name
         if not node and waiting is not None and self._is_chosen(waiting, pod):
@@ -224,7 +224,7 @@ class Shadow:
         return is_feasible(self._decide(before), self.state.nodes.row_by_name.get(node))
 
     def _is_assumed(self, pod: Pod) -> bool:
-        """Return whether the pod without a node counts on one, and nothing says that its bind has failed."""
+        """Return whether the pod, which has no node yet, is counted on one and its condition shows no failure since."""
         known, waiting = self.state.placed.get(pod.uid), self._waiting.get(pod.uid)
         return (
             known is not None
@@ -234,7 +234,7 @@ class Shadow:
 
     def _see_choice(self, claim_key: str, node: str, now_s: float) -> Pieces[None]:
         """
-        Count the pod for whose claim a node or a volume is chosen as bound: to this node, or where it is nominated.
+        Count the user of the claim as bound to `node`, or else to its nominated node: the claim got a node or a volume.
 
         What a watch shows again changes nothing: the pod is counted by then, or has no place yet.
         """
@@ -293,7 +293,7 @@ class Shadow:
                 yield uid, pod
 
     def _compare_group(self, binds: GroupBinds, now_s: float) -> Pieces[None]:
-        """Compare the places of members that were bound shortly after each other, as one decision."""
+        """Compare the places of the members that were bound shortly after each other. They are one decision."""
         if self._bound_groups.pop(binds.key, None) is None:
             return  # a watch was interrupted meanwhile
         self.counts.bound += 1
@@ -361,7 +361,7 @@ class Shadow:
         self._take_over(PodSeen(pod), now_s)
 
     def _compare_reasons(self, pod: Pod, message: str, now_s: float) -> Pieces[None]:
-        """Compare why the pod is left pending; of a member only whether its group has places, once for all members."""
+        """Compare the reasons for which the pod is left pending. For a group compare once whether it has places."""
         if (key := self.state.groups.key_of(pod)) is not None:
             if now_s - self._reported_s.get(key, -inf) > self._race_s:
                 yield from self._compare_pending_group(key, pod, message, now_s)

@@ -30,7 +30,7 @@ from scheduler.tools.webhook.certificate_rotation import CertificateRotation
 from scheduler.tools.webhook.certificate_store import SecretStore
 from scheduler.tools.webhook.metrics import WebhookMetrics
 from scheduler.tools.webhook.mutating import mutate
-from scheduler.tools.webhook.scope import Scope
+from scheduler.tools.webhook.reviews import Scope
 from scheduler.tools.webhook.server import Endpoint, Listener
 from scheduler.tools.webhook.validating import AntiAffinity, validate, validate_reach
 from scheduler.version import product_version

@@ -123,13 +123,13 @@ class CertificateRotation:
             return False
 
     def _report(self, message: str, error: Exception, **pairs: object) -> None:
-        """Log a failure, unless it is logged and lasts."""
+        """Log a failure once, until a check succeeds or fails otherwise."""
         if self._reported != (line := f"{message}: {error}"):
             self._reported = line
             self._log.error(message, err=error, **pairs)
 
     async def _renew(self, stored: StoredCertificate) -> TrustedKeyPair:
-        """Return what the Secret has, after a renewal if that is needed. Raises ApiError if it cannot be written."""
+        """Return the pair in the Secret, renewed if needed. Raises ApiError if the Secret cannot be written."""
         now_s = self._clock_s()
         reason = renewal_reason(stored.trusted, self._hosts, now_s)
         if reason is None:

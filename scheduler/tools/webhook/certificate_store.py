@@ -11,12 +11,11 @@ import base64
 import binascii
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
 
 from scheduler.daemon.kube.client import KubeClient
-from scheduler.daemon.kube.requests import STRATEGIC_MERGE, Request
+from scheduler.daemon.kube.requests import MERGE, STRATEGIC_MERGE, Request, escaped
 from scheduler.daemon.port.certificates import TrustedKeyPair
 from scheduler.daemon.port.tls import KeyPair
 from scheduler.engine.model.wire import Wire
@@ -24,7 +23,6 @@ from scheduler.errors import NotFound
 
 #: Longest wait for an answer; the next check tries again.
 _TIMEOUT_S: Final = 15.0
-_MERGE: Final = "application/merge-patch+json"
 _CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
 
@@ -106,8 +104,8 @@ def get_secret(namespace: str, name: str) -> Request:
 
 def patch_secret(namespace: str, name: str, *, version: str, data: dict[str, bytes]) -> Request:
     """Return the request that replaces entries of a Secret if it still has this resourceVersion."""
-    body = msgspec.json.encode({"metadata": {"resourceVersion": version}, "data": data})
-    return Request("PATCH", _secret_path(namespace, name), "patch", (), body, _MERGE)
+    body = {"metadata": {"resourceVersion": version}, "data": data}
+    return Request.writing("patch", _secret_path(namespace, name), body, MERGE)
 
 
 def get_configuration(kind: str, name: str) -> Request:
@@ -118,16 +116,15 @@ def get_configuration(kind: str, name: str) -> Request:
 def patch_bundle(kind: str, name: str, *, webhooks: list[str], bundle: str) -> Request:
     """Return the request that sets caBundle of these webhooks; the API server merges the list by name."""
     entries = [{"name": hook, "clientConfig": {"caBundle": bundle}} for hook in webhooks]
-    body = msgspec.json.encode({"webhooks": entries})
-    return Request("PATCH", _configuration_path(kind, name), "patch", (), body, STRATEGIC_MERGE)
+    return Request.writing("patch", _configuration_path(kind, name), {"webhooks": entries}, STRATEGIC_MERGE)
 
 
 def _secret_path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets/{quote(name, safe='')}"
+    return f"/api/v1/namespaces/{escaped(namespace)}/secrets/{escaped(name)}"
 
 
 def _configuration_path(kind: str, name: str) -> str:
-    return f"/apis/admissionregistration.k8s.io/v1/{kind}/{quote(name, safe='')}"
+    return f"/apis/admissionregistration.k8s.io/v1/{kind}/{escaped(name)}"
 
 
 def _decoded(data: dict[str, str] | None, name: str) -> bytes:

@@ -81,7 +81,7 @@ def mirror(pod: ReviewedPod, affinity: Json) -> Mirrored | FieldError | None:
 def _new_terms(
     annotated: Json, affinity: Json, side: str, left_out: dict[str, None]
 ) -> Iterator[Mapping[str, object]]:
-    """Yield the required terms that the spec has fields for and lacks; note in `left_out` why others are none."""
+    """Yield the required terms that the spec lacks and has fields for. Add to `left_out` why others are not copied."""
     known = [normalized(term) for term in list_field(object_field(affinity, side), REQUIRED)]
     for term in required_terms(annotated, side):
         if not isinstance(term, Mapping):

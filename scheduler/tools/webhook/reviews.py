@@ -1,12 +1,12 @@
 """
-Decodes AdmissionReview v1 requests and encodes the responses.
+Decodes AdmissionReview v1 requests, encodes the responses, and says whose pods are reviewed.
 
 Source: staging/src/k8s.io/api/admission/v1/types.go (kubernetes 1.36).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -121,6 +121,36 @@ class Reported:
 
 
 Response = Allowed | Denied | Reported
+#: Returns the response to a request.
+Reviewer = Callable[[Review], Response]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """
+    Whose pods the webhook looks at, and whether it refuses pods or only reports them.
+
+    `schedulers`: the values of schedulerName whose pods it looks at; None for all. The manifests name ours, since a
+    second scheduler should touch only its own pods.
+    """
+
+    schedulers: frozenset[str] | None = None
+    refuses: bool = True
+
+    def applied_to(self, reviewer: Reviewer) -> Reviewer:
+        """Return the reviewer within this scope: pods of other schedulers are allowed as they are."""
+
+        def review(request: Review) -> Response:
+            pod = request.pod
+            if pod is not None and self.schedulers is not None and pod.scheduler_name not in self.schedulers:
+                return Allowed()
+            response = reviewer(request)
+            if self.refuses or not isinstance(response, Denied):
+                return response
+            return Reported(str(response.status["message"]))
+
+        return review
+
 
 _REVIEWS: Final = msgspec.json.Decoder(_Review)
 _PODS: Final = msgspec.json.Decoder(_Pod | None)

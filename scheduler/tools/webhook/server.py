@@ -29,10 +29,10 @@ from scheduler.tools.webhook.reviews import (
     MalformedReviewError,
     Reported,
     Response,
+    Reviewer,
     decode_review,
     encode_response,
 )
-from scheduler.tools.webhook.scope import Reviewer
 
 #: An update has two pods. etcd takes a pod of 1.5 MiB, which is up to six times as long as JSON, since the API server
 #: escapes `<` and the like. With failurePolicy Ignore, a pod that is too large would not be validated.
@@ -84,7 +84,7 @@ class Endpoint:
         return handle
 
     async def _read_body(self, request: web.Request) -> bytes:
-        """Return the body. Raises TimeoutError if it is too slow or dropped for another one; _TooLargeError."""
+        """Return the body. Raises TimeoutError if it is too slow or another body replaces it; _TooLargeError."""
         parts: list[bytes] = []
         size_bytes = 0
         async with asyncio.timeout(self._body_timeout_s) as deadline:

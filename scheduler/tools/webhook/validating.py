@@ -49,7 +49,7 @@ def validate(review: Review, *, refused: AntiAffinity) -> Response:
     """
     Return the response to the creation or update of a pod. O(terms).
 
-    An update is denied only for annotations that it changes. Names of ours that nothing reads are warned of.
+    An update is denied only for annotations that it changes. Misspelt labels and annotations of ours get a warning.
     """
     pod, old = review.pod, review.old_pod
     if pod is None:

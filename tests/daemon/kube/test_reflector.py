@@ -156,7 +156,7 @@ async def test_a_relist_ends_a_comparison():
             async for n, changes in reflector.compare():
                 mended.append((n, changes))
                 if n:
-                    assert reflector.is_settled()
-                    reflector._list_watch.handle(RequestFailed(Gone(410, "Expired", "too old")))
+                    assert reflector.list_watch.is_settled()
+                    reflector.list_watch.handle(RequestFailed(Gone(410, "Expired", "too old")))
     assert mended == [(0, []), (20, [up(f"q{i:02}", 5) for i in range(20)])]
-    assert not reflector.is_settled()
+    assert not reflector.list_watch.is_settled()

@@ -182,11 +182,11 @@ def test_a_page_returns_its_items_undecoded():
 
 def test_a_pods_node_is_empty_until_it_is_bound():
     """It settles a lost bind."""
-    assert responses.decode_assignment(json.dumps(pod("a", 1)).encode()).spec.node_name == ""
+    assert responses.decode_written(json.dumps(pod("a", 1)).encode()).spec.node_name == ""
     bound = pod("a", 1) | {"spec": {"nodeName": "n"}}
-    assert responses.decode_assignment(json.dumps(bound).encode()).spec.node_name == "n"
+    assert responses.decode_written(json.dumps(bound).encode()).spec.node_name == "n"
     with pytest.raises(errors.ServerFault, match="not a Pod"):
-        responses.decode_assignment(b"<html>")
+        responses.decode_written(b"<html>")
 
 
 def test_a_token_bucket_allows_a_burst_and_then_its_rate():

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from scheduler.daemon.kube.responses import (
-    decode_assignment,
     decode_event,
     decode_lease,
     decode_meta,
     decode_page,
+    decode_written,
 )
 from scheduler.engine.model.nesting import KEPT_LEVELS, shallow
 from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
@@ -47,7 +47,7 @@ READERS: dict[str, tuple[Callable[[bytes], Any], build.Json]] = {
         build.replica_set("r", build.selector("app=a")),
     ),
     "identity": (decode_meta, POD),
-    "place": (decode_assignment, POD),
+    "place": (decode_written, POD),
     "lease": (
         lambda raw: decode_lease(raw).spec,
         {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}},

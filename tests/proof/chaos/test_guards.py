@@ -149,7 +149,7 @@ def test_an_event_that_no_watch_brought_is_found_by_a_list() -> None:
     async def play() -> None:
         async with running() as (instance, scheduler, cluster):
             nodes = next(one for one in scheduler._caches.informers if one.kind == "Node")
-            store = nodes._reflector._list_watch.store
+            store = nodes._reflector.list_watch.store
 
             def told_of(key: Key) -> dict[str, bytes]:
                 return store._shards[store.shard_of(key)].listed

@@ -4,8 +4,7 @@ from functools import partial
 
 import pytest
 
-from scheduler.tools.webhook.reviews import decode_review, encode_response
-from scheduler.tools.webhook.scope import Scope
+from scheduler.tools.webhook.reviews import Scope, decode_review, encode_response
 from scheduler.tools.webhook.validating import AntiAffinity, validate
 from tests.support import build
 from tests.support.build import Json
