@@ -17,7 +17,7 @@ from typing import Final, Generic
 
 import msgspec
 
-from scheduler.daemon.kube.changes import Change, Key, T
+from scheduler.daemon.kube.changes import Change, T
 from scheduler.daemon.kube.responses import ObjectMeta
 from scheduler.daemon.kube.store import Store, Version, read_meta
 from scheduler.engine.model.resource_versions import is_older
@@ -37,11 +37,11 @@ class Comparison(Generic[T]):
     def __init__(self, store: Store[T]) -> None:
         self._store = store
         #: The stored version when the first list ended, and the metadata in that list; None if absent.
-        self._suspects: dict[Key, tuple[Version | None, ObjectMeta | None]] = {}
+        self._suspects: dict[str, tuple[Version | None, ObjectMeta | None]] = {}
         #: Objects stored before the first list that it has not returned, as `Store.copy_versions` yields them.
         self._unlisted: list[dict[str, bytes]] = []
         #: Suspects as the second list returned them.
-        self._raw_by_key: dict[Key, msgspec.Raw] = {}
+        self._raw_by_key: dict[str, msgspec.Raw] = {}
 
     @property
     def n_suspects(self) -> int:
@@ -59,14 +59,14 @@ class Comparison(Generic[T]):
         # The watch has published an unreadable object as Malformed.
         if (meta := read_meta(raw, [])) is None:
             return
-        self._unlisted[self._store.shard_of(meta.key)].pop(str(meta.key), None)
+        self._unlisted[self._store.shard_of(meta.key)].pop(meta.key, None)
         stored = self._store.version_of(meta.key)
         if stored is None or _is_outdated(stored, meta):
             self._suspects[meta.key] = (stored, meta)
 
     def end_first(self) -> None:
         """Suspect every object that was stored before the first list, still is, and was not listed. O(suspects)."""
-        for key in map(Key.of, chain.from_iterable(self._unlisted)):
+        for key in chain.from_iterable(self._unlisted):
             if (stored := self._store.version_of(key)) is not None:
                 self._suspects[key] = (stored, None)
         self._unlisted.clear()
@@ -93,7 +93,7 @@ class Comparison(Generic[T]):
             yield sum(self._repair(key, stored, listed, changes) for key, (stored, listed) in step), changes
 
     def _repair(
-        self, key: Key, stored: Version | None, listed: ObjectMeta | None, changes: list[Change[T]]
+        self, key: str, stored: Version | None, listed: ObjectMeta | None, changes: list[Change[T]]
     ) -> bool:
         """Append the changes that repair the suspect. Returns: True if it is divergent."""
         current = self._store.version_of(key)

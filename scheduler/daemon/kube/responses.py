@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from scheduler.daemon.kube.changes import Key
 from scheduler.daemon.kube.requests import LeaseSpec
 from scheduler.engine.model import nesting
 from scheduler.engine.model.semantics import Version
@@ -68,9 +67,9 @@ class ObjectMeta(_Wire, frozen=True):
     resource_version: str = ""
 
     @property
-    def key(self) -> Key:
-        """The object's key."""
-        return Key(self.namespace, self.name)
+    def key(self) -> str:
+        """Namespace and name; the name of a cluster-scoped object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class _Object(_Wire, frozen=True):

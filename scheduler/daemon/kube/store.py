@@ -18,7 +18,7 @@ from zlib import crc32
 
 import msgspec
 
-from scheduler.daemon.kube.changes import Change, Deleted, Key, Malformed, T, Upserted
+from scheduler.daemon.kube.changes import Change, Deleted, Malformed, T, Upserted
 from scheduler.daemon.kube.responses import ObjectMeta, decode_meta
 from scheduler.engine.model.resource_versions import is_older
 
@@ -57,12 +57,12 @@ class _Shard:
         #: While a list runs, the objects that it has not returned yet. They are deleted at its end.
         self.unlisted: dict[str, bytes] = {}
 
-    def version_of(self, path: str) -> Version | None:
-        packed = self.listed.get(path) or self.unlisted.get(path)
+    def version_of(self, key: str) -> Version | None:
+        packed = self.listed.get(key) or self.unlisted.get(key)
         return None if packed is None else Version.of(packed)
 
-    def remove(self, path: str) -> Version | None:
-        packed = self.listed.pop(path, None) or self.unlisted.pop(path, None)
+    def remove(self, key: str) -> Version | None:
+        packed = self.listed.pop(key, None) or self.unlisted.pop(key, None)
         return None if packed is None else Version.of(packed)
 
 
@@ -90,17 +90,17 @@ class Store(Generic[T]):
         return (shard.listed | shard.unlisted for shard in self._shards)
 
     @staticmethod
-    def shard_of(key: Key) -> int:
+    def shard_of(key: str) -> int:
         """
         Return the index of the object's shard. Cost: 0.1 µs.
 
         `hash` differs from process to process; crc32 does not, so that runs can be repeated.
         """
-        return crc32(key.name.encode()) % _N_SHARDS
+        return crc32(key.encode()) % _N_SHARDS
 
-    def version_of(self, key: Key) -> Version | None:
+    def version_of(self, key: str) -> Version | None:
         """Return the object's last published version, None if it has none."""
-        return self._shards[self.shard_of(key)].version_of(str(key))
+        return self._shards[self.shard_of(key)].version_of(key)
 
     def start_list(self) -> None:
         """
@@ -125,27 +125,27 @@ class Store(Generic[T]):
         if meta is None:
             return ""
         key = meta.key
-        path, version = str(key), Version(meta.uid, meta.resource_version)
+        version = Version(meta.uid, meta.resource_version)
         shard = self._shards[self.shard_of(key)]
-        if is_listed and (unlisted := shard.unlisted.pop(path, None)) is not None:
-            shard.listed[path] = unlisted
-        stored = shard.version_of(path)
+        if is_listed and (unlisted := shard.unlisted.pop(key, None)) is not None:
+            shard.listed[key] = unlisted
+        stored = shard.version_of(key)
         if stored == version:
             return meta.resource_version
         if not is_listed and stored is not None and is_older(meta.resource_version, stored.resource_version):
             return meta.resource_version  # a late watch event: a list has already returned a newer version
         if stored is not None and stored.uid != meta.uid:
             changes.append(Deleted(key, stored.uid))
-        shard.unlisted.pop(path, None)
+        shard.unlisted.pop(key, None)
         try:
             decoded = self._decode(raw)
         except Exception as error:  # noqa: BLE001 - published as Malformed; one object must not stop the others
-            shard.listed[path] = version.packed
+            shard.listed[key] = version.packed
             changes.append(Malformed(key, str(error)[:ERROR_LIMIT]))
         else:
             # The object's own text, if it has the same: 100 bytes less.
             own = getattr(decoded, "key", None)
-            shard.listed[own if own == path else path] = version.packed
+            shard.listed[own if own == key else key] = version.packed
             changes.append(Upserted(key, meta.uid, decoded))
         return meta.resource_version
 
@@ -160,26 +160,24 @@ class Store(Generic[T]):
         meta = read_meta(raw, changes)
         if meta is None:
             return ""
-        shard = self._shards[self.shard_of(meta.key)]
-        path = str(meta.key)
-        stored = shard.version_of(path)
+        key = meta.key
+        shard = self._shards[self.shard_of(key)]
+        stored = shard.version_of(key)
         is_late = stored is not None and is_older(meta.resource_version, stored.resource_version)
         if stored is not None and stored.uid == meta.uid and not is_late:
-            shard.remove(path)
-            changes.append(Deleted(meta.key, meta.uid))
+            shard.remove(key)
+            changes.append(Deleted(key, meta.uid))
         return meta.resource_version
 
-    def delete_key(self, key: Key, changes: list[Change[T]]) -> None:
+    def delete_key(self, key: str, changes: list[Change[T]]) -> None:
         """Append the deletion of the object, which no watch event has announced."""
-        if (version := self._shards[self.shard_of(key)].remove(str(key))) is not None:
+        if (version := self._shards[self.shard_of(key)].remove(key)) is not None:
             changes.append(Deleted(key, version.uid))
 
     def finish_list(self, changes: list[Change[T]]) -> None:
         """Append the deletion of every object that the list did not return. Cost: O(deletions)."""
         for shard in self._shards:
-            changes.extend(
-                Deleted(Key.of(path), Version.of(packed).uid) for path, packed in shard.unlisted.items()
-            )
+            changes.extend(Deleted(key, Version.of(packed).uid) for key, packed in shard.unlisted.items())
             shard.unlisted = {}
 
 

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Final
 
 from scheduler.daemon.assembly.watched_kinds import resource_of
-from scheduler.daemon.kube.changes import Change, Deleted, Interrupted, Key, Malformed, Synced, Upserted
+from scheduler.daemon.kube.changes import Change, Deleted, Interrupted, Malformed, Synced, Upserted
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.reflector import Reflector
 from scheduler.daemon.metrics.logs import Logger
@@ -49,7 +49,7 @@ class Informer:
         self._delivering = asyncio.Lock()
         #: The hash of the last problem of each malformed object, which is logged once and not with every version.
         #: The key None is for objects without a readable name; such a problem never ends.
-        self._problem_by_key: dict[Key | None, int] = {}
+        self._problem_by_key: dict[str | None, int] = {}
         #: True once the initial list is in the inbox, or the server has said that it does not have the kind.
         self.synced = False
         #: True if the server does not have the kind. The reflector goes on asking, since that can change.
@@ -145,7 +145,8 @@ class Informer:
                     stimuli.append(self._kind.on_upsert(obj))
                     self._note_problem(key, self._kind.find_problem(obj))
                 case Deleted(key=key, uid=uid):
-                    stimuli.append(self._kind.on_delete(key.namespace, key.name, uid))
+                    namespace, _, name = key.rpartition("/")
+                    stimuli.append(self._kind.on_delete(namespace, name, uid))
                     self._note_problem(key, None)
                 case Malformed(key=key, error=error):
                     self._note_problem(key, error)
@@ -173,7 +174,7 @@ class Informer:
             return self._kind.is_unserved(error)
         return self._kind.may_lack(error)
 
-    def _note_problem(self, key: Key | None, problem: str | None) -> None:
+    def _note_problem(self, key: str | None, problem: str | None) -> None:
         """Count and log a new problem of an object; None ends the old one."""
         if problem is None:
             if self._problem_by_key:
@@ -181,9 +182,8 @@ class Informer:
         elif self._problem_by_key.get(key) != hash(problem):
             self._problem_by_key[key] = hash(problem)
             self._on_malformed(self.kind)
-            name = "?" if key is None else str(key)
             self._log.error(
-                "Malformed object or annotation ignored", kind=self.kind, object=name, err=problem
+                "Malformed object or annotation ignored", kind=self.kind, object=key or "?", err=problem
             )
 
     def _report_missing(self) -> None:

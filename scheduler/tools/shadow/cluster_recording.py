@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from scheduler.daemon.assembly.watched_kinds import resource_of
-from scheduler.daemon.kube.changes import Deleted, Interrupted, Key, Malformed, Synced, Upserted
+from scheduler.daemon.kube.changes import Deleted, Interrupted, Malformed, Synced, Upserted
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.reflector import Reflector
 from scheduler.daemon.loop.connection import Connection, ConnectionOptions, connect
@@ -77,13 +77,13 @@ class Recording:
         self._packer = zlib.compressobj(wbits=_GZIP) if compresses else None
         self._began_s = now_s()
         #: The hash of each object's last line, to tell what is new.
-        self._hashes: dict[tuple[str, Key], int] = {}
+        self._hashes: dict[tuple[str, str], int] = {}
         self._waiting: list[bytes] = []
         self.n_lines = self.n_bytes = 0
         self.is_full = False
         self._append(Header())
 
-    def on_object(self, kind: str, key: Key, body: bytes) -> None:
+    def on_object(self, kind: str, key: str, body: bytes) -> None:
         """Add the object as it is now."""
         if self._hashes.get((kind, key)) != (new := hash(body)):
             self._hashes[kind, key] = new
@@ -108,8 +108,8 @@ class Recording:
     def on_deleted(self, kind: str, deleted: Deleted) -> None:
         """Add the end of the object."""
         self._hashes.pop((kind, deleted.key), None)
-        key = deleted.key
-        gone = DeletedObject(namespace=key.namespace, name=key.name, uid=deleted.uid)
+        namespace, _, name = deleted.key.rpartition("/")
+        gone = DeletedObject(namespace=namespace, name=name, uid=deleted.uid)
         self._append(Line(at_s=self._at_s(), kind=kind, deleted=gone))
 
     def on_mark(self, mark: Mark) -> None:

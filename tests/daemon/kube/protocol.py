@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from scheduler.daemon.kube.changes import Deleted, Key, Upserted
+from scheduler.daemon.kube.changes import Deleted, Upserted
 from scheduler.daemon.kube.list_watch import (
     Due,
     FetchPage,
@@ -40,11 +40,11 @@ def list_watch(*, watch_list=False, jitter=0.5, resource=PODS, is_absence=lambda
 
 
 def up(name, rv, uid=None):
-    return Upserted(Key("default", name), uid or f"uid-{name}", str(rv))
+    return Upserted(f"default/{name}", uid or f"uid-{name}", str(rv))
 
 
 def down(name, uid=None):
-    return Deleted(Key("default", name), uid or f"uid-{name}")
+    return Deleted(f"default/{name}", uid or f"uid-{name}")
 
 
 def play(machine, *events):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from scheduler.daemon.kube.changes import Change, Deleted, Key, Upserted
+from scheduler.daemon.kube.changes import Change, Deleted, Upserted
 from scheduler.daemon.kube.comparison import Comparison
 from scheduler.daemon.kube.store import Store, Version
 
@@ -72,10 +72,10 @@ def test_a_late_event_is_not_reported(stored: Told, first: Told, meanwhile: Told
 
 
 LOST_EVENTS = {
-    "a lost update": ([A1], [A2], [A2], [Upserted(Key("", "a"), "u", 2)]),
-    "a lost addition": ([], [A1], [A1], [Upserted(Key("", "a"), "u", 1)]),
-    "a lost deletion": ([A1], [], [], [Deleted(Key("", "a"), "u")]),
-    "a lost recreation": ([A1], [B1], [B1], [Deleted(Key("", "a"), "u"), Upserted(Key("", "a"), "v", 3)]),
+    "a lost update": ([A1], [A2], [A2], [Upserted("a", "u", 2)]),
+    "a lost addition": ([], [A1], [A1], [Upserted("a", "u", 1)]),
+    "a lost deletion": ([A1], [], [], [Deleted("a", "u")]),
+    "a lost recreation": ([A1], [B1], [B1], [Deleted("a", "u"), Upserted("a", "v", 3)]),
 }
 
 
@@ -87,7 +87,7 @@ def test_a_lost_event_is_repaired(stored: Told, first: Told, second: Told, mende
 def test_an_event_between_two_versions_does_not_hide_a_lost_one() -> None:
     """The watch delivered a version between the stored and the listed one."""
     n_mended, changes = compared([A1], [("a", "u", 5)], [A2], [("a", "u", 6)])
-    assert (n_mended, changes) == (1, [Upserted(Key("", "a"), "u", 6)])
+    assert (n_mended, changes) == (1, [Upserted("a", "u", 6)])
 
 
 def test_watch_events_older_than_the_list_change_nothing() -> None:
@@ -98,8 +98,8 @@ def test_watch_events_older_than_the_list_change_nothing() -> None:
     for late in (A1, A2):
         assert store.upsert(raw(*late), []) == str(late[2])
     store.delete(raw("a", "u", 2), changes)
-    assert changes == [Upserted(Key("", "a"), "v", 3)]
-    assert store.version_of(Key("", "a")) == Version("v", "3")
+    assert changes == [Upserted("a", "v", 3)]
+    assert store.version_of("a") == Version("v", "3")
 
 
 def test_a_deletion_older_than_the_list_changes_nothing() -> None:
@@ -108,9 +108,9 @@ def test_a_deletion_older_than_the_list_changes_nothing() -> None:
     store.upsert(raw("a", "u", 3), [], is_listed=True)
     changes: list[Change[int]] = []
     assert store.delete(raw("a", "u", 2), changes) == "2"
-    assert (changes, store.version_of(Key("", "a"))) == ([], Version("u", "3"))
+    assert (changes, store.version_of("a")) == ([], Version("u", "3"))
     store.delete(raw("a", "u", 4), changes)
-    assert changes == [Deleted(Key("", "a"), "u")]
+    assert changes == [Deleted("a", "u")]
 
 
 def test_copies_of_the_versions_are_not_tracked_by_the_garbage_collector() -> None:
@@ -185,9 +185,7 @@ class _Collection:
 
     def stored(self) -> dict[str, tuple[str, int]]:
         versions = (
-            (Key.of(path).name, Version.of(packed))
-            for part in self.store.copy_versions()
-            for path, packed in part.items()
+            (name, Version.of(packed)) for part in self.store.copy_versions() for name, packed in part.items()
         )
         return {name: (version.uid, int(version.resource_version)) for name, version in versions}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.daemon.assembly.watched_kinds import LIVE_PODS
-from scheduler.daemon.kube.changes import Deleted, Interrupted, Key, Malformed, Synced
+from scheduler.daemon.kube.changes import Deleted, Interrupted, Malformed, Synced
 from scheduler.daemon.kube.list_watch import (
     ITEMS_PER_STEP,
     Due,
@@ -262,13 +262,13 @@ def test_a_malformed_object_affects_no_other():
     [changes, _] = play(machine, PageArrived(page(pod("a", 1), broken("b", 2), pod("c", 3))))
     assert [up("a", 1), up("c", 3), Synced("10")] == [c for c in changes if not isinstance(c, Malformed)]
     [malformed] = [c for c in changes if isinstance(c, Malformed)]
-    assert Key("default", "b") == malformed.key
+    assert malformed.key == "default/b"
     assert "labels" in malformed.error
 
     [[again, ok]] = play(
         machine, LinesArrived([line("MODIFIED", broken("a", 11)), line("MODIFIED", pod("c", 12))])
     )
-    assert (Key("default", "a"), up("c", 12)) == (again.key, ok)
+    assert ("default/a", up("c", 12)) == (again.key, ok)
     assert play(machine, StreamEnded(9.0)) == [("watch", "12")]
 
 

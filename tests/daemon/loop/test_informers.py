@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 
-from scheduler.daemon.kube.changes import Change, Deleted, Key
+from scheduler.daemon.kube.changes import Change, Deleted
 from scheduler.daemon.loop.caches import Caches
 from scheduler.daemon.loop.connection import Connection
 from scheduler.daemon.loop.informers import Informer
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.asyncio
 
 
 def _gone(*numbers: int) -> list[Change[object]]:
-    return [Deleted(Key("default", f"p{number}"), f"uid-{number}") for number in numbers]
+    return [Deleted(f"default/p{number}", f"uid-{number}") for number in numbers]
 
 
 async def test_other_tasks_run_during_a_relist_of_thousands_of_differences() -> None:

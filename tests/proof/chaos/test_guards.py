@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from scheduler.daemon.kube.changes import Key
 from scheduler.daemon.kube.store import Version
 from scheduler.daemon.loop.app import Scheduler
 from scheduler.engine.model.nodes import decode_node
@@ -151,21 +150,21 @@ def test_an_event_that_no_watch_brought_is_found_by_a_list() -> None:
             nodes = next(one for one in scheduler._caches.informers if one.kind == "Node")
             store = nodes._reflector.list_watch.store
 
-            def told_of(key: Key) -> dict[str, bytes]:
+            def told_of(key: str) -> dict[str, bytes]:
                 return store._shards[store.shard_of(key)].listed
 
             machine = scheduler._machine
             # Drop three events.
             machine.handle(NodeGone("node-0001"), 0.0)
-            lost, late, left = (Key("", name) for name in ("node-0001", "node-0002", "ghost"))
-            del told_of(lost)[str(lost)]
+            lost, late, left = "node-0001", "node-0002", "ghost"
+            del told_of(lost)[lost]
             known = store.version_of(late)
             assert known is not None
-            told_of(late)[str(late)] = Version(known.uid, "1").packed
+            told_of(late)[late] = Version(known.uid, "1").packed
             ghost = build.node("ghost")
             ghost["metadata"]["resourceVersion"] = "1"
             machine.handle(NodeSeen(decode_node(json.dumps(ghost).encode())), 0.0)
-            told_of(left)[str(left)] = Version("ghost", "1").packed
+            told_of(left)[left] = Version("ghost", "1").packed
             await asyncio.sleep(900.0)
             assert instance.n_lives == 1
             there = {node["metadata"]["name"] for node in cluster.store.list(NODE)[0]}

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from scheduler.daemon.kube.changes import Deleted, Key
+from scheduler.daemon.kube.changes import Deleted
 from scheduler.tools.explain.formats.recording_file import Mark
 from scheduler.tools.shadow.cluster_recording import Recording
 
-KEY = Key("shop", "web")
+KEY = "shop/web"
 
 
 def lines(file: io.BytesIO, *, compressed: bool = True) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ def test_the_file_is_never_longer_than_allowed(*, compresses: bool, lines_per_fl
     while not made.is_full:
         for _ in range(lines_per_flush):
             number += 1
-            made.on_object("Pod", Key("shop", f"p{number}"), json.dumps(os.urandom(400).hex()).encode())
+            made.on_object("Pod", f"shop/p{number}", json.dumps(os.urandom(400).hex()).encode())
         made.flush()
     made.close()
     assert limit / 2 < len(file.getvalue()) <= limit
