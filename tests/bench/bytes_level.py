@@ -133,7 +133,8 @@ def _stimulus(watched: WatchedKind, change: object) -> Any:
         case Upserted(object=seen):
             return watched.on_upsert(seen)
         case Deleted(key=key, uid=uid):
-            return watched.on_delete(key.namespace, key.name, uid)
+            namespace, _, name = key.rpartition("/")
+            return watched.on_delete(namespace, name, uid)
         case Malformed() | Interrupted():
             raise RuntimeError(f"{watched.kind}: {change}")
         case _:

@@ -50,6 +50,9 @@ cluster: {server: 'https://h', certificate-authority-data: eA==}
 # a proxy of an unknown kind
 cluster: {server: 'https://h', proxy-url: 'socks5://h:1'}
 => clusters[c].cluster.proxy-url: found 'socks5://h:1', expected an http or https URL
+# a proxy without a host
+cluster: {server: 'https://h', proxy-url: 'http://:3128'}
+=> clusters[c].cluster.proxy-url: found 'http://:3128', expected an http or https URL
 # a certificate without its key
 user: {client-certificate-data: eA==}
 => users[u].user.client-key: found nothing, expected both a client certificate and its key

@@ -88,20 +88,18 @@ class Mirror:
     def __init__(self, server):
         self.server = server
         self.version_by_uid = {}
-        self.uid_by_name = {}
+        self.uid_by_key = {}
         self.synced = False
 
     def apply(self, changes):
         for change in changes:
             match change:
                 case Upserted(key=key, uid=uid, object=version):
-                    assert self.uid_by_name.setdefault(key.name, uid) == uid, (
-                        "told a namesake before its delete"
-                    )
+                    assert self.uid_by_key.setdefault(key, uid) == uid, "told a namesake before its delete"
                     assert self.version_by_uid.get(uid) != version, "told twice"
                     self.version_by_uid[uid] = version
                 case Deleted(key=key, uid=uid):
-                    assert self.uid_by_name.pop(key.name) == uid
+                    assert self.uid_by_key.pop(key) == uid
                     del self.version_by_uid[uid]
                 case Synced(resource_version=rv):
                     self.synced = True

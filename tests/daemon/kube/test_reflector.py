@@ -116,7 +116,7 @@ async def test_other_tasks_run_sooner_if_decoding_is_slow(watch_list):
         keys = []
         async with asyncio.timeout(10), aclosing(reflector.batches()) as batches:
             async for batch in batches:
-                keys += [change.key.name for change in batch if isinstance(change, Upserted)]
+                keys += [change.key.rpartition("/")[2] for change in batch if isinstance(change, Upserted)]
                 if isinstance(batch[-1], Synced):
                     break
     assert keys == [one["metadata"]["name"] for one in pods]
