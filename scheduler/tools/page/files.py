@@ -37,7 +37,7 @@ SECURITY_HEADERS: Final = {
 
 def file_handlers() -> Iterator[tuple[str, Handler]]:
     """
-    Yield the path and the handler of each file of the page, which is read once, and of the ways to its index.
+    Yield path and handler of each file of the page, and of the redirects to its index. Files are read once, here.
 
     Files are relative to /ui/, so that the page works behind a prefix too.
     """

@@ -33,7 +33,7 @@ _MOST_LEVELS: Final = 8
 
 class Hole(JsonStruct, frozen=True, kw_only=True):
     """
-    What a waiting group waits for: `n_needed` places in one `domain` of `level`, both empty for anywhere.
+    What a waiting group waits for: `n_needed` places in one `domain` of `level`; both are empty if any nodes will do.
 
     `member`: the first by name. `n_room`: the most that a domain has; of a group with parts, in whole parts.
     `n_lacking`: missing places; 0 if there is room by this count and only a rule between members prevents it.

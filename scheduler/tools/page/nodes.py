@@ -45,7 +45,7 @@ class NodeUses(Document, frozen=True, kw_only=True):
     """
     The nodes that the search finds, the fullest first, and how many more.
 
-    `total`: of all nodes. `by_share`: the numbers of nodes whose share is below 10 %, 20 % ... 100 %, and of full ones.
+    `total`: of all nodes. `by_share`: how many nodes have a share below 10 %, 20 % ... 100 %, and how many are full.
     """
 
     kind: str = "NodeUses"

@@ -26,8 +26,8 @@ class Difference(JsonStruct, frozen=True, kw_only=True):
     One pod about which the schedulers disagree.
 
     `node`: the other's choice; empty for a pod that it leaves pending. `here`: one of the best nodes here; empty if
-    none fits. `behind`: the points that `node` lacks to `here`, most of them from `plugin`, which is the refusing one
-    if `node` is refused.
+    none fits. `behind`: by how many points `node` is behind `here`. `plugin`: the one that adds most of them, or that
+    refuses `node`.
     """
 
     namespace: str
