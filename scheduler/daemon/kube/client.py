@@ -92,6 +92,7 @@ class KubeClient:
         on_request: RequestHook | None = None,
         user_agent: str | None = None,
         now_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._credentials = credentials
         self._endpoint = credentials.endpoint
@@ -99,6 +100,7 @@ class KubeClient:
         self._on_request = on_request
         self._user_agent = user_agent or f"affinity-scheduler/{product_version()}"
         self._now_s = now_s
+        self._sleep = sleep
         self._host = URL(self._endpoint.server).authority
         self._transport: Transport
         if self._endpoint.proxy is None:
@@ -251,7 +253,7 @@ class KubeClient:
 
     async def _wait_for_rate_limit(self) -> None:
         if self._bucket is not None and (wait_s := self._bucket.reserve(self._now_s())) > 0:
-            await asyncio.sleep(wait_s)
+            await self._sleep(wait_s)
 
     def _report_response(self, request: Request, code: str, started_s: float) -> None:
         if self._on_request is not None:
