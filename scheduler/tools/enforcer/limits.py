@@ -28,7 +28,7 @@ class EvictionLimits:
     settle_s: float = 1.0
 
     def allowed_at_once(self, n_enforced_pods: int) -> int:
-        """Return how many pods may be due for eviction. A share of 1 is no limit: pods without rules may be due, too."""
+        """Return how many pods may be due for eviction. A share of 1 is no limit: pods without rules may be due too."""
         if self.max_share >= 1.0:
             return _UNLIMITED
         return max(ALWAYS_ALLOWED, int(self.max_share * n_enforced_pods))
