@@ -154,14 +154,9 @@ def human_duration(duration_s: float) -> str:
 
 
 def _pod_ready(pod: Object) -> Cell:
-    """Return how many of a pod's containers and sidecars are ready, and how many there are."""
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    sidecars = {c.get("name") for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
-    statuses = [
-        *(status.get("containerStatuses") or ()),
-        *(one for one in status.get("initContainerStatuses") or () if one.get("name") in sidecars),
-    ]
-    return f"{sum(bool(one.get('ready')) for one in statuses)}/{len(spec.get('containers') or ()) + len(sidecars)}"
+    """Return how many of a pod's containers are ready, and how many there are."""
+    statuses = find(pod, ".status.containerStatuses") or ()
+    return f"{sum(bool(one.get('ready')) for one in statuses)}/{len(find(pod, '.spec.containers') or ())}"
 
 
 def _pod_status(pod: Object) -> Cell:

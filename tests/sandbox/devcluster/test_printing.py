@@ -33,8 +33,8 @@ def container(name, *, restarts=0):
     return {"name": name, "ready": True, "restartCount": restarts, "state": RUNNING}
 
 
-def pod(*, containers=1, inits=(), deleted=False, **status):
-    spec = {"containers": [{"name": f"c{n}"} for n in range(containers)], "initContainers": list(inits)}
+def pod(*, containers=1, deleted=False, **status):
+    spec = {"containers": [{"name": f"c{n}"} for n in range(containers)]}
     made = named("p", spec=spec, status={"phase": "Pending", **status})
     if deleted:
         made["metadata"]["deletionTimestamp"] = BORN
@@ -49,12 +49,6 @@ def running(*containers, **fields):
     return pod(phase="Running", containerStatuses=list(containers), **fields)
 
 
-SIDECAR = {
-    "inits": [{"name": "side", "restartPolicy": "Always"}],
-    "initContainerStatuses": [container("side")],
-}
-
-
 @pytest.mark.parametrize(
     ("obj", "cells"),
     [
@@ -64,7 +58,6 @@ SIDECAR = {
         pytest.param(running(container("c0"), containers=2), "1/2 Running 0", id="one of two is ready"),
         pytest.param(running(container("c0", restarts=2)), "1/1 Running 2", id="restarts are counted"),
         pytest.param(pod(phase="Failed", reason="Evicted"), "0/1 Evicted 0", id="the pod's own reason"),
-        pytest.param(running(container("c0"), **SIDECAR), "2/2 Running 0", id="a sidecar counts"),
         pytest.param(pod(phase="Running", deleted=True), "0/1 Terminating 0", id="deleted"),
         pytest.param(pod(phase="Succeeded", deleted=True), "0/1 Completed 0", id="deleted and ended"),
     ],

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create `obj`, and record that on `owner` if there is one."""
+    """Create `obj`; an event says so if that is refused."""
 
     kind: Kind
     obj: JsonObject
-    owner: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +35,18 @@ class UpdateStatus:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the object with this name and uid, and record that on `owner` if there is one."""
+    """Delete the object with this name and uid."""
 
     kind: Kind
     obj: JsonObject
-    owner: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Record an Event about `about`."""
+    """Record an Event about the planned object, which says why something cannot be made."""
 
-    about: JsonObject
     reason: str
     message: str
-    type: Literal["Normal", "Warning"] = "Normal"
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,15 +137,13 @@ def _bind(claim: JsonObject, volume: JsonObject) -> list[Action]:
 def _keep(claim: JsonObject, volume: JsonObject | None) -> list[Action]:
     """Keep a bound claim bound, or say that it lost its volume."""
     if volume is None:
-        why = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-        return _phase(claim, "Lost", Emit(claim, "ClaimLost", why, "Warning"))
+        return _phase(claim, "Lost")
     return _bind(claim, volume)
 
 
-def _phase(claim: JsonObject, phase: str, *events: Emit) -> list[Action]:
-    """Return the write of another phase, with `events` about it; nothing if the claim has that phase."""
-    written = status_written(PERSISTENT_VOLUME_CLAIM, claim, {**(claim.get("status") or {}), "phase": phase})
-    return [*written, *events] if written else []
+def _phase(claim: JsonObject, phase: str) -> list[Action]:
+    """Return the write of another phase; nothing if the claim has that phase."""
+    return status_written(PERSISTENT_VOLUME_CLAIM, claim, {**(claim.get("status") or {}), "phase": phase})
 
 
 # -- which volume suits --------------------------------------------------------------------------------------
@@ -197,15 +195,10 @@ def _mode(spec: JsonObject) -> str:
 def _order(claim: JsonObject, view: ClaimView, *, delayed: bool) -> list[Action]:
     """Return what becomes of a claim that no volume suits: it waits, or gets a volume made."""
     if delayed:
-        waiting = next((pod for pod in view.pods if not is_terminal(pod)), None)
-        if waiting is None:
-            text = "waiting for first consumer to be created before binding"
-            return [Emit(claim, "WaitForFirstConsumer", text)]
-        text = f"waiting for pod {waiting['metadata']['name']} to be scheduled"
-        return [Emit(claim, "WaitForPodScheduled", text)]
+        return []
     if view.storage_class is None or not provisions(view.storage_class):
         text = "no persistent volume suits this claim, and no storage class makes one"
-        return [Emit(claim, "FailedBinding", text)]
+        return [Emit("FailedBinding", text)]
     return _provision(claim, view.storage_class, view)
 
 
@@ -214,12 +207,9 @@ def _provision(claim: JsonObject, storage_class: JsonObject, view: ClaimView) ->
     provisioner = storage_class["provisioner"]
     if annotation(claim, PROVISIONER) != provisioner:
         named = replaced(claim, ("metadata", "annotations", PROVISIONER), provisioner)
-        text = f"Waiting for a volume to be created by the external provisioner '{provisioner}'."
-        return [Update(PERSISTENT_VOLUME_CLAIM, named), Emit(claim, "ExternalProvisioning", text)]
+        return [Update(PERSISTENT_VOLUME_CLAIM, named)]
     if (left_s := delay_s(storage_class) - view.waited_s) > 0:
-        where = f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
-        text = f'External provisioner is provisioning volume for claim "{where}"'
-        return [Emit(claim, "Provisioning", text), Revisit(left_s)]
+        return [Revisit(left_s)]
     selected = annotation(claim, SELECTED_NODE)
     node = view.find_node(selected) if selected else None
     made: list[Action] | str
@@ -230,10 +220,9 @@ def _provision(claim: JsonObject, storage_class: JsonObject, view: ClaimView) ->
     else:
         made = provision(claim, storage_class, node, view.list_nodes)
     if isinstance(made, list):
-        text = f"Successfully provisioned volume pvc-{uid(claim)}"
-        return [*made, Emit(claim, "ProvisioningSucceeded", text)]
+        return made
     text = f'failed to provision volume with StorageClass "{storage_class["metadata"]["name"]}": {made}'
-    event = Emit(claim, "ProvisioningFailed", text, "Warning")
+    event = Emit("ProvisioningFailed", text)
     if not selected:
         return [event, Revisit(_RETRY_S)]
     # The scheduler selects a node anew.

@@ -83,7 +83,7 @@ def plan_pod(pod: JsonObject, find_template: Find, find_claim: Find, owned: list
         if template is None:
             why = f'resource claim template "{template_name}": resourceclaimtemplate.resource.k8s.io '
             text = f'PodResourceClaim {claim["name"]}: {why}"{template_name}" not found'
-            return [Emit(pod, "FailedResourceClaimCreation", text, "Warning")]
+            return [Emit("FailedResourceClaimCreation", text)]
         actions.append(Create(RESOURCE_CLAIM, _from_template(pod, claim["name"], template)))
     if statuses:
         actions.append(UpdateStatus(POD, _with_claim_names(pod, statuses)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final
@@ -48,22 +47,14 @@ from scheduler.sandbox.devcluster.kinds import (
 from scheduler.sandbox.devcluster.storage.history import Change
 from scheduler.sandbox.devcluster.storage.store import Store
 
-#: Kind that is planned -> the name under which its controller records events.
-COMPONENTS: Final = {
-    DEPLOYMENT: "deployment-controller",
-    REPLICA_SET: "replicaset-controller",
-    STATEFUL_SET: "statefulset-controller",
-    DAEMON_SET: "daemonset-controller",
-    JOB: "job-controller",
-    POD_DISRUPTION_BUDGET: "controllermanager",
-    PERSISTENT_VOLUME_CLAIM: "persistentvolume-controller",
-    PERSISTENT_VOLUME: "persistentvolume-controller",
-    POD: "resource_claim",
-    RESOURCE_CLAIM: "resource_claim",
-}
+#: Kinds that are planned.
+_PLANNED: Final = (
+    DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, POD_DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM,
+    PERSISTENT_VOLUME, POD, RESOURCE_CLAIM,
+)  # fmt: skip
 #: Kind -> the kinds that control such objects.
 _OWNERS: Final = {POD: (REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB), REPLICA_SET: (DEPLOYMENT,)}
-_FOLLOWED: Final = (*COMPONENTS, NODE, STORAGE_CLASS, RESOURCE_CLAIM_TEMPLATE)
+_FOLLOWED: Final = (*_PLANNED, NODE, STORAGE_CLASS, RESOURCE_CLAIM_TEMPLATE)
 
 #: Kind, namespace and name.
 Place = tuple[Kind, str, str]
@@ -124,9 +115,7 @@ def _claim_key(volume: JsonObject) -> tuple[str, str]:
 class Planner:
     """Plans objects from the present state of the store; calls `on_dirty` with the places of objects to plan again."""
 
-    def __init__(
-        self, store: Store, on_dirty: Callable[[Place], None], now_s: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, store: Store, on_dirty: Callable[[Place], None], now_s: Callable[[], float]) -> None:
         self._store, self._on_dirty, self._now_s = store, on_dirty, now_s
         self._index = Index()
         #: Uid of a claim -> (the node selected for it, since when it is to be provisioned there).
@@ -168,7 +157,7 @@ class Planner:
     def _concerned(self, kind: Kind, obj: JsonObject, other: JsonObject | None) -> Iterator[Place]:
         """Yield what a state of an object concerns; `other` is the state before or after it, if there is one."""
         namespace, name = key_of(obj)
-        if kind in COMPONENTS and (kind is not POD or (obj.get("spec") or {}).get("resourceClaims")):
+        if kind in _PLANNED and (kind is not POD or (obj.get("spec") or {}).get("resourceClaims")):
             yield kind, namespace, name
         if (reference := controller_of(obj)) is not None:
             for owning in _OWNERS.get(kind, ()):
@@ -228,7 +217,7 @@ class Planner:
         # Lazily, because only deletions read them.
         related = (pod for one in siblings for pod in self._owned(POD, one))
         pods = self._owned(POD, replica_set)
-        return replicasets.plan(replica_set, pods, related, self._store.now_s())
+        return replicasets.plan(replica_set, pods, related)
 
     def _stateful_set(self, stateful_set: JsonObject) -> Sequence[Action]:
         find_claim = self._finder(PERSISTENT_VOLUME_CLAIM, stateful_set)

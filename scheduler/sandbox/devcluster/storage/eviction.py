@@ -89,5 +89,5 @@ def _with_condition(pod: JsonObject, now: str) -> JsonObject:
         "message": "Eviction API: evicting",
     }
     pod_status = pod.get("status") or {}
-    conditions = with_condition(pod_status.get("conditions") or [], condition, refresh=True)
+    conditions = with_condition(pod_status.get("conditions") or [], condition)
     return {**pod, "status": {**pod_status, "conditions": conditions}}

@@ -136,13 +136,13 @@ class Store:
         metadata = self._new_metadata(kind, namespace, new)
         if kind.namespaced:
             self.check_namespace(kind, namespace, metadata.get("name", ""))
-        strategy.set_defaults(new)
+        strategy.fill_in(new)
         if strategy.initial_status is not None:
             new["status"] = copied(strategy.initial_status)
         strategy.prepare_create(new, self.view())
         errors = [
             *metadata_errors(metadata, strategy.name_faults),
-            *strategy.validate(new),
+            *strategy.errors(new),
             *strategy.validate_create(new),
         ]
         if errors:
@@ -245,7 +245,7 @@ class Store:
         Remove an object, or mark it as terminating if it has grace or finalizers.
 
         `uid` is a precondition. `grace_period_s` None leaves the grace to the object, 0
-        ends it at once. `propagation` is the policy for dependents: Background (default), Foreground, Orphan.
+        ends it at once. `propagation` is the policy for dependents: Orphan, or any other to delete them.
         Raises: StatusError 404, 409.
         """
         old = self.revision(kind, namespace, name).obj
@@ -321,7 +321,7 @@ class Store:
             _keep_all_but_status(new, old, strategy)
         elif strategy.has_status:
             _copy_field(new, old, "status")
-        strategy.set_defaults(new)
+        strategy.fill_in(new)
         strategy.prepare_update(new, old, self.view())
         if strategy.has_generation and _spec_of(new) != _spec_of(old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -329,7 +329,7 @@ class Store:
         if subresource == "status":
             errors += strategy.validate_status(new, old)
         else:
-            errors += [*strategy.validate(new), *strategy.validate_update(new, old)]
+            errors += [*strategy.errors(new), *strategy.update_errors(new, old)]
         if errors:
             raise status.invalid(kind, old["metadata"]["name"], errors)
         if dry_run or new == old:
