@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 
@@ -19,18 +19,11 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Write spec and metadata of `obj`, unless the stored object has another uid."""
+    """Write spec and metadata of `obj`, or its status, unless the stored object has another uid."""
 
     kind: Kind
     obj: JsonObject
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateStatus:
-    """Write the status of `obj`, unless the stored object has another uid."""
-
-    kind: Kind
-    obj: JsonObject
+    subresource: Literal["status"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +49,14 @@ class Revisit:
     after_s: float
 
 
-Action = Create | Update | UpdateStatus | Delete | Emit | Revisit
+Action = Create | Update | Delete | Emit | Revisit
 
 
 def status_written(kind: Kind, obj: JsonObject, status: JsonObject) -> list[Action]:
     """Return the write of the object's status; nothing if the object has that status."""
     if status == (obj.get("status") or {}):
         return []
-    return [UpdateStatus(kind, {**obj, "status": status})]
+    return [Update(kind, {**obj, "status": status}, "status")]
 
 
 def finalizer_removed(kind: Kind, obj: JsonObject, name: str) -> list[Action]:

@@ -26,7 +26,6 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     Emit,
     Revisit,
     Update,
-    UpdateStatus,
     replaced,
 )
 from scheduler.sandbox.devcluster.controllers.kubelet import KubeletLoop
@@ -171,19 +170,15 @@ class ControllerLoop:
         self._held_until_s[place] = self._now_s() + _PAUSE_S
         self._schedule(place, _PAUSE_S)
 
-    def _is_refused(
-        self, planned: JsonObject, action: Create | Update | UpdateStatus | Delete | Emit
-    ) -> bool:
+    def _is_refused(self, planned: JsonObject, action: Create | Update | Delete | Emit) -> bool:
         """Execute one action; return whether it still makes sense and was refused."""
         try:
             match action:
                 case Create():
                     self._store.create(action.kind, _namespace(action.obj), action.obj)
                 case Update():
-                    self._store.update(action.kind, self._current(action.kind, action.obj))
-                case UpdateStatus():
                     current = self._current(action.kind, action.obj)
-                    self._store.update(action.kind, current, subresource="status")
+                    self._store.update(action.kind, current, subresource=action.subresource)
                 case Delete():
                     self._store.delete(action.kind, *key_of(action.obj), uid=uid(action.obj))
                 case Emit():

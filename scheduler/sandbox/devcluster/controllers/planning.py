@@ -99,10 +99,10 @@ def _references(kind: Kind, obj: JsonObject) -> Iterator[tuple[str, tuple[str, .
         for claim in (obj.get("spec") or {}).get("resourceClaims") or ():
             yield "template", (namespace, claim.get("resourceClaimTemplateName") or "")
     elif kind is PERSISTENT_VOLUME:
-        reference = obj["spec"].get("claimRef")
-        yield ("claim", _claim_key(obj)) if reference else ("class", (class_name(obj),))
+        yield "claim", _claim_key(obj)
     elif kind is PERSISTENT_VOLUME_CLAIM and not claims.is_bound(obj):
         yield "class", (class_name(obj),)
+        yield "volume", ((obj.get("spec") or {}).get("volumeName") or "",)
     elif kind is POD_DISRUPTION_BUDGET:
         yield "namespace", (namespace,)
 
@@ -176,7 +176,8 @@ class Planner:
             )
         elif kind is PERSISTENT_VOLUME:
             yield (PERSISTENT_VOLUME_CLAIM, *_claim_key(obj))
-            yield from self._takers(obj)
+            naming = self._index.get(PERSISTENT_VOLUME_CLAIM, "volume", name)
+            yield from _places(PERSISTENT_VOLUME_CLAIM, naming)
         elif kind is PERSISTENT_VOLUME_CLAIM:
             yield from _places(
                 PERSISTENT_VOLUME, self._index.get(PERSISTENT_VOLUME, "claim", namespace, name)
@@ -187,18 +188,6 @@ class Planner:
                 yield POD, namespace, owner.get("name", "")
         elif kind is RESOURCE_CLAIM_TEMPLATE:
             yield from _places(POD, self._index.get(POD, "template", namespace, name))
-
-    def _takers(self, volume: JsonObject) -> Iterator[Place]:
-        """Yield the claims that may take a volume, if it is free; for delayed ones the scheduler chooses."""
-        of_class = class_name(volume)
-        mode = (self._store.find(STORAGE_CLASS, "", of_class) or {}).get("volumeBindingMode")
-        is_free = (volume.get("status") or {}).get("phase") == "Available" and not volume["spec"].get(
-            "claimRef"
-        )
-        if is_free and mode != "WaitForFirstConsumer":
-            yield from _places(
-                PERSISTENT_VOLUME_CLAIM, self._index.get(PERSISTENT_VOLUME_CLAIM, "class", of_class)
-            )
 
     # -- what a plan reads -----------------------------------------------------------------------------------
 
@@ -235,15 +224,14 @@ class Planner:
 
     def _claim(self, claim: JsonObject) -> Sequence[Action]:
         find, named = self._store.find, (claim.get("spec") or {}).get("volumeName")
+        selected = volumes.annotation(claim, claims.SELECTED_NODE)
         storage_class = find(STORAGE_CLASS, "", class_name(claim))
         view = claims.ClaimView(
             volume=find(PERSISTENT_VOLUME, "", named) if named else None,
             promised=self._index.get(PERSISTENT_VOLUME, "claim", *key_of(claim)),
-            list_free=lambda: self._index.get(PERSISTENT_VOLUME, "class", class_name(claim)),
             storage_class=storage_class,
             pods=self._index.get(POD, "claim", *key_of(claim)),
-            find_node=lambda name: find(NODE, "", name),
-            list_nodes=lambda: self._store.list(NODE)[0],
+            node=find(NODE, "", selected) if selected else None,
             waited_s=self._waited_s(claim, storage_class),
         )
         return claims.plan(claim, view)

@@ -32,7 +32,7 @@ from scheduler.sandbox.devcluster.storage.eviction import evict
 from scheduler.sandbox.devcluster.storage.lists import list_page, parse_options
 from scheduler.sandbox.devcluster.storage.patches import PatchType, patched
 from scheduler.sandbox.devcluster.storage.scale import SCALE, scale_of, set_scale
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import OTHER_NAMESPACE, Store, check_name
 from scheduler.sandbox.devcluster.webhooks import WebhookAdmission, warning_headers
 
 _PATCH_TYPES: Final = {one.value: one for one in PatchType}
@@ -206,7 +206,9 @@ class Handlers:
         if target.subresource == "scale":
             return self._scaled(call, call.object(SCALE))
         obj = call.object(target.kind)
-        _check_names(obj, target)
+        obj.setdefault("metadata", {})
+        _check_namespace(obj, target)
+        check_name(obj["metadata"], target.name or "")
         stored = self._store.update(
             target.kind, obj, subresource=target.subresource or None, dry_run=call.dry_run
         )
@@ -300,27 +302,13 @@ def status_response(error: status.StatusError) -> web.Response:
     return web.Response(body=body, status=error.code, content_type=JSON, headers=error.headers)
 
 
-def _check_names(obj: JsonObject, target: Target) -> None:
-    """Raise StatusError 400 if the URL names another object; fill in the object's namespace."""
-    metadata: JsonObject = obj.get("metadata") or {}
-    obj["metadata"] = metadata
-    name = metadata.get("name") or ""
-    if name != target.name:
-        raise status.bad_request(
-            f"the name of the object ({name}) does not match the name on the URL ({target.name})"
-        )
-    _check_namespace(obj, target)
-    if target.namespace is not None:
-        metadata["namespace"] = target.namespace
-
-
 def _check_namespace(obj: JsonObject, target: Target) -> None:
-    """Raise StatusError 400 if the object names another namespace than the URL."""
-    namespace = (obj.get("metadata") or {}).get("namespace") or ""
-    if target.namespace is not None and namespace not in ("", target.namespace):
-        raise status.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+    """Raise StatusError 400 if the object names another namespace than the URL; fill in the URL's."""
+    metadata: JsonObject = obj.get("metadata") or {}
+    if target.namespace is not None:
+        if metadata.get("namespace") not in (None, "", target.namespace):
+            raise status.bad_request(OTHER_NAMESPACE)
+        obj["metadata"] = {**metadata, "namespace": target.namespace}
 
 
 def _delete_options(call: Call) -> JsonObject:

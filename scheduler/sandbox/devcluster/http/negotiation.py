@@ -18,16 +18,14 @@ from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.printing import table
 
 JSON: Final = "application/json"
-_META_VERSIONS: Final = ("v1", "v1beta1")
 _ENCODER: Final = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """The form of an answer: the objects themselves, or a Table of them, of a `version` of meta.k8s.io."""
+    """The form of an answer: the objects themselves, or a Table of them."""
 
     is_table: bool = False
-    version: str = "v1"
     #: Each row carries the whole object, as `kubectl get --sort-by` needs it.
     whole_objects: bool = False
 
@@ -46,8 +44,8 @@ def answer_form(accept: str, include_object: str = "") -> AnswerForm:
             continue
         if "as" not in found:
             return AnswerForm()
-        if (found["as"], found.get("g")) == ("Table", "meta.k8s.io") and found.get("v") in _META_VERSIONS:
-            return AnswerForm(True, found["v"], whole_objects=include_object == "Object")
+        if (found["as"], found.get("g"), found.get("v")) == ("Table", "meta.k8s.io", "v1"):
+            return AnswerForm(True, whole_objects=include_object == "Object")
     raise status.refused(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}")
 
 
@@ -106,4 +104,4 @@ def table_in_form(
 ) -> JsonObject:
     """Return the objects as a Table; without `headers` it has no columns, as in later events of a watch."""
     shaped = table(kind, objects, now_s, whole=form.whole_objects, headers=headers)
-    return {**shaped, "apiVersion": f"meta.k8s.io/{form.version}", "metadata": list_metadata}
+    return {**shaped, "apiVersion": "meta.k8s.io/v1", "metadata": list_metadata}

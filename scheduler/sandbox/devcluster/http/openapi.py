@@ -1,7 +1,7 @@
 """
 The part of OpenAPI v3 that kubectl needs, built from `KINDS`: a few kilobytes instead of megabytes.
 
-What kubectl 1.27 to 1.36 reads from it:
+What kubectl 1.29 to 1.36 reads from it:
 
 1. `create` and `apply` look for the query parameter `fieldValidation` on the PATCH operation of the kind. If it is
    there, kubectl leaves validation to the server; otherwise it wants the whole OpenAPI v2 schema.
@@ -9,7 +9,7 @@ What kubectl 1.27 to 1.36 reads from it:
    not, and kubectl uses the merge keys compiled into it for every built-in kind.
 3. `explain` shows component schemas.
 
-The OpenAPI v2 document is empty. kubectl up to 1.28 asks for it and stops if it is missing; it reads protobuf.
+There is no document of OpenAPI v2, which kubectl up to 1.28 asks for.
 """
 
 from __future__ import annotations
@@ -18,14 +18,10 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from scheduler.sandbox.devcluster.kinds import KINDS, JsonObject, Kind
+from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.schemas import PLAIN, STRUCTURES, Field
 from scheduler.sandbox.devcluster.storage.history import as_events_v1
 from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR, git_version
-
-#: The body of /openapi/v2: a document with nothing but the version of the format.
-V2_DOCUMENT: Final = b"\x0a\x032.0"
-V2_CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 #: Of the schemas, which are those of every version that is served.
 _VERSION: Final = git_version(DEFAULT_MINOR)
@@ -34,14 +30,14 @@ _OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _TYPES: Final = {**dict.fromkeys("styqo", "string"), "i": "integer", "b": "boolean"}
 
 
-def index(served: Sequence[Kind] = KINDS) -> JsonObject:
+def index(served: Sequence[Kind]) -> JsonObject:
     """Return the body of /openapi/v3: the address of each group's and version's document."""
     paths = sorted({kind.path.removeprefix("/") for kind in served})
     version = hashlib.sha256(repr((_VERSION, served)).encode()).hexdigest()[:32].upper()
     return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={version}"} for path in paths}}
 
 
-def document(path: str, served: Sequence[Kind] = KINDS) -> JsonObject | None:
+def document(path: str, served: Sequence[Kind]) -> JsonObject | None:
     """Return the body of /openapi/v3/<path>, such as `api/v1` or `apis/apps/v1`; None if nothing is there."""
     kinds = [kind for kind in served if kind.path == f"/{path}"]
     if not kinds:

@@ -119,7 +119,9 @@ class ApiServer:
             raise AssertionError("a handler runs in a task")
         self._watches.add(task)
         try:
-            return await Watch(self._store, self._faults, scope, self._bookmark_interval_s).serve(request)
+            interval_s = self._bookmark_interval_s
+            watch = Watch(self._store, self._faults, scope, request=request, bookmark_interval_s=interval_s)
+            return await watch.serve()
         finally:
             self._watches.discard(task)
 
@@ -173,8 +175,6 @@ class ApiServer:
             authenticator = self.authorizer.authenticator
             answer = answer_review(kind, review, caller=user, authenticator=authenticator, store=self._store)
             return web.json_response(answer, status=201)
-        if path == "/openapi/v2":
-            return web.Response(body=openapi.V2_DOCUMENT, headers={"Content-Type": openapi.V2_CONTENT_TYPE})
         kinds, minor = self._store.kinds.all(), self._store.minor
         body = _document(path, request, kinds, minor)
         if body is None:

@@ -45,7 +45,8 @@ HISTORY_CAPACITY: Final = 10_000
 
 _NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED_PREFIX_LENGTH: Final = 58
-_OTHER_NAMESPACE: Final = (
+#: Why an object of another namespace than the URL's is refused.
+OTHER_NAMESPACE: Final = (
     "the namespace of the provided object does not match the namespace sent on the request"
 )
 #: Top-level fields that are not part of what the user wants of an object.
@@ -214,11 +215,8 @@ class Store:
         check_shape(kind, new)
         metadata = new.get("metadata") or {}
         if (metadata.get("namespace") or "") != namespace:
-            raise status.bad_request(_OTHER_NAMESPACE)
-        if metadata.get("name") != name:
-            raise status.bad_request(
-                f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({name})"
-            )
+            raise status.bad_request(OTHER_NAMESPACE)
+        check_name(metadata, name)
         _check_version(kind, old.obj, new, strategy_of(kind))
         return self._replace(kind, old, new, subresource=subresource, dry_run=dry_run)
 
@@ -292,7 +290,7 @@ class Store:
             raise status.StatusError(500, "", "resourceVersion should not be set on objects to be created")
         stated = metadata.get("namespace") or ""
         if stated and stated != namespace:
-            raise status.bad_request(_OTHER_NAMESPACE)
+            raise status.bad_request(OTHER_NAMESPACE)
         for key in _SERVER_METADATA:
             if key != "generateName":
                 metadata.pop(key, None)
@@ -385,6 +383,15 @@ def _keep_all_but_status(new: JsonObject, old: JsonObject, strategy: Strategy) -
 
 def _spec_of(obj: JsonObject) -> JsonObject:
     return {key: value for key, value in obj.items() if key not in _NOT_SPEC}
+
+
+def check_name(metadata: JsonObject, name: str) -> None:
+    """Raise StatusError 400 if the URL names another object."""
+    stated = metadata.get("name") or ""
+    if stated != name:
+        raise status.bad_request(
+            f"the name of the object ({stated}) does not match the name on the URL ({name})"
+        )
 
 
 def check_uid(kind: Kind, stored: JsonObject, stated: str | None) -> None:

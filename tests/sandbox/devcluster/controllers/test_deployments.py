@@ -8,7 +8,6 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     Create,
     Delete,
     Update,
-    UpdateStatus,
 )
 from scheduler.sandbox.devcluster.controllers.deployments import fenceposts, plan
 from scheduler.sandbox.devcluster.kinds import REPLICA_SET
@@ -117,7 +116,7 @@ def test_a_rollout_ends_and_keeps_its_limits_at_every_step(replicas, surge, unav
                 made = replica_set(wanted, image, 0, status={"replicas": 0})
                 sets[image] = {**made, **action.obj, "status": sets.get(image, made)["status"]}
                 sets[image]["metadata"] = {**made["metadata"], **action.obj["metadata"]}
-            elif isinstance(action, UpdateStatus):
+            elif isinstance(action, Update):
                 wanted = action.obj
         for image, one in sets.items():
             size, was = one["spec"]["replicas"], one["status"].get("availableReplicas", 0)
