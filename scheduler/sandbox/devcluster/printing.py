@@ -40,15 +40,22 @@ _MODES: Final = {
 
 
 def table(
-    kind: Kind, objects: Iterable[Object], now_s: float, *, whole: bool = False, headers: bool = True
+    kind: Kind,
+    objects: Iterable[Object],
+    now_s: float,
+    *,
+    metadata: Object,
+    whole: bool = False,
+    headers: bool = True,
 ) -> dict[str, Any]:
     """
-    Return the Table of `objects`, all of one `kind`, without metadata. Cost: O(objects).
+    Return the Table of `objects`, all of one `kind`. Cost: O(objects).
 
     Args:
         kind: of the objects.
         objects: as stored, in the order of the rows.
         now_s: seconds since 1970, for ages.
+        metadata: of the Table.
         whole: let each row carry the whole object, not its metadata alone.
         headers: False leaves the column definitions out, as in later events of a watch.
     """
@@ -72,7 +79,13 @@ def table(
         }
         for obj in objects
     ]
-    return {"kind": "Table", "columnDefinitions": definitions if headers else [], "rows": rows}
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": definitions if headers else [],
+        "rows": rows,
+    }
 
 
 _PARTIAL: Final[dict[str, Any]] = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}

@@ -17,7 +17,7 @@ def named(name, **fields):
 
 def shown(kind, obj, *, wide=False):
     """Return the cells of one object by header, as kubectl prints them."""
-    printed = table(Kind("", "v1", kind, "", ""), [obj], NOW_S)
+    printed = table(Kind("", "v1", kind, "", ""), [obj], NOW_S, metadata={})
     columns = printed["columnDefinitions"]
     return {
         column["name"]: cell
@@ -81,7 +81,9 @@ def test_selectors_are_written_as_arguments_of_minus_l(selector, text):
 
 def test_rows_carry_metadata_or_the_object():
     obj = named("p", spec={})
-    part, whole = (table(POD, [obj], NOW_S, whole=whole)["rows"][0]["object"] for whole in (False, True))
+    part, whole = (
+        table(POD, [obj], NOW_S, metadata={}, whole=whole)["rows"][0]["object"] for whole in (False, True)
+    )
     assert part == {
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1",
@@ -92,7 +94,7 @@ def test_rows_carry_metadata_or_the_object():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_row_has_as_many_cells_as_there_are_columns(kind):
-    printed = table(kind, [named("x")], NOW_S)
+    printed = table(kind, [named("x")], NOW_S, metadata={})
     assert len(printed["rows"][0]["cells"]) == len(printed["columnDefinitions"])
 
 

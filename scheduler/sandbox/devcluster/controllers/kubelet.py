@@ -15,7 +15,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Final
 
-from scheduler.sandbox.devcluster.conditions import condition_of
+from scheduler.sandbox.devcluster.conditions import with_condition
 from scheduler.sandbox.devcluster.controllers.actions import replaced, without
 from scheduler.sandbox.devcluster.controllers.claims import is_bound
 from scheduler.sandbox.devcluster.controllers.device_claims import extended_claim, is_reserved, pod_claims
@@ -172,13 +172,10 @@ def succeeded(pod: JsonObject, *, now_s: float) -> JsonObject:
 
 def _conditions(pod: JsonObject, now: str) -> list[JsonObject]:
     """Return the kubelet's conditions, all true, after those of others."""
-    before = list((pod.get("status") or {}).get("conditions") or ())
-    scheduled = condition_of(before, "PodScheduled") or {}
-    conditions = [one for one in before if one.get("type") not in _CONDITIONS]
+    conditions = list((pod.get("status") or {}).get("conditions") or ())
     for name in _CONDITIONS:
         met = {"type": name, "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-        is_known = name == "PodScheduled" and scheduled.get("status") == "True"
-        conditions.append(scheduled if is_known else met)
+        conditions = with_condition(conditions, met)
     return conditions
 
 

@@ -193,11 +193,8 @@ class Planner:
 
     def _deployment(self, deployment: JsonObject) -> Sequence[Action]:
         sets = self._owned(REPLICA_SET, deployment)
-        pods = (
-            []
-            if deployments.is_rolling(deployment)
-            else [pod for one in sets for pod in self._owned(POD, one)]
-        )
+        # Lazily, because Recreate alone reads them.
+        pods = (pod for one in sets for pod in self._owned(POD, one))
         return deployments.plan(deployment, sets, pods, self._store.now_s())
 
     def _replica_set(self, replica_set: JsonObject) -> Sequence[Action]:

@@ -18,15 +18,14 @@ from scheduler.sandbox.devcluster.admission.strategies import strategy_of
 from scheduler.sandbox.devcluster.http.negotiation import (
     JSON,
     AnswerForm,
-    answer_form,
     decoded_body,
     decoded_object,
     encoded,
     object_in_form,
-    table_in_form,
 )
 from scheduler.sandbox.devcluster.http.routes import Target
 from scheduler.sandbox.devcluster.kinds import BINDING, POD, JsonObject, Kind
+from scheduler.sandbox.devcluster.printing import table
 from scheduler.sandbox.devcluster.storage.binding import bind
 from scheduler.sandbox.devcluster.storage.eviction import evict
 from scheduler.sandbox.devcluster.storage.lists import list_page, parse_options
@@ -90,14 +89,6 @@ class Call:
         return ""
 
 
-def read_call(
-    verb: str, target: Target, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
-) -> Call:
-    """Parse a request and its Accept header. Raises: StatusError 406, 400."""
-    form = answer_form(headers.get("Accept", ""), query.get("includeObject", ""))
-    return Call(target, query, body, headers.get("Content-Type", ""), form, verb)
-
-
 class Handlers:
     """The verbs on one store, each answering a call."""
 
@@ -144,8 +135,8 @@ class Handlers:
             items = b",".join([one.item(kind) for one in revisions])
             return web.Response(body=head[:-1] + b',"items":[' + items + b"]}\n", content_type=JSON)
         objects = [one.as_kind(kind) for one in revisions]
-        shaped = table_in_form(kind, objects, call.form, self._store.now_s(), list_metadata=metadata)
-        return _answer(shaped)
+        whole = call.form.whole_objects
+        return _answer(table(kind, objects, self._store.now_s(), metadata=metadata, whole=whole))
 
     # -- writing ---------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 import yaml
+from aiohttp import web
 
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.admission.shapes import check_request
@@ -30,13 +31,13 @@ class AnswerForm:
     whole_objects: bool = False
 
 
-@lru_cache(maxsize=64)
-def answer_form(accept: str, include_object: str = "") -> AnswerForm:
-    """
-    Return the first form in an Accept header that the server can write.
+def answer_form(request: web.BaseRequest) -> AnswerForm:
+    """Return the first form that a request accepts and the server can write. Raises: StatusError 406."""
+    return _form(request.headers.get("Accept", ""), request.query.get("includeObject", ""))
 
-    Raises: StatusError 406 if there is none.
-    """
+
+@lru_cache(maxsize=64)
+def _form(accept: str, include_object: str) -> AnswerForm:
     for offer in accept.split(",") if accept else ["*/*"]:
         media_type, *parameters = (part.strip() for part in offer.split(";"))
         found = dict(part.partition("=")[::2] for part in parameters)
@@ -88,20 +89,6 @@ def object_in_form(kind: Kind, obj: JsonObject, form: AnswerForm, now_s: float) 
     """Return one object in the form that the client wants."""
     if form.is_table:
         version = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        return table_in_form(kind, [obj], form, now_s, list_metadata=version)
+        return table(kind, [obj], now_s, metadata=version, whole=form.whole_objects)
     without_type = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
     return {"kind": kind.kind, "apiVersion": kind.api_version, **without_type}
-
-
-def table_in_form(
-    kind: Kind,
-    objects: list[JsonObject],
-    form: AnswerForm,
-    now_s: float,
-    *,
-    list_metadata: JsonObject,
-    headers: bool = True,
-) -> JsonObject:
-    """Return the objects as a Table; without `headers` it has no columns, as in later events of a watch."""
-    shaped = table(kind, objects, now_s, whole=form.whole_objects, headers=headers)
-    return {**shaped, "apiVersion": "meta.k8s.io/v1", "metadata": list_metadata}

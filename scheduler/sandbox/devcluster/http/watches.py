@@ -15,8 +15,9 @@ from aiohttp import web
 
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.http.faults import Action, Fault, Faults
-from scheduler.sandbox.devcluster.http.negotiation import AnswerForm, table_in_form
+from scheduler.sandbox.devcluster.http.negotiation import AnswerForm
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
+from scheduler.sandbox.devcluster.printing import table
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.history import Change, Reader, Revision
 from scheduler.sandbox.devcluster.storage.lists import ListOptions
@@ -100,13 +101,12 @@ class _EventLines:
     def _shaped(self, change_type: str, obj: JsonObject) -> bytes:
         form = self._scope.form
         if form.is_table:
-            version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-            obj = table_in_form(
+            obj = table(
                 self._scope.kind,
                 [obj],
-                form,
                 self._store.now_s(),
-                list_metadata=version,
+                metadata={"resourceVersion": obj["metadata"]["resourceVersion"]},
+                whole=form.whole_objects,
                 headers=self._headers_due,
             )
             self._headers_due = False

@@ -36,7 +36,6 @@ from scheduler.sandbox.devcluster.storage.history import (
     without_nulls,
 )
 from scheduler.sandbox.devcluster.storage.patches import JsonPatch, PatchType, patched
-from scheduler.sandbox.devcluster.storage.request_selectors import matcher
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR, drop_fields, hidden_kinds
 
@@ -104,23 +103,10 @@ class Store:
             raise status.not_found(kind, name)
         return revision
 
-    def list(
-        self,
-        kind: Kind,
-        namespace: str | None = None,
-        *,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-    ) -> tuple[list[JsonObject], int]:
-        """
-        Return the objects of one namespace (None: of all) that both selectors select, and the list's version.
-
-        Raises: StatusError 400 if a selector cannot be read. Cost: O(objects in scope).
-        """
-        matches = matcher(kind, label_selector, field_selector)
+    def list(self, kind: Kind, namespace: str | None = None) -> tuple[list[JsonObject], int]:
+        """Return the objects of one namespace (None: of all), and the list's version. Cost: O(objects in scope)."""
         snapshot = self.history.snapshot(kind, namespace)
-        selected = [one.as_kind(kind) for one in snapshot.revisions if matches is None or matches(one.obj)]
-        return selected, snapshot.resource_version
+        return [one.as_kind(kind) for one in snapshot.revisions], snapshot.resource_version
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -398,4 +384,4 @@ def check_uid(kind: Kind, stored: JsonObject, stated: str | None) -> None:
     """Raise StatusError 409 if the stated uid is not the stored one."""
     if stated and stated != stored["uid"]:
         why = f"Precondition failed: UID in precondition: {stated}, UID in object meta: {stored['uid']}"
-        raise status.conflict(kind, stored["name"], status.storage_error(kind, stored, why))
+        raise status.conflict(kind, stored["name"], why)
