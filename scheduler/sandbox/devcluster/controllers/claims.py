@@ -2,8 +2,9 @@
 The claim half of the PV controller: finds each claim its volume, orders one, and says when a claim lost its volume.
 
 Source: pkg/controller/volume/persistentvolume/pv_controller.go (syncUnboundClaim, syncBoundClaim, bind),
-pkg/controller/volume/pvcprotection (kubernetes 1.36). Differences: a claim takes the volume that it names, whether or
-not that suits it; one that names none waits for a scheduler, since classes that bind at once get no volume.
+pkg/controller/volume/pvcprotection (kubernetes 1.36). Differences: a claim takes the volume that it names, or
+that names it, whether or not that suits it; one without such a volume waits for a scheduler, since classes that bind at
+once get none.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.sandbox.devcluster.admission.checks import quantity
 from scheduler.sandbox.devcluster.admission.volumes import CLAIM_PROTECTION
 from scheduler.sandbox.devcluster.controllers.actions import (
     Action,
@@ -70,8 +70,10 @@ def plan(claim: JsonObject, view: ClaimView) -> list[Action]:
         if named is None or (named["spec"].get("claimRef") and not _is_for(named, claim)):
             return _phase(claim, "Pending")
         return _bind(claim, named)
-    volume = next((one for one in view.promised if _is_for(one, claim) and _fits(one, claim)), None)
-    return [*_order(claim, view), *_phase(claim, "Pending")] if volume is None else _bind(claim, volume)
+    for volume in view.promised:
+        if _is_for(volume, claim) and not volume["metadata"].get("deletionTimestamp"):
+            return _bind(claim, volume)
+    return [*_order(claim, view), *_phase(claim, "Pending")]
 
 
 def is_bound(claim: JsonObject) -> bool:
@@ -121,9 +123,6 @@ def _phase(claim: JsonObject, phase: str) -> list[Action]:
     return status_written(PERSISTENT_VOLUME_CLAIM, claim, {**(claim.get("status") or {}), "phase": phase})
 
 
-# -- which volume suits --------------------------------------------------------------------------------------
-
-
 def _is_for(volume: JsonObject, claim: JsonObject) -> bool:
     """Return whether the volume is promised or bound to the claim."""
     reference, metadata = volume["spec"].get("claimRef") or {}, claim["metadata"]
@@ -132,29 +131,7 @@ def _is_for(volume: JsonObject, claim: JsonObject) -> bool:
     return reference.get("uid") in (None, "", uid(claim))
 
 
-def _storage_nano(amounts: JsonObject | None) -> int:
-    """Return the amount of storage in billionths of a byte, 0 if there is none."""
-    found = quantity((amounts or {}).get("storage"))
-    return found.nano if found else 0
-
-
-def _requested_nano(claim: JsonObject) -> int:
-    return _storage_nano((claim["spec"].get("resources") or {}).get("requests"))
-
-
-def _fits(volume: JsonObject, claim: JsonObject) -> bool:
-    """Return whether a volume that stays has the size and the mode that the claim asks for."""
-    spec = volume["spec"]
-    if volume["metadata"].get("deletionTimestamp") or _mode(spec) != _mode(claim["spec"]):
-        return False
-    return _storage_nano(spec.get("capacity")) >= _requested_nano(claim)
-
-
-def _mode(spec: JsonObject) -> str:
-    return str(spec.get("volumeMode") or "Filesystem")
-
-
-# -- no volume suits -----------------------------------------------------------------------------------------
+# -- without a volume ---------------------------------------------------------------------------------------
 
 
 def _order(claim: JsonObject, view: ClaimView) -> list[Action]:

@@ -128,8 +128,8 @@ class Handlers:
     def _list(self, call: Call) -> web.Response:
         target = call.target
         options = parse_options(target.kind, call.query)
-        page = list_page(self._store, target.kind, target.namespace, options)
-        kind, revisions, metadata = target.kind, page.revisions, page.metadata
+        kind = target.kind
+        revisions, metadata = list_page(self._store, kind, target.namespace, options)
         if not call.form.is_table:
             head = encoded({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
             items = b",".join([one.item(kind) for one in revisions])

@@ -1,7 +1,7 @@
 """
 The part of OpenAPI v3 that kubectl needs, built from `KINDS`: a few kilobytes instead of megabytes.
 
-What kubectl 1.29 to 1.36 reads from it:
+What kubectl 1.27 to 1.36 reads from it:
 
 1. `create` and `apply` look for the query parameter `fieldValidation` on the PATCH operation of the kind. If it is
    there, kubectl leaves validation to the server; otherwise it wants the whole OpenAPI v2 schema.
@@ -9,7 +9,8 @@ What kubectl 1.29 to 1.36 reads from it:
    not, and kubectl uses the merge keys compiled into it for every built-in kind.
 3. `explain` shows component schemas.
 
-There is no document of OpenAPI v2, which kubectl up to 1.28 asks for.
+The OpenAPI v2 document is empty. kubectl asks for it before it applies a List, and stops if it is missing; it reads
+protobuf.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.schemas import PLAIN, STRUCTURES, Field
 from scheduler.sandbox.devcluster.storage.history import as_events_v1
 from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR, git_version
+
+#: The body of /openapi/v2: a document with nothing but the version of the format.
+V2_DOCUMENT: Final = b"\x0a\x032.0"
+V2_CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 #: Of the schemas, which are those of every version that is served.
 _VERSION: Final = git_version(DEFAULT_MINOR)

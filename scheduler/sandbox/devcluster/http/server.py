@@ -174,6 +174,8 @@ class ApiServer:
             authenticator = self.authorizer.authenticator
             answer = answer_review(kind, review, caller=user, authenticator=authenticator, store=self._store)
             return web.json_response(answer, status=201)
+        if path == "/openapi/v2":
+            return web.Response(body=openapi.V2_DOCUMENT, headers={"Content-Type": openapi.V2_CONTENT_TYPE})
         kinds, minor = self._store.kinds.all(), self._store.minor
         body = _document(path, request, kinds, minor)
         if body is None:
