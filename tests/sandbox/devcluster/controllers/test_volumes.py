@@ -1,6 +1,7 @@
 """Volumes and claims on a running cluster: bound, provisioned, refused, reclaimed."""
 
 import itertools
+from functools import partial
 from typing import Any
 
 import pytest
@@ -82,6 +83,10 @@ def topology(volume) -> Any:
     return {one["key"]: one["values"] for one in term["matchExpressions"]}
 
 
+def is_told(store, name):
+    return "FailedBinding" in reasons(store, name)
+
+
 def reasons(store, name="c"):
     return [one["reason"] for one in store.list(CORE_EVENT)[0] if one["involvedObject"]["name"] == name]
 
@@ -111,7 +116,7 @@ async def test_a_claim_that_nobody_binds_says_why():
         make_class(store, "now", mode="Immediate")
         for name in ("now", "manual"):
             make_claim(store, name, of_class=name)
-            await until_written(store, lambda name=name: "FailedBinding" in reasons(store, name))
+            await until_written(store, partial(is_told, store, name))
 
 
 async def test_a_scheduler_promises_a_volume_and_the_controller_binds_it():
