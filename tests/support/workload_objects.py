@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
-from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Delete, Update, UpdateStatus
+from scheduler.sandbox.devcluster.controllers.actions import Action, Create, Delete, Update
 from scheduler.sandbox.devcluster.controllers.ownership import controller_ref
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.timestamps import rfc3339
@@ -98,11 +98,12 @@ def pod(
 def of(actions: Iterable[Action], action_type: type[T], kind: Kind | None = None) -> list[T]:
     """Return the actions of this type, and of this kind if one is given."""
     found = [each for each in actions if isinstance(each, action_type)]
-    writes = (Create, Update, UpdateStatus, Delete)
+    writes = (Create, Update, Delete)
     return [each for each in found if kind is None or (isinstance(each, writes) and each.kind is kind)]
 
 
 def status_after(actions: Iterable[Action], kind: Kind | None = None) -> JsonObject:
     """Return the status that the actions write last."""
-    status: JsonObject = of(actions, UpdateStatus, kind)[-1].obj["status"]
+    written = [one for one in of(actions, Update, kind) if one.subresource == "status"]
+    status: JsonObject = written[-1].obj["status"]
     return status

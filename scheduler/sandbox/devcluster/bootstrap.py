@@ -114,11 +114,7 @@ def populate(
 
     `labels` are further labels of the nodes, `resources` what they have room for besides `NODE_AMOUNTS`, or in place of
     it; of several values, each node has the one after that of the node before.
-
-    Raises: ValueError if zones < 1 or nodes < 0.
     """
-    if zones < 1 or nodes < 0:
-        raise ValueError(f"a cluster has at least one zone and no negative nodes; found {zones=}, {nodes=}")
     for name in NAMESPACES:
         store.create(NAMESPACE, "", {"metadata": {"name": name}})
         store.create(SERVICE_ACCOUNT, name, {"metadata": {"name": "default"}})

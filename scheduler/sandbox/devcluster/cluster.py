@@ -12,7 +12,6 @@ import yaml
 from aiohttp import web
 
 from scheduler.sandbox.devcluster.bootstrap import add_storage, populate
-from scheduler.sandbox.devcluster.controllers.kubelet import KubeletSettings
 from scheduler.sandbox.devcluster.controllers.loop import log_failure, run_controllers
 from scheduler.sandbox.devcluster.gpu_driver import add_gpus
 from scheduler.sandbox.devcluster.http.faults import Faults
@@ -116,7 +115,7 @@ class DevCluster:
             raise
         self._port = self._listener.sockets[0].getsockname()[1]
         if self._has_controllers:
-            running = run_controllers(self.store, KubeletSettings(), self._webhooks, now_s=self._now_s)
+            running = run_controllers(self.store, self._webhooks, self._now_s)
             self._controllers = asyncio.create_task(running, name="devcluster-controllers")
             self._controllers.add_done_callback(log_failure)
 

@@ -234,18 +234,10 @@ def _written(cluster: DevCluster, kubeconfig: Path) -> Iterator[None]:
     except OSError as error:
         found = f"{kubeconfig}: {error.strerror or error}"
         raise SettingsError("--kubeconfig", "", found, "a file that can be written") from error
-    written = _identity(kubeconfig)
+    written = kubeconfig.read_bytes()
     try:
         yield
     finally:
-        if written is not None and _identity(kubeconfig) == written:
-            kubeconfig.unlink(missing_ok=True)
-
-
-def _identity(path: Path) -> tuple[int, int, bytes] | None:
-    """Return what tells a file from one that replaced it; None if there is none."""
-    try:
-        status = path.stat()
-        return status.st_dev, status.st_ino, path.read_bytes()
-    except OSError:
-        return None
+        with contextlib.suppress(OSError):
+            if kubeconfig.read_bytes() == written:
+                kubeconfig.unlink()

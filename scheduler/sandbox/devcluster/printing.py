@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from scheduler.sandbox.devcluster.kinds import Kind, PrinterColumn
@@ -31,6 +32,7 @@ _STEP: Final = re.compile(
     r"|\[\?\(@\.(?P<key>[\w.]+)\s*==\s*[\"'](?P<value>[^\"']*)[\"']\)\]"
     r"|\[(?P<all>\*)\]"
 )
+_PART: Final = re.compile(r"\{(.*?)\}")
 _MODES: Final = {
     "ReadWriteOnce": "RWO",
     "ReadOnlyMany": "ROX",
@@ -40,15 +42,22 @@ _MODES: Final = {
 
 
 def table(
-    kind: Kind, objects: Iterable[Object], now_s: float, *, whole: bool = False, headers: bool = True
+    kind: Kind,
+    objects: Iterable[Object],
+    now_s: float,
+    *,
+    metadata: Object,
+    whole: bool = False,
+    headers: bool = True,
 ) -> dict[str, Any]:
     """
-    Return the Table of `objects`, all of one `kind`, without metadata. Cost: O(objects).
+    Return the Table of `objects`, all of one `kind`. Cost: O(objects).
 
     Args:
         kind: of the objects.
         objects: as stored, in the order of the rows.
         now_s: seconds since 1970, for ages.
+        metadata: of the Table.
         whole: let each row carry the whole object, not its metadata alone.
         headers: False leaves the column definitions out, as in later events of a watch.
     """
@@ -72,16 +81,27 @@ def table(
         }
         for obj in objects
     ]
-    return {"kind": "Table", "columnDefinitions": definitions if headers else [], "rows": rows}
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": definitions if headers else [],
+        "rows": rows,
+    }
 
 
 _PARTIAL: Final[dict[str, Any]] = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
 
 
 def _cell(obj: Object, column: PrinterColumn, now_s: float) -> Cell:
-    """Return the cell of an object: by the column's function, or by the first of its paths that finds a value."""
+    """Return the cell of an object: by the column's function, its parts, or the first path that finds a value."""
     if (make := _CELLS.get(column.json_path)) is not None:
         return make(obj)
+    if "{" in column.json_path:
+        parts = (
+            _cell(obj, replace(column, json_path=one[1]), now_s) for one in _PART.finditer(column.json_path)
+        )
+        return "/".join(map(str, parts)).strip("/")
     paths = column.json_path.split("|")
     default = paths.pop() if len(paths) > 1 else None
     value = next((found for path in paths if (found := find(obj, path)) not in (None, "", [])), None)
@@ -154,14 +174,9 @@ def human_duration(duration_s: float) -> str:
 
 
 def _pod_ready(pod: Object) -> Cell:
-    """Return how many of a pod's containers and sidecars are ready, and how many there are."""
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    sidecars = {c.get("name") for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
-    statuses = [
-        *(status.get("containerStatuses") or ()),
-        *(one for one in status.get("initContainerStatuses") or () if one.get("name") in sidecars),
-    ]
-    return f"{sum(bool(one.get('ready')) for one in statuses)}/{len(spec.get('containers') or ()) + len(sidecars)}"
+    """Return how many of a pod's containers are ready, and how many there are."""
+    statuses = find(pod, ".status.containerStatuses") or ()
+    return f"{sum(bool(one.get('ready')) for one in statuses)}/{len(find(pod, '.spec.containers') or ())}"
 
 
 def _pod_status(pod: Object) -> Cell:
@@ -186,11 +201,6 @@ def _node_roles(node: Object) -> Cell:
     return ",".join(sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))) or "<none>"
 
 
-def _ready_replicas(workload: Object) -> Cell:
-    wanted = find(workload, ".spec.replicas")
-    return f"{find(workload, '.status.readyReplicas') or 0}/{1 if wanted is None else wanted}"
-
-
 def _node_selector(workload: Object) -> Cell:
     return selector_text({"matchLabels": find(workload, ".spec.template.spec.nodeSelector")}) or "<none>"
 
@@ -208,15 +218,6 @@ def _access_modes(obj: Object) -> Cell:
     part = ".status" if obj.get("kind") == "PersistentVolumeClaim" else ".spec"
     modes = find(obj, f"{part}.accessModes") or ()
     return ",".join(short for mode, short in _MODES.items() if mode in modes)
-
-
-def _volume_claim(volume: Object) -> Cell:
-    reference = find(volume, ".spec.claimRef")
-    return f"{reference.get('namespace', '')}/{reference.get('name', '')}" if reference else ""
-
-
-def _job_completions(job: Object) -> Cell:
-    return f"{find(job, '.status.succeeded') or 0}/{find(job, '.spec.completions') or 1}"
 
 
 def _job_status(job: Object) -> Cell:
@@ -246,14 +247,11 @@ _CELLS: Final[Mapping[str, Callable[[Object], Cell]]] = {
     "pod-status": _pod_status,
     "node-status": _node_status,
     "node-roles": _node_roles,
-    "ready-replicas": _ready_replicas,
     "node-selector": _node_selector,
     "event-object": _event_object,
     "phase": _phase,
     "access-modes": _access_modes,
-    "volume-claim": _volume_claim,
     "job-status": _job_status,
-    "job-completions": _job_completions,
     "claim-state": _claim_state,
     "class-name": _class_name,
 }
@@ -266,8 +264,8 @@ def _column(text: str) -> PrinterColumn:
     """
     Return the column that a text states: `Title=path`, `Title:type=path`, or `Title*=path` for `-o wide` alone.
 
-    A path may be several, of which the first counts that finds something, and a text for nothing: `.a|.b|<none>`. A
-    name of `_CELLS` stands for a path; `Name` and `Age` say all.
+    A path may be several, of which the first counts that finds something, and a text for nothing: `.a|.b|<none>`; or
+    two in braces, with a slash between them. A name of `_CELLS` stands for a path; `Name` and `Age` say all.
     """
     text = {"Name": "Name=.metadata.name", "Age": "Age:date=.metadata.creationTimestamp|<unknown>"}.get(
         text, text
@@ -292,16 +290,16 @@ _COLUMNS: Final[Mapping[str, tuple[PrinterColumn, ...]]] = {
         "Node*=.spec.nodeName|<none>; Nominated Node*=.status.nominatedNodeName|<none>; Readiness Gates*=.none|<none>",
         "Node": "Name; Status=node-status; Roles=node-roles; Age; "
         "Version=.status.nodeInfo.kubeletVersion|",
-        "Deployment": "Name; Ready=ready-replicas; Up-to-date:integer=.status.updatedReplicas|0; "
-        "Available:integer=.status.availableReplicas|0; Age",
+        "Deployment": "Name; Ready={.status.readyReplicas|0}/{.spec.replicas|1}; "
+        "Up-to-date:integer=.status.updatedReplicas|0; Available:integer=.status.availableReplicas|0; Age",
         "ReplicaSet": "Name; Desired:integer=.spec.replicas|1; Current:integer=.status.replicas|0; "
         "Ready:integer=.status.readyReplicas|0; Age",
-        "StatefulSet": "Name; Ready=ready-replicas; Age",
+        "StatefulSet": "Name; Ready={.status.readyReplicas|0}/{.spec.replicas|1}; Age",
         "DaemonSet": "Name; Desired:integer=.status.desiredNumberScheduled|0; "
         "Current:integer=.status.currentNumberScheduled|0; Ready:integer=.status.numberReady|0; "
         "Up-to-date:integer=.status.updatedNumberScheduled|0; Available:integer=.status.numberAvailable|0; "
         "Node Selector=node-selector; Age",
-        "Job": "Name; Status=job-status; Completions=job-completions; Age",
+        "Job": "Name; Status=job-status; Completions={.status.succeeded|0}/{.spec.completions|1}; Age",
         "Event": "Last Seen:date=.series.lastObservedTime|.lastTimestamp|.deprecatedLastTimestamp|.eventTime|"
         "<unknown>; Type=.type|; Reason=.reason|; Object=event-object; Message=.message|.note|",
         "Namespace": "Name; Status=.status.phase|; Age",
@@ -311,7 +309,8 @@ _COLUMNS: Final[Mapping[str, tuple[PrinterColumn, ...]]] = {
         "PriorityClass": "Name; Value:integer=.value|0; Global-Default:boolean=.globalDefault|false; Age; "
         "PreemptionPolicy=.preemptionPolicy|",
         "PersistentVolume": "Name; Capacity=.spec.capacity.storage|; Access Modes=access-modes; "
-        "Reclaim Policy=.spec.persistentVolumeReclaimPolicy|; Status=phase; Claim=volume-claim; "
+        "Reclaim Policy=.spec.persistentVolumeReclaimPolicy|; Status=phase; "
+        "Claim={.spec.claimRef.namespace|}/{.spec.claimRef.name|}; "
         f"{_CLASS}; Reason=.status.reason|; Age; VolumeMode*=.spec.volumeMode|<unset>",
         "PersistentVolumeClaim": "Name; Status=phase; Volume=.spec.volumeName|; "
         f"Capacity=.status.capacity.storage|; Access Modes=access-modes; {_CLASS}; Age; "

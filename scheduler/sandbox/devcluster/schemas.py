@@ -92,12 +92,6 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "VolumeAffinity": "required:NodeSelector",
     "TopologyTerm": "matchLabelExpressions:*TopologyRequirement",
     "TopologyRequirement": "key:s values:*s",
-    "DriverSpec": "attachRequired:b podInfoOnMount:b storageCapacity:b requiresRepublish:b seLinuxMount:b "
-    "fsGroupPolicy:s volumeLifecycleModes:*s tokenRequests:*j",
-    "CsiNodeSpec": "drivers:*NodeDriver",
-    "NodeDriver": "name:s nodeID:s topologyKeys:*s allocatable:DriverResources",
-    "DriverResources": "count:i",
-    "AttachmentSpec": "attacher:s nodeName:s source:j",
     # Devices
     "PodClaim": "name:s resourceClaimName:s resourceClaimTemplateName:s",
     "PodClaimStatus": "name:s resourceClaimName:s",
@@ -120,17 +114,9 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "bindingFailureConditions:*s shareID:s consumedCapacity:@q",
     "DeviceConsumer": "apiGroup:s resource:s name:s uid:s",
     "DeviceStatus": "driver:s pool:s device:s shareID:s conditions:*Condition data:j networkData:j",
-    "SliceSpec": "driver:s pool:DevicePool nodeName:s nodeSelector:NodeSelector allNodes:b "
-    "perDeviceNodeSelection:b devices:*Device sharedCounters:*CounterSet",
+    "SliceSpec": "driver:s pool:DevicePool nodeName:s devices:*Device",
     "DevicePool": "name:s generation:i resourceSliceCount:i",
-    "Device": "name:s attributes:@DeviceAttribute capacity:@DeviceCapacity consumesCounters:*ConsumedCounters "
-    "nodeName:s nodeSelector:NodeSelector allNodes:b taints:*Taint bindsToNode:b bindingConditions:*s "
-    "bindingFailureConditions:*s allowMultipleAllocations:b",
-    "DeviceAttribute": "int:i bool:b string:s version:s",
-    "DeviceCapacity": "value:q requestPolicy:j",
-    "ConsumedCounters": "counterSet:s counters:@Counter",
-    "CounterSet": "name:s counters:@Counter",
-    "Counter": "value:q",
+    "Device": "name:s taints:*Taint",
     "DeviceClassSpec": "selectors:*DeviceSelector config:*DeviceConfig extendedResourceName:s",
     # Workloads
     "PodTemplateSpec": "1:metadata:ObjectMeta 2:spec:PodSpec",
@@ -231,10 +217,10 @@ _KINDS: Final = {
     "PersistentVolumeClaim": "spec:ClaimSpec status:ClaimStatus",
     "StorageClass": "provisioner:s parameters:@s reclaimPolicy:s volumeBindingMode:s allowVolumeExpansion:b "
     "allowedTopologies:*TopologyTerm mountOptions:*s",
-    "CSIDriver": "spec:DriverSpec",
-    "CSINode": "spec:CsiNodeSpec",
+    "CSIDriver": "spec:j",
+    "CSINode": "spec:j",
     "CSIStorageCapacity": "storageClassName:s capacity:q maximumVolumeSize:q nodeTopology:LabelSelector",
-    "VolumeAttachment": "spec:AttachmentSpec status:j",
+    "VolumeAttachment": "spec:j status:j",
     "VolumeAttributesClass": "driverName:s parameters:@s",
     "ResourceClaim": "spec:DeviceClaimSpec status:DeviceClaimStatus",
     "ResourceClaimTemplate": "spec:DeviceClaimTemplate",

@@ -118,17 +118,6 @@ def conflict(kind: Kind, name: str, why: str = _MODIFIED, *, resource: str = "")
     return StatusError(409, "Conflict", message, details=details)
 
 
-def storage_error(kind: Kind, metadata: JsonObject, why: str) -> str:
-    """Return the sentence in which upstream's storage wraps a failed precondition."""
-    key = "/".join(
-        part for part in ("", "registry", kind.plural, metadata.get("namespace")) if part is not None
-    )
-    return (
-        f"StorageError: invalid object, Code: 4, Key: {key}/{metadata['name']}, ResourceVersion: 0, "
-        f"AdditionalErrorMsg: {why}"
-    )
-
-
 def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> StatusError:
     """Return a 422: fields that break rules, each a cause."""
     details: JsonObject = {"name": name} if name else {}

@@ -40,6 +40,9 @@ MANIFESTS = {
     "web-2": WEB.replace("web:1", "web:2"),
     "misspelled": WEB.replace("containers:", "affinity: {podAntiafinity: {}}\n          containers:"),
     "sidecar": f'{WEB.rstrip()}\n          - {{name: side, image: "side:1"}}\n',
+    "doomed": WEB.replace("Deployment", "ReplicaSet")
+    .replace("name: web", "name: doomed")
+    .replace("containers:", "priorityClassName: none\n          containers:"),
     "daemons": WEB.replace("Deployment", "DaemonSet").replace("replicas: 3", ""),
     "others": """
     apiVersion: v1
@@ -100,7 +103,7 @@ SESSIONS = {
         ok
     """,
     "tables": """
-        $ apply -f web -f others -f database
+        $ apply -f web -f others -f database -f doomed
         $ rollout status deployment/web
         $ create pdb b --selector=app=web --min-available=2
         $ create priorityclass high --value=1000
@@ -137,10 +140,10 @@ SESSIONS = {
         NAME PROVISIONER RECLAIMPOLICY VOLUMEBINDINGMODE ALLOWVOLUMEEXPANSION AGE
         $ get events
         LAST SEEN TYPE REASON OBJECT MESSAGE
-        ... Normal SuccessfulCreate replicaset/web-... Created pod: web-...
+        ... Warning FailedCreate replicaset/doomed Error creating: pods "doomed-..." is forbidden...
         $ get events.events.k8s.io
         LAST SEEN TYPE REASON OBJECT MESSAGE
-        ... Normal SuccessfulCreate replicaset/web-... Created pod: web-...
+        ... Warning FailedCreate replicaset/doomed Error creating: pods "doomed-..." is forbidden...
         $ get pdb
         NAME MIN AVAILABLE MAX UNAVAILABLE ALLOWED DISRUPTIONS AGE
         b 2 N/A 1 ...
@@ -333,12 +336,9 @@ SESSIONS = {
         $ describe deployment web
         Replicas: 3 desired | 3 updated | 3 total | 3 available | 0 unavailable
         Available True MinimumReplicasAvailable
-        Progressing True NewReplicaSetAvailable
         NewReplicaSet: web-... (3/3 replicas created)
-        ...ScalingReplicaSet ... deployment-controller Scaled up replica set web-... from 0 to 3
         $ describe rs
         Controlled By: Deployment/web
-        ...Created pod: web-...
     """,
     "deletions": """
         $ apply -f web

@@ -49,6 +49,10 @@ async def _cluster(tmp_path):
         yield cluster.store, hooks
 
 
+def _failures(store):
+    return [one for one in store.list(CORE_EVENT, "default")[0] if one["reason"] == "FailedCreate"]
+
+
 def _pods(store):
     return store.list(POD, "default")[0]
 
@@ -106,7 +110,7 @@ async def test_a_refusal_is_recorded_on_the_owner_and_pods_come_once_it_is_lifte
         store.create(REPLICA_SET, "default", _workload())
 
         def told():
-            return store.list(CORE_EVENT, "default", field_selector="reason=FailedCreate")[0]
+            return _failures(store)
 
         await until_written(store, told)
         assert told()[0]["message"] == (
@@ -148,8 +152,7 @@ async def test_authorities_that_are_none_are_a_failure_like_any_other(tmp_path):
         hook = _hook(hooks, clientConfig={"url": "https://h/", "caBundle": "bm9uZQ=="})
         store.create(MUTATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [hook]})
         store.create(REPLICA_SET, "default", _workload(1))
-        failed = "reason=FailedCreate"
-        await until_written(store, lambda: store.list(CORE_EVENT, "default", field_selector=failed)[0])
+        await until_written(store, lambda: _failures(store))
 
 
 def test_odd_warnings_are_left_out():

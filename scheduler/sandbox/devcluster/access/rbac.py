@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from scheduler.engine.syntax.field_errors import go_text
 from scheduler.sandbox.devcluster import status
@@ -43,21 +43,14 @@ class Attributes:
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
-class _DefaultRole(NamedTuple):
-    """A rule that holds for these groups in every cluster."""
-
-    groups: tuple[str, ...]
-    rule: JsonObject
-
-
-_ALL: Final = (AUTHENTICATED, UNAUTHENTICATED)
 _ROOTS: Final = ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]
 _HEALTH: Final = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
-_DEFAULT_ROLES: Final = (
-    _DefaultRole(_ALL, {"verbs": ["get"], "nonResourceURLs": _HEALTH}),
-    _DefaultRole((AUTHENTICATED,), {"verbs": ["get"], "nonResourceURLs": _ROOTS}),
-    _DefaultRole(
-        (AUTHENTICATED,),
+#: Rules that hold in every cluster, each for the members of some groups.
+_DEFAULT_RULES: Final[tuple[tuple[set[str], JsonObject], ...]] = (
+    ({AUTHENTICATED, UNAUTHENTICATED}, {"verbs": ["get"], "nonResourceURLs": _HEALTH}),
+    ({AUTHENTICATED}, {"verbs": ["get"], "nonResourceURLs": _ROOTS}),
+    (
+        {AUTHENTICATED},
         {
             "verbs": ["create"],
             "apiGroups": ["authorization.k8s.io", "authentication.k8s.io"],
@@ -76,7 +69,7 @@ def authorize(store: Store, user: User, attributes: Attributes) -> bool:
 
 def rules_for(store: Store, user: User, namespace: str) -> Iterator[JsonObject]:
     """Yield every rule that holds for the user in the namespace."""
-    yield from (one.rule for one in _DEFAULT_ROLES if set(one.groups) & set(user.groups))
+    yield from (rule for groups, rule in _DEFAULT_RULES if groups.intersection(user.groups))
     bindings = store.list(CLUSTER_ROLE_BINDING)[0]
     if namespace:
         bindings = [*bindings, *store.list(ROLE_BINDING, namespace)[0]]

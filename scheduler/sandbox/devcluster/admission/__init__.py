@@ -3,7 +3,7 @@ The rules of stored objects, and the fields that the server writes into them.
 
 Pure: objects in; objects, errors or a StatusError out.
 
-    strategies, field_rules   one `Strategy` per kind: defaults, preparation, validation; most are rows of a table
+    strategies, strategy   one `Strategy` per kind: defaults, preparation, validation; most are rows of a table
     shapes           the JSON types of the fields that are read, and fields that a kind does not have
     defaults         the fields that the server fills in
     metadata         the rules of names, labels and owners

@@ -40,13 +40,6 @@ def well_formed(text: str, path: str, faults: Callable[[str], list[str]]) -> Ite
     return (field_errors.invalid(path, text, fault) for fault in faults(text))
 
 
-def unchanged(new: JsonObject, old: JsonObject, path: str, *names: str) -> Iterator[FieldError]:
-    """Yield an error for each of these fields that differs; `path` ends with a dot, or is empty."""
-    for name in names:
-        if (new.get(name) or None) != (old.get(name) or None):
-            yield field_errors.invalid(f"{path}{name}", new.get(name), "field is immutable")
-
-
 def unused(name: str, path: str, seen: set[str]) -> Iterator[FieldError]:
     """Yield an error if the name was seen before, and add it to `seen`."""
     if name in seen:

@@ -28,15 +28,10 @@ def default_pod_spec(spec: JsonObject) -> None:
         for container in spec.get(containers) or []:
             _default_container(container, host_network=bool(spec.get("hostNetwork")))
     for volume in spec.get("volumes") or []:
-        for source in ("configMap", "secret", "projected"):
-            if isinstance(volume.get(source), dict):
-                volume[source].setdefault("defaultMode", 0o644)
         if isinstance(volume.get("ephemeral"), dict):
             template = volume["ephemeral"].setdefault("volumeClaimTemplate", {})
             template.setdefault("metadata", {})
             default_claim_spec(template.setdefault("spec", {}))
-    if spec.get("serviceAccountName"):
-        spec.setdefault("serviceAccount", spec["serviceAccountName"])
 
 
 def default_claim_spec(spec: JsonObject) -> None:

@@ -11,7 +11,6 @@ from typing import Final
 
 from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.field_errors import FieldError
-from scheduler.sandbox.devcluster.admission.field_rules import FieldRules, ruled
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind, PrinterColumn
 
@@ -86,13 +85,11 @@ def _definition_errors(definition: JsonObject) -> Iterator[FieldError]:
         yield field_errors.invalid("metadata.name", name, detail)
 
 
-DEFINITIONS: Final = ruled(
-    FieldRules(
-        required="spec.group spec.names.plural spec.names.kind spec.scope spec.versions spec.versions[].name "
-        "spec.versions[].schema.openAPIV3Schema",
-        choices={"spec.scope": ("Cluster", "Namespaced")},
-        defaults={"spec.names": {}, "spec.conversion": {"strategy": "None"}},
-    ),
+DEFINITIONS: Final = Strategy(
+    required="spec.group spec.names.plural spec.names.kind spec.scope spec.versions spec.versions[].name "
+    "spec.versions[].schema.openAPIV3Schema",
+    choices={"spec.scope": ("Cluster", "Namespaced")},
+    defaults={"spec.names": {}, "spec.conversion": {"strategy": "None"}},
     has_generation=True,
     has_status=True,
     set_defaults=_default_names,

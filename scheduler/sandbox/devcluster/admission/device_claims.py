@@ -12,7 +12,7 @@ from typing import Final
 from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.engine.syntax.names import dns_label_faults, subdomain_faults
-from scheduler.sandbox.devcluster.admission.checks import one_of, stated, unchanged, unused, well_formed
+from scheduler.sandbox.devcluster.admission.checks import one_of, stated, unused, well_formed
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
 from scheduler.sandbox.devcluster.kinds import NAMESPACE, RESOURCE_CLAIM, JsonObject
 from scheduler.sandbox.devcluster.status import invalid
@@ -172,7 +172,8 @@ def _status_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
             )
             yield field_errors.forbidden("status.reservedFor", detail)
     if allocation is not None and before is not None:
-        yield from unchanged(status, stored, "status.", "allocation")
+        if allocation != before:
+            yield field_errors.invalid("status.allocation", allocation, "field is immutable")
     elif allocation is not None:
         names = _request_names(new["spec"])
         for index, result in enumerate((allocation.get("devices") or {}).get("results") or []):
@@ -188,10 +189,6 @@ def _forget_freed_devices(new: JsonObject, old: JsonObject, _: View) -> None:
         status.pop("devices", None)
 
 
-def _fixed_spec(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
-    yield from unchanged(new, old, "", "spec")
-
-
 RESOURCE_CLAIMS: Final = Strategy(
     has_status=True,
     returns_deleted=True,
@@ -199,12 +196,12 @@ RESOURCE_CLAIMS: Final = Strategy(
     prepare_create=_prepare_claim,
     prepare_update=_forget_freed_devices,
     validate_create=_claim_errors,
-    validate_update=_fixed_spec,
+    fixed="spec",
     validate_status=_status_errors,
 )
 RESOURCE_CLAIM_TEMPLATES: Final = Strategy(
     returns_deleted=True,
     set_defaults=_default_template,
     validate_create=_template_errors,
-    validate_update=_fixed_spec,
+    fixed="spec",
 )

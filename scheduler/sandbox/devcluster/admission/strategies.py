@@ -15,7 +15,6 @@ from scheduler.engine.syntax.names import dns_label_faults
 from scheduler.sandbox.devcluster.admission.definitions import CUSTOM, CUSTOM_WITH_STATUS, DEFINITIONS
 from scheduler.sandbox.devcluster.admission.device_claims import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from scheduler.sandbox.devcluster.admission.events import EVENTS, EVENTS_V1
-from scheduler.sandbox.devcluster.admission.field_rules import FieldRules, ruled
 from scheduler.sandbox.devcluster.admission.pods import PODS
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
 from scheduler.sandbox.devcluster.admission.volumes import CLAIMS, VOLUMES
@@ -85,47 +84,42 @@ _COUNTED: Final[Any] = {"has_generation": True, "has_status": True}
 _NO_DISRUPTION: Final[JsonObject] = dict.fromkeys(
     ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
 )
-_ROLES: Final = ruled(FieldRules(required="rules[].verbs"), name_faults=_path_segment_faults)
-_ROLE_BINDINGS: Final = ruled(
-    FieldRules(
-        required="roleRef.kind roleRef.name subjects[].kind subjects[].name",
-        choices={
-            "roleRef.kind": ("ClusterRole", "Role"),
-            "subjects[].kind": ("ServiceAccount", "User", "Group"),
-        },
-        defaults={"roleRef.apiGroup": "rbac.authorization.k8s.io"},
-        fixed="roleRef",
-    ),
+_ROLES: Final = Strategy(required="rules[].verbs", name_faults=_path_segment_faults)
+_ROLE_BINDINGS: Final = Strategy(
+    required="roleRef.kind roleRef.name subjects[].kind subjects[].name",
+    choices={
+        "roleRef.kind": ("ClusterRole", "Role"),
+        "subjects[].kind": ("ServiceAccount", "User", "Group"),
+    },
+    defaults={"roleRef.apiGroup": "rbac.authorization.k8s.io"},
+    fixed="roleRef",
     name_faults=_path_segment_faults,
 )
-_WEBHOOKS: Final = ruled(
-    FieldRules(
-        required="webhooks[].name webhooks[].clientConfig webhooks[].sideEffects webhooks[].admissionReviewVersions "
-        + " ".join(
-            f"webhooks[].rules[].{n}" for n in ("operations", "apiGroups", "apiVersions", "resources")
-        ),
-        choices={
-            "webhooks[].failurePolicy": ("Fail", "Ignore"),
-            "webhooks[].sideEffects": ("None", "NoneOnDryRun"),
-        },
-        defaults={
-            "webhooks[].failurePolicy": "Fail",
-            "webhooks[].matchPolicy": "Equivalent",
-            "webhooks[].namespaceSelector": {},
-            "webhooks[].objectSelector": {},
-            "webhooks[].timeoutSeconds": 10,
-            "webhooks[].rules[].scope": "*",
-        },
-        # A webhook without its conditions is another one.
-        refused={"webhooks[].matchConditions": "the embedded cluster evaluates no CEL"},
-    ),
+_WEBHOOKS: Final = Strategy(
+    required="webhooks[].name webhooks[].clientConfig webhooks[].sideEffects webhooks[].admissionReviewVersions "
+    + " ".join(f"webhooks[].rules[].{n}" for n in ("operations", "apiGroups", "apiVersions", "resources")),
+    choices={
+        "webhooks[].failurePolicy": ("Fail", "Ignore"),
+        "webhooks[].sideEffects": ("None", "NoneOnDryRun"),
+    },
+    defaults={
+        "webhooks[].failurePolicy": "Fail",
+        "webhooks[].matchPolicy": "Equivalent",
+        "webhooks[].namespaceSelector": {},
+        "webhooks[].objectSelector": {},
+        "webhooks[].timeoutSeconds": 10,
+        "webhooks[].rules[].scope": "*",
+    },
+    # A webhook without its conditions is another one.
+    refused={"webhooks[].matchConditions": "the embedded cluster evaluates no CEL"},
     has_generation=True,
     unconditional_update=False,
 )
 _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "pods": PODS,
-    "nodes": ruled(
-        FieldRules(required="spec.taints[].key", choices={"spec.taints[].effect": _TAINT_EFFECTS}),
+    "nodes": Strategy(
+        required="spec.taints[].key",
+        choices={"spec.taints[].effect": _TAINT_EFFECTS},
         has_status=True,
         status_writes_metadata=True,
         prepare_create=_prepare_node,
@@ -139,34 +133,32 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         prepare_create=_prepare_namespace,
         prepare_update=_keep_finalizers,
     ),
-    "services": ruled(
-        FieldRules(defaults={"spec.type": "ClusterIP", "spec.ports[].protocol": "TCP"}),
+    "services": Strategy(
+        defaults={"spec.type": "ClusterIP", "spec.ports[].protocol": "TCP"},
         has_status=True,
         returns_deleted=True,
         name_faults=dns_label_faults,
     ),
     "serviceaccounts": Strategy(returns_deleted=True),
-    "secrets": ruled(FieldRules(defaults={"type": "Opaque"}), set_defaults=_default_secret),
+    "secrets": Strategy(defaults={"type": "Opaque"}, set_defaults=_default_secret),
     "events": EVENTS,
     "deployments.apps": DEPLOYMENTS,
     "replicasets.apps": REPLICA_SETS,
     "statefulsets.apps": STATEFUL_SETS,
     "daemonsets.apps": DAEMON_SETS,
     "jobs.batch": JOBS,
-    "cronjobs.batch": ruled(FieldRules(required="spec.schedule"), **_COUNTED),
-    "replicationcontrollers": ruled(FieldRules(defaults={"spec.replicas": 1}), **_COUNTED),
+    "cronjobs.batch": Strategy(required="spec.schedule", **_COUNTED),
+    "replicationcontrollers": Strategy(defaults={"spec.replicas": 1}, **_COUNTED),
     "persistentvolumes": VOLUMES,
     "persistentvolumeclaims": CLAIMS,
-    "storageclasses.storage.k8s.io": ruled(
-        FieldRules(
-            required="provisioner allowedTopologies[].matchLabelExpressions[].values",
-            choices={
-                "reclaimPolicy": ("Delete", "Retain"),
-                "volumeBindingMode": ("Immediate", "WaitForFirstConsumer"),
-            },
-            defaults={"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
-            fixed="provisioner reclaimPolicy volumeBindingMode",
-        ),
+    "storageclasses.storage.k8s.io": Strategy(
+        required="provisioner allowedTopologies[].matchLabelExpressions[].values",
+        choices={
+            "reclaimPolicy": ("Delete", "Retain"),
+            "volumeBindingMode": ("Immediate", "WaitForFirstConsumer"),
+        },
+        defaults={"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+        fixed="provisioner reclaimPolicy volumeBindingMode",
         returns_deleted=True,
     ),
     "csidrivers.storage.k8s.io": Strategy(returns_deleted=True),
@@ -174,17 +166,15 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "volumeattachments.storage.k8s.io": Strategy(has_status=True, returns_deleted=True),
     "resourceclaims.resource.k8s.io": RESOURCE_CLAIMS,
     "resourceclaimtemplates.resource.k8s.io": RESOURCE_CLAIM_TEMPLATES,
-    "resourceslices.resource.k8s.io": ruled(
-        FieldRules(
-            required="spec.driver spec.pool.name spec.pool.resourceSliceCount spec.devices[].name "
-            "spec.devices[].taints[].key",
-            choices={"spec.devices[].taints[].effect": ("NoExecute", "NoSchedule", "None")},
-        ),
+    "resourceslices.resource.k8s.io": Strategy(
+        required="spec.driver spec.pool.name spec.pool.resourceSliceCount spec.devices[].name "
+        "spec.devices[].taints[].key",
+        choices={"spec.devices[].taints[].effect": ("NoExecute", "NoSchedule", "None")},
         has_generation=True,
         returns_deleted=True,
     ),
-    "deviceclasses.resource.k8s.io": ruled(
-        FieldRules(required="spec.selectors[].cel spec.config[].opaque"),
+    "deviceclasses.resource.k8s.io": Strategy(
+        required="spec.selectors[].cel spec.config[].opaque",
         has_generation=True,
         returns_deleted=True,
     ),
@@ -195,10 +185,9 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "clusterrolebindings.rbac.authorization.k8s.io": _ROLE_BINDINGS,
     "rolebindings.rbac.authorization.k8s.io": _ROLE_BINDINGS,
     "leases.coordination.k8s.io": Strategy(unconditional_update=False),
-    "priorityclasses.scheduling.k8s.io": ruled(
-        FieldRules(
-            defaults={"preemptionPolicy": "PreemptLowerPriority", "value": 0}, fixed="value preemptionPolicy"
-        ),
+    "priorityclasses.scheduling.k8s.io": Strategy(
+        defaults={"preemptionPolicy": "PreemptLowerPriority", "value": 0},
+        fixed="value preemptionPolicy",
         has_generation=True,
     ),
     "poddisruptionbudgets.policy": Strategy(

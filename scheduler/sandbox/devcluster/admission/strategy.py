@@ -6,9 +6,11 @@ A `Strategy` without arguments suits kinds that are plain data; `strategies` has
 Source: apiserver pkg/registry/rest (kubernetes 1.36) and the strategies under pkg/registry.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from scheduler.engine.syntax import field_errors
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.engine.syntax.names import subdomain_faults
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
@@ -42,9 +44,24 @@ def _no_grace(_: JsonObject, __: int | None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """How one kind is created, updated and deleted. Preparing functions change the object that they are given."""
+    """
+    How one kind is created, updated and deleted. Preparing functions change the object that they are given.
 
-    #: Fill in absent fields, at creation and at every update.
+    Rules of single fields are a table by path, such as `spec.drivers[].name`; several paths of one rule are words of
+    one text. Kinds whose other rules a scheduler does not depend on have no more: an API server has the rest.
+    """
+
+    #: Fields that must not be absent or empty.
+    required: str = ""
+    #: Path -> the values that a field may have, if it has one.
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: Path -> the value of an absent field.
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    #: Fields that no update changes.
+    fixed: str = ""
+    #: Path -> why the field cannot be used here.
+    refused: Mapping[str, str] = field(default_factory=dict)
+    #: Fill in absent fields that no path names, at creation and at every update.
     set_defaults: Callable[[JsonObject], None] = _leave
     #: Write what only the server may write into a new object. May raise StatusError, as admission does.
     prepare_create: Callable[[JsonObject, View], None] = _leave
@@ -52,7 +69,7 @@ class Strategy:
     prepare_update: Callable[[JsonObject, JsonObject, View], None] = _leave
     #: Return the faults of a name.
     name_faults: Callable[[str], list[str]] = subdomain_faults
-    #: Return the rules that an object breaks, beside those of metadata, at creation and at every update.
+    #: Return the rules that an object breaks beside those of the table.
     validate: Callable[[JsonObject], Iterable[FieldError]] = _accept
     #: Return the rules that only a new object can break.
     validate_create: Callable[[JsonObject], Iterable[FieldError]] = _accept
@@ -74,3 +91,57 @@ class Strategy:
     unconditional_update: bool = True
     #: The status subresource may also change labels and annotations.
     status_writes_metadata: bool = False
+
+    def fill_in(self, obj: JsonObject) -> None:
+        """Fill in absent fields."""
+        for path, value in self.defaults.items():
+            for _, holder, name in _places(obj, path, make=True):
+                if name not in holder:
+                    holder[name] = value.copy() if isinstance(value, dict | list) else value
+        self.set_defaults(obj)
+
+    def errors(self, obj: JsonObject) -> Iterator[FieldError]:
+        """Yield the rules that an object breaks, beside those of metadata, at creation and at every update."""
+        for path in self.required.split():
+            for where, holder, name in _places(obj, path):
+                if not holder.get(name):
+                    yield field_errors.required(where)
+        for path, values in self.choices.items():
+            for where, holder, name in _places(obj, path):
+                value = holder[name] if isinstance(holder, list) else holder.get(name)
+                if value is not None and value not in values:
+                    yield field_errors.not_supported(where, value, values)
+        for path, why in self.refused.items():
+            for where, holder, name in _places(obj, path):
+                if holder.get(name):
+                    yield field_errors.forbidden(where, why)
+        yield from self.validate(obj)
+
+    def update_errors(self, new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
+        """Yield the rules that the change to a new state breaks."""
+        for path in self.fixed.split():
+            (where, holder, name), (_, stored, _) = next(_places(new, path)), next(_places(old, path))
+            if (holder.get(name) or None) != (stored.get(name) or None):
+                yield field_errors.invalid(where, holder.get(name), "field is immutable")
+        yield from self.validate_update(new, old)
+
+
+def _places(
+    part: JsonObject, path: str, where: str = "", *, make: bool = False
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (its path, what holds it, its name there) of every field that a path names; an empty list has none."""
+    head, _, rest = path.partition(".")
+    name = head.removesuffix("[]")
+    at = f"{where}.{name}" if where else name
+    if head.endswith("[]"):
+        items = part.get(name) or []
+        for index, item in enumerate(items):
+            if rest:
+                yield from _places(item, rest, f"{at}[{index}]", make=make)
+            else:
+                yield f"{at}[{index}]", items, index
+    elif rest:
+        child = part.setdefault(name, {}) if make else part.get(name) or {}
+        yield from _places(child, rest, at, make=make)
+    else:
+        yield at, part, name

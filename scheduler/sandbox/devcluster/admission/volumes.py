@@ -14,7 +14,6 @@ from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.engine.syntax.names import subdomain_faults
 from scheduler.sandbox.devcluster.admission.checks import one_of, quantity, well_formed
 from scheduler.sandbox.devcluster.admission.defaults import default_claim_spec
-from scheduler.sandbox.devcluster.admission.field_rules import FieldRules, ruled
 from scheduler.sandbox.devcluster.admission.pod_parts import node_selector_errors
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
 from scheduler.sandbox.devcluster.kinds import STORAGE_CLASS, JsonObject
@@ -149,16 +148,14 @@ CLAIMS: Final = Strategy(
     validate=_claim_errors,
     validate_update=_claim_update_errors,
 )
-VOLUMES: Final = ruled(
-    FieldRules(
-        required="spec.accessModes spec.capacity.storage",
-        choices={
-            "spec.accessModes[]": _ACCESS_MODES,
-            "spec.persistentVolumeReclaimPolicy": ("Delete", "Recycle", "Retain"),
-            "spec.volumeMode": _VOLUME_MODES,
-        },
-        defaults={"spec.persistentVolumeReclaimPolicy": "Retain", "spec.volumeMode": "Filesystem"},
-    ),
+VOLUMES: Final = Strategy(
+    required="spec.accessModes spec.capacity.storage",
+    choices={
+        "spec.accessModes[]": _ACCESS_MODES,
+        "spec.persistentVolumeReclaimPolicy": ("Delete", "Recycle", "Retain"),
+        "spec.volumeMode": _VOLUME_MODES,
+    },
+    defaults={"spec.persistentVolumeReclaimPolicy": "Retain", "spec.volumeMode": "Filesystem"},
     has_status=True,
     returns_deleted=True,
     prepare_create=_prepare_volume,

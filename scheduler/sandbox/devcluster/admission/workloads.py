@@ -13,7 +13,6 @@ from scheduler.engine.syntax.affinity_rules import selector_errors
 from scheduler.engine.syntax.field_errors import FieldError
 from scheduler.sandbox.devcluster.admission.checks import stated
 from scheduler.sandbox.devcluster.admission.defaults import default_claim_spec, default_template
-from scheduler.sandbox.devcluster.admission.field_rules import FieldRules, ruled
 from scheduler.sandbox.devcluster.admission.strategy import Strategy, View
 from scheduler.sandbox.devcluster.kinds import JsonObject
 from scheduler.sandbox.devcluster.label_selectors import selects
@@ -28,8 +27,9 @@ def _workload(
     **traits: Any,  # noqa: ANN401 - the fields of a Strategy
 ) -> Strategy:
     """Return the strategy of one kind; `initial_counts` are those that its empty status prints."""
-    return ruled(
-        FieldRules(defaults=defaults, fixed="spec.selector"),
+    return Strategy(
+        defaults=defaults,
+        fixed="spec.selector",
         has_generation=True,
         has_status=True,
         initial_status=dict.fromkeys(initial_counts, 0),

@@ -11,46 +11,35 @@ from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create `obj`, and record that on `owner` if there is one."""
+    """Create `obj`; an event says so if that is refused."""
 
     kind: Kind
     obj: JsonObject
-    owner: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Write spec and metadata of `obj`, unless the stored object has another uid."""
+    """Write spec and metadata of `obj`, or its status, unless the stored object has another uid."""
 
     kind: Kind
     obj: JsonObject
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateStatus:
-    """Write the status of `obj`, unless the stored object has another uid."""
-
-    kind: Kind
-    obj: JsonObject
+    subresource: Literal["status"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the object with this name and uid, and record that on `owner` if there is one."""
+    """Delete the object with this name and uid."""
 
     kind: Kind
     obj: JsonObject
-    owner: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Record an Event about `about`."""
+    """Record an Event about the planned object, which says why something cannot be made."""
 
-    about: JsonObject
     reason: str
     message: str
-    type: Literal["Normal", "Warning"] = "Normal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +49,14 @@ class Revisit:
     after_s: float
 
 
-Action = Create | Update | UpdateStatus | Delete | Emit | Revisit
+Action = Create | Update | Delete | Emit | Revisit
 
 
 def status_written(kind: Kind, obj: JsonObject, status: JsonObject) -> list[Action]:
     """Return the write of the object's status; nothing if the object has that status."""
     if status == (obj.get("status") or {}):
         return []
-    return [UpdateStatus(kind, {**obj, "status": status})]
+    return [Update(kind, {**obj, "status": status}, "status")]
 
 
 def finalizer_removed(kind: Kind, obj: JsonObject, name: str) -> list[Action]:

@@ -2,25 +2,23 @@
 The claim half of the PV controller: finds each claim its volume, orders one, and says when a claim lost its volume.
 
 Source: pkg/controller/volume/persistentvolume/pv_controller.go (syncUnboundClaim, syncBoundClaim, bind),
-component-helpers storage/volume/pv_helpers.go (FindMatchingVolume), pkg/controller/volume/pvcprotection (kubernetes
-1.36). Differences: a claim takes the volume that it names, whether or not that suits it, and no event says why none
-does.
+pkg/controller/volume/pvcprotection (kubernetes 1.36). Differences: a claim takes the volume that it names, or
+that names it, whether or not that suits it; one without such a volume waits for a scheduler, since classes that bind at
+once get none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.sandbox.devcluster.admission.checks import quantity
 from scheduler.sandbox.devcluster.admission.volumes import CLAIM_PROTECTION
 from scheduler.sandbox.devcluster.controllers.actions import (
     Action,
     Emit,
     Revisit,
     Update,
-    UpdateStatus,
     finalizer_removed,
     replaced,
     status_written,
@@ -33,17 +31,15 @@ from scheduler.sandbox.devcluster.controllers.volumes import (
     annotation,
     delay_s,
     failure_of,
+    is_delayed,
     provision,
     provisions,
 )
 from scheduler.sandbox.devcluster.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, JsonObject
-from scheduler.sandbox.devcluster.label_selectors import selects
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
-#: Seconds until a failed provisioning of an immediate claim is tried again.
-_RETRY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +50,10 @@ class ClaimView:
     volume: JsonObject | None
     #: Volumes that refer to the claim.
     promised: Sequence[JsonObject]
-    #: Return the volumes of the claim's class that have no claim.
-    list_free: Callable[[], Iterable[JsonObject]]
     storage_class: JsonObject | None
     pods: Sequence[JsonObject]
-    find_node: Callable[[str], JsonObject | None]
-    list_nodes: Callable[[], Iterable[JsonObject]]
+    #: The node that a scheduler selected.
+    node: JsonObject | None
     #: Seconds since the claim was first to be provisioned on its node.
     waited_s: float
 
@@ -70,20 +64,16 @@ def plan(claim: JsonObject, view: ClaimView) -> list[Action]:
         in_use = any(node_name(pod) and not is_terminal(pod) for pod in view.pods)
         return [] if in_use else finalizer_removed(PERSISTENT_VOLUME_CLAIM, claim, CLAIM_PROTECTION)
     if is_bound(claim):
-        return _keep(claim, view.volume)
+        return _phase(claim, "Lost") if view.volume is None else _bind(claim, view.volume)
     if (claim.get("spec") or {}).get("volumeName"):
         named = view.volume
         if named is None or (named["spec"].get("claimRef") and not _is_for(named, claim)):
             return _phase(claim, "Pending")
         return _bind(claim, named)
-    delayed = is_delayed(claim, view.storage_class)
-    volume = next((one for one in view.promised if _is_for(one, claim) and _fits(one, claim)), None)
-    if volume is None and not delayed:
-        suitable = (one for one in view.list_free() if _fits(one, claim) and _is_suitable(one, claim))
-        volume = min(suitable, key=lambda one: _storage_nano(one["spec"]["capacity"]), default=None)
-    if volume is not None:
-        return _bind(claim, volume)
-    return [*_order(claim, view, delayed=delayed), *_phase(claim, "Pending")]
+    for volume in view.promised:
+        if _is_for(volume, claim) and not volume["metadata"].get("deletionTimestamp"):
+            return _bind(claim, volume)
+    return [*_order(claim, view), *_phase(claim, "Pending")]
 
 
 def is_bound(claim: JsonObject) -> bool:
@@ -91,16 +81,10 @@ def is_bound(claim: JsonObject) -> bool:
     return BIND_COMPLETED in (claim["metadata"].get("annotations") or {})
 
 
-def is_delayed(claim: JsonObject, storage_class: JsonObject | None) -> bool:
-    """Return whether the claim waits for a scheduler to select a node."""
-    mode = (storage_class or {}).get("volumeBindingMode")
-    return mode == "WaitForFirstConsumer" and not annotation(claim, SELECTED_NODE)
-
-
 def is_awaiting_volume(claim: JsonObject, storage_class: JsonObject | None) -> bool:
     """Return whether the provisioner is to make a volume for the claim."""
     unbound = not is_bound(claim) and not (claim.get("spec") or {}).get("volumeName")
-    return unbound and provisions(storage_class) and not is_delayed(claim, storage_class)
+    return unbound and provisions(storage_class) and bool(annotation(claim, SELECTED_NODE))
 
 
 # -- binding -------------------------------------------------------------------------------------------------
@@ -119,7 +103,7 @@ def _bind(claim: JsonObject, volume: JsonObject) -> list[Action]:
             bound = replaced(bound, ("metadata", "annotations", BOUND_BY_CONTROLLER), "yes")
         actions.append(Update(PERSISTENT_VOLUME, bound))
     if (volume.get("status") or {}).get("phase") != "Bound":
-        actions.append(UpdateStatus(PERSISTENT_VOLUME, replaced(bound, ("status",), {"phase": "Bound"})))
+        actions += status_written(PERSISTENT_VOLUME, bound, {"phase": "Bound"})
     taken = claim
     if not claim["spec"].get("volumeName"):
         taken = replaced(taken, ("spec", "volumeName"), volume["metadata"]["name"])
@@ -134,21 +118,9 @@ def _bind(claim: JsonObject, volume: JsonObject) -> list[Action]:
     return [*actions, *status_written(PERSISTENT_VOLUME_CLAIM, taken, merged)]
 
 
-def _keep(claim: JsonObject, volume: JsonObject | None) -> list[Action]:
-    """Keep a bound claim bound, or say that it lost its volume."""
-    if volume is None:
-        why = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-        return _phase(claim, "Lost", Emit(claim, "ClaimLost", why, "Warning"))
-    return _bind(claim, volume)
-
-
-def _phase(claim: JsonObject, phase: str, *events: Emit) -> list[Action]:
-    """Return the write of another phase, with `events` about it; nothing if the claim has that phase."""
-    written = status_written(PERSISTENT_VOLUME_CLAIM, claim, {**(claim.get("status") or {}), "phase": phase})
-    return [*written, *events] if written else []
-
-
-# -- which volume suits --------------------------------------------------------------------------------------
+def _phase(claim: JsonObject, phase: str) -> list[Action]:
+    """Return the write of another phase; nothing if the claim has that phase."""
+    return status_written(PERSISTENT_VOLUME_CLAIM, claim, {**(claim.get("status") or {}), "phase": phase})
 
 
 def _is_for(volume: JsonObject, claim: JsonObject) -> bool:
@@ -159,83 +131,36 @@ def _is_for(volume: JsonObject, claim: JsonObject) -> bool:
     return reference.get("uid") in (None, "", uid(claim))
 
 
-def _storage_nano(amounts: JsonObject | None) -> int:
-    """Return the amount of storage in billionths of a byte, 0 if there is none."""
-    found = quantity((amounts or {}).get("storage"))
-    return found.nano if found else 0
+# -- without a volume ---------------------------------------------------------------------------------------
 
 
-def _requested_nano(claim: JsonObject) -> int:
-    return _storage_nano((claim["spec"].get("resources") or {}).get("requests"))
-
-
-def _fits(volume: JsonObject, claim: JsonObject) -> bool:
-    """Return whether a volume that stays has the size and the mode that the claim asks for."""
-    spec = volume["spec"]
-    if volume["metadata"].get("deletionTimestamp") or _mode(spec) != _mode(claim["spec"]):
-        return False
-    return _storage_nano(spec.get("capacity")) >= _requested_nano(claim)
-
-
-def _is_suitable(volume: JsonObject, claim: JsonObject) -> bool:
-    """Return whether a free volume that fits has the modes of access, and the labels, that the claim asks for."""
-    selector = claim["spec"].get("selector")
-    return (
-        (volume.get("status") or {}).get("phase") == "Available"
-        and set(claim["spec"].get("accessModes") or ()) <= set(volume["spec"].get("accessModes") or ())
-        and (selector is None or selects(selector, volume["metadata"].get("labels") or {}))
-    )
-
-
-def _mode(spec: JsonObject) -> str:
-    return str(spec.get("volumeMode") or "Filesystem")
-
-
-# -- no volume suits -----------------------------------------------------------------------------------------
-
-
-def _order(claim: JsonObject, view: ClaimView, *, delayed: bool) -> list[Action]:
-    """Return what becomes of a claim that no volume suits: it waits, or gets a volume made."""
-    if delayed:
-        waiting = next((pod for pod in view.pods if not is_terminal(pod)), None)
-        if waiting is None:
-            text = "waiting for first consumer to be created before binding"
-            return [Emit(claim, "WaitForFirstConsumer", text)]
-        text = f"waiting for pod {waiting['metadata']['name']} to be scheduled"
-        return [Emit(claim, "WaitForPodScheduled", text)]
-    if view.storage_class is None or not provisions(view.storage_class):
-        text = "no persistent volume suits this claim, and no storage class makes one"
-        return [Emit(claim, "FailedBinding", text)]
-    return _provision(claim, view.storage_class, view)
-
-
-def _provision(claim: JsonObject, storage_class: JsonObject, view: ClaimView) -> list[Action]:
-    """Name the provisioner on the claim, wait as long as it takes, and then make the volume or say why not."""
+def _order(claim: JsonObject, view: ClaimView) -> list[Action]:
+    """Return what becomes of a claim without a volume: it waits for a scheduler, or gets a volume made."""
+    storage_class, selected = view.storage_class, annotation(claim, SELECTED_NODE)
+    if storage_class is None or not is_delayed(storage_class):
+        text = (
+            "no volume names this claim, and the volumeBindingMode of its class is not WaitForFirstConsumer"
+        )
+        return [Emit("FailedBinding", text)]
+    if not selected or not provisions(storage_class):
+        return []
     provisioner = storage_class["provisioner"]
     if annotation(claim, PROVISIONER) != provisioner:
         named = replaced(claim, ("metadata", "annotations", PROVISIONER), provisioner)
-        text = f"Waiting for a volume to be created by the external provisioner '{provisioner}'."
-        return [Update(PERSISTENT_VOLUME_CLAIM, named), Emit(claim, "ExternalProvisioning", text)]
+        return [Update(PERSISTENT_VOLUME_CLAIM, named)]
     if (left_s := delay_s(storage_class) - view.waited_s) > 0:
-        where = f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
-        text = f'External provisioner is provisioning volume for claim "{where}"'
-        return [Emit(claim, "Provisioning", text), Revisit(left_s)]
-    selected = annotation(claim, SELECTED_NODE)
-    node = view.find_node(selected) if selected else None
+        return [Revisit(left_s)]
     made: list[Action] | str
     if failure := failure_of(storage_class):
         made = failure
-    elif selected and node is None:
+    elif view.node is None:
         made = f'error getting selected node: node "{selected}" not found'
     else:
-        made = provision(claim, storage_class, node, view.list_nodes)
+        made = provision(claim, storage_class, view.node)
     if isinstance(made, list):
-        text = f"Successfully provisioned volume pvc-{uid(claim)}"
-        return [*made, Emit(claim, "ProvisioningSucceeded", text)]
+        return made
     text = f'failed to provision volume with StorageClass "{storage_class["metadata"]["name"]}": {made}'
-    event = Emit(claim, "ProvisioningFailed", text, "Warning")
-    if not selected:
-        return [event, Revisit(_RETRY_S)]
     # The scheduler selects a node anew.
     left = without(claim["metadata"]["annotations"], SELECTED_NODE)
-    return [event, Update(PERSISTENT_VOLUME_CLAIM, replaced(claim, ("metadata", "annotations"), left))]
+    taken_back = replaced(claim, ("metadata", "annotations"), left)
+    return [Emit("ProvisioningFailed", text), Update(PERSISTENT_VOLUME_CLAIM, taken_back)]

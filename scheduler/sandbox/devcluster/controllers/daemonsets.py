@@ -130,15 +130,15 @@ def _management(
     actions: list[Action] = []
     for node in sorted(wanted):
         live = [pod for pod in pods_on.get(node, ()) if not is_terminating(pod)]
-        actions += [Delete(POD, pod, owner=daemon_set) for pod in live if is_terminal(pod)]
+        actions += [Delete(POD, pod) for pod in live if is_terminal(pod)]
         running = [pod for pod in live if not is_terminal(pod)]
         running.sort(key=lambda pod: (not node_name(pod), str(pod["metadata"]["creationTimestamp"])))
-        actions += [Delete(POD, pod, owner=daemon_set) for pod in running[1:]]
+        actions += [Delete(POD, pod) for pod in running[1:]]
         if not pods_on.get(node):
-            actions.append(Create(POD, _pod(daemon_set, node), owner=daemon_set))
+            actions.append(Create(POD, _pod(daemon_set, node)))
     for node in sorted(set(pods_on) - wanted):
         live = [pod for pod in pods_on[node] if not is_terminating(pod)]
-        actions += [Delete(POD, pod, owner=daemon_set) for pod in live]
+        actions += [Delete(POD, pod) for pod in live]
     return actions
 
 
@@ -159,7 +159,7 @@ def _update(daemon_set: JsonObject, pods_on: dict[str, list[JsonObject]], wanted
     # Replacing an unavailable pod costs no availability.
     gone = [pod for available, pod in outdated if not available]
     gone += [pod for available, pod in outdated if available][: max(room, 0)]
-    return [Delete(POD, pod, owner=daemon_set) for pod in gone]
+    return [Delete(POD, pod) for pod in gone]
 
 
 def revision_hash(daemon_set: JsonObject) -> str:

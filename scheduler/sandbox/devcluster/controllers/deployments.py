@@ -5,7 +5,8 @@ Level-triggered: every plan is one step from the present state; the changes that
 
 Source: pkg/controller/deployment: rolling.go, recreate.go, sync.go, util/deployment_util.go (kubernetes 1.36).
 Differences: scaling amid a rollout continues the rollout instead of keeping proportions; a replica set's name that is
-taken is not replaced by another one; no rollout fails at a deadline or is paused; replica sets have no revisions.
+taken is not replaced by another one; no rollout fails at a deadline or is paused, so there is no condition
+Progressing; replica sets have no revisions.
 """
 
 from __future__ import annotations
@@ -13,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from scheduler.sandbox.devcluster.conditions import condition, with_condition
+from scheduler.sandbox.devcluster.conditions import with_condition
 from scheduler.sandbox.devcluster.controllers.actions import (
     Action,
     Create,
     Delete,
-    Emit,
     Update,
     positive,
     replaced,
@@ -38,6 +38,7 @@ from scheduler.sandbox.devcluster.controllers.ownership import (
 )
 from scheduler.sandbox.devcluster.controllers.pods import is_terminal
 from scheduler.sandbox.devcluster.kinds import DEPLOYMENT, REPLICA_SET, JsonObject
+from scheduler.sandbox.devcluster.timestamps import rfc3339
 
 _NAME_LENGTH: Final = 253
 
@@ -111,11 +112,13 @@ def _rolled(
     actions: list[Action] = []
     if new is None and "" in sizes:
         made = _new_replica_set(deployment, sizes[""])
-        actions += [Create(REPLICA_SET, made), *_scaled_event(deployment, made, 0)]
-    for before in [*old, *([new] if new else ())]:
-        if (size := sizes.get(uid(before), replicas(before))) != replicas(before):
-            after = replaced(before, ("spec", "replicas"), size)
-            actions += [*_scaled_event(deployment, after, replicas(before)), Update(REPLICA_SET, after)]
+        actions.append(Create(REPLICA_SET, made))
+    resized = ((one, sizes.get(uid(one), replicas(one))) for one in [*old, *([new] if new else ())])
+    actions += [
+        Update(REPLICA_SET, replaced(one, ("spec", "replicas"), size))
+        for one, size in resized
+        if size != replicas(one)
+    ]
     return actions
 
 
@@ -155,14 +158,6 @@ def _is_any_left(old: Sequence[JsonObject], new: JsonObject | None, pods: Iterab
     if any(replicas(one) or status_count(one, "replicas") for one in old):
         return True
     return any(controller_uid(pod) != new_uid and not is_terminal(pod) for pod in pods)
-
-
-def _scaled_event(deployment: JsonObject, replica_set: JsonObject, before: int) -> list[Action]:
-    after, name = replicas(replica_set), replica_set["metadata"]["name"]
-    if after == before:
-        return []
-    text = f"Scaled {'up' if after > before else 'down'} replica set {name} from {before} to {after}"
-    return [Emit(deployment, "ScalingReplicaSet", text)]
 
 
 # -- replica sets --------------------------------------------------------------------------------------------
@@ -209,7 +204,7 @@ def _dropped_history(deployment: JsonObject, old: Sequence[JsonObject]) -> list[
 def _status(
     deployment: JsonObject, replica_sets: Sequence[JsonObject], new: JsonObject | None, now_s: float
 ) -> JsonObject:
-    """Return counts, and the conditions Available and Progressing for `kubectl rollout status`."""
+    """Return counts, and the condition Available."""
     available = sum(status_count(one, "availableReplicas") for one in replica_sets)
     counts = {
         "observedGeneration": generation(deployment),
@@ -224,15 +219,12 @@ def _status(
     enough = available >= replicas(deployment) - fenceposts(deployment)[1]
     state, word, has = ("True", "Available", "has") if enough else ("False", "Unavailable", "does not have")
     text = f"Deployment {has} minimum availability."
-    told = [condition("Available", state, f"MinimumReplicas{word}", text, now_s=now_s)]
-    subject = f'ReplicaSet "{new["metadata"]["name"]}"' if new else "Deployment"
-    if is_complete({**deployment, "status": status}):
-        text = f"{subject} has successfully progressed."
-        told.append(condition("Progressing", "True", "NewReplicaSetAvailable", text, now_s=now_s))
-    else:
-        text = f"{subject} is progressing."
-        told.append(condition("Progressing", "True", "ReplicaSetUpdated", text, now_s=now_s))
-    conditions = list((deployment.get("status") or {}).get("conditions") or ())
-    for one in told:
-        conditions = with_condition(conditions, one)
-    return {**status, "conditions": conditions}
+    available_now = {
+        "type": "Available",
+        "status": state,
+        "lastTransitionTime": rfc3339(now_s),
+        "reason": f"MinimumReplicas{word}",
+        "message": text,
+    }
+    conditions = (deployment.get("status") or {}).get("conditions") or ()
+    return {**status, "conditions": with_condition(conditions, available_now)}

@@ -16,9 +16,8 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     Create,
     Delete,
     Emit,
-    UpdateStatus,
     finalizer_removed,
-    replaced,
+    status_written,
     without,
 )
 from scheduler.sandbox.devcluster.controllers.ownership import controller_ref, controller_uid, uid
@@ -83,10 +82,13 @@ def plan_pod(pod: JsonObject, find_template: Find, find_claim: Find, owned: list
         if template is None:
             why = f'resource claim template "{template_name}": resourceclaimtemplate.resource.k8s.io '
             text = f'PodResourceClaim {claim["name"]}: {why}"{template_name}" not found'
-            return [Emit(pod, "FailedResourceClaimCreation", text, "Warning")]
+            return [Emit("FailedResourceClaimCreation", text)]
         actions.append(Create(RESOURCE_CLAIM, _from_template(pod, claim["name"], template)))
     if statuses:
-        actions.append(UpdateStatus(POD, _with_claim_names(pod, statuses)))
+        known = pod.get("status") or {}
+        kept = [one for one in known.get("resourceClaimStatuses") or () if one["name"] not in statuses]
+        added = [{"name": name, "resourceClaimName": claim} for name, claim in statuses.items()]
+        actions += status_written(POD, pod, {**known, "resourceClaimStatuses": [*kept, *added]})
     return actions
 
 
@@ -115,32 +117,23 @@ def _from_template(pod: JsonObject, name: str, template: JsonObject) -> JsonObje
     }
 
 
-def _with_claim_names(pod: JsonObject, names: dict[str, str]) -> JsonObject:
-    status = pod.get("status") or {}
-    kept = [one for one in status.get("resourceClaimStatuses") or () if one["name"] not in names]
-    added = [{"name": name, "resourceClaimName": claim} for name, claim in names.items()]
-    return replaced(pod, ("status",), {**status, "resourceClaimStatuses": [*kept, *added]})
-
-
 def plan_claim(claim: JsonObject, find_pod: Find) -> list[Action]:
     """Return the next step of a claim: pods that are gone or done let it go; the last one frees its devices."""
     status, metadata = claim.get("status") or {}, claim["metadata"]
     consumers = status.get("reservedFor") or []
     users = [one for one in consumers if one.get("resource") != "pods" or _runs(find_pod, one)]
     is_protected = DELETE_PROTECTION in (metadata.get("finalizers") or ())
-    if len(users) < len(consumers):
-        freed = without(status, "reservedFor")
-        if users:
-            freed["reservedFor"] = users
-        elif is_protected:
-            freed.pop("allocation", None)
-        return [UpdateStatus(RESOURCE_CLAIM, replaced(claim, ("status",), freed)), *_unprotect(claim, freed)]
-    if users:
+    if users and len(users) == len(consumers):
         return []
-    if is_protected and metadata.get("deletionTimestamp"):
-        freed = without(status, "allocation")
-        return [UpdateStatus(RESOURCE_CLAIM, replaced(claim, ("status",), freed)), *_unprotect(claim, freed)]
-    return _delete_unused(claim, find_pod)
+    freed = without(status, "reservedFor")
+    if users:
+        freed["reservedFor"] = users
+    elif not consumers and not (is_protected and metadata.get("deletionTimestamp")):
+        return _delete_unused(claim, find_pod)
+    elif is_protected:
+        freed.pop("allocation", None)
+    unprotected = [] if "allocation" in freed else finalizer_removed(RESOURCE_CLAIM, claim, DELETE_PROTECTION)
+    return [*status_written(RESOURCE_CLAIM, claim, freed), *unprotected]
 
 
 def _runs(find_pod: Find, consumer: JsonObject) -> bool:
@@ -151,10 +144,6 @@ def _runs(find_pod: Find, consumer: JsonObject) -> bool:
 def _is_done(pod: JsonObject) -> bool:
     """Return whether the pod will not run any more. Source: controller.go, isPodDone."""
     return is_terminal(pod) or (is_terminating(pod) and not node_name(pod))
-
-
-def _unprotect(claim: JsonObject, status: JsonObject) -> list[Action]:
-    return [] if "allocation" in status else finalizer_removed(RESOURCE_CLAIM, claim, DELETE_PROTECTION)
 
 
 def _delete_unused(claim: JsonObject, find_pod: Find) -> list[Action]:

@@ -16,7 +16,6 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     Action,
     Create,
     Delete,
-    Emit,
     positive,
     status_written,
 )
@@ -50,9 +49,8 @@ def plan(job: JsonObject, pods: Sequence[JsonObject], now_s: float) -> list[Acti
         status = {**status, "conditions": [*(status.get("conditions") or ()), ended]}
         status |= {"completionTime": ended["lastTransitionTime"]}
         status.pop("active", None)
-        actions.append(Emit(job, ended["reason"], ended["message"]))
     if is_done or job["spec"].get("suspend"):
-        actions += [Delete(POD, pod, owner=job) for pod in active]
+        actions += [Delete(POD, pod) for pod in active]
     else:
         actions += _created(job, pods, active)
     return [*actions, *status_written(JOB, job, status)]
@@ -105,10 +103,10 @@ def _created(job: JsonObject, pods: Sequence[JsonObject], active: Sequence[JsonO
         return []
     pod = pod_from_template(job)
     if not _is_indexed(job):
-        return [Create(POD, pod, owner=job)] * missing
+        return [Create(POD, pod)] * missing
     taken = {_index(one) for one in (*active, *_in_phase(pods, "Succeeded"))}
     free = [str(number) for number in range(completions) if str(number) not in taken]
-    return [Create(POD, _indexed(pod, job, number), owner=job) for number in free[:missing]]
+    return [Create(POD, _indexed(pod, job, number)) for number in free[:missing]]
 
 
 def _indexed(pod: JsonObject, job: JsonObject, number: str) -> JsonObject:

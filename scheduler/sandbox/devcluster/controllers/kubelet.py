@@ -2,21 +2,20 @@
 The kubelet stand-in of all nodes: bound pods run a moment later, deleted ones are gone a moment later. No container
 ever runs.
 
-Source: pkg/kubelet/kubelet_pods.go (kubernetes 1.36). Difference: readiness gates keep no pod from being ready.
+Source: pkg/kubelet/kubelet_pods.go (kubernetes 1.36). Differences: readiness gates keep no pod from being ready, and
+init containers have no status.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import logging
-import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from scheduler.sandbox.devcluster.conditions import condition_of
+from scheduler.sandbox.devcluster.conditions import with_condition
 from scheduler.sandbox.devcluster.controllers.actions import replaced, without
 from scheduler.sandbox.devcluster.controllers.claims import is_bound
 from scheduler.sandbox.devcluster.controllers.device_claims import extended_claim, is_reserved, pod_claims
@@ -38,6 +37,9 @@ from scheduler.sandbox.devcluster.storage.store import Store
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 
 _LOG: Final = logging.getLogger(__name__)
+#: Seconds until a bound pod runs, or a deleted one is gone; and until a running one of a Job succeeds.
+_MOMENT_S: Final = 0.05
+_JOB_RUNS_S: Final = 1.0
 #: Seconds until a pod whose claims are not bound, or not reserved for it, is looked at again.
 _CLAIM_RETRY_S: Final = 0.2
 _POD_NETWORK: Final = ipaddress.ip_network("10.128.0.0/9")
@@ -51,22 +53,11 @@ _CONDITIONS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletSettings:
-    """Seconds until a bound pod runs, until a running one of a Job succeeds, and until a deleted one is gone."""
-
-    start_after_s: float = 0.05
-    stop_after_s: float = 0.05
-    job_runs_s: float = 1.0
-
-
 class KubeletLoop:
     """Reports on the pods of all nodes. Times inside are of the monotonic clock `now_s`."""
 
-    def __init__(
-        self, store: Store, settings: KubeletSettings, now_s: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._store, self._settings, self._now_s = store, settings, now_s
+    def __init__(self, store: Store, now_s: Callable[[], float]) -> None:
+        self._store, self._now_s = store, now_s
         #: (namespace, name, uid) of pods to start or remove.
         self._queue: WorkQueue[tuple[str, str, str]] = WorkQueue(now_s)
         self._ips = count(2)
@@ -95,9 +86,7 @@ class KubeletLoop:
         if is_news or is_terminating(pod) != is_terminating(previous.obj if previous else pod):
             self._schedule(pod)
 
-    def _schedule(self, pod: JsonObject, after_s: float | None = None) -> None:
-        if after_s is None:
-            after_s = self._settings.stop_after_s if is_terminating(pod) else self._settings.start_after_s
+    def _schedule(self, pod: JsonObject, after_s: float = _MOMENT_S) -> None:
         self._queue.put((*key_of(pod), uid(pod)), self._now_s() + after_s)
 
     def _sync(self, named: tuple[str, str, str], _: float) -> None:
@@ -114,7 +103,7 @@ class KubeletLoop:
             elif phase(pod) == "Pending" and (node := self._store.find(NODE, "", node_name(pod))):
                 self._store.update(POD, self._reported(pod, node), subresource="status")
                 if of_job:
-                    self._schedule(pod, self._settings.job_runs_s)
+                    self._schedule(pod, _JOB_RUNS_S)
             elif phase(pod) == "Running" and of_job:
                 ended = succeeded(pod, now_s=self._store.now_s())
                 self._store.update(POD, ended, subresource="status")
@@ -160,8 +149,6 @@ def running(pod: JsonObject, *, host_ip: str, pod_ip: str, now_s: float) -> Json
         "conditions": _conditions(pod, now),
         "containerStatuses": [_started(container, now) for container in spec.get("containers") or ()],
     }
-    if spec.get("initContainers"):
-        reported["initContainerStatuses"] = [_initialised(one, now) for one in spec["initContainers"]]
     return replaced(pod, ("status",), reported)
 
 
@@ -185,13 +172,10 @@ def succeeded(pod: JsonObject, *, now_s: float) -> JsonObject:
 
 def _conditions(pod: JsonObject, now: str) -> list[JsonObject]:
     """Return the kubelet's conditions, all true, after those of others."""
-    before = list((pod.get("status") or {}).get("conditions") or ())
-    scheduled = condition_of(before, "PodScheduled") or {}
-    conditions = [one for one in before if one.get("type") not in _CONDITIONS]
+    conditions = list((pod.get("status") or {}).get("conditions") or ())
     for name in _CONDITIONS:
         met = {"type": name, "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-        is_known = name == "PodScheduled" and scheduled.get("status") == "True"
-        conditions.append(scheduled if is_known else met)
+        conditions = with_condition(conditions, met)
     return conditions
 
 
@@ -208,11 +192,3 @@ def _started(container: JsonObject, now: str) -> JsonObject:
         "ready": True,
         "started": True,
     }
-
-
-def _initialised(container: JsonObject, now: str) -> JsonObject:
-    started = _started(container, now)
-    if container.get("restartPolicy") == "Always":
-        return started
-    ended = {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}
-    return {**started, "state": {"terminated": ended}, "started": False}

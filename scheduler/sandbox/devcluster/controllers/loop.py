@@ -8,16 +8,14 @@ House rules:
    more than a tenth of the time.
 3. A plan and the writes that it orders happen in one turn of the event loop: nothing changes between them.
 4. Pods that webhooks are asked about are created after that; their owner is not planned again before.
-5. A refused write ends the plan; the object is tried again after a growing pause.
+5. A refused write ends the plan; the object is tried again after a pause.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
@@ -28,12 +26,11 @@ from scheduler.sandbox.devcluster.controllers.actions import (
     Emit,
     Revisit,
     Update,
-    UpdateStatus,
     replaced,
 )
-from scheduler.sandbox.devcluster.controllers.kubelet import KubeletLoop, KubeletSettings
+from scheduler.sandbox.devcluster.controllers.kubelet import KubeletLoop
 from scheduler.sandbox.devcluster.controllers.ownership import key_of, uid
-from scheduler.sandbox.devcluster.controllers.planning import COMPONENTS, Place, Planner
+from scheduler.sandbox.devcluster.controllers.planning import Place, Planner
 from scheduler.sandbox.devcluster.controllers.pods import is_terminating
 from scheduler.sandbox.devcluster.controllers.queue import WorkQueue
 from scheduler.sandbox.devcluster.kinds import (
@@ -51,24 +48,18 @@ _LOG: Final = logging.getLogger(__name__)
 #: An object is planned at most once in `_PACE_S`, and at most once in `_PACE_FACTOR` times its last plan's duration.
 _PACE_S: Final = 0.005
 _PACE_FACTOR: Final = 10.0
-_FIRST_PAUSE_S: Final = 0.5
-_LONGEST_PAUSE_S: Final = 30.0
+#: Seconds for which nothing is created for an object after a refusal.
+_PAUSE_S: Final = 1.0
 
 
-async def run_controllers(
-    store: Store,
-    kubelet: KubeletSettings | None = None,
-    admission: WebhookAdmission | None = None,
-    *,
-    now_s: Callable[[], float] = time.monotonic,
-) -> None:
+async def run_controllers(store: Store, admission: WebhookAdmission, now_s: Callable[[], float]) -> None:
     """
     Run controllers and kubelet stand-in on `store` until cancelled; `admission` asks webhooks about new pods.
 
     Both wait by the clock `now_s`.
     """
     workloads = ControllerLoop(store, admission, now_s)
-    pods = KubeletLoop(store, kubelet or KubeletSettings(), now_s)
+    pods = KubeletLoop(store, now_s)
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(workloads.run(), name="devcluster controllers")
@@ -78,23 +69,10 @@ async def run_controllers(
         pods.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """For how long, and until when, nothing new is created for an object whose last plan was refused."""
-
-    pause_s: float
-    until_s: float
-
-
 class ControllerLoop:
     """Plans objects that changed and executes the plans. Times inside are of the monotonic clock `now_s`."""
 
-    def __init__(
-        self,
-        store: Store,
-        admission: WebhookAdmission | None = None,
-        now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, store: Store, admission: WebhookAdmission, now_s: Callable[[], float]) -> None:
         self._store, self._now_s, self._admission = store, now_s, admission
         #: Owner -> the task that creates its pods through webhooks.
         self._creating: dict[Place, asyncio.Task[None]] = {}
@@ -104,7 +82,8 @@ class ControllerLoop:
         self._queue: WorkQueue[Place] = WorkQueue(now_s)
         #: Object -> the earliest time of its next plan.
         self._not_before_s: dict[Place, float] = {}
-        self._failures: dict[Place, _Failure] = {}
+        #: Object whose plan was refused -> until when nothing is created for it.
+        self._held_until_s: dict[Place, float] = {}
         self._planner = Planner(store, self._schedule, now_s)
 
     async def run(self) -> None:
@@ -134,7 +113,7 @@ class ControllerLoop:
         obj = self._store.find(*place)
         if obj is None:
             self._not_before_s.pop(place, None)
-            self._failures.pop(place, None)
+            self._held_until_s.pop(place, None)
             return
         try:
             actions = self._planner.plan(place[0], obj)
@@ -149,96 +128,71 @@ class ControllerLoop:
 
     def _execute(self, place: Place, obj: JsonObject, actions: Sequence[Action]) -> None:
         """Execute actions in order, up to the first that is refused; pods that webhooks are asked about come last."""
-        failure = self._failures.get(place)
-        is_held = failure is not None and self._now_s() < failure.until_s
-        asks = self._admission is not None and self._admission.is_needed()
-        pods, revisit_s = [], None
+        held_s = self._held_until_s.get(place, 0.0) - self._now_s()
+        asks = self._admission.is_needed()
+        pods: list[Create] = []
+        if held_s > 0:
+            self._schedule(place, held_s)
         for action in actions:
             if isinstance(action, Revisit):
-                revisit_s = action.after_s
-            elif isinstance(action, Create) and (is_held or (asks and action.kind is POD)):
-                pods += [] if is_held else [action]
-            elif (refused := self._refusal_of(place[0], action)) is not None:
-                return self._finish(place, refused, revisit_s, is_held=is_held)
-        if not pods or self._admission is None:
-            return self._finish(place, None, revisit_s, is_held=is_held)
-        creating = self._create_pods(place, uid(obj), pods, self._admission, revisit_s)
-        self._creating[place] = asyncio.create_task(creating, name=f"pods of {place[2]}")
-        return self._creating[place].add_done_callback(log_failure)
+                self._schedule(place, action.after_s)
+            elif isinstance(action, Create) and (held_s > 0 or (asks and action.kind is POD)):
+                pods += [] if held_s > 0 else [action]
+            elif self._is_refused(obj, action):
+                return self._hold(place)
+        if pods:
+            creating = self._create_pods(place, uid(obj), pods)
+            self._creating[place] = asyncio.create_task(creating, name=f"pods of {place[2]}")
+            self._creating[place].add_done_callback(log_failure)
+        return None
 
-    async def _create_pods(
-        self,
-        place: Place,
-        owner_uid: str,
-        pods: Sequence[Create],
-        admission: WebhookAdmission,
-        revisit_s: float | None,
-    ) -> None:
+    async def _create_pods(self, place: Place, owner_uid: str, pods: Sequence[Create]) -> None:
         """Create the pods, unless webhooks or the store refuse them or their owner goes."""
-        refused = None
         try:
             for action in pods:
                 owner = self._store.find(*place)
                 if owner is None or uid(owner) != owner_uid or is_terminating(owner):
                     break
                 try:
-                    pod = await admission.create(action.obj["metadata"]["namespace"], action.obj, [])
-                    self._record_write(place[0], action, pod)
-                except StatusError as refusal:
-                    refused = refusal
-                    self._record_refusal(place[0], action, refusal)
+                    await self._admission.create(action.obj["metadata"]["namespace"], action.obj, [])
+                except StatusError as refused:
+                    self._record_refusal(owner, refused)
+                    self._hold(place)
                     break
         finally:
             # Replaced by the plan that is scheduled below.
             del self._creating[place]
             self._due_s.pop(place, None)
-        self._finish(place, refused, revisit_s, is_held=False)
         self._schedule(place)
 
-    def _finish(
-        self, place: Place, refused: StatusError | None, revisit_s: float | None, *, is_held: bool
-    ) -> None:
-        """Schedule a retry after a refusal; lift the pause after a success."""
-        now_s, failure = self._now_s(), self._failures.get(place)
-        if refused is not None:
-            pause_s = min(failure.pause_s * 2, _LONGEST_PAUSE_S) if failure else _FIRST_PAUSE_S
-            self._failures[place] = _Failure(pause_s, now_s + pause_s)
-            revisit_s = pause_s
-        elif failure is not None and is_held:
-            revisit_s = min(failure.until_s - now_s, _LONGEST_PAUSE_S if revisit_s is None else revisit_s)
-        else:
-            self._failures.pop(place, None)
-        if revisit_s is not None:
-            self._schedule(place, revisit_s)
+    def _hold(self, place: Place) -> None:
+        """Create nothing for an object for a while, after a refusal, and plan it again then."""
+        self._held_until_s[place] = self._now_s() + _PAUSE_S
+        self._schedule(place, _PAUSE_S)
 
-    def _refusal_of(
-        self, planned: Kind, action: Create | Update | UpdateStatus | Delete | Emit
-    ) -> StatusError | None:
-        """Execute one action and return None; return the refusal if the action still makes sense and was refused."""
+    def _is_refused(self, planned: JsonObject, action: Create | Update | Delete | Emit) -> bool:
+        """Execute one action; return whether it still makes sense and was refused."""
         try:
             match action:
                 case Create():
-                    made = self._store.create(action.kind, _namespace(action.obj), action.obj)
-                    self._record_write(planned, action, made)
+                    self._store.create(action.kind, _namespace(action.obj), action.obj)
                 case Update():
-                    self._store.update(action.kind, self._current(action.kind, action.obj))
-                case UpdateStatus():
                     current = self._current(action.kind, action.obj)
-                    self._store.update(action.kind, current, subresource="status")
+                    self._store.update(action.kind, current, subresource=action.subresource)
                 case Delete():
                     self._store.delete(action.kind, *key_of(action.obj), uid=uid(action.obj))
-                    self._record_write(planned, action, action.obj)
                 case Emit():
                     self._record(planned, action)
         except StatusError as refused:
             # The object is gone or was replaced; that change causes the next plan.
             if refused.code == 404 and not isinstance(action, Create):
-                return None
+                return False
             if refused.code == 409 and isinstance(action, Delete):
-                return None
-            self._record_refusal(planned, action, refused)
-            return refused
-        return None
+                return False
+            if isinstance(action, Create):
+                self._record_refusal(planned, refused)
+            return True
+        return False
 
     def _current(self, kind: Kind, obj: JsonObject) -> JsonObject:
         """Return `obj` with the stored resourceVersion: a plan and its writes happen in one turn of the event loop."""
@@ -247,42 +201,32 @@ class ControllerLoop:
 
     # -- events ----------------------------------------------------------------------------------------------
 
-    def _record_write(self, planned: Kind, action: Create | Delete, obj: JsonObject) -> None:
-        """Record on the owner, if there is one, that something of it was created or deleted."""
-        if action.owner is None:
-            return
-        verb, name = "Create" if isinstance(action, Create) else "Delete", obj["metadata"]["name"]
-        event = Emit(action.owner, f"Successful{verb}", f"{verb}d {action.kind.singular}: {name}")
-        self._record(planned, event)
+    def _record_refusal(self, owner: JsonObject, refused: StatusError) -> None:
+        """Record on the owner why something of it could not be created."""
+        self._record(owner, Emit("FailedCreate", f"Error creating: {refused.message}"))
 
-    def _record_refusal(self, planned: Kind, action: Action, refused: StatusError) -> None:
-        """Record on the owner why its pod could not be created."""
-        if isinstance(action, Create) and action.owner is not None:
-            text = f"Error creating: {refused.message}"
-            self._record(planned, Emit(action.owner, "FailedCreate", text, "Warning"))
-
-    def _record(self, planned: Kind, emit: Emit) -> None:
+    def _record(self, planned: JsonObject, emit: Emit) -> None:
         """Store the event, or count it on an equal one. Never raises."""
-        metadata, now = emit.about["metadata"], rfc3339(self._store.now_s())
-        namespace = metadata.get("namespace", "default")
-        mark = crc32(f"{uid(emit.about)} {emit.reason} {emit.message}".encode())
+        metadata, now = planned["metadata"], rfc3339(self._store.now_s())
+        namespace, component = metadata.get("namespace", "default"), f"{planned['kind'].lower()}-controller"
+        mark = crc32(f"{uid(planned)} {emit.reason} {emit.message}".encode())
         name = f"{metadata['name'][:200].rstrip('-.')}.{mark:x}"
         about = {
-            "apiVersion": emit.about["apiVersion"],
-            "kind": emit.about["kind"],
+            "apiVersion": planned["apiVersion"],
+            "kind": planned["kind"],
             "name": metadata["name"],
             "namespace": metadata.get("namespace", ""),
             "resourceVersion": metadata.get("resourceVersion", ""),
-            "uid": uid(emit.about),
+            "uid": uid(planned),
         }
         event = {
             "metadata": {"name": name},
             "involvedObject": about,
             "reason": emit.reason,
             "message": emit.message,
-            "type": emit.type,
-            "source": {"component": COMPONENTS[planned]},
-            "reportingComponent": COMPONENTS[planned],
+            "type": "Warning",
+            "source": {"component": component},
+            "reportingComponent": component,
             "reportingInstance": "",
             "firstTimestamp": now,
             "lastTimestamp": now,

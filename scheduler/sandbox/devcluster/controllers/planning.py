@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final
@@ -48,22 +47,14 @@ from scheduler.sandbox.devcluster.kinds import (
 from scheduler.sandbox.devcluster.storage.history import Change
 from scheduler.sandbox.devcluster.storage.store import Store
 
-#: Kind that is planned -> the name under which its controller records events.
-COMPONENTS: Final = {
-    DEPLOYMENT: "deployment-controller",
-    REPLICA_SET: "replicaset-controller",
-    STATEFUL_SET: "statefulset-controller",
-    DAEMON_SET: "daemonset-controller",
-    JOB: "job-controller",
-    POD_DISRUPTION_BUDGET: "controllermanager",
-    PERSISTENT_VOLUME_CLAIM: "persistentvolume-controller",
-    PERSISTENT_VOLUME: "persistentvolume-controller",
-    POD: "resource_claim",
-    RESOURCE_CLAIM: "resource_claim",
-}
+#: Kinds that are planned.
+_PLANNED: Final = (
+    DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, POD_DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM,
+    PERSISTENT_VOLUME, POD, RESOURCE_CLAIM,
+)  # fmt: skip
 #: Kind -> the kinds that control such objects.
 _OWNERS: Final = {POD: (REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB), REPLICA_SET: (DEPLOYMENT,)}
-_FOLLOWED: Final = (*COMPONENTS, NODE, STORAGE_CLASS, RESOURCE_CLAIM_TEMPLATE)
+_FOLLOWED: Final = (*_PLANNED, NODE, STORAGE_CLASS, RESOURCE_CLAIM_TEMPLATE)
 
 #: Kind, namespace and name.
 Place = tuple[Kind, str, str]
@@ -108,10 +99,10 @@ def _references(kind: Kind, obj: JsonObject) -> Iterator[tuple[str, tuple[str, .
         for claim in (obj.get("spec") or {}).get("resourceClaims") or ():
             yield "template", (namespace, claim.get("resourceClaimTemplateName") or "")
     elif kind is PERSISTENT_VOLUME:
-        reference = obj["spec"].get("claimRef")
-        yield ("claim", _claim_key(obj)) if reference else ("class", (class_name(obj),))
+        yield "claim", _claim_key(obj)
     elif kind is PERSISTENT_VOLUME_CLAIM and not claims.is_bound(obj):
         yield "class", (class_name(obj),)
+        yield "volume", ((obj.get("spec") or {}).get("volumeName") or "",)
     elif kind is POD_DISRUPTION_BUDGET:
         yield "namespace", (namespace,)
 
@@ -124,9 +115,7 @@ def _claim_key(volume: JsonObject) -> tuple[str, str]:
 class Planner:
     """Plans objects from the present state of the store; calls `on_dirty` with the places of objects to plan again."""
 
-    def __init__(
-        self, store: Store, on_dirty: Callable[[Place], None], now_s: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, store: Store, on_dirty: Callable[[Place], None], now_s: Callable[[], float]) -> None:
         self._store, self._on_dirty, self._now_s = store, on_dirty, now_s
         self._index = Index()
         #: Uid of a claim -> (the node selected for it, since when it is to be provisioned there).
@@ -168,7 +157,7 @@ class Planner:
     def _concerned(self, kind: Kind, obj: JsonObject, other: JsonObject | None) -> Iterator[Place]:
         """Yield what a state of an object concerns; `other` is the state before or after it, if there is one."""
         namespace, name = key_of(obj)
-        if kind in COMPONENTS and (kind is not POD or (obj.get("spec") or {}).get("resourceClaims")):
+        if kind in _PLANNED and (kind is not POD or (obj.get("spec") or {}).get("resourceClaims")):
             yield kind, namespace, name
         if (reference := controller_of(obj)) is not None:
             for owning in _OWNERS.get(kind, ()):
@@ -187,7 +176,8 @@ class Planner:
             )
         elif kind is PERSISTENT_VOLUME:
             yield (PERSISTENT_VOLUME_CLAIM, *_claim_key(obj))
-            yield from self._takers(obj)
+            naming = self._index.get(PERSISTENT_VOLUME_CLAIM, "volume", name)
+            yield from _places(PERSISTENT_VOLUME_CLAIM, naming)
         elif kind is PERSISTENT_VOLUME_CLAIM:
             yield from _places(
                 PERSISTENT_VOLUME, self._index.get(PERSISTENT_VOLUME, "claim", namespace, name)
@@ -199,27 +189,12 @@ class Planner:
         elif kind is RESOURCE_CLAIM_TEMPLATE:
             yield from _places(POD, self._index.get(POD, "template", namespace, name))
 
-    def _takers(self, volume: JsonObject) -> Iterator[Place]:
-        """Yield the claims that may take a volume, if it is free; for delayed ones the scheduler chooses."""
-        of_class = class_name(volume)
-        mode = (self._store.find(STORAGE_CLASS, "", of_class) or {}).get("volumeBindingMode")
-        is_free = (volume.get("status") or {}).get("phase") == "Available" and not volume["spec"].get(
-            "claimRef"
-        )
-        if is_free and mode != "WaitForFirstConsumer":
-            yield from _places(
-                PERSISTENT_VOLUME_CLAIM, self._index.get(PERSISTENT_VOLUME_CLAIM, "class", of_class)
-            )
-
     # -- what a plan reads -----------------------------------------------------------------------------------
 
     def _deployment(self, deployment: JsonObject) -> Sequence[Action]:
         sets = self._owned(REPLICA_SET, deployment)
-        pods = (
-            []
-            if deployments.is_rolling(deployment)
-            else [pod for one in sets for pod in self._owned(POD, one)]
-        )
+        # Lazily, because Recreate alone reads them.
+        pods = (pod for one in sets for pod in self._owned(POD, one))
         return deployments.plan(deployment, sets, pods, self._store.now_s())
 
     def _replica_set(self, replica_set: JsonObject) -> Sequence[Action]:
@@ -228,7 +203,7 @@ class Planner:
         # Lazily, because only deletions read them.
         related = (pod for one in siblings for pod in self._owned(POD, one))
         pods = self._owned(POD, replica_set)
-        return replicasets.plan(replica_set, pods, related, self._store.now_s())
+        return replicasets.plan(replica_set, pods, related)
 
     def _stateful_set(self, stateful_set: JsonObject) -> Sequence[Action]:
         find_claim = self._finder(PERSISTENT_VOLUME_CLAIM, stateful_set)
@@ -246,15 +221,14 @@ class Planner:
 
     def _claim(self, claim: JsonObject) -> Sequence[Action]:
         find, named = self._store.find, (claim.get("spec") or {}).get("volumeName")
+        selected = volumes.annotation(claim, claims.SELECTED_NODE)
         storage_class = find(STORAGE_CLASS, "", class_name(claim))
         view = claims.ClaimView(
             volume=find(PERSISTENT_VOLUME, "", named) if named else None,
             promised=self._index.get(PERSISTENT_VOLUME, "claim", *key_of(claim)),
-            list_free=lambda: self._index.get(PERSISTENT_VOLUME, "class", class_name(claim)),
             storage_class=storage_class,
             pods=self._index.get(POD, "claim", *key_of(claim)),
-            find_node=lambda name: find(NODE, "", name),
-            list_nodes=lambda: self._store.list(NODE)[0],
+            node=find(NODE, "", selected) if selected else None,
             waited_s=self._waited_s(claim, storage_class),
         )
         return claims.plan(claim, view)

@@ -1,13 +1,13 @@
 """
 What controllers read of a pod.
 
-Source: pkg/api/v1/pod/util.go, pkg/controller/controller_utils.go (kubernetes 1.36). Differences: restarts do not
-decide which pod goes first, and a pod is available once it is ready, whatever `minReadySeconds` says.
+Source: pkg/api/v1/pod/util.go, pkg/controller/controller_utils.go (kubernetes 1.36). Differences: which pod goes
+first is not decided by restarts, phases and how long it is ready, and its age counts to the second; a pod is available
+once it is ready, whatever `minReadySeconds` says.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -19,7 +19,6 @@ from scheduler.sandbox.devcluster.timestamps import epoch_s
 
 #: No leading zero or plus sign.
 _COST: Final = re.compile(r"0|-?[1-9][0-9]{0,9}")
-_PHASE_ORDER: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def phase(pod: JsonObject) -> str:
@@ -76,31 +75,22 @@ def is_available(pod: JsonObject) -> bool:
     return not is_terminating(pod) and ready_since_s(pod) is not None
 
 
-def deletion_order(
-    pods: Iterable[JsonObject], related: Iterable[JsonObject], now_s: float
-) -> list[JsonObject]:
+def deletion_order(pods: Iterable[JsonObject], related: Iterable[JsonObject]) -> list[JsonObject]:
     """
-    Return `pods` in deletion order: unassigned, pending, not ready, cheap, doubled up and young ones first.
+    Return `pods` in deletion order: unassigned, not ready, cheap, doubled up and young ones first.
 
-    Args:
-        pods: active pods of one controller.
-        related: active pods of the same deployment; they make a node doubled up.
-        now_s: seconds since 1970; ages are compared by powers of two, so that not always the youngest goes.
-
+    `pods` are the active ones of one controller, `related` those of the same deployment, which make a node doubled up.
     Cost: O(n log n).
     """
     pods_on_node = Counter(node_name(pod) for pod in related)
 
-    def order(pod: JsonObject) -> tuple[bool, int, bool, int, int, int, int, str]:
-        ready_s = ready_since_s(pod)
+    def order(pod: JsonObject) -> tuple[bool, bool, int, int, float, str]:
         return (
             node_name(pod) != "",
-            _PHASE_ORDER.get(phase(pod), 0),
-            ready_s is not None,
+            ready_since_s(pod) is not None,
             _deletion_cost(pod),
             -pods_on_node[node_name(pod)],
-            -1 if ready_s is None else _age_rank(ready_s, now_s),
-            _age_rank(epoch_s(pod["metadata"].get("creationTimestamp")) or now_s, now_s),
+            -(epoch_s(pod["metadata"].get("creationTimestamp")) or 0.0),
             str(pod["metadata"].get("uid", "")),
         )
 
@@ -116,9 +106,3 @@ def _deletion_cost(pod: JsonObject) -> int:
     text = (pod["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", "")
     cost = int(text) if _COST.fullmatch(text) else 0
     return cost if -(2**31) <= cost < 2**31 else 0
-
-
-def _age_rank(since_s: float, now_s: float) -> int:
-    """Return the power of two of an age in nanoseconds, -1 for none."""
-    age_ns = (now_s - since_s) * 1e9
-    return int(math.log2(age_ns)) if age_ns >= 1 else -1

@@ -28,12 +28,7 @@ from scheduler.sandbox.devcluster.kinds import POD, REPLICA_SET, JsonObject
 BURST: Final = 500
 
 
-def plan(
-    replica_set: JsonObject,
-    pods: Sequence[JsonObject],
-    related: Iterable[JsonObject],
-    now_s: float,
-) -> list[Action]:
+def plan(replica_set: JsonObject, pods: Sequence[JsonObject], related: Iterable[JsonObject]) -> list[Action]:
     """
     Return the next step towards `replica_set`.
 
@@ -41,7 +36,6 @@ def plan(
         replica_set: as stored.
         pods: under its control.
         related: pods of all replica sets with the same controller; read when pods are to go.
-        now_s: seconds since 1970.
     """
     active = [pod for pod in pods if is_active(pod)]
     actions: list[Action] = []
@@ -50,10 +44,10 @@ def plan(
         missing = 0
     if missing > 0:
         pod = pod_from_template(replica_set)
-        actions += [Create(POD, pod, owner=replica_set)] * min(missing, BURST)
+        actions += [Create(POD, pod)] * min(missing, BURST)
     elif missing < 0:
-        ranked = deletion_order(active, (one for one in related if is_active(one)), now_s)
-        actions += [Delete(POD, one, owner=replica_set) for one in ranked[: min(-missing, BURST)]]
+        ranked = deletion_order(active, (one for one in related if is_active(one)))
+        actions += [Delete(POD, one) for one in ranked[: min(-missing, BURST)]]
     status = _status(replica_set, active)
     status["terminatingReplicas"] = sum(is_terminating(pod) for pod in pods)
     return [*actions, *status_written(REPLICA_SET, replica_set, status)]

@@ -84,9 +84,9 @@ def _management(
         pod = pod_at.get(number)
         if pod is None:
             actions += _missing_claims(stateful_set, number, find_claim)
-            actions.append(Create(POD, _pod(stateful_set, number), owner=stateful_set))
+            actions.append(Create(POD, _pod(stateful_set, number)))
         elif is_terminal(pod) and not is_terminating(pod):
-            actions.append(Delete(POD, pod, owner=stateful_set))
+            actions.append(Delete(POD, pod))
         elif not one_by_one or is_available(pod):
             continue
         if one_by_one:
@@ -94,7 +94,7 @@ def _management(
     for number in sorted(set(pod_at) - set(wanted), reverse=True):
         pod = pod_at[number]
         if not is_terminating(pod):
-            actions.append(Delete(POD, pod, owner=stateful_set))
+            actions.append(Delete(POD, pod))
         if one_by_one:
             return actions
     return actions or _update(stateful_set, pod_at)
@@ -111,7 +111,7 @@ def _update(stateful_set: JsonObject, pod_at: dict[int, JsonObject]) -> list[Act
         if number < partition or pod is None:
             return []
         if label(pod, REVISION_LABEL) != revision_name(stateful_set) and not is_terminating(pod):
-            return [Delete(POD, pod, owner=stateful_set)]
+            return [Delete(POD, pod)]
         if not is_available(pod):
             return []
     return []
@@ -195,5 +195,5 @@ def _missing_claims(stateful_set: JsonObject, number: int, find_claim: FindClaim
             "metadata": own,
             "spec": template["spec"],
         }
-        actions.append(Create(PERSISTENT_VOLUME_CLAIM, claim, owner=stateful_set))
+        actions.append(Create(PERSISTENT_VOLUME_CLAIM, claim))
     return actions

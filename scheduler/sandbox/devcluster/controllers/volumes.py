@@ -11,10 +11,8 @@ Recycle retains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import product
+from collections.abc import Mapping
 from typing import Final
-from zlib import crc32
 
 from scheduler.sandbox.devcluster.admission.volumes import VOLUME_PROTECTION
 from scheduler.sandbox.devcluster.controllers.actions import (
@@ -76,9 +74,16 @@ def _reclaim(volume: JsonObject) -> list[Action]:
 # -- provisioning --------------------------------------------------------------------------------------------
 
 
+def is_delayed(storage_class: JsonObject) -> bool:
+    """Return whether claims of the class wait for a scheduler, which chooses a volume or a node."""
+    return bool(storage_class.get("volumeBindingMode") == "WaitForFirstConsumer")
+
+
 def provisions(storage_class: JsonObject | None) -> bool:
     """Return whether the class makes volumes."""
-    return storage_class is not None and storage_class.get("provisioner") != _NO_PROVISIONER
+    if storage_class is None or not is_delayed(storage_class):
+        return False
+    return bool(storage_class.get("provisioner") != _NO_PROVISIONER)
 
 
 def delay_s(storage_class: JsonObject) -> float:
@@ -92,44 +97,24 @@ def failure_of(storage_class: JsonObject) -> str:
     return annotation(storage_class, PROVISION_FAILURE)
 
 
-def provision(
-    claim: JsonObject,
-    storage_class: JsonObject,
-    node: JsonObject | None,
-    nodes: Callable[[], Iterable[JsonObject]],
-) -> list[Action] | str:
-    """
-    Return the write that makes the claim's volume, or why there can be none.
-
-    `node` is the selected one, None for an immediate claim; `nodes` lists those whose zones such a one may be in.
-    """
-    segments = _segments(storage_class, node, nodes)
-    if not segments:
+def provision(claim: JsonObject, storage_class: JsonObject, node: JsonObject) -> list[Action] | str:
+    """Return the write that makes the claim's volume where the selected node is, or why there can be none."""
+    segment = _segment(storage_class, node["metadata"].get("labels") or {})
+    if segment is None:
         return "error generating accessibility requirements: no topology key matches the selected node"
-    # As upstream spreads the claims of a stateful set over zones: by name, each ordinal one further.
-    stem, _, ordinal = claim["metadata"]["name"].rpartition("-")
-    offset = crc32(stem.encode()) + int(ordinal) if ordinal.isdecimal() else crc32(ordinal.encode())
-    segment = segments[offset % len(segments)]
     return [Create(PERSISTENT_VOLUME, _volume(claim, storage_class, segment))]
 
 
-def _segments(
-    storage_class: JsonObject, node: JsonObject | None, nodes: Callable[[], Iterable[JsonObject]]
-) -> list[Segment]:
-    """Return the topologies in which the volume may be, an empty one if topology does not matter."""
-    allowed: list[Segment] = []
-    for term in storage_class.get("allowedTopologies") or ():
+def _segment(storage_class: JsonObject, labels: Segment) -> Segment | None:
+    """Return the topology of a volume for a node with these labels; None if the class allows none."""
+    terms = storage_class.get("allowedTopologies")
+    if not terms:
+        return {ZONE: labels[ZONE]} if ZONE in labels else {}
+    for term in terms:
         expressions = term.get("matchLabelExpressions") or ()
-        keys = [one["key"] for one in expressions]
-        choices = product(*(one["values"] for one in expressions))
-        allowed += [dict(zip(keys, values, strict=True)) for values in choices]
-    if node is None:
-        zones = {labels[ZONE] for one in nodes() if ZONE in (labels := one["metadata"].get("labels") or {})}
-        return allowed or [{ZONE: zone} for zone in sorted(zones)] or [{}]
-    labels = node["metadata"].get("labels") or {}
-    if allowed:
-        return [segment for segment in allowed if segment.items() <= labels.items()]
-    return [{ZONE: labels[ZONE]} if ZONE in labels else {}]
+        if all(labels.get(one["key"]) in one["values"] for one in expressions):
+            return {one["key"]: labels[one["key"]] for one in expressions}
+    return None
 
 
 def _volume(claim: JsonObject, storage_class: JsonObject, segment: Segment) -> JsonObject:
@@ -145,8 +130,6 @@ def _volume(claim: JsonObject, storage_class: JsonObject, segment: Segment) -> J
         "storageClassName": storage_class["metadata"]["name"],
         "volumeMode": wanted.get("volumeMode", "Filesystem"),
     }
-    if storage_class.get("mountOptions"):
-        spec["mountOptions"] = storage_class["mountOptions"]
     if segment:
         expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in segment.items()]
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}

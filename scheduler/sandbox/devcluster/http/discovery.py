@@ -11,9 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.sandbox.devcluster.access.reviews import REVIEWS
 from scheduler.sandbox.devcluster.http.routes import POSTED
-from scheduler.sandbox.devcluster.kinds import KINDS, JsonObject, Kind
+from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.versions import git_version
 
 #: Subresources that carry an object of another kind, as (group, version, kind).
@@ -23,9 +22,6 @@ _SUBRESOURCE_KINDS: Final = {
     "scale": ("autoscaling", "v1", "Scale"),
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
 }
-
-#: Everything that discovery lists: the stored kinds, and the access reviews.
-SERVED: Final[tuple[Kind, ...]] = (*KINDS, *REVIEWS)
 
 
 def version(minor: int) -> JsonObject:
@@ -49,13 +45,13 @@ def api_versions(address: str) -> JsonObject:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": by_address}
 
 
-def api_group_list(served: Sequence[Kind] = SERVED) -> JsonObject:
+def api_group_list(served: Sequence[Kind]) -> JsonObject:
     """Return the body of /apis: every named group with its versions."""
     groups = [_group_body(group, versions) for group, versions in _versions(served).items() if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def api_resource_list(group: str, version: str, served: Sequence[Kind] = SERVED) -> JsonObject | None:
+def api_resource_list(group: str, version: str, served: Sequence[Kind]) -> JsonObject | None:
     """Return the body of /api/v1 (group "") or /apis/<group>/<version>; None if nothing of that is served."""
     kinds = [kind for kind in served if (kind.group, kind.version) == (group, version)]
     resources = [

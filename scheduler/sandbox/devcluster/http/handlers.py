@@ -18,21 +18,20 @@ from scheduler.sandbox.devcluster.admission.strategies import strategy_of
 from scheduler.sandbox.devcluster.http.negotiation import (
     JSON,
     AnswerForm,
-    answer_form,
     decoded_body,
     decoded_object,
     encoded,
     object_in_form,
-    table_in_form,
 )
 from scheduler.sandbox.devcluster.http.routes import Target
 from scheduler.sandbox.devcluster.kinds import BINDING, POD, JsonObject, Kind
+from scheduler.sandbox.devcluster.printing import table
 from scheduler.sandbox.devcluster.storage.binding import bind
 from scheduler.sandbox.devcluster.storage.eviction import evict
 from scheduler.sandbox.devcluster.storage.lists import list_page, parse_options
 from scheduler.sandbox.devcluster.storage.patches import PatchType, patched
 from scheduler.sandbox.devcluster.storage.scale import SCALE, scale_of, set_scale
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import OTHER_NAMESPACE, Store, check_name
 from scheduler.sandbox.devcluster.webhooks import WebhookAdmission, warning_headers
 
 _PATCH_TYPES: Final = {one.value: one for one in PatchType}
@@ -90,14 +89,6 @@ class Call:
         return ""
 
 
-def read_call(
-    verb: str, target: Target, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
-) -> Call:
-    """Parse a request and its Accept header. Raises: StatusError 406, 400."""
-    form = answer_form(headers.get("Accept", ""), query.get("includeObject", ""))
-    return Call(target, query, body, headers.get("Content-Type", ""), form, verb)
-
-
 class Handlers:
     """The verbs on one store, each answering a call."""
 
@@ -137,15 +128,15 @@ class Handlers:
     def _list(self, call: Call) -> web.Response:
         target = call.target
         options = parse_options(target.kind, call.query)
-        page = list_page(self._store, target.kind, target.namespace, options)
-        kind, revisions, metadata = target.kind, page.revisions, page.metadata
+        kind = target.kind
+        revisions, metadata = list_page(self._store, kind, target.namespace, options)
         if not call.form.is_table:
             head = encoded({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
             items = b",".join([one.item(kind) for one in revisions])
             return web.Response(body=head[:-1] + b',"items":[' + items + b"]}\n", content_type=JSON)
         objects = [one.as_kind(kind) for one in revisions]
-        shaped = table_in_form(kind, objects, call.form, self._store.now_s(), list_metadata=metadata)
-        return _answer(shaped)
+        whole = call.form.whole_objects
+        return _answer(table(kind, objects, self._store.now_s(), metadata=metadata, whole=whole))
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -206,7 +197,9 @@ class Handlers:
         if target.subresource == "scale":
             return self._scaled(call, call.object(SCALE))
         obj = call.object(target.kind)
-        _check_names(obj, target)
+        obj.setdefault("metadata", {})
+        _check_namespace(obj, target)
+        check_name(obj["metadata"], target.name or "")
         stored = self._store.update(
             target.kind, obj, subresource=target.subresource or None, dry_run=call.dry_run
         )
@@ -300,27 +293,13 @@ def status_response(error: status.StatusError) -> web.Response:
     return web.Response(body=body, status=error.code, content_type=JSON, headers=error.headers)
 
 
-def _check_names(obj: JsonObject, target: Target) -> None:
-    """Raise StatusError 400 if the URL names another object; fill in the object's namespace."""
-    metadata: JsonObject = obj.get("metadata") or {}
-    obj["metadata"] = metadata
-    name = metadata.get("name") or ""
-    if name != target.name:
-        raise status.bad_request(
-            f"the name of the object ({name}) does not match the name on the URL ({target.name})"
-        )
-    _check_namespace(obj, target)
-    if target.namespace is not None:
-        metadata["namespace"] = target.namespace
-
-
 def _check_namespace(obj: JsonObject, target: Target) -> None:
-    """Raise StatusError 400 if the object names another namespace than the URL."""
-    namespace = (obj.get("metadata") or {}).get("namespace") or ""
-    if target.namespace is not None and namespace not in ("", target.namespace):
-        raise status.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+    """Raise StatusError 400 if the object names another namespace than the URL; fill in the URL's."""
+    metadata: JsonObject = obj.get("metadata") or {}
+    if target.namespace is not None:
+        if metadata.get("namespace") not in (None, "", target.namespace):
+            raise status.bad_request(OTHER_NAMESPACE)
+        obj["metadata"] = {**metadata, "namespace": target.namespace}
 
 
 def _delete_options(call: Call) -> JsonObject:

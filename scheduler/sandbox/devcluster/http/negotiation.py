@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 import yaml
+from aiohttp import web
 
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.admission.shapes import check_request
@@ -18,27 +19,25 @@ from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.printing import table
 
 JSON: Final = "application/json"
-_META_VERSIONS: Final = ("v1", "v1beta1")
 _ENCODER: Final = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """The form of an answer: the objects themselves, or a Table of them, of a `version` of meta.k8s.io."""
+    """The form of an answer: the objects themselves, or a Table of them."""
 
     is_table: bool = False
-    version: str = "v1"
     #: Each row carries the whole object, as `kubectl get --sort-by` needs it.
     whole_objects: bool = False
 
 
-@lru_cache(maxsize=64)
-def answer_form(accept: str, include_object: str = "") -> AnswerForm:
-    """
-    Return the first form in an Accept header that the server can write.
+def answer_form(request: web.BaseRequest) -> AnswerForm:
+    """Return the first form that a request accepts and the server can write. Raises: StatusError 406."""
+    return _form(request.headers.get("Accept", ""), request.query.get("includeObject", ""))
 
-    Raises: StatusError 406 if there is none.
-    """
+
+@lru_cache(maxsize=64)
+def _form(accept: str, include_object: str) -> AnswerForm:
     for offer in accept.split(",") if accept else ["*/*"]:
         media_type, *parameters = (part.strip() for part in offer.split(";"))
         found = dict(part.partition("=")[::2] for part in parameters)
@@ -46,8 +45,8 @@ def answer_form(accept: str, include_object: str = "") -> AnswerForm:
             continue
         if "as" not in found:
             return AnswerForm()
-        if (found["as"], found.get("g")) == ("Table", "meta.k8s.io") and found.get("v") in _META_VERSIONS:
-            return AnswerForm(True, found["v"], whole_objects=include_object == "Object")
+        if (found["as"], found.get("g"), found.get("v")) == ("Table", "meta.k8s.io", "v1"):
+            return AnswerForm(True, whole_objects=include_object == "Object")
     raise status.refused(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}")
 
 
@@ -90,20 +89,6 @@ def object_in_form(kind: Kind, obj: JsonObject, form: AnswerForm, now_s: float) 
     """Return one object in the form that the client wants."""
     if form.is_table:
         version = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        return table_in_form(kind, [obj], form, now_s, list_metadata=version)
+        return table(kind, [obj], now_s, metadata=version, whole=form.whole_objects)
     without_type = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
     return {"kind": kind.kind, "apiVersion": kind.api_version, **without_type}
-
-
-def table_in_form(
-    kind: Kind,
-    objects: list[JsonObject],
-    form: AnswerForm,
-    now_s: float,
-    *,
-    list_metadata: JsonObject,
-    headers: bool = True,
-) -> JsonObject:
-    """Return the objects as a Table; without `headers` it has no columns, as in later events of a watch."""
-    shaped = table(kind, objects, now_s, whole=form.whole_objects, headers=headers)
-    return {**shaped, "apiVersion": f"meta.k8s.io/{form.version}", "metadata": list_metadata}

@@ -9,7 +9,8 @@ What kubectl 1.27 to 1.36 reads from it:
    not, and kubectl uses the merge keys compiled into it for every built-in kind.
 3. `explain` shows component schemas.
 
-The OpenAPI v2 document is empty. kubectl up to 1.28 asks for it and stops if it is missing; it reads protobuf.
+The OpenAPI v2 document is empty. kubectl asks for it before it applies a List, and stops if it is missing; it reads
+protobuf.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from scheduler.sandbox.devcluster.kinds import KINDS, JsonObject, Kind
+from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.schemas import PLAIN, STRUCTURES, Field
 from scheduler.sandbox.devcluster.storage.history import as_events_v1
 from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR, git_version
@@ -34,14 +35,14 @@ _OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _TYPES: Final = {**dict.fromkeys("styqo", "string"), "i": "integer", "b": "boolean"}
 
 
-def index(served: Sequence[Kind] = KINDS) -> JsonObject:
+def index(served: Sequence[Kind]) -> JsonObject:
     """Return the body of /openapi/v3: the address of each group's and version's document."""
     paths = sorted({kind.path.removeprefix("/") for kind in served})
     version = hashlib.sha256(repr((_VERSION, served)).encode()).hexdigest()[:32].upper()
     return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={version}"} for path in paths}}
 
 
-def document(path: str, served: Sequence[Kind] = KINDS) -> JsonObject | None:
+def document(path: str, served: Sequence[Kind]) -> JsonObject | None:
     """Return the body of /openapi/v3/<path>, such as `api/v1` or `apis/apps/v1`; None if nothing is there."""
     kinds = [kind for kind in served if kind.path == f"/{path}"]
     if not kinds:

@@ -17,7 +17,7 @@ from scheduler.sandbox.devcluster.admission.shapes import check_request
 from scheduler.sandbox.devcluster.http import discovery, openapi
 from scheduler.sandbox.devcluster.http.authorization import Authorizer
 from scheduler.sandbox.devcluster.http.faults import FAULTS_PATH, Action, Fault, Faults
-from scheduler.sandbox.devcluster.http.handlers import Handlers, read_call, status_response
+from scheduler.sandbox.devcluster.http.handlers import Call, Handlers, status_response
 from scheduler.sandbox.devcluster.http.negotiation import answer_form, decoded_object
 from scheduler.sandbox.devcluster.http.routes import Target, is_watch, target_of, verb_of
 from scheduler.sandbox.devcluster.http.watches import Scope, Watch
@@ -106,20 +106,21 @@ class ApiServer:
         return await self._with_faults(request, verb, target.kind.qualified, answer)
 
     async def _handle(self, target: Target, verb: str, request: web.BaseRequest) -> web.StreamResponse:
-        body = await request.read()
-        call = read_call(verb, target, query=request.query, headers=request.headers, body=body)
+        body, content_type = await request.read(), request.headers.get("Content-Type", "")
+        call = Call(target, request.query, body, content_type, answer_form(request), verb)
         return await self._handlers.handle(call)
 
     async def _watch(self, target: Target, request: web.BaseRequest) -> web.StreamResponse:
         options = parse_options(target.kind, request.query)
-        form = answer_form(request.headers.get("Accept", ""), request.query.get("includeObject", ""))
-        scope = Scope(target.kind, target.namespace, request.path, options, form)
+        scope = Scope(target.kind, target.namespace, request.path, options, answer_form(request))
         task = asyncio.current_task()
         if task is None:
             raise AssertionError("a handler runs in a task")
         self._watches.add(task)
         try:
-            return await Watch(self._store, self._faults, scope, self._bookmark_interval_s).serve(request)
+            interval_s = self._bookmark_interval_s
+            watch = Watch(self._store, self._faults, scope, request=request, bookmark_interval_s=interval_s)
+            return await watch.serve()
         finally:
             self._watches.discard(task)
 

@@ -15,8 +15,9 @@ from aiohttp import web
 
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.http.faults import Action, Fault, Faults
-from scheduler.sandbox.devcluster.http.negotiation import AnswerForm, table_in_form
+from scheduler.sandbox.devcluster.http.negotiation import AnswerForm
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
+from scheduler.sandbox.devcluster.printing import table
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.history import Change, Reader, Revision
 from scheduler.sandbox.devcluster.storage.lists import ListOptions
@@ -100,13 +101,12 @@ class _EventLines:
     def _shaped(self, change_type: str, obj: JsonObject) -> bytes:
         form = self._scope.form
         if form.is_table:
-            version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-            obj = table_in_form(
+            obj = table(
                 self._scope.kind,
                 [obj],
-                form,
                 self._store.now_s(),
-                list_metadata=version,
+                metadata={"resourceVersion": obj["metadata"]["resourceVersion"]},
+                whole=form.whole_objects,
                 headers=self._headers_due,
             )
             self._headers_due = False
@@ -126,38 +126,47 @@ def _error_line(error: StatusError) -> bytes:
 
 
 class Watch:
-    """One open watch."""
+    """One open watch, and the answer to its request."""
 
-    def __init__(self, store: Store, faults: Faults, scope: Scope, bookmark_interval_s: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        faults: Faults,
+        scope: Scope,
+        *,
+        request: web.BaseRequest,
+        bookmark_interval_s: float,
+    ) -> None:
         self._store = store
         self._faults = faults
         self._scope = scope
+        self._request = request
+        self._response = web.StreamResponse(headers=_HEADERS)
         self._lines = _EventLines(store, scope)
         self._bookmark_interval_s = bookmark_interval_s
         self._sent = 0
         self._fault: Fault | None = None
 
-    async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def serve(self) -> web.StreamResponse:
         """Stream until the time is up, the next changes are forgotten, or a fault or the client ends it."""
-        response = web.StreamResponse(headers=_HEADERS)
         try:
             initial, since = self._start()
             reader = self._store.history.reader(self._scope.kind, since)
         except StatusError as error:
-            await response.prepare(request)
-            await response.write(_error_line(error))
-            return response
+            await self._response.prepare(self._request)
+            await self._response.write(_error_line(error))
+            return self._response
         self._faults.streams[reader.wake] = None
         try:
             with reader:
-                await response.prepare(request)
-                await self._send(request, response, initial)
-                await self._follow(request, response, reader, since)
+                await self._response.prepare(self._request)
+                await self._send(initial)
+                await self._follow(reader, since)
         except StreamEnded:
-            return response
+            return self._response
         finally:
             self._faults.streams.pop(reader.wake, None)
-        return response
+        return self._response
 
     def _start(self) -> tuple[list[bytes], int]:
         """Return the first lines, and the version after which changes follow."""
@@ -173,45 +182,43 @@ class Watch:
             lines.append(self._lines.bookmark(snapshot.resource_version, _INITIAL_EVENTS_END))
         return lines, snapshot.resource_version
 
-    async def _send(self, request: web.BaseRequest, response: web.StreamResponse, lines: list[bytes]) -> None:
+    async def _send(self, lines: list[bytes]) -> None:
         """Write the lines, as far as faults let them pass. Raises: StreamEnded."""
         for start in range(0, len(lines), _BATCH):
-            for index, line in enumerate(lines[start : start + _BATCH]):
-                await self._apply_fault(request, response, line, lines[start : start + index])
-            await response.write(b"".join(lines[start : start + _BATCH]))
+            batch = lines[start : start + _BATCH]
+            for index, line in enumerate(batch):
+                if (fault := self._due_fault()) is not None:
+                    await self._response.write(b"".join(batch[:index]))
+                    await self._disturb(fault, line)
+                self._sent += 1
+            await self._response.write(b"".join(batch))
 
-    async def _apply_fault(
-        self, request: web.BaseRequest, response: web.StreamResponse, line: bytes, unsent: list[bytes]
-    ) -> None:
-        """Count one more line; a fault that is due acts before it."""
-        self._fault = self._fault or self._faults.for_stream(self._scope.kind.qualified, self._scope.path)
-        if self._fault is not None and self._sent >= self._fault.after_events:
-            await response.write(b"".join(unsent))
-            await self._disturb(request, response, line)
-        self._sent += 1
+    def _due_fault(self) -> Fault | None:
+        """Take the fault that acts before the next line, if there is one."""
+        fault = self._fault or self._faults.for_stream(self._scope.kind.qualified, self._scope.path)
+        is_due = fault is not None and self._sent >= fault.after_events
+        self._fault = None if is_due else fault
+        return fault if is_due else None
 
-    async def _disturb(self, request: web.BaseRequest, response: web.StreamResponse, line: bytes) -> None:
+    async def _disturb(self, fault: Fault, line: bytes) -> None:
         """Let a fault act on the stream. Raises: StreamEnded unless the stream goes on."""
-        fault, self._fault = self._fault, None
-        match fault.action if fault else None:
-            case Action.STALL_STREAM if fault:
+        match fault.action:
+            case Action.STALL_STREAM:
                 await asyncio.sleep(fault.delay_s)
                 return
             case Action.REPEAT_EVENT:
-                await response.write(line)
+                await self._response.write(line)
                 return
             case Action.EXPIRE_STREAM:
-                version = self._store.resource_version
-                await response.write(_error_line(status.expired(f"too old resource version: 1 ({version})")))
+                why = f"too old resource version: 1 ({self._store.resource_version})"
+                await self._response.write(_error_line(status.expired(why)))
             case Action.CUT_STREAM:
-                await response.write(line[: len(line) // 2])
-                if request.transport is not None:
-                    request.transport.close()
+                await self._response.write(line[: len(line) // 2])
+                if self._request.transport is not None:
+                    self._request.transport.close()
         raise StreamEnded
 
-    async def _follow(
-        self, request: web.BaseRequest, response: web.StreamResponse, reader: Reader, since: int
-    ) -> None:
+    async def _follow(self, reader: Reader, since: int) -> None:
         """Write changes and bookmarks until the time is up, or the reader is too late."""
         loop = asyncio.get_running_loop()
         options = self._scope.options
@@ -226,29 +233,18 @@ class Watch:
                 try:
                     changes = reader.take()
                 except StatusError as error:
-                    await response.write(_error_line(error))
+                    await self._response.write(_error_line(error))
                     return
-                lines = [line for line in map(self._lines.of, changes) if line is not None]
                 if changes:
                     sent_version = changes[-1].revision.resource_version
-                await self._apply_idle_fault(request, response, lines)
-                await self._send(request, response, lines)
+                lines = [line for line in map(self._lines.of, changes) if line is not None]
+                # A fault that was set while the stream idles acts at once.
+                if not lines and (fault := self._due_fault()) is not None:
+                    await self._disturb(fault, self._lines.bookmark(self._store.resource_version))
+                await self._send(lines)
             if options.bookmarks and loop.time() >= bookmark_at:
-                sent_version = max(sent_version, self._caught_up(reader))
-                await response.write(self._lines.bookmark(sent_version))
+                if not reader.has_backlog:
+                    sent_version = self._store.resource_version
+                await self._response.write(self._lines.bookmark(sent_version))
                 follows_at = loop.time() + self._bookmark_interval_s
                 bookmark_at = last_bookmark_at if loop.time() < last_bookmark_at < follows_at else follows_at
-
-    def _caught_up(self, reader: Reader) -> int:
-        """Return the store's version if the reader has taken everything, else 0."""
-        return 0 if reader.has_backlog else self._store.resource_version
-
-    async def _apply_idle_fault(
-        self, request: web.BaseRequest, response: web.StreamResponse, lines: list[bytes]
-    ) -> None:
-        """Apply a fault at once that was set while the stream idles."""
-        if lines:
-            return
-        self._fault = self._fault or self._faults.for_stream(self._scope.kind.qualified, self._scope.path)
-        if self._fault is not None and self._sent >= self._fault.after_events:
-            await self._disturb(request, response, self._lines.bookmark(self._store.resource_version))

@@ -61,5 +61,5 @@ def _bound(pod: JsonObject, binding_metadata: JsonObject, node_name: str, now: s
         key: value for key, value in (pod.get("status") or {}).items() if key != "nominatedNodeName"
     }
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-    pod_status["conditions"] = with_condition(pod_status.get("conditions") or [], scheduled, refresh=True)
+    pod_status["conditions"] = with_condition(pod_status.get("conditions") or [], scheduled)
     return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": node_name}, "status": pod_status}

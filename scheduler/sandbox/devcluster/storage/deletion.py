@@ -1,8 +1,8 @@
 """
 Deletes objects: grace, finalizers, the dependents of a deleted owner, and the content of a deleted namespace.
 
-Upstream leaves the last two to controllers that act a moment later. Here they happen within the deletion, in the same
-order, so that tests need not wait.
+Upstream leaves the last two to controllers that act a moment later. Here they happen within the deletion, so that tests
+need not wait. Difference: a deletion in the foreground is one in the background.
 
 Source: apiserver pkg/registry/generic/registry/store.go, Delete; pkg/controller/garbagecollector;
 pkg/controller/namespace (kubernetes 1.36).
@@ -10,7 +10,7 @@ pkg/controller/namespace (kubernetes 1.36).
 
 import time
 from collections import defaultdict
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from scheduler.sandbox.devcluster.admission.strategies import strategy_of
 from scheduler.sandbox.devcluster.kinds import (
@@ -23,8 +23,6 @@ from scheduler.sandbox.devcluster.kinds import (
 )
 from scheduler.sandbox.devcluster.storage.history import Change, History
 from scheduler.sandbox.devcluster.timestamps import rfc3339
-
-_FOREGROUND: Final = "foregroundDeletion"
 
 
 class Deletion(NamedTuple):
@@ -63,25 +61,18 @@ class Deleter:
 
     def delete(self, kind: Kind, old: JsonObject, grace_s: int, propagation: str | None) -> Deletion:
         """Mark an object, or remove it if nothing holds it; `propagation` is the deletion policy of its dependents."""
-        metadata = old["metadata"]
         if propagation == "Orphan":
-            self._orphan(metadata["uid"])
+            self._orphan(old["metadata"]["uid"])
         if kind is NAMESPACE:
             return self._delete_namespace(old)
-        marked = self._marked(old, grace_s, foreground=propagation == "Foreground")
+        marked = _marked(old, grace_s)
         if self.is_finished(marked):
             if kind is not POD:
                 return Deletion(self.remove(kind, old), gone=True)
             # Pods know of grace: even one that goes at once is marked first, and watches see both.
-            last = marked if marked == old else self._history.put(kind, marked).obj
+            last = old if marked is old else self._history.put(kind, marked).obj
             return Deletion(self.remove(kind, last), gone=True)
-        if marked == old:
-            return Deletion(old, gone=False)
-        stored = self._history.put(kind, marked).obj
-        if propagation == "Foreground":
-            self._delete_dependents(metadata["uid"])
-            self._release_owner(kind, metadata.get("namespace", ""), metadata["name"])
-        return Deletion(stored, gone=False)
+        return Deletion(old if marked is old else self._history.put(kind, marked).obj, gone=False)
 
     def remove(self, kind: Kind, obj: JsonObject) -> JsonObject:
         """Remove an object, dependents without another owner, and a terminating namespace that is now empty."""
@@ -92,29 +83,9 @@ class Deleter:
                 self.remove(custom, revision.obj)
         gone = self._history.remove(kind, obj).as_kind(kind)
         self._delete_dependents(metadata["uid"])
-        namespace = metadata.get("namespace", "")
-        for reference in metadata.get("ownerReferences") or []:
-            if (found := self._find_owner(reference, namespace)) is not None:
-                owner_kind, owner = found
-                scope = namespace if owner_kind.namespaced else ""
-                self._release_owner(owner_kind, scope, owner["metadata"]["name"])
         if kind.namespaced:
-            self._end_namespace_if_empty(namespace)
+            self._end_namespace_if_empty(metadata["namespace"])
         return gone
-
-    def _marked(self, old: JsonObject, grace_s: int, *, foreground: bool) -> JsonObject:
-        """Return the object marked as terminating; a second deletion can only shorten its grace."""
-        metadata = dict(old["metadata"])
-        finalizers = list(metadata.get("finalizers") or [])
-        if foreground and _FOREGROUND not in finalizers and metadata["uid"] in self._dependents:
-            metadata["finalizers"] = [*finalizers, _FOREGROUND]
-        if "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds", 0) <= grace_s:
-            return {**old, "metadata": metadata} if metadata != old["metadata"] else old
-        metadata["deletionTimestamp"] = rfc3339(time.time() + grace_s)
-        metadata["deletionGracePeriodSeconds"] = grace_s
-        if metadata.get("generation") and "deletionTimestamp" not in old["metadata"]:
-            metadata["generation"] += 1
-        return {**old, "metadata": metadata}
 
     # -- dependents ------------------------------------------------------------------------------------------
 
@@ -132,15 +103,14 @@ class Deleter:
     def _has_other_owner(self, obj: JsonObject, uid: str) -> bool:
         namespace = obj["metadata"].get("namespace", "")
         others = (one for one in obj["metadata"].get("ownerReferences") or [] if one["uid"] != uid)
-        return any(self._find_owner(owner, namespace) is not None for owner in others)
+        return any(self._exists(owner, namespace) for owner in others)
 
-    def _find_owner(self, reference: JsonObject, namespace: str) -> tuple[Kind, JsonObject] | None:
-        kind = self._kinds.of(reference.get("apiVersion", ""), reference.get("kind", ""))
-        if kind is not None:
-            found = self._history.find(kind, namespace if kind.namespaced else "", reference["name"])
-            if found is not None and found.obj["metadata"]["uid"] == reference["uid"]:
-                return kind, found.obj
-        return None
+    def _exists(self, owner: JsonObject, namespace: str) -> bool:
+        kind = self._kinds.of(owner.get("apiVersion", ""), owner.get("kind", ""))
+        if kind is None:
+            return False
+        found = self._history.find(kind, namespace if kind.namespaced else "", owner["name"])
+        return found is not None and found.obj["metadata"]["uid"] == owner["uid"]
 
     def _orphan(self, uid: str) -> None:
         """Remove the owner from the references of all its dependents."""
@@ -152,22 +122,6 @@ class Deleter:
             metadata = {**found.obj["metadata"], "ownerReferences": owners}
             self._history.put(kind, {**found.obj, "metadata": metadata})
 
-    def _release_owner(self, kind: Kind, namespace: str, name: str) -> None:
-        """End an owner that was deleted in the foreground and has lost its last dependent."""
-        found = self._history.find(kind, namespace, name)
-        if found is None or found.obj["metadata"]["uid"] in self._dependents:
-            return
-        metadata = found.obj["metadata"]
-        finalizers = metadata.get("finalizers") or []
-        if _FOREGROUND not in finalizers:
-            return
-        left = [one for one in finalizers if one != _FOREGROUND]
-        released = {**found.obj, "metadata": {**metadata, "finalizers": left}}
-        if self.is_finished(released):
-            self.remove(kind, released)
-        else:
-            self._history.put(kind, released)
-
     def _stored_kinds(self) -> list[Kind]:
         """Return one kind for each storage of namespaced objects."""
         listed = (kind for kind in self._kinds.all() if kind.namespaced and "list" in kind.verbs)
@@ -178,7 +132,7 @@ class Deleter:
     def _delete_namespace(self, old: JsonObject) -> Deletion:
         """Mark the namespace as Terminating and delete its content; it ends with the last object in it."""
         name = old["metadata"]["name"]
-        marked = self._marked(old, 0, foreground=False)
+        marked = _marked(old, 0)
         marked = {**marked, "status": {**(marked.get("status") or {}), "phase": "Terminating"}}
         stored = old if marked == old else self._history.put(NAMESPACE, marked).obj
         for kind in self._stored_kinds():
@@ -196,6 +150,18 @@ class Deleter:
         emptied = {**found.obj, "spec": {**(found.obj.get("spec") or {}), "finalizers": []}}
         if self.is_finished(emptied):
             self._history.remove(NAMESPACE, emptied)
+
+
+def _marked(old: JsonObject, grace_s: int) -> JsonObject:
+    """Return the object marked as terminating; a second deletion can only shorten its grace."""
+    metadata = dict(old["metadata"])
+    if "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds", 0) <= grace_s:
+        return old
+    metadata["deletionTimestamp"] = rfc3339(time.time() + grace_s)
+    metadata["deletionGracePeriodSeconds"] = grace_s
+    if metadata.get("generation") and "deletionTimestamp" not in old["metadata"]:
+        metadata["generation"] += 1
+    return {**old, "metadata": metadata}
 
 
 def _owner_entries(kind: Kind, obj: JsonObject) -> list[tuple[str, tuple[Kind, str, str]]]:

@@ -28,10 +28,11 @@ def evict(store: Store, namespace: str, name: str, eviction: JsonObject, *, dry_
     pod = store.revision(POD, namespace, name).obj
     options = eviction.get("deleteOptions") or {}
     dry_run = dry_run or bool(options.get("dryRun"))
-    if not _unguarded(pod):
+    is_going = bool(pod["metadata"].get("deletionTimestamp"))
+    if not is_going and (pod.get("status") or {}).get("phase") not in _UNGUARDED_PHASES:
         _take_from_budget(store, pod, dry_run=dry_run)
     preconditions = options.get("preconditions") or {}
-    if not dry_run and not pod["metadata"].get("deletionTimestamp"):
+    if not dry_run and not is_going:
         store.rewrite(POD, _with_condition(pod, store.now()))
     store.delete(
         POD,
@@ -41,12 +42,6 @@ def evict(store: Store, namespace: str, name: str, eviction: JsonObject, *, dry_
         grace_period_s=options.get("gracePeriodSeconds"),
         dry_run=dry_run,
     )
-
-
-def _unguarded(pod: JsonObject) -> bool:
-    """Return True if no budget restricts the eviction of the pod."""
-    terminating = pod["metadata"].get("deletionTimestamp")
-    return bool(terminating) or (pod.get("status") or {}).get("phase") in _UNGUARDED_PHASES
 
 
 def _take_from_budget(store: Store, pod: JsonObject, *, dry_run: bool) -> None:
@@ -89,5 +84,5 @@ def _with_condition(pod: JsonObject, now: str) -> JsonObject:
         "message": "Eviction API: evicting",
     }
     pod_status = pod.get("status") or {}
-    conditions = with_condition(pod_status.get("conditions") or [], condition, refresh=True)
+    conditions = with_condition(pod_status.get("conditions") or [], condition)
     return {**pod, "status": {**pod_status, "conditions": conditions}}

@@ -71,17 +71,11 @@ def parse_options(kind: Kind, query: Mapping[str, str]) -> ListOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A list, or a page of one: the revisions and the list's own metadata."""
-
-    revisions: list[Revision]
-    metadata: JsonObject
-
-
-def list_page(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> Page:
+def list_page(
+    store: Store, kind: Kind, namespace: str | None, options: ListOptions
+) -> tuple[list[Revision], JsonObject]:
     """
-    Return the page of the list that the options ask for.
+    Return the revisions of the page that the options ask for, and the list's own metadata.
 
     Raises: StatusError 400 (an invalid token), 410 (a forgotten version or token), 504 (a version in the future).
     Cost: O(objects in scope).
@@ -106,7 +100,7 @@ def list_page(store: Store, kind: Kind, namespace: str | None, options: ListOpti
         metadata["continue"] = _token(snapshot.resource_version, selected[-1].key)
         if options.matches is None:
             metadata["remainingItemCount"] = rest
-    return Page(selected, metadata)
+    return selected, metadata
 
 
 def _continued(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> tuple[Snapshot, str]:

@@ -6,7 +6,7 @@ Source: pkg/registry/apps/deployment/storage/storage.go, scaleFromDeployment (ku
 
 from scheduler.engine.syntax import field_errors
 from scheduler.sandbox.devcluster import status
-from scheduler.sandbox.devcluster.kinds import REPLICATION_CONTROLLER, JsonObject, Kind
+from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.label_selectors import selector_text
 from scheduler.sandbox.devcluster.storage.store import Store
 
@@ -15,7 +15,7 @@ SCALE = Kind("autoscaling", "v1", "Scale", "scales", "scale")
 
 
 def scale_of(workload: JsonObject) -> JsonObject:
-    """Return the Scale of a Deployment, ReplicaSet, StatefulSet or ReplicationController."""
+    """Return the Scale of a Deployment, ReplicaSet or StatefulSet."""
     metadata = workload["metadata"]
     shown_metadata = {
         key: metadata[key]
@@ -29,14 +29,9 @@ def scale_of(workload: JsonObject) -> JsonObject:
         "spec": {"replicas": workload["spec"].get("replicas", 0)},
         "status": {
             "replicas": (workload.get("status") or {}).get("replicas", 0),
-            "selector": selector_text(_label_selector(workload)),
+            "selector": selector_text(workload["spec"].get("selector")),
         },
     }
-
-
-def _label_selector(workload: JsonObject) -> JsonObject:
-    selector: JsonObject = workload["spec"].get("selector") or {}
-    return {"matchLabels": selector} if workload["kind"] == REPLICATION_CONTROLLER.kind else selector
 
 
 def set_scale(

@@ -36,7 +36,6 @@ from scheduler.sandbox.devcluster.storage.history import (
     without_nulls,
 )
 from scheduler.sandbox.devcluster.storage.patches import JsonPatch, PatchType, patched
-from scheduler.sandbox.devcluster.storage.request_selectors import matcher
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR, drop_fields, hidden_kinds
 
@@ -45,7 +44,8 @@ HISTORY_CAPACITY: Final = 10_000
 
 _NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED_PREFIX_LENGTH: Final = 58
-_OTHER_NAMESPACE: Final = (
+#: Why an object of another namespace than the URL's is refused.
+OTHER_NAMESPACE: Final = (
     "the namespace of the provided object does not match the namespace sent on the request"
 )
 #: Top-level fields that are not part of what the user wants of an object.
@@ -103,23 +103,10 @@ class Store:
             raise status.not_found(kind, name)
         return revision
 
-    def list(
-        self,
-        kind: Kind,
-        namespace: str | None = None,
-        *,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-    ) -> tuple[list[JsonObject], int]:
-        """
-        Return the objects of one namespace (None: of all) that both selectors select, and the list's version.
-
-        Raises: StatusError 400 if a selector cannot be read. Cost: O(objects in scope).
-        """
-        matches = matcher(kind, label_selector, field_selector)
+    def list(self, kind: Kind, namespace: str | None = None) -> tuple[list[JsonObject], int]:
+        """Return the objects of one namespace (None: of all), and the list's version. Cost: O(objects in scope)."""
         snapshot = self.history.snapshot(kind, namespace)
-        selected = [one.as_kind(kind) for one in snapshot.revisions if matches is None or matches(one.obj)]
-        return selected, snapshot.resource_version
+        return [one.as_kind(kind) for one in snapshot.revisions], snapshot.resource_version
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -136,13 +123,13 @@ class Store:
         metadata = self._new_metadata(kind, namespace, new)
         if kind.namespaced:
             self.check_namespace(kind, namespace, metadata.get("name", ""))
-        strategy.set_defaults(new)
+        strategy.fill_in(new)
         if strategy.initial_status is not None:
             new["status"] = copied(strategy.initial_status)
         strategy.prepare_create(new, self.view())
         errors = [
             *metadata_errors(metadata, strategy.name_faults),
-            *strategy.validate(new),
+            *strategy.errors(new),
             *strategy.validate_create(new),
         ]
         if errors:
@@ -214,11 +201,8 @@ class Store:
         check_shape(kind, new)
         metadata = new.get("metadata") or {}
         if (metadata.get("namespace") or "") != namespace:
-            raise status.bad_request(_OTHER_NAMESPACE)
-        if metadata.get("name") != name:
-            raise status.bad_request(
-                f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({name})"
-            )
+            raise status.bad_request(OTHER_NAMESPACE)
+        check_name(metadata, name)
         _check_version(kind, old.obj, new, strategy_of(kind))
         return self._replace(kind, old, new, subresource=subresource, dry_run=dry_run)
 
@@ -245,7 +229,7 @@ class Store:
         Remove an object, or mark it as terminating if it has grace or finalizers.
 
         `uid` is a precondition. `grace_period_s` None leaves the grace to the object, 0
-        ends it at once. `propagation` is the policy for dependents: Background (default), Foreground, Orphan.
+        ends it at once. `propagation` is the policy for dependents: Orphan, or any other to delete them.
         Raises: StatusError 404, 409.
         """
         old = self.revision(kind, namespace, name).obj
@@ -292,7 +276,7 @@ class Store:
             raise status.StatusError(500, "", "resourceVersion should not be set on objects to be created")
         stated = metadata.get("namespace") or ""
         if stated and stated != namespace:
-            raise status.bad_request(_OTHER_NAMESPACE)
+            raise status.bad_request(OTHER_NAMESPACE)
         for key in _SERVER_METADATA:
             if key != "generateName":
                 metadata.pop(key, None)
@@ -321,7 +305,7 @@ class Store:
             _keep_all_but_status(new, old, strategy)
         elif strategy.has_status:
             _copy_field(new, old, "status")
-        strategy.set_defaults(new)
+        strategy.fill_in(new)
         strategy.prepare_update(new, old, self.view())
         if strategy.has_generation and _spec_of(new) != _spec_of(old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -329,7 +313,7 @@ class Store:
         if subresource == "status":
             errors += strategy.validate_status(new, old)
         else:
-            errors += [*strategy.validate(new), *strategy.validate_update(new, old)]
+            errors += [*strategy.errors(new), *strategy.update_errors(new, old)]
         if errors:
             raise status.invalid(kind, old["metadata"]["name"], errors)
         if dry_run or new == old:
@@ -387,8 +371,17 @@ def _spec_of(obj: JsonObject) -> JsonObject:
     return {key: value for key, value in obj.items() if key not in _NOT_SPEC}
 
 
+def check_name(metadata: JsonObject, name: str) -> None:
+    """Raise StatusError 400 if the URL names another object."""
+    stated = metadata.get("name") or ""
+    if stated != name:
+        raise status.bad_request(
+            f"the name of the object ({stated}) does not match the name on the URL ({name})"
+        )
+
+
 def check_uid(kind: Kind, stored: JsonObject, stated: str | None) -> None:
     """Raise StatusError 409 if the stated uid is not the stored one."""
     if stated and stated != stored["uid"]:
         why = f"Precondition failed: UID in precondition: {stated}, UID in object meta: {stored['uid']}"
-        raise status.conflict(kind, stored["name"], status.storage_error(kind, stored, why))
+        raise status.conflict(kind, stored["name"], why)

@@ -152,20 +152,10 @@ def _order_lists(result: JsonObject, patch: JsonObject, path: str, keys: Mapping
         if not isinstance(elements, list) or merge_key is None:
             continue
         rank = {one[merge_key] if merge_key else one: index for index, one in enumerate(wanted)}
-        result[name] = _in_wanted_order(elements, rank, merge_key)
-
-
-def _in_wanted_order(elements: list[Any], rank: Mapping[Any, int], merge_key: str) -> list[Any]:
-    named = [one for one in elements if _identity(one, merge_key) in rank]
-    named.sort(key=lambda one: rank[_identity(one, merge_key)])
-    ordered: list[Any] = []
-    for element in elements:
-        if _identity(element, merge_key) not in rank:
-            ordered.append(element)
-        elif named:
-            ordered.append(named.pop(0))
-    return ordered
-
-
-def _identity(element: Any, merge_key: str) -> Any:  # noqa: ANN401 - keys are strings or numbers
-    return element.get(merge_key) if merge_key else element
+        identities = [one.get(merge_key) if merge_key else one for one in elements]
+        named = [index for index, identity in enumerate(identities) if identity in rank]
+        in_order = iter(sorted(named, key=lambda index: rank[identities[index]]))
+        result[name] = [
+            elements[next(in_order)] if identity in rank else one
+            for one, identity in zip(elements, identities, strict=True)
+        ]

@@ -1,12 +1,13 @@
 """Controllers, kubelet stand-in and a simple binder on a store, for the tests of this folder."""
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 
 from scheduler.sandbox.devcluster.bootstrap import add_storage, populate
-from scheduler.sandbox.devcluster.controllers.kubelet import KubeletSettings
 from scheduler.sandbox.devcluster.controllers.loop import run_controllers
 from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 from tests.support.round_robin_binder import N_NODES, bind_in_turn
 
 
@@ -17,7 +18,7 @@ async def cluster(*, storage=False):
     populate(store, nodes=N_NODES, zones=N_NODES)
     if storage:
         add_storage(store)
-    controllers = run_controllers(store, KubeletSettings(start_after_s=0.0, stop_after_s=0.0))
+    controllers = run_controllers(store, WebhookAdmission(store), time.monotonic)
     tasks = [asyncio.create_task(controllers), asyncio.create_task(bind_in_turn(store))]
     try:
         yield store

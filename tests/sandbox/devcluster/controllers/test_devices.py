@@ -88,7 +88,7 @@ async def test_a_pod_waits_for_its_template():
         event = store.list(CORE_EVENT)[0][0]
         assert (event["reason"], event["reportingComponent"]) == (
             "FailedResourceClaimCreation",
-            "resource_claim",
+            "pod-controller",
         )
         make_template(store)
         await until_written(store, lambda: claim_of(store))

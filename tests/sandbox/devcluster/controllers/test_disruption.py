@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.sandbox.devcluster.controllers.actions import UpdateStatus
+from scheduler.sandbox.devcluster.controllers.actions import Update
 from scheduler.sandbox.devcluster.controllers.disruption import plan
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 from tests.support.workload_objects import LABELS, NOW_S, meta, pod
@@ -20,7 +20,7 @@ def budget(**spec):
 
 def counted(pdb, pods):
     (update,) = plan(pdb, pods, NOW_S)[:1]
-    assert isinstance(update, UpdateStatus)
+    assert isinstance(update, Update) and update.subresource == "status"
     return update.obj["status"]
 
 

@@ -1,16 +1,12 @@
 """What the kubelet stand-in reports of a bound pod."""
 
 from scheduler.sandbox.devcluster.controllers.kubelet import running
-from scheduler.sandbox.devcluster.kinds import POD
-from scheduler.sandbox.devcluster.printing import table
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 from tests.support.workload_objects import NOW_S, pod
 
 
-def bound(*inits):
-    made = pod("p", node="n1")
-    made["spec"]["initContainers"] = list(inits)
-    return made
+def bound():
+    return pod("p", node="n1")
 
 
 def test_a_started_pod_is_running_and_ready():
@@ -30,12 +26,6 @@ def test_a_started_pod_is_running_and_ready():
     }
     (container,) = report["containerStatuses"]
     assert (container["ready"], container["started"], container["restartCount"]) == (True, True, 0)
-
-
-def test_kubectl_shows_a_started_pod_with_all_its_containers():
-    inits = [{"name": "i"}, {"name": "side", "restartPolicy": "Always"}]
-    started = running(bound(*inits), host_ip="h", pod_ip="p", now_s=NOW_S)
-    assert table(POD, [started], NOW_S)["rows"][0]["cells"][1:4] == ["2/2", "Running", "0"]
 
 
 def test_a_pod_on_the_host_network_has_the_hosts_address():

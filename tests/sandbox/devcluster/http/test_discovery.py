@@ -18,27 +18,27 @@ from scheduler.sandbox.devcluster.kinds import KINDS
     ],
 )
 def test_subresources_name_the_kind_of_their_objects(group, name, kind):
-    told = discovery.api_resource_list(group, "v1")
+    told = discovery.api_resource_list(group, "v1", KINDS)
     assert told is not None
     (entry,) = [one for one in told["resources"] if one["name"] == name]
     assert {key: entry[key] for key in ("kind", "group", "version") if key in entry} == kind
 
 
 def documents():
-    return {path: openapi.document(path) for path in openapi.index()["paths"]}
+    return {path: openapi.document(path, KINDS) for path in openapi.index(KINDS)["paths"]}
 
 
 def test_the_index_of_openapi_names_documents_that_exist():
-    for path, entry in openapi.index()["paths"].items():
-        assert openapi.document(path) is not None
+    for path, entry in openapi.index(KINDS)["paths"].items():
+        assert openapi.document(path, KINDS) is not None
         assert entry["serverRelativeURL"].startswith(f"/openapi/v3/{path}?hash=")
-    assert openapi.document("apis/example.com/v1") is None
+    assert openapi.document("apis/example.com/v1", KINDS) is None
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "patch" in kind.verbs], ids=lambda k: k.qualified)
 def test_kubectl_finds_field_validation_on_every_kind(kind):
     """kubectl looks through the paths for a PATCH of the kind; without the parameter it wants all of OpenAPI v2."""
-    document = openapi.document(kind.path.removeprefix("/"))
+    document = openapi.document(kind.path.removeprefix("/"), KINDS)
     assert document is not None
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     patches = [item["patch"] for item in document["paths"].values() if "patch" in item]

@@ -169,9 +169,3 @@ def test_nodes_are_dealt_out_over_zones():
 )
 def test_zone_names_go_on_after_z(index, name):
     assert zone_name(index) == name
-
-
-@pytest.mark.parametrize(("nodes", "zones"), [(-1, 1), (1, 0)])
-def test_an_impossible_cluster_is_refused(nodes, zones):
-    with pytest.raises(ValueError, match="at least one zone"):
-        populate(Store(), nodes=nodes, zones=zones)
