@@ -18,7 +18,11 @@ from scheduler.tools.explain.formats.terminal import ReadProgress, Style
 from scheduler.tools.explain.report import report_lines
 
 SNAPSHOTS = {
-    "empty": ("", "expected JSON of a ClusterSnapshot"),
+    "empty": (
+        "",
+        "found an empty file, expected a ClusterRecording, made by the command record or, of the cluster as it is, "
+        "snapshot or bundle",
+    ),
     "a list": ("[]", "expected JSON of a ClusterSnapshot"),
     "no version": ("{}", "apiVersion: found nothing, expected affinity-scheduler.io/v1"),
     "another version": (
