@@ -15,7 +15,7 @@ from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.engine.model.wording import waits_for_volume_text
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
@@ -28,8 +28,6 @@ from scheduler.tools.explain.workloads import Workload, alike
 _SEED: Final = 1
 #: In the condition of a pod whose claim lost its selected node: the provisioner gave up (see VolumeBinding's PreBind).
 _PROVISIONING_FAILED: Final = "provisioning failed for PVC"
-#: Pods that a note names.
-_NAMED: Final = 3
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -140,9 +138,8 @@ def explain_workload(cluster: LoadedCluster, workload: Workload) -> list[Explana
         first, *others = group.pods
         answer = explain_waiting(cluster, first)
         if others:
-            names = ", ".join(pod.name for pod in others[:_NAMED]) + (", ..." if others[_NAMED:] else "")
-            note = f"the same holds for {counted(len(others), 'more pod')} of {of_workload}: {names}"
-            answer = msgspec.structs.replace(answer, notes=(note, *answer.notes))
+            what = f"{counted(len(others), 'more pod')} of {of_workload}"
+            answer = _also(answer, what, [pod.name for pod in others])
         found.append(answer)
     if found or not pods:
         return found
@@ -190,9 +187,13 @@ def _explain_alike(cluster: LoadedCluster, first: Manifest, *others: Manifest) -
     )
     if not others:
         return answer
-    names = ", ".join(f"{other.kind} {other.name}" for other in others[:_NAMED])
-    more = ", ..." if others[_NAMED:] else ""
-    note = f"the same holds for {counted(len(others), 'more workload')}: {names}{more}"
+    what = counted(len(others), "more workload")
+    return _also(answer, what, [f"{other.kind} {other.name}" for other in others])
+
+
+def _also(answer: Explanation, what: str, names: Sequence[str]) -> Explanation:
+    """Return the explanation with a note of what else it is about."""
+    note = f"the same holds for {what}: {first_names(names)}"
     return msgspec.structs.replace(answer, notes=(note, *answer.notes))
 
 

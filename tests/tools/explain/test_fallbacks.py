@@ -111,6 +111,6 @@ def test_a_simulation_counts_replicas_that_fit_only_with_a_relaxed_rule() -> Non
     placed = place_replicas(pods, world)
     assert placed.pods[0][1] == "b1"
     assert len(placed.pods) == 3
-    assert placed.notes() == (
+    assert placed.notes == (
         f"2 replicas fit only once {RULE} counts as preferred with weight 50, after 300 s",
     )
