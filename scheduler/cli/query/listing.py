@@ -11,7 +11,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.settings.resolved import Settings
     from scheduler.engine.framework.kinds import WatchedKind
     from scheduler.engine.model.semantics import Version
+    from scheduler.engine.model.stimuli import Stimulus
 
 _TIMEOUT_S: Final = 60.0
 #: For the names that complete a command line.
@@ -106,20 +107,19 @@ async def _server_version(client: KubeClient) -> Version | None:
 
 
 async def _list_all_kinds(client: KubeClient, cluster: LoadedCluster) -> None:
+    def add(watched: WatchedKind, listed: Sequence[Stimulus | None]) -> None:
+        for seen in listed:
+            cluster.apply(seen)
+        cluster.apply(watched.on_served)
+
     progress = ReadProgress(sys.stderr, os.environ)
     try:
-        for watched in cluster.kinds:
-            listed = await list_kind(client, watched, partial(cluster.decode, watched), progress)
-            if isinstance(listed, Forbidden):
-                progress.clear()
-                print_unlisted(watched.kind, str(listed))
-            elif listed is not None:
-                for seen in listed:
-                    cluster.apply(seen)
-                cluster.apply(watched.on_served)
+        forbidden = await list_kinds(client, cluster.kinds, cluster.decode, add, progress)
         cluster.leases = await list_leases(client, cluster.settings, progress)
     finally:
         progress.clear()
+    for kind, reason in forbidden.items():
+        print_unlisted(kind, reason)
 
 
 async def list_leases(client: KubeClient, settings: Settings, progress: ReadProgress) -> Leases:
@@ -198,30 +198,33 @@ async def connect(
             raise unusable(credentials.endpoint.server, error) from error
 
 
-async def list_kind(
+async def list_kinds(
     client: KubeClient,
-    watched: WatchedKind,
-    decode: Callable[[msgspec.Raw], T],
+    kinds: Iterable[WatchedKind],
+    decode: Callable[[WatchedKind, msgspec.Raw], T],
+    add: Callable[[WatchedKind, list[T]], None],
     progress: ReadProgress,
     *,
     skips_forbidden: bool = False,
-) -> list[T] | Forbidden | None:
+) -> dict[str, str]:
     """
-    Return all objects of a kind, decoded page by page; None if the server does not have the kind. Raises ApiError.
+    Hand all objects of each kind that the server has to `add`, decoded page by page. Raises ApiError.
 
-    Return Forbidden if the user may not list a kind that roles may leave out; with `skips_forbidden` any kind but pods
-    and nodes. `decode` must not keep the raw bytes, which are a view of the whole page.
+    Return the kinds that the user may not list, with the server's answer: those that roles may leave out; with
+    `skips_forbidden` any but pods and nodes. `decode` must not keep the raw bytes, which are a view of the whole page.
     """
-    try:
-        return await list_all(client, resource_of(watched), decode, partial(progress.update, watched.kind))
-    except NotFound as error:
-        if watched.may_lack(error):
-            return None
-        raise
-    except Forbidden as error:
-        if watched.may_lack(error) or (skips_forbidden and watched.kind not in _NEEDED_KINDS):
-            return error
-        raise
+    forbidden: dict[str, str] = {}
+    for watched in kinds:
+        told = partial(progress.update, watched.kind)
+        try:
+            add(watched, await list_all(client, resource_of(watched), partial(decode, watched), told))
+        except (NotFound, Forbidden) as error:
+            is_skipped = skips_forbidden and watched.kind not in _NEEDED_KINDS
+            if isinstance(error, Forbidden) and (is_skipped or watched.may_lack(error)):
+                forbidden[watched.kind] = str(error)
+            elif not watched.may_lack(error):
+                raise
+    return forbidden
 
 
 async def list_all(
@@ -230,7 +233,7 @@ async def list_all(
     decode: Callable[[msgspec.Raw], T],
     progress: Callable[[int], None],
 ) -> list[T]:
-    """Return all objects of a collection, as `list_kind` does. Raises ApiError."""
+    """Return all objects of a collection, decoded as for `list_kinds`. Raises ApiError."""
     for _ in range(_RESTARTS):
         found: list[T] = []
         try:

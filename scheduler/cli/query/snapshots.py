@@ -9,18 +9,20 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+import msgspec
+
 from scheduler.cli import settings_flags
-from scheduler.cli.query.listing import connect, list_kind, list_leases
+from scheduler.cli.query.listing import connect, list_kinds, list_leases
+from scheduler.engine.framework.kinds import KINDS, WatchedKind
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.terminal import ReadProgress, print_unlisted
 from scheduler.tools.explain.input_files import STANDARD_INPUT
-from scheduler.tools.shadow.cluster_recording import Recording, record_lists
+from scheduler.tools.shadow.cluster_recording import Recording, reduced
 
 if TYPE_CHECKING:
     from scheduler.daemon.settings.resolved import Settings
@@ -47,15 +49,27 @@ async def take_snapshot(
     skips_forbidden: bool = False,
 ) -> dict[str, str]:
     """
-    Record the lists of all kinds, and the Leases of schedulers. Raises SettingsError, and OSError of the file.
+    Record the lists of all kinds, and the Leases of schedulers. Raises OSError of the file; SettingsError, also once the
+    recording is full.
 
     Return the kinds that the user may not list, with the server's answer: those that roles may leave out; with
     `skips_forbidden` any but pods and nodes, which would raise SettingsError otherwise.
     """
+
+    def add(watched: WatchedKind, listed: Iterable[bytes]) -> None:
+        recording.on_list(watched.kind, listed)
+        if recording.is_full:
+            instead = "less; the command snapshot has no limit"
+            raise SettingsError("the cluster", "", f"more than {recording.max_bytes} bytes", instead)
+
+    def decode(watched: WatchedKind, raw: msgspec.Raw) -> bytes:
+        return reduced(watched.kind, settings.node_annotations, raw)
+
     progress = ReadProgress(sys.stderr, os.environ)
     async with connect(kubeconfig, context, os.environ) as client:
-        read = partial(list_kind, client, progress=progress, skips_forbidden=skips_forbidden)
-        forbidden = await record_lists(recording, read, settings.node_annotations)
+        forbidden = await list_kinds(
+            client, KINDS.values(), decode, add, progress, skips_forbidden=skips_forbidden
+        )
         recording.end_lists(await list_leases(client, settings, progress), forbidden)
     progress.clear()
     return forbidden

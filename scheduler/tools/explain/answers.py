@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.engine.core.decision_annotation import DecisionRecord, is_of_bind, read_record
-from scheduler.engine.model import nesting
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
@@ -19,6 +19,7 @@ from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
+from scheduler.tools.explain.formats.json_values import object_in
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.serving import Leases, Service, service_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
@@ -28,17 +29,6 @@ from scheduler.tools.explain.workloads import Workload, alike
 _SEED: Final = 1
 #: In the condition of a pod whose claim lost its selected node: the provisioner gave up (see VolumeBinding's PreBind).
 _PROVISIONING_FAILED: Final = "provisioning failed for PVC"
-
-
-class _Meta(msgspec.Struct, frozen=True):
-    annotations: dict[str, str] | None = None
-
-
-class _Annotated(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
-
-
-_ANNOTATED: Final = msgspec.json.Decoder(_Annotated)
 
 
 def explain_pod(
@@ -73,7 +63,7 @@ def explain_pod(
     request = ExplainRequest(
         pod=pod,
         state=cluster.state,
-        new_profile=lambda view: cluster.build_profile(profile, view),
+        new_profile=lambda view: build_profiles(cluster.settings, view)[profile.scheduler_name],
         rng=random.Random(_SEED),
         pending_pods=pending,
         recorded=recorded,
@@ -150,12 +140,10 @@ def explain_workload(cluster: LoadedCluster, workload: Workload) -> list[Explana
 
 def _recorded_decision(pod: bytes) -> DecisionRecord | None:
     """Return the decision that the pod's annotation records; None if there is none or it cannot be read."""
-    try:
-        annotations = nesting.read(_ANNOTATED.decode, pod).metadata.annotations or {}
-    except msgspec.DecodeError:
-        return None
-    text = annotations.get(DECISION_ANNOTATION)
-    return None if text is None else read_record(text)
+    metadata = object_in(pod).get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    text = annotations.get(DECISION_ANNOTATION) if isinstance(annotations, Mapping) else None
+    return read_record(text) if isinstance(text, str) else None
 
 
 def explain_manifests(cluster: LoadedCluster, manifests: Sequence[Manifest]) -> list[Explanation]:

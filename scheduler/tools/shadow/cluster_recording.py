@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,6 @@ from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.metrics.process import ControllerMetrics
 from scheduler.engine.framework.kinds import KINDS, WatchedKind
 from scheduler.engine.model import nesting
-from scheduler.errors import Forbidden
 from scheduler.tools.explain.formats.recording_file import (
     FORBIDDEN,
     LEASES,
@@ -44,10 +43,6 @@ _HELD_BYTES: Final = 128 << 10
 _GZIP: Final = 31
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
-
-
-#: Returns the decoded objects of a kind: None if the server does not have it, Forbidden if the user may not list it.
-ReadKind = Callable[[WatchedKind, Callable[[msgspec.Raw], bytes]], Awaitable[list[bytes] | Forbidden | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +68,7 @@ class Recording:
     def __init__(
         self, file: BinaryIO, *, compresses: bool, max_bytes: int, now_s: Callable[[], float]
     ) -> None:
-        self._file, self._max_bytes, self._now_s = file, max_bytes, now_s
+        self._file, self.max_bytes, self._now_s = file, max_bytes, now_s
         self._packer = zlib.compressobj(wbits=_GZIP) if compresses else None
         self._began_s = now_s()
         #: The hash of each object's last line, to tell what is new.
@@ -87,10 +82,16 @@ class Recording:
         """Add the object as it is now."""
         if self._hashes.get((kind, key)) != (new := hash(body)):
             self._hashes[kind, key] = new
-            self.add(kind, body)
+            self._add(kind, body)
 
-    def add(self, kind: str, body: bytes) -> None:
-        """Add a line with this JSON."""
+    def on_list(self, kind: str, bodies: Iterable[bytes]) -> None:
+        """Write the whole first list of a kind. Raises OSError."""
+        for body in bodies:
+            self._add(kind, body)
+        self.on_listed(kind)
+        self.flush()
+
+    def _add(self, kind: str, body: bytes) -> None:
         self._append(Line(at_s=self._at_s(), kind=kind, object=msgspec.Raw(body)))
 
     def on_listed(self, kind: str) -> None:
@@ -99,9 +100,9 @@ class Recording:
 
     def end_lists(self, leases: Leases, forbidden: Mapping[str, str]) -> None:
         """Add that the lists are complete, with what only a snapshot has, and the end of the file. Raises OSError."""
-        self.add(LEASES, msgspec.json.encode(leases))
+        self._add(LEASES, msgspec.json.encode(leases))
         if forbidden:
-            self.add(FORBIDDEN, msgspec.json.encode(forbidden))
+            self._add(FORBIDDEN, msgspec.json.encode(forbidden))
         self.on_mark(Mark.SYNCED)
         self.close()
 
@@ -120,7 +121,7 @@ class Recording:
         """Write the lines since the last call, or as many as there is room for. Raises OSError."""
         lines, self._waiting = self._waiting, []
         for line in lines:
-            if self.is_full or self.n_bytes + len(line) + _HELD_BYTES > self._max_bytes:
+            if self.is_full or self.n_bytes + len(line) + _HELD_BYTES > self.max_bytes:
                 self.is_full = True
                 return
             self._write(line if self._packer is None else self._packer.compress(line))
@@ -145,28 +146,6 @@ class Recording:
 
     def _at_s(self) -> float:
         return round(self._now_s() - self._began_s, 4)
-
-
-async def record_lists(
-    recording: Recording, read: ReadKind, node_annotations: frozenset[str]
-) -> dict[str, str]:
-    """
-    Record the first lists, up to the one with which the recording is full. Return the kinds that may not be listed, and
-    the server's answer.
-    """
-    forbidden: dict[str, str] = {}
-    for kind, watched in KINDS.items():
-        listed = await read(watched, partial(reduced, kind, node_annotations))
-        if isinstance(listed, Forbidden):
-            forbidden[kind] = str(listed)
-        elif listed is not None:
-            for body in listed:
-                recording.add(kind, body)
-            recording.on_listed(kind)
-        recording.flush()
-        if recording.is_full:
-            break
-    return forbidden
 
 
 async def record(

@@ -19,7 +19,7 @@ from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.scenarios import simulate_drain
 from scheduler.tools.explain.simulation.drain import Move, Stay, empty_nodes, move_pods
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, new_world
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim, using_claims
 from tests.support.json_cluster import SETTINGS, Cluster, encoded, zoned
@@ -51,7 +51,7 @@ def drained(
 ) -> tuple[dict[str, tuple[int, str, str]], list[tuple[Stay, str]], list[Move]]:
     """Return round, new node and holding budget by pod; the pods without a replacement; and the moves."""
     departures = empty_nodes(state, names, stays=stays)
-    world = new_world(SETTINGS, state, random.Random(1), [DEFAULT_SCHEDULER_NAME])
+    world = LoadedCluster(SETTINGS, state).world(random.Random(1), [DEFAULT_SCHEDULER_NAME])
     moves = move_pods(departures.leaving, world, budgets or [])
     assert differences(state) == []
     found = {move.pod.name: (move.round, move.to, move.held_by) for move in moves}
