@@ -21,7 +21,7 @@ import msgspec
 from scheduler.cli.source_flags import namespace_of
 from scheduler.daemon.assembly.watched_kinds import resource_of
 from scheduler.daemon.kube.client import KubeClient, unusable
-from scheduler.daemon.kube.credentials import load_credentials
+from scheduler.daemon.kube.credentials import Credentials, load_credentials
 from scheduler.daemon.kube.pager import list_pages
 from scheduler.daemon.kube.requests import (
     SERVER_VERSION,
@@ -43,7 +43,7 @@ from scheduler.errors import (
     SettingsError,
     Throttled,
 )
-from scheduler.tools.explain.formats.terminal import ReadProgress, print_unlisted
+from scheduler.tools.explain.formats.terminal import LiveLines, print_unlisted
 from scheduler.tools.explain.serving import Leases, decode_lease, lease_names, leases_named
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
@@ -106,29 +106,27 @@ async def _server_version(client: KubeClient) -> Version | None:
         return None
 
 
-async def _list_all_kinds(client: KubeClient, cluster: LoadedCluster) -> None:
+async def _list_all_kinds(client: TellingClient, cluster: LoadedCluster) -> None:
     def add(watched: WatchedKind, listed: Sequence[Stimulus | None]) -> None:
         for seen in listed:
             cluster.apply(seen)
         cluster.apply(watched.on_served)
 
-    progress = ReadProgress(sys.stderr, os.environ)
-    try:
-        forbidden = await list_kinds(client, cluster.kinds, cluster.decode, add, progress)
-        cluster.leases = await list_leases(client, cluster.settings, progress)
-    finally:
-        progress.clear()
+    forbidden = await list_kinds(client, cluster.kinds, cluster.decode, add)
+    cluster.leases = await list_leases(client, cluster.settings)
+    client.live.clear()
     for kind, reason in forbidden.items():
         print_unlisted(kind, reason)
 
 
-async def list_leases(client: KubeClient, settings: Settings, progress: ReadProgress) -> Leases:
+async def list_leases(client: TellingClient, settings: Settings) -> Leases:
     """Return the Leases of schedulers, and why those that the user may not list are not known. Raises ApiError."""
     leases = Leases(read_at=second_time(time.time()))
     for name in lease_names(settings):
         try:
-            told = partial(progress.update, "Lease")
-            leases.found += await list_all(client, leases_named(name), decode_lease, told)
+            leases.found += await list_all(
+                client, leases_named(name), decode_lease, client.tell_read("Lease")
+            )
         except (Forbidden, NotFound) as error:
             leases.unknown[name] = str(error)
     return leases
@@ -152,14 +150,17 @@ async def _read(client: KubeClient, request: Request) -> bytes | None:
         return None
 
 
-class _TellingClient(KubeClient):
+class TellingClient(KubeClient):
     """
-    A client that says once on standard error for which answer it waits.
+    A client that says once on standard error for which answer it waits; on a terminal how much it has read, too.
 
     A server that says when to ask again, as one whose cache is behind, is asked again, as often as client-go does.
     """
 
-    _has_told = False
+    def __init__(self, credentials: Credentials) -> None:
+        super().__init__(credentials)
+        self.live = LiveLines(sys.stderr, os.environ)
+        self._has_told = False
 
     async def request(
         self, request: Request, *, timeout_s: float, may_send: Callable[[], bool] = lambda: True
@@ -182,28 +183,33 @@ class _TellingClient(KubeClient):
         if not self._has_told:
             self._has_told = True
             asked = f"{request.verb} {request.path}"
-            print(f"Waiting for the API server: {asked}, for {timeout_s:.0f} s at most.", file=sys.stderr)
+            self.live.write(f"Waiting for the API server: {asked}, for {timeout_s:.0f} s at most.\n")
+
+    def tell_read(self, kind: str) -> Callable[[int], None]:
+        """Return what shows how many objects of the kind have been read."""
+        return lambda n_objects: self.live.say(f"reading {kind}: {n_objects}")
 
 
 @asynccontextmanager
 async def connect(
     kubeconfig: str | None, context: str | None, environ: Mapping[str, str]
-) -> AsyncIterator[KubeClient]:
+) -> AsyncIterator[TellingClient]:
     """Connect to the cluster. An ApiError inside the context becomes a SettingsError."""
     credentials = await load_credentials(kubeconfig=kubeconfig, master=None, environ=environ, context=context)
-    async with _TellingClient(credentials) as client:
+    async with TellingClient(credentials) as client:
         try:
             yield client
         except ApiError as error:
             raise unusable(credentials.endpoint.server, error) from error
+        finally:
+            client.live.clear()
 
 
 async def list_kinds(
-    client: KubeClient,
+    client: TellingClient,
     kinds: Iterable[WatchedKind],
     decode: Callable[[WatchedKind, msgspec.Raw], T],
     add: Callable[[WatchedKind, list[T]], None],
-    progress: ReadProgress,
     *,
     skips_forbidden: bool = False,
 ) -> dict[str, str]:
@@ -215,7 +221,7 @@ async def list_kinds(
     """
     forbidden: dict[str, str] = {}
     for watched in kinds:
-        told = partial(progress.update, watched.kind)
+        told = client.tell_read(watched.kind)
         try:
             add(watched, await list_all(client, resource_of(watched), partial(decode, watched), told))
         except (NotFound, Forbidden) as error:

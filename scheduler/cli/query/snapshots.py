@@ -20,7 +20,7 @@ from scheduler.cli import settings_flags
 from scheduler.cli.query.listing import connect, list_kinds, list_leases
 from scheduler.engine.framework.kinds import KINDS, WatchedKind
 from scheduler.errors import SettingsError
-from scheduler.tools.explain.formats.terminal import ReadProgress, print_unlisted
+from scheduler.tools.explain.formats.terminal import print_unlisted
 from scheduler.tools.explain.input_files import STANDARD_INPUT
 from scheduler.tools.shadow.cluster_recording import Recording, reduced
 
@@ -49,8 +49,8 @@ async def take_snapshot(
     skips_forbidden: bool = False,
 ) -> dict[str, str]:
     """
-    Record the lists of all kinds, and the Leases of schedulers. Raises OSError of the file; SettingsError, also once the
-    recording is full.
+    Record the lists of all kinds, and the Leases of schedulers. Raises OSError of the file; SettingsError, also for a
+    recording that is full.
 
     Return the kinds that the user may not list, with the server's answer: those that roles may leave out; with
     `skips_forbidden` any but pods and nodes, which would raise SettingsError otherwise.
@@ -65,13 +65,9 @@ async def take_snapshot(
     def decode(watched: WatchedKind, raw: msgspec.Raw) -> bytes:
         return reduced(watched.kind, settings.node_annotations, raw)
 
-    progress = ReadProgress(sys.stderr, os.environ)
     async with connect(kubeconfig, context, os.environ) as client:
-        forbidden = await list_kinds(
-            client, KINDS.values(), decode, add, progress, skips_forbidden=skips_forbidden
-        )
-        recording.end_lists(await list_leases(client, settings, progress), forbidden)
-    progress.clear()
+        forbidden = await list_kinds(client, KINDS.values(), decode, add, skips_forbidden=skips_forbidden)
+        recording.end_lists(await list_leases(client, settings), forbidden)
     return forbidden
 
 

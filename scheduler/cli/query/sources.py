@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.cli import settings_flags
 from scheduler.cli.source_flags import namespace_of
-from scheduler.tools.explain.formats.terminal import ReadProgress
+from scheduler.tools.explain.formats.terminal import LiveLines
 from scheduler.tools.explain.input_files import ManifestFile, parse_manifest_files
 from scheduler.tools.explain.priority_classes import ReadClass
 from scheduler.tools.explain.recordings import read_snapshot
@@ -70,7 +70,7 @@ def read_cluster(
 
     def new_cluster(server: Version | None) -> LoadedCluster:
         cluster = LoadedCluster(settings.at(server), reads_budgets=budgets)
-        cluster.on_step = ReadProgress(sys.stderr, os.environ).show
+        cluster.on_step = LiveLines(sys.stderr, os.environ).say
         return cluster
 
     if args.on:
