@@ -15,8 +15,8 @@ import msgspec
 
 from scheduler.engine.model.wire import Int32
 from scheduler.errors import SettingsError
+from scheduler.tools.explain.formats.manifest_documents import ManifestFile
 from scheduler.tools.explain.formats.manifests import Manifest
-from scheduler.tools.explain.input_files import ManifestFile
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 _NUMBER: Final = re.compile(r"-?\d{1,10}")
@@ -69,9 +69,9 @@ def add_priorities(
     file: ManifestFile,
     cluster: LoadedCluster,
     read: ReadClass | None,
-    named: PriorityClass | None = None,
+    named: PriorityClass | None,
     *,
-    unknown: str = "a snapshot has no PriorityClasses",
+    unknown: str,
 ) -> None:
     """
     Write what each manifest's PriorityClass says into its pods' spec, as the API server does; raise SettingsError.

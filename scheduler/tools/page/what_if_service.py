@@ -25,9 +25,12 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import SchedulerError, SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
-from scheduler.tools.explain.formats.manifest_documents import numbered_documents
-from scheduler.tools.explain.input_files import ManifestFile
-from scheduler.tools.explain.priority_classes import add_priorities
+from scheduler.tools.explain.formats.manifest_documents import (
+    ManifestFile,
+    numbered_documents,
+    sorted_documents,
+)
+from scheduler.tools.explain.input_files import add_manifests
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.page.what_if import MAX_DISPLACED, MAX_REPLICAS, WhatIf, WhatIfRequest, what_if
 
@@ -165,7 +168,7 @@ class WhatIfService:
         if not request.manifest.strip():
             return ManifestFile([], [], _NAMESPACE)
         documents = numbered_documents(request.manifest, _SOURCE)
-        found = ManifestFile.of(documents, _SOURCE, namespace=_NAMESPACE, semantics=self._settings.semantics)
+        found = sorted_documents(documents, _SOURCE, namespace=_NAMESPACE, semantics=self._settings.semantics)
         if len(found.manifests) > _MAX_WORKLOADS:
             raise SettingsError(_SOURCE, "", f"{len(found.manifests)} workloads", f"at most {_MAX_WORKLOADS}")
         for manifest in found.manifests:
@@ -198,8 +201,8 @@ def _answer(
     file: ManifestFile,
     template: Pod | None,
 ) -> WhatIf:
-    add_priorities(file, cluster, None, unknown="the page reads no PriorityClasses of the cluster")
-    text = file.add_other_objects(cluster) if file.manifests else ""
+    unknown = "the page reads no PriorityClasses of the cluster"
+    text = add_manifests(file, cluster, None, unknown=unknown) if file.manifests else ""
     rng = random.Random(_SEED)
     return what_if(cluster, changed, request, rng, file.manifests, template, (text,) if text else ())
 

@@ -15,7 +15,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from scheduler.engine.core.decide import Decision, ScheduleResult, decide
+from scheduler.engine.core.decide import ScheduleResult, decide
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
@@ -87,15 +87,11 @@ class ChangeTrial:
         return changes
 
     def node_after(self, changes: Sequence[Change]) -> str | None:
-        """Return the pod's node once all changes are made; None if it still fits on no node."""
-        decision = self.decision_after(changes)
-        return decision.node_name if isinstance(decision, ScheduleResult) else None
-
-    def decision_after(self, changes: Sequence[Change]) -> Decision:
-        """Return the decision once all changes are made. They are taken back afterwards."""
+        """Return the pod's node once all changes, which are taken back, are made; None if it fits on no node."""
         with made(changes, self.pod, self._copy) as state:
             pod = changed_by(self.pod, changes)
-            return decide(pod, ClusterView(state), self._profile, self.rng, Unobserved())
+            decision = decide(pod, ClusterView(state), self._profile, self.rng, Unobserved())
+        return decision.node_name if isinstance(decision, ScheduleResult) else None
 
 
 @contextmanager
