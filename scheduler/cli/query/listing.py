@@ -196,7 +196,8 @@ async def connect(
 ) -> AsyncIterator[TellingClient]:
     """Connect to the cluster. An ApiError inside the context becomes a SettingsError."""
     credentials = await load_credentials(kubeconfig=kubeconfig, master=None, environ=environ, context=context)
-    async with TellingClient(credentials) as client:
+    client = TellingClient(credentials)
+    async with client:
         try:
             yield client
         except ApiError as error:

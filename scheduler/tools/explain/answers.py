@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -19,7 +19,7 @@ from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
-from scheduler.tools.explain.formats.json_values import object_in
+from scheduler.tools.explain.formats.json_values import mapping_or_empty, object_in
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.serving import Leases, Service, service_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
@@ -140,9 +140,8 @@ def explain_workload(cluster: LoadedCluster, workload: Workload) -> list[Explana
 
 def _recorded_decision(pod: bytes) -> DecisionRecord | None:
     """Return the decision that the pod's annotation records; None if there is none or it cannot be read."""
-    metadata = object_in(pod).get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    text = annotations.get(DECISION_ANNOTATION) if isinstance(annotations, Mapping) else None
+    annotations = mapping_or_empty(object_in(pod).get("metadata")).get("annotations")
+    text = mapping_or_empty(annotations).get(DECISION_ANNOTATION)
     return read_record(text) if isinstance(text, str) else None
 
 

@@ -12,6 +12,7 @@ from scheduler.engine.model.semantics import Semantics
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.errors import SettingsError
+from scheduler.tools.explain.formats.json_values import mapping_or_empty
 from scheduler.tools.explain.formats.manifest_documents import (
     CLAIM_TEMPLATE,
     PRIORITY_CLASS,
@@ -83,8 +84,8 @@ def add_other_objects(file: ManifestFile, cluster: LoadedCluster) -> str:
 
 def _note_claims_of_groups(document: Json, cluster: LoadedCluster) -> None:
     """Note that claims which a PodGroup shares among its members are made for each member."""
-    spec = document.get("spec") if named(document)[1] == "PodGroup" else None
-    if isinstance(spec, Mapping) and spec.get("resourceClaims"):
+    spec = mapping_or_empty(document.get("spec"))
+    if named(document)[1] == "PodGroup" and spec.get("resourceClaims"):
         text = "spec.resourceClaims of a PodGroup has no effect: each pod has claims of its own"
         cluster.assumptions[f"{text}, as without the feature gate DRAWorkloadResourceClaims"] = None
 

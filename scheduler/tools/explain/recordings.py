@@ -10,10 +10,10 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -122,13 +122,15 @@ def _snapshot_lines(file: str) -> Iterator[Line]:
         if f'"{KIND}"'.encode() in first:
             yield from _lines(file, first, stream)
         else:
-            yield from _earlier_lines(file, first + _rest(file, stream))
+            yield from _earlier_lines(file, first + _rest(file, stream.read))
 
 
 def _earlier_lines(file: str, body: bytes) -> Iterator[Line]:
     try:
         sections = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        head = {field: msgspec.json.decode(sections[field]) for field in _HEAD if field in sections}
+        head: dict[str, object] = {
+            field: msgspec.json.decode(sections[field]) for field in _HEAD if field in sections
+        }
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SettingsError(file, "", str(error), f"JSON of a {_SNAPSHOT}") from error
     _check_head(file, head, _SNAPSHOT)
@@ -146,7 +148,7 @@ def _earlier_lines(file: str, body: bytes) -> Iterator[Line]:
         yield Line(at_s=0.0, kind=watched.kind, listed=True)
 
 
-def _lines(file: str, first: bytes, stream: IO[bytes]) -> Iterator[Line]:
+def _lines(file: str, first: bytes, stream: io.BufferedIOBase) -> Iterator[Line]:
     """Yield the decoded lines after the first. Raises SettingsError, at last if none ends the first lists."""
     try:
         _check_head(file, nesting.read(_OBJECT.decode, first), KIND)
@@ -175,7 +177,7 @@ def _check_head(file: str, found: Mapping[str, object], kind: str) -> None:
             raise SettingsError(file, field, shown(found.get(field)), value)
 
 
-def _next_line(file: str, stream: IO[bytes]) -> bytes:
+def _next_line(file: str, stream: io.BufferedIOBase) -> bytes:
     """Return the next whole line, b"" at the end, which standard error names if it is none of a recording."""
     try:
         text = stream.readline(_LINE_LIMIT_BYTES)
@@ -190,15 +192,15 @@ def _next_line(file: str, stream: IO[bytes]) -> bytes:
     return text
 
 
-def _rest(file: str, stream: IO[bytes]) -> bytes:
-    body = stream.read(_WHOLE_LIMIT_BYTES)
+def _rest(file: str, read: Callable[[int], bytes]) -> bytes:
+    body = read(_WHOLE_LIMIT_BYTES)
     if len(body) == _WHOLE_LIMIT_BYTES:
         raise SettingsError(file, "", f"more than {_WHOLE_LIMIT_BYTES} bytes", "fewer")
     return body
 
 
 @contextmanager
-def _opened(file: str) -> Iterator[IO[bytes]]:
+def _opened(file: str) -> Iterator[io.BufferedIOBase]:
     """
     Open the file, unzipped; of a bundle its snapshot. Raises SettingsError, also for what is damaged within the block.
 
@@ -226,7 +228,7 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
             raise SettingsError(file, "", found, "a file made by the command record") from error
 
 
-def _bundled(file: str, stream: IO[bytes]) -> IO[bytes]:
+def _bundled(file: str, stream: io.BufferedIOBase) -> io.BufferedIOBase:
     """Return the snapshot in a tar file. Raises SettingsError."""
     import tarfile  # only here: it takes 9 ms
 
@@ -235,7 +237,7 @@ def _bundled(file: str, stream: IO[bytes]) -> IO[bytes]:
         with tarfile.open(fileobj=stream, mode="r|") as bundle:
             for member in bundle:
                 if member.name == BUNDLED_SNAPSHOT and (found := bundle.extractfile(member)) is not None:
-                    return io.BytesIO(_rest(file, found))
+                    return io.BytesIO(_rest(file, found.read))
     # A damaged header can lead to each of these.
     except (
         tarfile.TarError,
