@@ -20,8 +20,8 @@ from scheduler.tools.explain.report import report_lines
 SNAPSHOTS = {
     "empty": (
         "",
-        "found an empty file, expected a ClusterRecording, made by the command record or, of the cluster as it is, "
-        "snapshot or bundle",
+        "found an empty file, expected a ClusterRecording, made by the command record, or a snapshot of a cluster, "
+        "made by snapshot or bundle",
     ),
     "a list": ("[]", "expected JSON of a ClusterSnapshot"),
     "no version": ("{}", "apiVersion: found nothing, expected affinity-scheduler.io/v1"),

@@ -8,8 +8,8 @@ from typing import Final
 from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
-from scheduler.tools.explain.reasons import reason_in
 from scheduler.tools.explain.report import more_lines, report_lines
+from scheduler.tools.explain.sentences import reason_in
 from scheduler.tools.explain.simulation.drain import Drain, LeavingPod, Stay, StayingPods
 
 #: Rows of each table unless it is wide.

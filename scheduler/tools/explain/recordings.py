@@ -213,7 +213,7 @@ def _opened(file: str) -> Iterator[io.BufferedIOBase]:
                 stream = stack.enter_context(gzip.GzipFile(fileobj=stream))
             beginning = stream.peek(_TAR_MAGIC_AT + len(_TAR_MAGIC))
             if not beginning:
-                expected = f"{_RECORDED} or, of the cluster as it is, snapshot or bundle"
+                expected = f"{_RECORDED}, or a snapshot of a cluster, made by snapshot or bundle"
                 raise SettingsError(file, "", "an empty file", expected)
             is_tar = beginning.startswith(_TAR_MAGIC, _TAR_MAGIC_AT)
             yield _bundled(file, stream) if is_tar else stream
