@@ -178,7 +178,13 @@ async def _collected(args: argparse.Namespace, settings: Settings) -> Bundle:
 async def _snapshot(args: argparse.Namespace, settings: Settings) -> tuple[bytes, dict[str, str]]:
     """Return a snapshot, and the kinds that the user may not list. Raises SettingsError."""
     body = io.BytesIO()
-    recording = Recording(body, compresses=False, max_bytes=SNAPSHOT_LIMIT_BYTES, now_s=time.monotonic)
+    recording = Recording(
+        body,
+        settings.node_annotations,
+        compresses=False,
+        max_bytes=SNAPSHOT_LIMIT_BYTES,
+        now_s=time.monotonic,
+    )
     forbidden = await take_snapshot(recording, args.kubeconfig, args.context, settings, skips_forbidden=True)
     return body.getvalue(), forbidden
 

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from scheduler.daemon.settings.resolved import Settings
     from scheduler.engine.framework.kinds import WatchedKind
     from scheduler.engine.model.semantics import Version
-    from scheduler.engine.model.stimuli import Stimulus
 
 _TIMEOUT_S: Final = 60.0
 #: For the names that complete a command line.
@@ -107,12 +106,7 @@ async def _server_version(client: KubeClient) -> Version | None:
 
 
 async def _list_all_kinds(client: TellingClient, cluster: LoadedCluster) -> None:
-    def add(watched: WatchedKind, listed: Sequence[Stimulus | None]) -> None:
-        for seen in listed:
-            cluster.apply(seen)
-        cluster.apply(watched.on_served)
-
-    forbidden = await list_kinds(client, cluster.kinds, cluster.decode, add)
+    forbidden = await list_kinds(client, cluster.kinds, cluster.decode, cluster.add_list)
     cluster.leases = await list_leases(client, cluster.settings)
     client.live.clear()
     for kind, reason in forbidden.items():

@@ -9,20 +9,17 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-import msgspec
-
 from scheduler.cli import settings_flags
 from scheduler.cli.query.listing import connect, list_kinds, list_leases
-from scheduler.engine.framework.kinds import KINDS, WatchedKind
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.terminal import print_unlisted
 from scheduler.tools.explain.input_files import STANDARD_INPUT
-from scheduler.tools.shadow.cluster_recording import Recording, reduced
+from scheduler.tools.shadow.cluster_recording import RECORDED_KINDS, Recording
 
 if TYPE_CHECKING:
     from scheduler.daemon.settings.resolved import Settings
@@ -33,7 +30,11 @@ def save_snapshot(args: argparse.Namespace) -> None:
     settings = settings_flags.settings(args.config, args.plugins)
     with written(args.output) as file:
         recording = Recording(
-            file, compresses=args.output.endswith(".gz"), max_bytes=sys.maxsize, now_s=time.monotonic
+            file,
+            settings.node_annotations,
+            compresses=args.output.endswith(".gz"),
+            max_bytes=sys.maxsize,
+            now_s=time.monotonic,
         )
         forbidden = asyncio.run(take_snapshot(recording, args.kubeconfig, args.context, settings))
         for kind, reason in forbidden.items():
@@ -55,18 +56,14 @@ async def take_snapshot(
     Return the kinds that the user may not list, with the server's answer: those that roles may leave out; with
     `skips_forbidden` any but pods and nodes, which would raise SettingsError otherwise.
     """
-
-    def add(watched: WatchedKind, listed: Iterable[bytes]) -> None:
-        recording.on_list(watched.kind, listed)
-        if recording.is_full:
-            instead = "less; the command snapshot has no limit"
-            raise SettingsError("the cluster", "", f"more than {recording.max_bytes} bytes", instead)
-
-    def decode(watched: WatchedKind, raw: msgspec.Raw) -> bytes:
-        return reduced(watched.kind, settings.node_annotations, raw)
-
     async with connect(kubeconfig, context, os.environ) as client:
-        forbidden = await list_kinds(client, KINDS.values(), decode, add, skips_forbidden=skips_forbidden)
+        forbidden = await list_kinds(
+            client,
+            RECORDED_KINDS,
+            recording.reduced,
+            recording.on_list,
+            skips_forbidden=skips_forbidden,
+        )
         recording.end_lists(await list_leases(client, settings), forbidden)
     return forbidden
 

@@ -23,6 +23,7 @@ from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.metrics.process import ControllerMetrics
 from scheduler.engine.framework.kinds import KINDS, WatchedKind
 from scheduler.engine.model import nesting
+from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.recording_file import (
     FORBIDDEN,
     LEASES,
@@ -43,6 +44,8 @@ _HELD_BYTES: Final = 128 << 10
 _GZIP: Final = 31
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
+#: In the order in which they are listed.
+RECORDED_KINDS: Final = tuple(KINDS.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +69,17 @@ class Recording:
     """
 
     def __init__(
-        self, file: BinaryIO, *, compresses: bool, max_bytes: int, now_s: Callable[[], float]
+        self,
+        file: BinaryIO,
+        node_annotations: frozenset[str] = frozenset(),
+        *,
+        compresses: bool,
+        max_bytes: int,
+        now_s: Callable[[], float],
     ) -> None:
-        self._file, self.max_bytes, self._now_s = file, max_bytes, now_s
+        self._file, self._max_bytes, self._now_s = file, max_bytes, now_s
         self._packer = zlib.compressobj(wbits=_GZIP) if compresses else None
-        self._began_s = now_s()
+        self._node_annotations, self._began_s = node_annotations, now_s()
         #: The hash of each object's last line, to tell what is new.
         self._hashes: dict[tuple[str, Key], int] = {}
         self._waiting: list[bytes] = []
@@ -78,18 +87,26 @@ class Recording:
         self.is_full = False
         self._append(Header())
 
+    def reduced(self, kind: WatchedKind, raw: msgspec.Raw) -> bytes:
+        """Return the JSON of an object as the recording has it."""
+        document = nesting.read(_JSON.decode, raw)
+        return msgspec.json.encode(recorded_fields(kind.kind, document, self._node_annotations))
+
     def on_object(self, kind: str, key: Key, body: bytes) -> None:
         """Add the object as it is now."""
         if self._hashes.get((kind, key)) != (new := hash(body)):
             self._hashes[kind, key] = new
             self._add(kind, body)
 
-    def on_list(self, kind: str, bodies: Iterable[bytes]) -> None:
-        """Write the whole first list of a kind. Raises OSError."""
+    def on_list(self, kind: WatchedKind, bodies: Iterable[bytes]) -> None:
+        """Write the whole first list of a kind. Raises OSError, and SettingsError if there is no room for it."""
         for body in bodies:
-            self._add(kind, body)
-        self.on_listed(kind)
+            self._add(kind.kind, body)
+        self.on_listed(kind.kind)
         self.flush()
+        if self.is_full:
+            instead = "less; the command snapshot has no limit"
+            raise SettingsError("the cluster", "", f"more than {self._max_bytes} bytes", instead)
 
     def _add(self, kind: str, body: bytes) -> None:
         self._append(Line(at_s=self._at_s(), kind=kind, object=msgspec.Raw(body)))
@@ -121,7 +138,7 @@ class Recording:
         """Write the lines since the last call, or as many as there is room for. Raises OSError."""
         lines, self._waiting = self._waiting, []
         for line in lines:
-            if self.is_full or self.n_bytes + len(line) + _HELD_BYTES > self.max_bytes:
+            if self.is_full or self.n_bytes + len(line) + _HELD_BYTES > self._max_bytes:
                 self.is_full = True
                 return
             self._write(line if self._packer is None else self._packer.compress(line))
@@ -160,7 +177,11 @@ async def record(
     async with connect(options, environ, metrics, waits=False) as connection:
         with open_file() as file:
             recording = Recording(
-                file, compresses=options.compresses, max_bytes=options.max_bytes, now_s=time.monotonic
+                file,
+                options.settings.node_annotations,
+                compresses=options.compresses,
+                max_bytes=options.max_bytes,
+                now_s=time.monotonic,
             )
             await _record(options, recording, connection)
             recording.close()
@@ -182,11 +203,7 @@ async def _record(options: Options, recording: Recording, connection: Connection
                 recording.on_mark(Mark.SYNCED)
                 log.info(0, "Recording changes")
 
-    annotations = options.settings.node_annotations
-    tasks = [
-        asyncio.create_task(_follow(kind, client, recording, annotations, on_synced, log))
-        for kind in KINDS.values()
-    ]
+    tasks = [asyncio.create_task(_follow(kind, client, recording, on_synced, log)) for kind in KINDS.values()]
     try:
         async for _ in _seconds(options.duration_s, stopped):
             recording.flush()
@@ -216,7 +233,6 @@ async def _follow(
     kind: WatchedKind,
     client: KubeClient,
     recording: Recording,
-    node_annotations: frozenset[str],
     on_synced: Callable[..., None],
     log: Logger,
 ) -> None:
@@ -224,7 +240,7 @@ async def _follow(
     reflector = Reflector(
         client,
         resource_of(kind),
-        partial(reduced, kind.kind, node_annotations),
+        partial(recording.reduced, kind),
         is_absence=kind.is_unserved,
     )
     async with aclosing(reflector.batches()) as batches:
@@ -244,9 +260,3 @@ async def _follow(
                         log.info(0, "Watch is interrupted", kind=kind.kind, err=str(error))
                     case Malformed(error=error):
                         log.info(0, "Not recorded", kind=kind.kind, err=str(error))
-
-
-def reduced(kind: str, node_annotations: frozenset[str], raw: msgspec.Raw) -> bytes:
-    """Return the JSON of an object as a recording has it."""
-    document = nesting.read(_JSON.decode, raw)
-    return msgspec.json.encode(recorded_fields(kind, document, node_annotations))

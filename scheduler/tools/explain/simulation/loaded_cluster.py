@@ -99,6 +99,12 @@ class LoadedCluster:
             self.malformed[watched.kind] += 1
             return None
 
+    def add_list(self, watched: WatchedKind, listed: Iterable[Stimulus | None]) -> None:
+        """Add all objects of a kind that the API server has."""
+        for seen in listed:
+            self.apply(seen)
+        self.apply(watched.on_served)
+
     def apply(self, seen: Stimulus | None) -> None:
         """Add the stimulus's object to the cluster."""
         if isinstance(seen, PodSeen) and not seen.pod.is_terminal:
