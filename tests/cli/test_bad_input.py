@@ -14,11 +14,15 @@ import pytest
 from scheduler.cli.main import main
 from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup
-from scheduler.tools.explain.formats.terminal import ReadProgress, Style
+from scheduler.tools.explain.formats.terminal import LiveLines, Style
 from scheduler.tools.explain.report import report_lines
 
 SNAPSHOTS = {
-    "empty": ("", "expected JSON of a ClusterSnapshot"),
+    "empty": (
+        "",
+        "found an empty file, expected a ClusterRecording, made by the command record, or a snapshot of a cluster, "
+        "made by snapshot or bundle",
+    ),
     "a list": ("[]", "expected JSON of a ClusterSnapshot"),
     "no version": ("{}", "apiVersion: found nothing, expected affinity-scheduler.io/v1"),
     "another version": (
@@ -210,9 +214,9 @@ def test_only_terminals_get_colours_and_progress(
 ) -> None:
     """NO_COLOR removes the colours, but not the progress line."""
     assert ("\x1b" in Style(out, environ).bad("x")) == coloured
-    line = ReadProgress(out, environ)
-    line.update("Pod", 500)
+    line = LiveLines(out, environ)
+    line.say("reading Pod: 500")
     assert ("reading Pod: 500" in out.getvalue()) == progress
-    line.show("shop/\x1b[31mp: trying change 1 of 2")
+    line.say("shop/\x1b[31mp: trying change 1 of 2")
     assert ("\\x1b[31mp: trying change 1 of 2" in out.getvalue()) == progress
     line.clear()

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from scheduler.cli.query.shadow_report import live_lines, text
 from scheduler.tools.explain.formats.table import table_lines
-from scheduler.tools.explain.formats.terminal import LiveLines, ReadProgress, Style
+from scheduler.tools.explain.formats.terminal import LiveLines, Style
 from scheduler.tools.shadow.report import Cause, Difference, ShadowReport
 
 TERM = {"TERM": "xterm"}
@@ -162,10 +162,13 @@ def test_sentences_are_broken_between_words_and_tables_are_not() -> None:
 
 
 def test_a_progress_line_is_one_line() -> None:
-    """Only the line of the cursor is erased: a broken one would stay on the screen in part."""
+    """It is cut where the terminal would break it, and goes without a trace."""
     with terminal(20, 10) as screen:
-        ReadProgress(screen.out, TERM).show("default/a-long-name: trying change 1 of 12")
-        assert screen.shown() == "\r\x1b[K" + "default/a-long-nam…"
+        live = LiveLines(screen.out, TERM)
+        live.say("default/a-long-name: trying change 1 of 12")
+        assert screen.shown() == block("default/a-long-nam…")
+        live.say("")
+        assert screen.shown() == "\x1b[1F\x1b[J"
 
 
 def test_a_table_fits_into_the_terminal() -> None:

@@ -30,7 +30,7 @@ from scheduler.daemon.kube.credentials import Credentials, load_credentials
 from scheduler.daemon.kube.requests import SERVER_VERSION, Request, escaped, get_pod
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.errors import ApiError, SettingsError
-from scheduler.tools.explain.formats.json_values import object_in
+from scheduler.tools.explain.formats.json_values import mapping_or_empty, object_in
 from scheduler.tools.explain.formats.recording_file import select
 from scheduler.tools.explain.recordings import BUNDLED_SNAPSHOT
 from scheduler.tools.shadow.cluster_recording import Recording
@@ -177,12 +177,15 @@ async def _collected(args: argparse.Namespace, settings: Settings) -> Bundle:
 
 async def _snapshot(args: argparse.Namespace, settings: Settings) -> tuple[bytes, dict[str, str]]:
     """Return a snapshot, and the kinds that the user may not list. Raises SettingsError."""
-    body, limit_bytes = io.BytesIO(), SNAPSHOT_LIMIT_BYTES
-    recording = Recording(body, compresses=False, max_bytes=limit_bytes, now_s=time.monotonic)
+    body = io.BytesIO()
+    recording = Recording(
+        body,
+        settings.node_annotations,
+        compresses=False,
+        max_bytes=SNAPSHOT_LIMIT_BYTES,
+        now_s=time.monotonic,
+    )
     forbidden = await take_snapshot(recording, args.kubeconfig, args.context, settings, skips_forbidden=True)
-    if recording.is_full:
-        instead = "less; the command snapshot has no limit"
-        raise SettingsError("the cluster", "", f"more than {limit_bytes} bytes", instead)
     return body.getvalue(), forbidden
 
 
@@ -225,7 +228,7 @@ async def _leader(args: argparse.Namespace) -> str | None:
     async with connect(args.kubeconfig, args.context, os.environ) as client:
         try:
             lease = Request("GET", _lease_path(args.namespace, _NAME), "get")
-            spec = _mapping(object_in(await client.request(lease, timeout_s=_TIMEOUT_S)).get("spec"))
+            spec = mapping_or_empty(object_in(await client.request(lease, timeout_s=_TIMEOUT_S)).get("spec"))
             # The name of a pod is its host's, with which the identity of an instance begins.
             pod = str(spec.get("holderIdentity") or "").partition("_")[0]
             if not pod:
@@ -260,7 +263,7 @@ async def _add_endpoints(bundle: Bundle, url: str, credentials: Credentials) -> 
             if name == "configz.json":
                 known = known_configuration(object_in(body))
                 body = msgspec.json.format(msgspec.json.encode(known))
-                configuration = _mapping(known.get("componentconfig"))
+                configuration = mapping_or_empty(known.get("componentconfig"))
             bundle.add(name, body)
     return configuration
 
@@ -289,7 +292,7 @@ async def _add_objects(
     taken = await bundle.take("apiserver.json", client.request(SERVER_VERSION, timeout_s=_TIMEOUT_S))
     if taken is not None:
         bundle.add("apiserver.json", taken)
-    election = _mapping(configuration.get("leaderElection"))
+    election = mapping_or_empty(configuration.get("leaderElection"))
     path = _lease_path(
         str(election.get("resourceNamespace") or namespace), str(election.get("resourceName") or _NAME)
     )
@@ -309,11 +312,14 @@ async def _add_objects(
 
 async def _add_log(bundle: Bundle, client: KubeClient, namespace: str, pod: Mapping[str, object]) -> None:
     """Add the last lines of the scheduler's container, and those of the one before it if that has ended."""
-    name = escaped(str(_mapping(pod.get("metadata")).get("name")))
-    containers = [str(each.get("name")) for each in _mappings(_mapping(pod.get("spec")).get("containers"))]
+    name = escaped(str(mapping_or_empty(pod.get("metadata")).get("name")))
+    containers = [
+        str(each.get("name")) for each in _mappings(mapping_or_empty(pod.get("spec")).get("containers"))
+    ]
     container = "scheduler" if "scheduler" in containers else next(iter(containers), "")
     restarts = [
-        each.get("restartCount") for each in _mappings(_mapping(pod.get("status")).get("containerStatuses"))
+        each.get("restartCount")
+        for each in _mappings(mapping_or_empty(pod.get("status")).get("containerStatuses"))
     ]
     for previous in ("", "true") if any(restarts) else ("",):
         file = f"log-{name}{'-previous' if previous else ''}.txt"
@@ -341,7 +347,7 @@ async def _add_events(
     profiles = [str(each.get("schedulerName")) for each in _mappings(configuration.get("profiles"))]
     selectors = [f"reportingComponent={name}" for name in profiles or [_NAME]]
     for pod in pods[:_MAX_PODS]:
-        meta = _mapping(pod.get("metadata"))
+        meta = mapping_or_empty(pod.get("metadata"))
         selectors.append(
             f"involvedObject.namespace={meta.get('namespace')},involvedObject.name={meta.get('name')}"
         )
@@ -362,7 +368,7 @@ async def _add_events(
 
 
 def _last_seen(event: Mapping[str, object]) -> str:
-    series = _mapping(event.get("series")).get("lastObservedTime")
+    series = mapping_or_empty(event.get("series")).get("lastObservedTime")
     return str(series or event.get("lastTimestamp") or event.get("eventTime") or "")
 
 
@@ -375,7 +381,7 @@ async def _listed(
         return None
     document = object_in(taken)
     items = _mappings(document.get("items"))
-    if _mapping(document.get("metadata")).get("continue"):
+    if mapping_or_empty(document.get("metadata")).get("continue"):
         bundle.miss(name, f"all but the first {len(items)} by name, which need not be the newest")
     return items
 
@@ -383,10 +389,6 @@ async def _listed(
 def _lines(documents: list[dict[str, object]]) -> bytes:
     """Return the documents as JSON, one a line."""
     return b"".join(msgspec.json.encode(document) + b"\n" for document in documents)
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _mappings(value: object) -> list[dict[str, object]]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
-from scheduler.tools.explain.reasons import reason_in
 from scheduler.tools.explain.report import more_lines, report_lines
+from scheduler.tools.explain.sentences import reason_in
 from scheduler.tools.explain.simulation.drain import Drain, LeavingPod, Stay, StayingPods
 
-#: Rows of each table unless it is wide, and nodes and pods that are named.
+#: Rows of each table unless it is wide.
 _ROWS: Final = 20
-_NAMED: Final = 3
 
 _WORDS: Final = {
     Stay.DAEMON_SET: "of DaemonSets",
@@ -67,14 +66,10 @@ def _refused(
         key = f"{pod.namespace}/{pod.workload}", reason_in(why_of(pod))
         alike.setdefault(key, []).append(pod.node)
     rows = [
-        (len(nodes), workload, _first_names(nodes), reason) for (workload, reason), nodes in alike.items()
+        (len(nodes), workload, first_names(list(dict.fromkeys(nodes))), reason)
+        for (workload, reason), nodes in alike.items()
     ]
     return ("PODS", "WORKLOAD", "FROM", why), rows
-
-
-def _first_names(nodes: Sequence[str]) -> str:
-    names = list(dict.fromkeys(nodes))
-    return ", ".join(names[:_NAMED]) + (", ..." if names[_NAMED:] else "")
 
 
 def _names(nodes: Sequence[str]) -> str:
@@ -88,8 +83,7 @@ def _stays(staying: StayingPods, *, gone: bool) -> str:
     verb = ("leaves" if one else "leave") if leave else ("stays" if one else "stay")
     line = f"{counted(staying.pods.n_total, 'pod')} {verb}: {_WORDS[staying.why]}"
     if staying.why is Stay.NO_CONTROLLER:
-        more = ", ..." if staying.pods.n_total > _NAMED else ""
-        line += f" ({', '.join(ref.key for ref in staying.pods.shown[:_NAMED])}{more})"
+        line += f" ({first_names([ref.key for ref in staying.pods.shown])})"
         if not gone:
             line += f"; kubectl drain refuses {'it' if one else 'them'} without --force"
     return escape_control_characters(line)

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from scheduler.cli.query.pending import pending_lines
 from scheduler.cli.query.sources import (
-    add_other_objects,
-    class_reader,
+    add_to_cluster,
     read_cluster,
     read_manifest_file,
     settings_of,
@@ -19,7 +18,6 @@ from scheduler.errors import SettingsError
 from scheduler.tools.explain.answers import explain_manifests, explain_named_pod, explain_workload
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.pending import pending_workloads
-from scheduler.tools.explain.priority_classes import add_priorities
 from scheduler.tools.explain.report import print_answer, report_text
 from scheduler.tools.explain.workloads import parse_workload, why_not_found
 
@@ -29,8 +27,7 @@ def print_file(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     manifest_file = read_manifest_file(args, settings)
     cluster, _ = read_cluster(args, settings)
-    add_priorities(manifest_file, cluster, class_reader(args))
-    add_other_objects(manifest_file, cluster)
+    add_to_cluster(args, manifest_file, cluster)
     answers = explain_manifests(cluster, manifest_file.manifests)
     return _print(args, answers, is_list=True)
 

@@ -11,7 +11,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -21,7 +21,7 @@ import msgspec
 from scheduler.cli.source_flags import namespace_of
 from scheduler.daemon.assembly.watched_kinds import resource_of
 from scheduler.daemon.kube.client import KubeClient, unusable
-from scheduler.daemon.kube.credentials import load_credentials
+from scheduler.daemon.kube.credentials import Credentials, load_credentials
 from scheduler.daemon.kube.pager import list_pages
 from scheduler.daemon.kube.requests import (
     SERVER_VERSION,
@@ -43,7 +43,7 @@ from scheduler.errors import (
     SettingsError,
     Throttled,
 )
-from scheduler.tools.explain.formats.terminal import ReadProgress, print_unlisted
+from scheduler.tools.explain.formats.terminal import LiveLines, print_unlisted
 from scheduler.tools.explain.serving import Leases, decode_lease, lease_names, leases_named
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
@@ -105,30 +105,22 @@ async def _server_version(client: KubeClient) -> Version | None:
         return None
 
 
-async def _list_all_kinds(client: KubeClient, cluster: LoadedCluster) -> None:
-    progress = ReadProgress(sys.stderr, os.environ)
-    try:
-        for watched in cluster.kinds:
-            listed = await list_kind(client, watched, partial(cluster.decode, watched), progress)
-            if isinstance(listed, Forbidden):
-                progress.clear()
-                print_unlisted(watched.kind, str(listed))
-            elif listed is not None:
-                for seen in listed:
-                    cluster.apply(seen)
-                cluster.apply(watched.on_served)
-        cluster.leases = await list_leases(client, cluster.settings, progress)
-    finally:
-        progress.clear()
+async def _list_all_kinds(client: TellingClient, cluster: LoadedCluster) -> None:
+    forbidden = await list_kinds(client, cluster.kinds, cluster.decode, cluster.add_list)
+    cluster.leases = await list_leases(client, cluster.settings)
+    client.live.clear()
+    for kind, reason in forbidden.items():
+        print_unlisted(kind, reason)
 
 
-async def list_leases(client: KubeClient, settings: Settings, progress: ReadProgress) -> Leases:
+async def list_leases(client: TellingClient, settings: Settings) -> Leases:
     """Return the Leases of schedulers, and why those that the user may not list are not known. Raises ApiError."""
     leases = Leases(read_at=second_time(time.time()))
     for name in lease_names(settings):
         try:
-            told = partial(progress.update, "Lease")
-            leases.found += await list_all(client, leases_named(name), decode_lease, told)
+            leases.found += await list_all(
+                client, leases_named(name), decode_lease, client.tell_read("Lease")
+            )
         except (Forbidden, NotFound) as error:
             leases.unknown[name] = str(error)
     return leases
@@ -152,14 +144,17 @@ async def _read(client: KubeClient, request: Request) -> bytes | None:
         return None
 
 
-class _TellingClient(KubeClient):
+class TellingClient(KubeClient):
     """
-    A client that says once on standard error for which answer it waits.
+    A client that says once on standard error for which answer it waits; on a terminal how much it has read, too.
 
     A server that says when to ask again, as one whose cache is behind, is asked again, as often as client-go does.
     """
 
-    _has_told = False
+    def __init__(self, credentials: Credentials) -> None:
+        super().__init__(credentials)
+        self.live = LiveLines(sys.stderr, os.environ)
+        self._has_told = False
 
     async def request(
         self, request: Request, *, timeout_s: float, may_send: Callable[[], bool] = lambda: True
@@ -182,46 +177,55 @@ class _TellingClient(KubeClient):
         if not self._has_told:
             self._has_told = True
             asked = f"{request.verb} {request.path}"
-            print(f"Waiting for the API server: {asked}, for {timeout_s:.0f} s at most.", file=sys.stderr)
+            self.live.write(f"Waiting for the API server: {asked}, for {timeout_s:.0f} s at most.\n")
+
+    def tell_read(self, kind: str) -> Callable[[int], None]:
+        """Return what shows how many objects of the kind have been read."""
+        return lambda n_objects: self.live.say(f"reading {kind}: {n_objects}")
 
 
 @asynccontextmanager
 async def connect(
     kubeconfig: str | None, context: str | None, environ: Mapping[str, str]
-) -> AsyncIterator[KubeClient]:
+) -> AsyncIterator[TellingClient]:
     """Connect to the cluster. An ApiError inside the context becomes a SettingsError."""
     credentials = await load_credentials(kubeconfig=kubeconfig, master=None, environ=environ, context=context)
-    async with _TellingClient(credentials) as client:
+    client = TellingClient(credentials)
+    async with client:
         try:
             yield client
         except ApiError as error:
             raise unusable(credentials.endpoint.server, error) from error
+        finally:
+            client.live.clear()
 
 
-async def list_kind(
-    client: KubeClient,
-    watched: WatchedKind,
-    decode: Callable[[msgspec.Raw], T],
-    progress: ReadProgress,
+async def list_kinds(
+    client: TellingClient,
+    kinds: Iterable[WatchedKind],
+    decode: Callable[[WatchedKind, msgspec.Raw], T],
+    add: Callable[[WatchedKind, list[T]], None],
     *,
     skips_forbidden: bool = False,
-) -> list[T] | Forbidden | None:
+) -> dict[str, str]:
     """
-    Return all objects of a kind, decoded page by page; None if the server does not have the kind. Raises ApiError.
+    Hand all objects of each kind that the server has to `add`, decoded page by page. Raises ApiError.
 
-    Return Forbidden if the user may not list a kind that roles may leave out; with `skips_forbidden` any kind but pods
-    and nodes. `decode` must not keep the raw bytes, which are a view of the whole page.
+    Return the kinds that the user may not list, with the server's answer: those that roles may leave out; with
+    `skips_forbidden` any but pods and nodes. `decode` must not keep the raw bytes, which are a view of the whole page.
     """
-    try:
-        return await list_all(client, resource_of(watched), decode, partial(progress.update, watched.kind))
-    except NotFound as error:
-        if watched.may_lack(error):
-            return None
-        raise
-    except Forbidden as error:
-        if watched.may_lack(error) or (skips_forbidden and watched.kind not in _NEEDED_KINDS):
-            return error
-        raise
+    forbidden: dict[str, str] = {}
+    for watched in kinds:
+        told = client.tell_read(watched.kind)
+        try:
+            add(watched, await list_all(client, resource_of(watched), partial(decode, watched), told))
+        except (NotFound, Forbidden) as error:
+            is_skipped = skips_forbidden and watched.kind not in _NEEDED_KINDS
+            if isinstance(error, Forbidden) and (is_skipped or watched.may_lack(error)):
+                forbidden[watched.kind] = str(error)
+            elif not watched.may_lack(error):
+                raise
+    return forbidden
 
 
 async def list_all(
@@ -230,7 +234,7 @@ async def list_all(
     decode: Callable[[msgspec.Raw], T],
     progress: Callable[[int], None],
 ) -> list[T]:
-    """Return all objects of a collection, as `list_kind` does. Raises ApiError."""
+    """Return all objects of a collection, decoded as for `list_kinds`. Raises ApiError."""
     for _ in range(_RESTARTS):
         found: list[T] = []
         try:

@@ -9,7 +9,7 @@ from typing import Final
 
 from scheduler.cli.query.drain import drain_lines
 from scheduler.cli.query.sources import (
-    add_other_objects,
+    add_to_cluster,
     class_reader,
     read_cluster,
     read_manifest_file,
@@ -19,7 +19,7 @@ from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
-from scheduler.tools.explain.priority_classes import add_priorities, priority_class_named
+from scheduler.tools.explain.priority_classes import priority_class_named
 from scheduler.tools.explain.report import more_lines, print_answer, report_lines
 from scheduler.tools.explain.scenarios import MAX_REPLICAS, simulate_drain, simulate_manifests
 from scheduler.tools.explain.simulation.replicas import Simulation
@@ -35,12 +35,10 @@ def print_replicas(args: argparse.Namespace) -> int:
         raise SettingsError("--replicas", "", str(args.replicas), f"a number from 0 to {MAX_REPLICAS}")
     settings = settings_of(args)
     manifest_file = read_manifest_file(args, settings)
-    read_class, flag = class_reader(args), "--priority-class"
     named = args.priority_class
-    of_flag = None if named is None else priority_class_named(named, flag, read_class)
+    of_flag = None if named is None else priority_class_named(named, "--priority-class", class_reader(args))
     cluster, _ = read_cluster(args, settings)
-    add_priorities(manifest_file, cluster, read_class, of_flag)
-    add_other_objects(manifest_file, cluster)
+    add_to_cluster(args, manifest_file, cluster, of_flag)
     rng = random.Random(args.seed)
     simulations = simulate_manifests(cluster, manifest_file.manifests, args.replicas, rng)
     print_answer(

@@ -11,16 +11,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from scheduler.cli import settings_flags
-from scheduler.cli.query.listing import connect, list_kind, list_leases
+from scheduler.cli.query.listing import connect, list_kinds, list_leases
 from scheduler.errors import SettingsError
-from scheduler.tools.explain.formats.terminal import ReadProgress, print_unlisted
+from scheduler.tools.explain.formats.terminal import print_unlisted
 from scheduler.tools.explain.input_files import STANDARD_INPUT
-from scheduler.tools.shadow.cluster_recording import Recording, record_lists
+from scheduler.tools.shadow.cluster_recording import RECORDED_KINDS, Recording
 
 if TYPE_CHECKING:
     from scheduler.daemon.settings.resolved import Settings
@@ -31,7 +30,11 @@ def save_snapshot(args: argparse.Namespace) -> None:
     settings = settings_flags.settings(args.config, args.plugins)
     with written(args.output) as file:
         recording = Recording(
-            file, compresses=args.output.endswith(".gz"), max_bytes=sys.maxsize, now_s=time.monotonic
+            file,
+            settings.node_annotations,
+            compresses=args.output.endswith(".gz"),
+            max_bytes=sys.maxsize,
+            now_s=time.monotonic,
         )
         forbidden = asyncio.run(take_snapshot(recording, args.kubeconfig, args.context, settings))
         for kind, reason in forbidden.items():
@@ -47,17 +50,21 @@ async def take_snapshot(
     skips_forbidden: bool = False,
 ) -> dict[str, str]:
     """
-    Record the lists of all kinds, and the Leases of schedulers. Raises SettingsError, and OSError of the file.
+    Record the lists of all kinds, and the Leases of schedulers. Raises OSError of the file; SettingsError, also for a
+    recording that is full.
 
     Return the kinds that the user may not list, with the server's answer: those that roles may leave out; with
     `skips_forbidden` any but pods and nodes, which would raise SettingsError otherwise.
     """
-    progress = ReadProgress(sys.stderr, os.environ)
     async with connect(kubeconfig, context, os.environ) as client:
-        read = partial(list_kind, client, progress=progress, skips_forbidden=skips_forbidden)
-        forbidden = await record_lists(recording, read, settings.node_annotations)
-        recording.end_lists(await list_leases(client, settings, progress), forbidden)
-    progress.clear()
+        forbidden = await list_kinds(
+            client,
+            RECORDED_KINDS,
+            recording.reduced,
+            recording.on_list,
+            skips_forbidden=skips_forbidden,
+        )
+        recording.end_lists(await list_leases(client, settings), forbidden)
     return forbidden
 
 

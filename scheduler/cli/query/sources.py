@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from scheduler.cli import settings_flags
 from scheduler.cli.source_flags import namespace_of
-from scheduler.tools.explain.formats.terminal import ReadProgress
-from scheduler.tools.explain.input_files import ManifestFile, parse_manifest_files
-from scheduler.tools.explain.priority_classes import ReadClass
+from scheduler.tools.explain.formats.manifest_documents import ManifestFile
+from scheduler.tools.explain.formats.terminal import LiveLines
+from scheduler.tools.explain.input_files import add_manifests, parse_manifest_files
+from scheduler.tools.explain.priority_classes import PriorityClass, ReadClass
 from scheduler.tools.explain.recordings import read_snapshot
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
@@ -45,9 +46,14 @@ def read_manifest_file(args: argparse.Namespace, settings: Settings) -> Manifest
     )
 
 
-def add_other_objects(manifests: ManifestFile, cluster: LoadedCluster) -> None:
+def add_to_cluster(
+    args: argparse.Namespace,
+    file: ManifestFile,
+    cluster: LoadedCluster,
+    priority_class: PriorityClass | None = None,
+) -> None:
     """Add what the manifests have beside pods to the cluster; say on standard error what was read and left out."""
-    if text := manifests.add_other_objects(cluster):
+    if text := add_manifests(file, cluster, class_reader(args), priority_class):
         print(text, file=sys.stderr)
 
 
@@ -70,7 +76,7 @@ def read_cluster(
 
     def new_cluster(server: Version | None) -> LoadedCluster:
         cluster = LoadedCluster(settings.at(server), reads_budgets=budgets)
-        cluster.on_step = ReadProgress(sys.stderr, os.environ).show
+        cluster.on_step = LiveLines(sys.stderr, os.environ).say
         return cluster
 
     if args.on:

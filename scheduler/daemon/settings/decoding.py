@@ -5,6 +5,7 @@ Absent and null fields have the struct's default, as in upstream's decoding.
 """
 
 import re
+from collections.abc import Collection
 from types import NoneType, UnionType
 from typing import Any, Final, TypeVar, Union, get_args, get_origin
 
@@ -30,23 +31,32 @@ _WORDS: Final = {
 _NAMED_TYPES: Final = re.compile(r"`([^`]*)`")
 
 
-def decoded(value: object, kind: type[_Struct], path: str, problems: Problems) -> _Struct:
+def decoded(
+    value: object, kind: type[_Struct], path: str, problems: Problems, *, also: Collection[str] = ()
+) -> _Struct:
     """Return the struct of the object at `path`. Whatever is wrong in it is recorded, and is absent in the struct."""
-    return msgspec.convert(checked_fields(value, kind, path, problems), kind)
+    return msgspec.convert(checked_fields(value, kind, path, problems, also=also), kind)
 
 
 def checked_fields(
-    value: object, kind: type[msgspec.Struct], path: str, problems: Problems
+    value: object, kind: type[msgspec.Struct], path: str, problems: Problems, *, also: Collection[str] = ()
 ) -> dict[str, object]:
-    """Return the object without null and without whatever the struct cannot have, which is recorded."""
+    """
+    Return the object without null and without whatever the struct cannot have, which is recorded.
+
+    `also`: further fields that it may have, which are left out too.
+    """
     if not isinstance(value, dict):
         problems.found(path, described(value), "an object")
         value = {}
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     checked: dict[str, object] = {}
     for name, given in value.items():
+        if name in also:
+            continue
         if name not in fields:
-            expected = f"one of {', '.join(sorted(fields))}{did_you_mean(name, fields)}"
+            known = sorted({*fields, *also})
+            expected = f"one of {', '.join(known)}{did_you_mean(name, known)}"
             problems.found(child_path(path, name), "an unknown field", expected)
         elif given is not None:
             found = _checked(given, fields[name].type, child_path(path, name), problems)
@@ -74,14 +84,15 @@ def _checked(value: object, kind: Any, path: str, problems: Problems) -> object:
             problems.found(path, described(value), 'a duration such as "15s" or "1m30s"')
             return UNSET
         return duration_ns / 1_000_000_000
+    read = value
     if isinstance(value, float) and value.is_integer() and abs(value) < 1 << 63:
-        value = int(value)
+        read = int(value)
     try:
-        msgspec.convert(value, kind)
+        msgspec.convert(read, kind)
     except msgspec.ValidationError as error:
         _record(str(error), value, path, problems)
         return UNSET
-    return value
+    return read
 
 
 def _record(error: str, value: object, path: str, problems: Problems) -> None:

@@ -6,6 +6,7 @@ An out-of-tree plugin's arguments are a `msgspec.Struct`, whose fields and defau
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
@@ -15,13 +16,16 @@ from scheduler.daemon.settings.problems import Problems
 from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
 from scheduler.engine.framework.out_of_tree_results import described as described_error
 
+#: Fields that the arguments of any plugin may have.
+OF_TYPE: Final = ("apiVersion", "kind")
+
 
 def read_out_of_tree_args(value: object, plugin: OutOfTreePlugin, path: str, problems: Problems) -> object:
     """Return the arguments of a plugin that takes some, complete; None after a problem."""
     kind, n_problems = plugin.args_type, len(problems.lines)
     if kind is None:
         return None
-    fields = checked_fields(without_type(value), kind, path, problems)
+    fields = checked_fields({} if value is None else value, kind, path, problems, also=OF_TYPE)
     if len(problems.lines) > n_problems:
         return None
     try:
@@ -35,13 +39,6 @@ def read_out_of_tree_args(value: object, plugin: OutOfTreePlugin, path: str, pro
     for fault in fault_when_made(plugin.plugin_class, args):
         problems.add(path, f"plugin {plugin.name} {fault}")
     return args
-
-
-def without_type(value: object) -> object:
-    """Return a plugin's arguments without `apiVersion` and `kind`, which any may have; absent ones are empty."""
-    if isinstance(value, dict):
-        return {name: field for name, field in value.items() if name not in ("apiVersion", "kind")}
-    return {} if value is None else value
 
 
 def add_default_args(

@@ -14,7 +14,7 @@ import msgspec
 
 from scheduler.daemon.settings.decoding import decoded
 from scheduler.daemon.settings.durations import format_duration
-from scheduler.daemon.settings.out_of_tree_arguments import without_type
+from scheduler.daemon.settings.out_of_tree_arguments import OF_TYPE
 from scheduler.daemon.settings.plugin_lists import API_VERSION
 from scheduler.daemon.settings.problems import Problems
 from scheduler.engine.framework.shape import ShapePoint
@@ -76,11 +76,11 @@ def read_args(name: str, value: object, path: str, semantics: Semantics, problem
         if given != f"{API_VERSION}, Kind={kind.__name__}":
             problems.invalid(path, given, "has to match plugin args")
             return DEFAULT_ARGS[name]
-    value, (ended, instead) = without_type(value), _ENDED.get(name, ("", ""))
+    value, (ended, instead) = {} if value is None else value, _ENDED.get(name, ("", ""))
     if isinstance(value, dict) and ended in value:
         problems.add(f"{path}.{ended}", f"has ended; {instead}")
         value = {field: given for field, given in value.items() if field != ended}
-    args = _CHECKS[kind](decoded(value, kind, path, problems), path, problems)
+    args = _CHECKS[kind](decoded(value, kind, path, problems, also=OF_TYPE), path, problems)
     field, gate = _GATED.get(name, ("", None))
     if isinstance(value, dict) and value.get(field) is not None and gate and not semantics.enabled(gate):
         detail = f"unexpected field `{field}`, remove it or turn on the feature gate {gate}"

@@ -1,6 +1,13 @@
-"""Numbers of things, as texts."""
+"""Numbers and names of things, as texts."""
+
+from collections.abc import Sequence
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return the number and the noun: `1 story`, `2 stories`; the plural is the noun with an s unless it is given."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def first_names(names: Sequence[str], most: int = 3) -> str:
+    """Return the first names with commas between them, and dots for further ones."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")

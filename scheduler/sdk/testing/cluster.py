@@ -32,7 +32,7 @@ from scheduler.sdk.testing.objects import JsonObject
 from scheduler.tools.explain.answers import explain_pod
 from scheduler.tools.explain.formats.manifests import Manifest, parse_manifest
 from scheduler.tools.explain.recordings import read_snapshot
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, new_world
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.replicas import place_replicas, zone_of
 
 #: A plugin's class, or the file or folder that has it.
@@ -76,7 +76,7 @@ class Cluster:
         self._read = LoadedCluster(self.settings)
         self._objects: dict[tuple[str, str, str], JsonObject] = {}
         #: Gets every object as a running scheduler would, so that its plugins and its queue are up to date.
-        self._world = new_world(self.settings, self._read.state, random.Random(seed))
+        self._world = self._read.world(random.Random(seed))
 
     @classmethod
     def from_snapshot(cls, file: str | PathLike[str], **options: Any) -> Cluster:  # noqa: ANN401 - as the constructor's
@@ -223,7 +223,7 @@ class Cluster:
             wanted = manifest.n_replicas if replicas is None else replicas
             pods = [_pending(read.create_pod(manifest, number)) for number in range(wanted)]
         names = {pod.scheduler_name for pod in pods}
-        world = new_world(self.settings, read.state, random.Random(self._seed), names)
+        world = read.world(random.Random(self._seed), names)
         placed = place_replicas(pods, world)
         nodes = tuple(node for _, node in placed.pods)
         unplaced = placed.first_unplaced

@@ -8,17 +8,18 @@ from typing import Final
 
 import msgspec
 
+from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.engine.core.decision_annotation import DecisionRecord, is_of_bind, read_record
-from scheduler.engine.model import nesting
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.engine.model.wording import waits_for_volume_text
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
+from scheduler.tools.explain.formats.json_values import mapping_or_empty, object_in
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.serving import Leases, Service, service_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
@@ -28,19 +29,6 @@ from scheduler.tools.explain.workloads import Workload, alike
 _SEED: Final = 1
 #: In the condition of a pod whose claim lost its selected node: the provisioner gave up (see VolumeBinding's PreBind).
 _PROVISIONING_FAILED: Final = "provisioning failed for PVC"
-#: Pods that a note names.
-_NAMED: Final = 3
-
-
-class _Meta(msgspec.Struct, frozen=True):
-    annotations: dict[str, str] | None = None
-
-
-class _Annotated(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
-
-
-_ANNOTATED: Final = msgspec.json.Decoder(_Annotated)
 
 
 def explain_pod(
@@ -75,7 +63,7 @@ def explain_pod(
     request = ExplainRequest(
         pod=pod,
         state=cluster.state,
-        new_profile=lambda view: cluster.build_profile(profile, view),
+        new_profile=lambda view: build_profiles(cluster.settings, view)[profile.scheduler_name],
         rng=random.Random(_SEED),
         pending_pods=pending,
         recorded=recorded,
@@ -140,9 +128,8 @@ def explain_workload(cluster: LoadedCluster, workload: Workload) -> list[Explana
         first, *others = group.pods
         answer = explain_waiting(cluster, first)
         if others:
-            names = ", ".join(pod.name for pod in others[:_NAMED]) + (", ..." if others[_NAMED:] else "")
-            note = f"the same holds for {counted(len(others), 'more pod')} of {of_workload}: {names}"
-            answer = msgspec.structs.replace(answer, notes=(note, *answer.notes))
+            what = f"{counted(len(others), 'more pod')} of {of_workload}"
+            answer = _also(answer, what, [pod.name for pod in others])
         found.append(answer)
     if found or not pods:
         return found
@@ -153,12 +140,9 @@ def explain_workload(cluster: LoadedCluster, workload: Workload) -> list[Explana
 
 def _recorded_decision(pod: bytes) -> DecisionRecord | None:
     """Return the decision that the pod's annotation records; None if there is none or it cannot be read."""
-    try:
-        annotations = nesting.read(_ANNOTATED.decode, pod).metadata.annotations or {}
-    except msgspec.DecodeError:
-        return None
-    text = annotations.get(DECISION_ANNOTATION)
-    return None if text is None else read_record(text)
+    annotations = mapping_or_empty(object_in(pod).get("metadata")).get("annotations")
+    text = mapping_or_empty(annotations).get(DECISION_ANNOTATION)
+    return read_record(text) if isinstance(text, str) else None
 
 
 def explain_manifests(cluster: LoadedCluster, manifests: Sequence[Manifest]) -> list[Explanation]:
@@ -190,9 +174,13 @@ def _explain_alike(cluster: LoadedCluster, first: Manifest, *others: Manifest) -
     )
     if not others:
         return answer
-    names = ", ".join(f"{other.kind} {other.name}" for other in others[:_NAMED])
-    more = ", ..." if others[_NAMED:] else ""
-    note = f"the same holds for {counted(len(others), 'more workload')}: {names}{more}"
+    what = counted(len(others), "more workload")
+    return _also(answer, what, [f"{other.kind} {other.name}" for other in others])
+
+
+def _also(answer: Explanation, what: str, names: Sequence[str]) -> Explanation:
+    """Return the explanation with a note of what else it is about."""
+    note = f"the same holds for {what}: {first_names(names)}"
     return msgspec.structs.replace(answer, notes=(note, *answer.notes))
 
 

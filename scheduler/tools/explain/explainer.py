@@ -25,7 +25,7 @@ from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.framework.status import Code
-from scheduler.engine.model.changes import AddMatchLabelKey, RollOutInPlace
+from scheduler.engine.model.changes import AddMatchLabelKey, Changes, RollOutInPlace
 from scheduler.engine.model.gated_fields import FIELDS, reason_without_effect
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod, relaxed_spec
@@ -37,7 +37,7 @@ from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.blocking_rules import describe_rule
-from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, State
+from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, State, Suggestion
 from scheduler.tools.explain.groups import GroupChangeTrial, incomplete_group, refused_member
 from scheduler.tools.explain.inspection import Inspection, inspect_pod
 from scheduler.tools.explain.node_groups import node_groups
@@ -365,9 +365,6 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
     explanation = _with_refusals(explanation, request, inspection, error)
     if request.try_changes:
         request.on_step("looking for changes that would help")
-        trial = ChangeTrial(
-            request.pod, request.state, request.new_profile, request.rng, owns_state=request.owns_state
-        )
         proposed = proposals(inspection, request.avoided_nodes)
         if request.adds_replicas:
             # Once the template changes, all replicas are of one revision, which their terms do not tell apart.
@@ -376,12 +373,19 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
                 for changes in proposed
                 if not any(isinstance(change, AddMatchLabelKey | RollOutInPlace) for change in changes)
             ]
-        suggestions = find_suggestions(
-            inspection.context, proposed, trial, request.on_step, request.avoided_nodes
-        )
+        suggestions = _tried(request, inspection, proposed) if proposed else ()
         notes = (*explanation.notes, *held_notes(suggestions, inspection.context))
         explanation = with_parts(explanation, suggestions=suggestions, notes=notes)
     return explanation
+
+
+def _tried(
+    request: ExplainRequest, inspection: Inspection, proposed: Sequence[Changes]
+) -> tuple[Suggestion, ...]:
+    """Return those of the proposed changes that help the pod, each tried on a copy of the cluster."""
+    state = request.state if request.owns_state else request.state.copy()
+    trial = ChangeTrial(request.pod, state, request.new_profile(ClusterView(state)), request.rng)
+    return find_suggestions(inspection.context, proposed, trial, request.on_step, request.avoided_nodes)
 
 
 def _with_refusals(

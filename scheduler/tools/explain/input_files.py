@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from scheduler.engine.model.match_label_keys import Json
 from scheduler.engine.model.semantics import Semantics
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.errors import SettingsError
+from scheduler.tools.explain.formats.json_values import mapping_or_empty
 from scheduler.tools.explain.formats.manifest_documents import (
     CLAIM_TEMPLATE,
     PRIORITY_CLASS,
+    ManifestFile,
     Placed,
     named,
     numbered_documents,
     sorted_documents,
     summary,
 )
-from scheduler.tools.explain.formats.manifests import Manifest, is_controlled
+from scheduler.tools.explain.formats.manifests import is_controlled
+from scheduler.tools.explain.priority_classes import PriorityClass, ReadClass, add_priorities
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.new_claims import created
 
@@ -36,59 +38,54 @@ _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _URLS: Final = ("http://", "https://")
 
 
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
+def add_manifests(
+    file: ManifestFile,
+    cluster: LoadedCluster,
+    read: ReadClass | None,
+    named: PriorityClass | None = None,
+    *,
+    unknown: str = "a snapshot has no PriorityClasses",
+) -> str:
+    """
+    Give the pods of the manifests their priorities, and add the other documents to the cluster, as `add_other_objects`.
+
+    The arguments: see `add_priorities`.
+    """
+    add_priorities(file, cluster, read, named, unknown=unknown)
+    return add_other_objects(file, cluster)
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestFile:
-    """The documents of manifests: the ones that create pods, and all others with the place where they are."""
+def add_other_objects(file: ManifestFile, cluster: LoadedCluster) -> str:
+    """
+    Add other documents to the cluster if the scheduler watches their kind, as if they were applied first.
 
-    manifests: list[Manifest]
-    other_documents: list[Placed]
-    #: The namespace of objects that name none.
-    namespace: str
-
-    @classmethod
-    def of(
-        cls, documents: Sequence[tuple[str, object]], source: str, *, namespace: str, semantics: Semantics
-    ) -> ManifestFile:
-        """Return the documents, which `source` names together, sorted and checked. Raises as `sorted_documents`."""
-        return cls(*sorted_documents(documents, source, namespace=namespace, semantics=semantics), namespace)
-
-    def add_other_objects(self, cluster: LoadedCluster) -> str:
-        """
-        Add other documents to the cluster if the scheduler watches their kind, as if they were applied first.
-
-        Return a sentence on what was read and what was left out, '' if all is one document. Raises SettingsError for a
-        malformed one.
-        """
-        watched_kinds = {(watched.api_version, watched.name): watched for watched in cluster.kinds}
-        read: list[Json] = []
-        left_out: list[Json] = []
-        # Claims last: what becomes of them depends on the volumes and classes.
-        for where, document in sorted(self.other_documents, key=_is_claim):
-            watched = None if is_controlled(document) else watched_kinds.get(named(document))
-            is_read = watched is not None or named(document) in (CLAIM_TEMPLATE, PRIORITY_CLASS)
-            (read if is_read else left_out).append(document)
-            placed = _in_namespace(document, self.namespace)
-            try:
-                if watched is not None:
-                    cluster.create(watched, created(placed))
-                    _note_claims_of_groups(placed, cluster)
-                elif named(document) == CLAIM_TEMPLATE:
-                    cluster.create_claim_template(placed)
-            except MalformedObjectError as error:
-                raise SettingsError(
-                    where, "", f"a malformed {error}", f"a valid {named(document)[1]}"
-                ) from error
-        return summary(self.manifests, read, left_out)
+    Return a sentence on what was read and what was left out, '' if all is one document. Raises SettingsError for a
+    malformed one.
+    """
+    watched_kinds = {(watched.api_version, watched.name): watched for watched in cluster.kinds}
+    read: list[Json] = []
+    left_out: list[Json] = []
+    # Claims last: what becomes of them depends on the volumes and classes.
+    for where, document in sorted(file.other_documents, key=_is_claim):
+        watched = None if is_controlled(document) else watched_kinds.get(named(document))
+        is_read = watched is not None or named(document) in (CLAIM_TEMPLATE, PRIORITY_CLASS)
+        (read if is_read else left_out).append(document)
+        placed = _in_namespace(document, file.namespace)
+        try:
+            if watched is not None:
+                cluster.create(watched, created(placed))
+                _note_claims_of_groups(placed, cluster)
+            elif named(document) == CLAIM_TEMPLATE:
+                cluster.create_claim_template(placed)
+        except MalformedObjectError as error:
+            raise SettingsError(where, "", f"a malformed {error}", f"a valid {named(document)[1]}") from error
+    return summary(file.manifests, read, left_out)
 
 
 def _note_claims_of_groups(document: Json, cluster: LoadedCluster) -> None:
     """Note that claims which a PodGroup shares among its members are made for each member."""
-    spec = document.get("spec") if named(document)[1] == "PodGroup" else None
-    if isinstance(spec, Mapping) and spec.get("resourceClaims"):
+    spec = mapping_or_empty(document.get("spec"))
+    if named(document)[1] == "PodGroup" and spec.get("resourceClaims"):
         text = "spec.resourceClaims of a PodGroup has no effect: each pod has claims of its own"
         cluster.assumptions[f"{text}, as without the feature gate DRAWorkloadResourceClaims"] = None
 
@@ -113,7 +110,7 @@ def parse_manifest_files(
     """
     documents = [found for file in files for one in _files(file) for found in _documents_of(one, download)]
     source = ", ".join("standard input" if file == STANDARD_INPUT else file for file in files)
-    return ManifestFile.of(documents, source, namespace=namespace, semantics=semantics)
+    return sorted_documents(documents, source, namespace=namespace, semantics=semantics)
 
 
 def _is_claim(numbered: Placed) -> bool:
@@ -135,35 +132,22 @@ def _files(file: str) -> list[str]:
 
 def _documents_of(file: str, download: Callable[[str, int], bytes]) -> list[tuple[str, object]]:
     """Return the documents of a file or of a URL, each with the place where it is."""
-    source = "standard input" if file == STANDARD_INPUT else file
-    if file.startswith(_URLS):
-        body = download(file, _MANIFEST_LIMIT_BYTES)
-    else:
-        body = _read(file, source, _MANIFEST_LIMIT_BYTES, "a file with a manifest")
-    return numbered_documents(_decode(body, source), source, scale=_YAML_SCALE)
-
-
-def _read(file: str, source: str, limit_bytes: int, expected: str) -> bytes:
+    source, expected = "standard input" if file == STANDARD_INPUT else file, "a file with a manifest"
     try:
-        if file == STANDARD_INPUT:
-            return _bounded(sys.stdin.buffer, source, limit_bytes)
-        with Path(file).open("rb") as stream:
-            return _bounded(stream, source, limit_bytes)
+        if file.startswith(_URLS):
+            body = download(file, _MANIFEST_LIMIT_BYTES)
+        elif file == STANDARD_INPUT:
+            body = sys.stdin.buffer.read(_MANIFEST_LIMIT_BYTES + 1)
+        else:
+            with Path(file).open("rb") as stream:
+                body = stream.read(_MANIFEST_LIMIT_BYTES + 1)
+        text = body.decode("utf-8-sig")
     except FileNotFoundError as error:
         raise SettingsError(source, "", "no such file", expected) from error
-    except (OSError, ValueError) as error:
-        raise SettingsError(source, "", getattr(error, "strerror", None) or str(error), expected) from error
-
-
-def _bounded(stream: _Readable, source: str, limit_bytes: int) -> bytes:
-    body = stream.read(limit_bytes + 1)
-    if len(body) > limit_bytes:
-        raise SettingsError(source, "", f"more than {limit_bytes} bytes", "fewer")
-    return body
-
-
-def _decode(body: bytes, source: str) -> str:
-    try:
-        return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SettingsError(source, "", f"no UTF-8 at byte {error.start}", "UTF-8 text") from error
+    except (OSError, ValueError) as error:
+        raise SettingsError(source, "", getattr(error, "strerror", None) or str(error), expected) from error
+    if len(body) > _MANIFEST_LIMIT_BYTES:
+        raise SettingsError(source, "", f"more than {_MANIFEST_LIMIT_BYTES} bytes", "fewer")
+    return numbered_documents(text, source, scale=_YAML_SCALE)

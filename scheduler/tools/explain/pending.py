@@ -24,8 +24,7 @@ from scheduler.tools.explain.formats.explanation import (
     State,
     Suggestion,
 )
-from scheduler.tools.explain.reasons import reason_in
-from scheduler.tools.explain.sentences import SUCH_MEMBERS, change_texts
+from scheduler.tools.explain.sentences import SUCH_MEMBERS, change_texts, reason_in
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.workloads import Alike, Workload, alike
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
 from scheduler.engine.model.wire import Int32
 from scheduler.errors import SettingsError
+from scheduler.tools.explain.formats.manifest_documents import ManifestFile
 from scheduler.tools.explain.formats.manifests import Manifest
-from scheduler.tools.explain.input_files import ManifestFile
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 _NUMBER: Final = re.compile(r"-?\d{1,10}")
@@ -26,32 +26,22 @@ _HIGHEST: Final = 1_000_000_000
 _BUILT_IN: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
-@dataclass(frozen=True, slots=True)
-class PriorityClass:
-    """The fields of a PriorityClass that the API server copies into a pod's spec."""
-
-    priority: int
-    may_preempt: bool = True
-
-    def applied_to(self, manifest: Manifest, policy: object = None) -> Manifest:
-        """Return the manifest with pods of this class; `policy`: the preemptionPolicy that they state themselves."""
-        policy = policy or ("PreemptLowerPriority" if self.may_preempt else "Never")
-        spec = {**manifest.spec, "priority": self.priority, "preemptionPolicy": policy}
-        return replace(manifest, spec=spec)
-
-
 class _Metadata(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Stored(msgspec.Struct, frozen=True, rename="camel"):
-    metadata: _Metadata = _Metadata()
+class PriorityClass(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields of a PriorityClass that the API server copies into a pod's spec."""
+
     value: Int32 = 0
     preemption_policy: str | None = None
+    metadata: _Metadata = _Metadata()
 
-    def as_class(self) -> PriorityClass:
-        """Return what of it is written into pods."""
-        return PriorityClass(self.value, self.preemption_policy != "Never")
+    def applied_to(self, manifest: Manifest, policy: object = None) -> Manifest:
+        """Return the manifest with pods of this class; `policy`: the preemptionPolicy that they state themselves."""
+        policy = policy or self.preemption_policy or "PreemptLowerPriority"
+        spec = {**manifest.spec, "priority": self.value, "preemptionPolicy": policy}
+        return replace(manifest, spec=spec)
 
 
 #: Returns the JSON of the cluster's class of this name; None if there is none.
@@ -79,9 +69,9 @@ def add_priorities(
     file: ManifestFile,
     cluster: LoadedCluster,
     read: ReadClass | None,
-    named: PriorityClass | None = None,
+    named: PriorityClass | None,
     *,
-    unknown: str = "a snapshot has no PriorityClasses",
+    unknown: str,
 ) -> None:
     """
     Write what each manifest's PriorityClass says into its pods' spec, as the API server does; raise SettingsError.
@@ -115,10 +105,10 @@ def _classes_in(file: ManifestFile) -> dict[str, PriorityClass]:
     for where, document in file.other_documents:
         if document["kind"] == "PriorityClass":
             try:
-                found = msgspec.convert(document, _Stored)
+                found = msgspec.convert(document, PriorityClass)
             except msgspec.ValidationError as error:
                 raise SettingsError(where, "", f"a malformed {error}", "a valid PriorityClass") from error
-            classes[found.metadata.name] = found.as_class()
+            classes[found.metadata.name] = found
     return classes
 
 
@@ -126,4 +116,4 @@ def _find(name: str, read: ReadClass | None) -> PriorityClass | None:
     if name in _BUILT_IN:
         return PriorityClass(_BUILT_IN[name])
     data = None if read is None else read(name)
-    return None if data is None else msgspec.json.decode(data, type=_Stored).as_class()
+    return None if data is None else msgspec.json.decode(data, type=PriorityClass)

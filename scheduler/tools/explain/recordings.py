@@ -7,10 +7,11 @@ each kind, of which lines are made.
 
 from __future__ import annotations
 
+import gzip
 import io
 import zlib
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -24,7 +25,8 @@ from scheduler.engine.model.stimuli import WatchEvent
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.explanation import API_VERSION
-from scheduler.tools.explain.formats.recording_file import FORBIDDEN, KIND, LEASES, Header, Line, Mark
+from scheduler.tools.explain.formats.json_values import shown
+from scheduler.tools.explain.formats.recording_file import FORBIDDEN, KIND, LEASES, Line, Mark
 from scheduler.tools.explain.formats.terminal import print_notice, print_unlisted
 from scheduler.tools.explain.serving import Leases
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
@@ -34,8 +36,6 @@ BUNDLED_SNAPSHOT: Final = "affinity-scheduler-bundle/snapshot.json"
 _TAR_MAGIC: Final = b"ustar"
 _TAR_MAGIC_AT: Final = 257
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_GZIP: Final = 31
-_CHUNK_BYTES: Final = 1 << 16
 #: An object of an API server has at most 1.5 MiB, or 3 in the requests that write it.
 _LINE_LIMIT_BYTES: Final = 8 << 20
 #: Of what is read as a whole: a bundle, or a snapshot of an earlier version. One of 150,000 pods has about 150 MB.
@@ -43,19 +43,12 @@ _WHOLE_LIMIT_BYTES: Final = 2 << 30
 #: The kind of earlier snapshots, and their fields that are no lists of objects.
 _SNAPSHOT: Final = "ClusterSnapshot"
 _OTHER_SECTIONS: Final = {"leases": LEASES, "forbidden": FORBIDDEN}
+_RECORDED: Final = f"a {KIND}, made by the command record"
 
+_HEAD: Final = ("apiVersion", "kind")
 _MARKS: Final = frozenset(Mark)
 _LINE: Final = msgspec.json.Decoder(Line)
 _OBJECT: Final = msgspec.json.Decoder(dict[str, object])
-
-
-class _Head(msgspec.Struct, frozen=True, rename="camel"):
-    api_version: str = ""
-    kind: str = ""
-
-
-class _CutError(Exception):
-    """A compressed file has no end."""
 
 
 def recorded_events(file: str, settings: Settings) -> Iterator[tuple[float, WatchEvent | Mark]]:
@@ -66,14 +59,13 @@ def recorded_events(file: str, settings: Settings) -> Iterator[tuple[float, Watc
 
     Raises SettingsError for a file that is no recording, before the first event or where it is damaged.
     """
-    texts = _texts(file, _content(file))
-    _check_header(file, next(texts, b""))
     kinds = {kind.kind: kind for kind in kinds_for(settings)}
-    for line in _lines(file, texts):
-        if line.kind in _MARKS:
-            yield line.at_s, Mark(line.kind)
-        elif (event := _event(kinds, line)) is not None:
-            yield line.at_s, event
+    with _opened(file) as stream:
+        for line in _lines(file, _next_line(file, stream), stream):
+            if line.kind in _MARKS:
+                yield line.at_s, Mark(line.kind)
+            elif (event := _event(kinds, line)) is not None:
+                yield line.at_s, event
 
 
 def _event(kinds: Mapping[str, WatchedKind], line: Line) -> WatchEvent | None:
@@ -125,28 +117,23 @@ def _decoded(file: str, line: Line, as_type: type[T], expected: str) -> T:
 
 def _snapshot_lines(file: str) -> Iterator[Line]:
     """Yield the lines of a recording after its first, or those that are made of an earlier snapshot."""
-    content = _content(file)
-    first = next(content, b"")
-    if f'"{KIND}"'.encode() not in first.partition(b"\n")[0]:
-        yield from _earlier_lines(file, _whole(file, chain([first], content)))
-        return
-    texts = _texts(file, chain([first], content))
-    _check_header(file, next(texts))
-    yield from _lines(file, texts)
+    with _opened(file) as stream:
+        first = stream.readline(_LINE_LIMIT_BYTES)
+        if f'"{KIND}"'.encode() in first:
+            yield from _lines(file, first, stream)
+        else:
+            yield from _earlier_lines(file, first + _rest(file, stream.read))
 
 
 def _earlier_lines(file: str, body: bytes) -> Iterator[Line]:
     try:
-        head = msgspec.json.decode(body, type=_Head)
         sections = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        head: dict[str, object] = {
+            field: msgspec.json.decode(sections[field]) for field in _HEAD if field in sections
+        }
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SettingsError(file, "", str(error), f"JSON of a {_SNAPSHOT}") from error
-    for field, found, expected in (
-        ("apiVersion", head.api_version, API_VERSION),
-        ("kind", head.kind, _SNAPSHOT),
-    ):
-        if found != expected:
-            raise SettingsError(file, field, repr(found[:80]) if found else "nothing", expected)
+    _check_head(file, head, _SNAPSHOT)
     for name, kind in _OTHER_SECTIONS.items():
         if name in sections:
             yield Line(at_s=0.0, kind=kind, object=sections[name])
@@ -161,10 +148,17 @@ def _earlier_lines(file: str, body: bytes) -> Iterator[Line]:
         yield Line(at_s=0.0, kind=watched.kind, listed=True)
 
 
-def _lines(file: str, texts: Iterator[bytes]) -> Iterator[Line]:
-    """Yield the decoded lines from the second on. Raises SettingsError, at last if none ends the first lists."""
-    is_synced, latest_s = False, 0.0
-    for number, text in enumerate(texts, start=2):
+def _lines(file: str, first: bytes, stream: io.BufferedIOBase) -> Iterator[Line]:
+    """Yield the decoded lines after the first. Raises SettingsError, at last if none ends the first lists."""
+    try:
+        _check_head(file, nesting.read(_OBJECT.decode, first), KIND)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SettingsError(file, "", str(error), _RECORDED) from error
+    is_synced, latest_s, number = False, 0.0, 1
+    while text := _next_line(file, stream):
+        number += 1
+        if text == first:
+            raise SettingsError(file, "", "more data after its end", f"one {KIND}")
         try:
             line = nesting.read(_LINE.decode, text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -177,103 +171,83 @@ def _lines(file: str, texts: Iterator[bytes]) -> Iterator[Line]:
         raise SettingsError(file, "", "no such line", f"the line {Mark.SYNCED}, which ends the first lists")
 
 
-def _check_header(file: str, text: bytes) -> None:
-    try:
-        found = nesting.read(_OBJECT.decode, text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SettingsError(file, "", str(error), f"a {KIND}, made by the command record") from error
-    expected = Header()
-    for field, value in (("apiVersion", expected.api_version), ("kind", expected.kind)):
+def _check_head(file: str, found: Mapping[str, object], kind: str) -> None:
+    for field, value in zip(_HEAD, (API_VERSION, kind), strict=True):
         if found.get(field) != value:
-            raise SettingsError(file, field, repr(found.get(field))[:80], value)
+            raise SettingsError(file, field, shown(found.get(field)), value)
 
 
-def _texts(file: str, content: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the lines. Raises SettingsError if one is too long."""
-    rest = b""
+def _next_line(file: str, stream: io.BufferedIOBase) -> bytes:
+    """Return the next whole line, b"" at the end, which standard error names if it is none of a recording."""
     try:
-        for chunk in content:
-            *whole, rest = (rest + chunk).split(b"\n")
-            yield from whole
-            if len(rest) > _LINE_LIMIT_BYTES:
-                expected = "shorter lines"
-                raise SettingsError(file, "", f"a line of more than {_LINE_LIMIT_BYTES} bytes", expected)
-    except _CutError:
+        text = stream.readline(_LINE_LIMIT_BYTES)
+    except EOFError:
         print_notice(f"{file} has no end: the recording was not finished")
-    if rest:
+        return b""
+    if len(text) == _LINE_LIMIT_BYTES:
+        raise SettingsError(file, "", f"a line of more than {_LINE_LIMIT_BYTES} bytes", "shorter lines")
+    if text and not text.endswith(b"\n"):
         print_notice(f"{file} ends within a line: the recording was not finished")
+        return b""
+    return text
 
 
-def _content(file: str) -> Iterator[bytes]:
-    """Yield the bytes of the file in chunks, unzipped; of a bundle those of its snapshot. Raises SettingsError."""
-    chunks = _unzipped(file, _chunks(file))
-    first = next(chunks, b"")
-    if not first.startswith(_TAR_MAGIC, _TAR_MAGIC_AT):
-        yield first
-        yield from chunks
-        return
-    yield _bundled(_whole(file, chain([first], chunks)), file)
+def _rest(file: str, read: Callable[[int], bytes]) -> bytes:
+    body = read(_WHOLE_LIMIT_BYTES)
+    if len(body) == _WHOLE_LIMIT_BYTES:
+        raise SettingsError(file, "", f"more than {_WHOLE_LIMIT_BYTES} bytes", "fewer")
+    return body
 
 
-def _whole(file: str, chunks: Iterator[bytes]) -> bytes:
-    body = bytearray()
-    try:
-        for chunk in chunks:
-            body += chunk
-            if len(body) > _WHOLE_LIMIT_BYTES:
-                raise SettingsError(file, "", f"more than {_WHOLE_LIMIT_BYTES} bytes", "fewer")
-    except _CutError as error:
-        expected = f"JSON of a {_SNAPSHOT}"
-        raise SettingsError(file, "", "a damaged gzip file (it has no end)", expected) from error
-    return bytes(body)
+@contextmanager
+def _opened(file: str) -> Iterator[io.BufferedIOBase]:
+    """
+    Open the file, unzipped; of a bundle its snapshot. Raises SettingsError, also for what is damaged within the block.
+
+    A gzip file without its end raises EOFError there.
+    """
+    with ExitStack() as stack:
+        try:
+            stream: io.BufferedReader | gzip.GzipFile = stack.enter_context(Path(file).open("rb"))
+            if stream.peek(1).startswith(_GZIP_MAGIC):
+                stream = stack.enter_context(gzip.GzipFile(fileobj=stream))
+            beginning = stream.peek(_TAR_MAGIC_AT + len(_TAR_MAGIC))
+            if not beginning:
+                expected = f"{_RECORDED}, or a snapshot of a cluster, made by snapshot or bundle"
+                raise SettingsError(file, "", "an empty file", expected)
+            is_tar = beginning.startswith(_TAR_MAGIC, _TAR_MAGIC_AT)
+            yield _bundled(file, stream) if is_tar else stream
+        except FileNotFoundError as error:
+            raise SettingsError(file, "", "no such file", "a file made by the command record") from error
+        except EOFError as error:
+            raise SettingsError(file, "", "a damaged gzip file (it has no end)", f"a {KIND}") from error
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise SettingsError(file, "", f"a damaged gzip file ({error})", f"a {KIND}") from error
+        except (OSError, ValueError) as error:
+            found = getattr(error, "strerror", None) or str(error)
+            raise SettingsError(file, "", found, "a file made by the command record") from error
 
 
-def _bundled(body: bytes, source: str) -> bytes:
+def _bundled(file: str, stream: io.BufferedIOBase) -> io.BufferedIOBase:
     """Return the snapshot in a tar file. Raises SettingsError."""
     import tarfile  # only here: it takes 9 ms
 
     expected = f"{BUNDLED_SNAPSHOT}, as the command bundle writes it"
     try:
-        with tarfile.open(fileobj=io.BytesIO(body), mode="r:") as bundle:
-            member = bundle.extractfile(BUNDLED_SNAPSHOT)
-            if member is None:
-                raise SettingsError(source, "", "no file of that name", expected)
-            return member.read()
-    except KeyError as error:
-        found = "a support bundle without a snapshot (its MANIFEST.txt may say why)"
-        raise SettingsError(source, "", found, expected) from error
+        with tarfile.open(fileobj=stream, mode="r|") as bundle:
+            for member in bundle:
+                if member.name == BUNDLED_SNAPSHOT and (found := bundle.extractfile(member)) is not None:
+                    return io.BytesIO(_rest(file, found.read))
     # A damaged header can lead to each of these.
-    except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError, RecursionError) as error:
-        raise SettingsError(source, "", f"a damaged tar file ({error})", expected) from error
-
-
-def _unzipped(file: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    first = next(chunks, b"")
-    if not first.startswith(_GZIP_MAGIC):
-        yield first
-        yield from chunks
-        return
-    unpacker = zlib.decompressobj(wbits=_GZIP)
-    try:
-        packed = first
-        while packed:
-            yield unpacker.decompress(packed, _CHUNK_BYTES * 16)
-            packed = unpacker.unconsumed_tail or unpacker.unused_data or next(chunks, b"")
-            if packed and unpacker.eof:
-                raise SettingsError(file, "", "more data after its end", f"one {KIND}")
-    except zlib.error as error:
-        raise SettingsError(file, "", f"a damaged gzip file ({error})", f"a {KIND}") from error
-    if not unpacker.eof:
-        raise _CutError
-
-
-def _chunks(file: str) -> Iterator[bytes]:
-    try:
-        with Path(file).open("rb") as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                yield chunk
-    except FileNotFoundError as error:
-        raise SettingsError(file, "", "no such file", "a file made by the command record") from error
-    except (OSError, ValueError) as error:
-        expected = "a file made by the command record"
-        raise SettingsError(file, "", getattr(error, "strerror", None) or str(error), expected) from error
+    except (
+        tarfile.TarError,
+        zlib.error,
+        OSError,
+        EOFError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        raise SettingsError(file, "", f"a damaged tar file ({error})", expected) from error
+    without = "a support bundle without a snapshot (its MANIFEST.txt may say why)"
+    raise SettingsError(file, "", without, expected)

@@ -18,17 +18,16 @@ from scheduler.engine.framework.interface import Rng
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.terms import ZONE_KEY
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.model.unread_names import unread_notes
+from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.answers import explain_pod, find_service
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.simulation.drain import (
     Drain,
-    Moves,
+    Move,
     empty_nodes,
-    leaving_pods,
     move_pods,
-    relaxed_notes,
     staying_pods,
 )
 from scheduler.tools.explain.simulation.groups import move_notes, rank_notes
@@ -39,14 +38,21 @@ from scheduler.tools.explain.simulation.more_groups import (
     create_group,
     running_note,
 )
-from scheduler.tools.explain.simulation.replicas import PlacedReplicas, Simulation, place_replicas
+from scheduler.tools.explain.simulation.replicas import (
+    PlacedReplicas,
+    Simulation,
+    place_replicas,
+    relaxed_notes,
+)
 from scheduler.tools.explain.simulation.world import World
 
 #: About half a minute at 5,000 nodes.
 MAX_REPLICAS: Final = 100_000
+#: Evicted pods listed, in the order in which they have to go.
+_VICTIMS: Final = 100
 #: Zones in an error.
 _ZONES: Final = 10
-#: Pods without a replacement that are named, of each reason; and pods that a note names.
+#: Pods without a replacement that are named, of each reason; pods that a note names.
 _STAYING: Final = 50
 _NAMED: Final = 3
 
@@ -109,10 +115,10 @@ def simulate_manifests(
     for key, of_group in complete_groups.items() if try_changes else ():
         members, first = [(manifests[index], len(pods)) for index, pods in of_group.items()], min(of_group)
         like = manifests[first].group or key
-        more = count_more(cluster, like, members, rng)
+        n_more, more = count_more(cluster, like, members, rng)
         ranks = rank_notes([placed for index in of_group for placed in placed_by[index].pods], world)
-        notes = (*simulations[first].notes, *ranks, more.text(like))
-        simulations[first] = structs.replace(simulations[first], n_more_groups=more.n_groups, notes=notes)
+        notes = (*simulations[first].notes, *ranks, more)
+        simulations[first] = structs.replace(simulations[first], n_more_groups=n_more, notes=notes)
     return [
         _without_evicted(cluster, simulations[index], placed_by[index].pods)
         for index in range(len(manifests))
@@ -175,7 +181,9 @@ def _simulation(
 ) -> Simulation:
     """Return the result for one manifest. `together`: the pods that are created with its pods."""
     explanation, unplaced = None, placed.first_unplaced
-    notes = (*(_scheduler_notes(cluster, pods[0]) if pods else ()), *placed.notes())
+    notes = placed.notes
+    if pods:
+        notes = (*_scheduler_notes(cluster, pods[0]), *notes, *unread_notes(pods[0].unread))
     waiting: Sequence[Pod] = ()
     if unplaced is not None and cluster.state.groups.key_of(unplaced) is not None:
         notes = (*notes, placed.message) if len(placed.pods) < len(pods) else notes
@@ -187,15 +195,19 @@ def _simulation(
         explanation = explain_pod(
             cluster, unplaced, None, together=waiting, adds_replicas=True, try_changes=try_changes
         )
-    return Simulation.of(
-        placed,
-        cluster.state,
-        manifest=manifest,
+    kind, namespace, name = manifest
+    simulation = Simulation(
+        manifest_kind=kind,
+        namespace=namespace,
+        name=name,
         n_replicas=len(pods),
         n_running=n_running,
-        explanation=explanation,
+        next=explanation,
         notes=(*cluster.assumptions, *notes),
+        n_evicted=len(placed.victims),
+        victims=tuple(placed.victims[:_VICTIMS]),
     )
+    return simulation.on_nodes([node_name for _, node_name in placed.pods], cluster.state)
 
 
 def _scheduler_notes(cluster: LoadedCluster, pod: Pod) -> tuple[str, ...]:
@@ -207,11 +219,13 @@ def _scheduler_notes(cluster: LoadedCluster, pod: Pod) -> tuple[str, ...]:
     return (unserved, *notes) if unserved else notes
 
 
-def simulate_drain(cluster: LoadedCluster, drained: Sequence[str], zone: str | None, rng: Rng) -> Drain:
+def simulate_drain(
+    cluster: LoadedCluster, drained: Sequence[str], zone: str | None, rng: Rng, *, try_changes: bool = True
+) -> Drain:
     """
     Drain the nodes, or take the zone away if one is named, and place the pods elsewhere in the cluster.
 
-    Raises SettingsError for an unknown node or zone.
+    Without `try_changes` what would help is not looked for. Raises SettingsError for an unknown node or zone.
     """
     names = _known_nodes(cluster, drained) if zone is None else _nodes_of_zone(cluster, zone)
     departures = empty_nodes(cluster.state, names, stays=zone is None)
@@ -220,34 +234,40 @@ def simulate_drain(cluster: LoadedCluster, drained: Sequence[str], zone: str | N
     namespaces = () if zone is not None else {pod.namespace for pod in departures.leaving}
     budgets = [budget for name in namespaces for budget in cluster.state.budgets.within(name)]
     moves = move_pods(departures.leaving, world, budgets)
-    homeless = next((pod for pod in departures.leaving if pod.uid in moves.unplaced), None)
+    homeless = next((move.pod.recreated() for move in moves if move.is_homeless), None)
+    placed = [move.pod for move in moves if move.to]
     return Drain(
         nodes=tuple(names),
         zone=zone or "",
-        n_pods=len(departures.leaving),
-        n_placed=len(moves.node_by_uid),
-        n_rounds=moves.n_rounds,
-        leaving=leaving_pods(departures.leaving, moves),
+        n_pods=len(moves),
+        n_placed=len(placed),
+        n_rounds=max((move.round for move in moves), default=0),
+        leaving=tuple(move.shown() for move in sorted(moves, key=lambda move: (not move.round, move.round))),
         staying=staying_pods(departures, _STAYING),
-        next=None if homeless is None else explain_pod(cluster, homeless.recreated(), None, names),
-        notes=tuple(
-            f"{counted(count, 'pod')} of {name}: decided with profile {world.profiles[name].scheduler_name}"
-            for name, count in sorted(stand_ins.items())
-        )
-        + tuple(relaxed_notes(moves, world, departures.leaving))
-        + _eviction_notes(moves, world),
+        next=None
+        if homeless is None
+        else explain_pod(cluster, homeless, None, names, try_changes=try_changes),
+        notes=(
+            *(
+                f"{counted(count, 'pod')} of {name}: decided with profile {world.profiles[name].scheduler_name}"
+                for name, count in sorted(stand_ins.items())
+            ),
+            *relaxed_notes(placed, "pod", world, _NAMED),
+            *_eviction_notes(moves, world),
+        ),
     )
 
 
-def _eviction_notes(moves: Moves, world: World) -> tuple[str, ...]:
+def _eviction_notes(moves: Sequence[Move], world: World) -> tuple[str, ...]:
     """Return a note about the pods of lower priority that make room, none if there are none."""
-    if not moves.evicted:
+    if not world.evictions:
         return ()
-    left = {pod.uid: pod for pod in moves.evicted if pod.uid not in moves.round_by_uid}
-    homeless = [pod.key for pod in left.values() if not world.node_of(pod.uid)]
-    named = ", ".join(homeless[:_NAMED]) + (", ..." if len(homeless) > _NAMED else "")
-    lost = f"; there is no other place for {len(homeless)} of them: {named}" if homeless else ""
-    return (f"{counted(len(moves.evicted), 'pod')} of lower priority would be evicted for these{lost}",)
+    moved = {move.pod.uid for move in moves if move.round}
+    left = {each.victim.uid: each.victim.key for each in world.evictions if each.victim.uid not in moved}
+    homeless = [key for uid, key in left.items() if not world.node_of(uid)]
+    named = f"{len(homeless)} of them: {first_names(homeless, _NAMED)}"
+    lost = f"; there is no other place for {named}" if homeless else ""
+    return (f"{counted(len(world.evictions), 'pod')} of lower priority would be evicted for these{lost}",)
 
 
 def _known_nodes(cluster: LoadedCluster, names: Sequence[str]) -> list[str]:
@@ -263,7 +283,6 @@ def _nodes_of_zone(cluster: LoadedCluster, zone: str) -> list[str]:
         if node is not None and ZONE_KEY in node.labels:
             by_zone.setdefault(node.labels[ZONE_KEY], []).append(node.name)
     if zone not in by_zone:
-        known = ", ".join(sorted(by_zone)[:_ZONES]) or "none"
-        more = ", ..." if len(by_zone) > _ZONES else ""
-        raise SettingsError("--without-zone", "", repr(zone), f"a zone of the cluster ({known}{more})")
+        known = first_names(sorted(by_zone), _ZONES) or "none"
+        raise SettingsError("--without-zone", "", repr(zone), f"a zone of the cluster ({known})")
     return sorted(by_zone[zone])

@@ -1,7 +1,8 @@
-"""Writes rules and changes as sentences."""
+"""Writes rules and changes as sentences, and finds in a message what all pods that wait for one reason share."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 
@@ -29,6 +30,15 @@ from scheduler.engine.model.volumes import SELECTED_NODE
 from scheduler.engine.model.wording import amount_text, taint_text
 from scheduler.tools.explain.formats.explanation import Domain, Rule
 
+#: The part of PostFilter in the message of a pod that fits nowhere: what is done with its claims, then preemption.
+_POSTFILTER: Final = re.compile(
+    r" (?:(?:no new claims to deallocate|still not schedulable|(?:deallocation|deletion) of ResourceClaim completed)"
+    r"(?:, |$)|preemption: ).*",
+    re.DOTALL,
+)
+_TOTAL: Final = re.compile(r"^0/\d+ nodes are available: ")
+#: A count of nodes in the message of a FitError: it begins an entry. Other numbers say what is asked for.
+_COUNT: Final = re.compile(r"(^|, )\d+ (?=\D)")
 #: Full domains whose numbers a sentence has.
 _SHOWN_FULL: Final = 4
 #: Pods that one change names.
@@ -171,3 +181,15 @@ def change_texts(changes: Sequence[Change], pod: str, *, wide: bool) -> Iterator
         texts.append(f"{len(leaving)} pods leave: {names}{more}")
     for place, text in enumerate(texts):
         yield text if place == 0 else f"and {text}"
+
+
+def refusals_in(message: str) -> str:
+    """Return the message without its part on preemption."""
+    return _POSTFILTER.sub("", message)
+
+
+def reason_in(message: str) -> str:
+    """Return the message without numbers of nodes and without its part on preemption."""
+    refusals = refusals_in(message)
+    entries = _TOTAL.sub("", refusals)
+    return (refusals if entries == refusals else _COUNT.sub(r"\1", entries)).rstrip(".")

@@ -39,6 +39,7 @@ from scheduler.engine.model.changes import (
 )
 from scheduler.engine.model.revisions import deployment_of, is_other_revision
 from scheduler.engine.state.arrays import Fractions, Mask
+from scheduler.engine.syntax.plurals import first_names
 from scheduler.tools.explain.formats.explanation import Suggestion
 from scheduler.tools.explain.inspection import Inspection
 from scheduler.tools.explain.rule_repairs import rule_repair
@@ -56,8 +57,6 @@ _MAX_TRIALS: Final = 60
 _MAX_PRUNED: Final = 12
 #: Nodes that get more room by one suggestion: more is no small change.
 _MOST_GROWN: Final = 3
-#: Pods that a note names.
-_NAMED: Final = 3
 
 #: Among suggestions of one size, the changes that are easiest to make come first, and lasting ones before others.
 _RANK: Final = {
@@ -144,8 +143,7 @@ def held_notes(suggestions: Iterable[Suggestion], context: ExplainContext) -> It
         if isinstance(change, RemovePod) and (held_by := _held_by(context, change)):
             by_budget.setdefault(held_by, set()).add(f"{change.namespace}/{change.pod}")
     for held_by, pods in by_budget.items():
-        named = ", ".join(sorted(pods)[:_NAMED]) + (", ..." if len(pods) > _NAMED else "")
-        yield f"PodDisruptionBudget {held_by} refuses the eviction of {named} now"
+        yield f"PodDisruptionBudget {held_by} refuses the eviction of {first_names(sorted(pods))} now"
 
 
 def _held_by(context: ExplainContext, change: Change) -> str:

@@ -12,7 +12,7 @@ from scheduler.engine.framework.pod_groups import GANG_SCHEDULING
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct
-from scheduler.tools.explain.reasons import reason_in, refusals_in
+from scheduler.tools.explain.sentences import reason_in, refusals_in
 
 #: Groups in an answer, and pods by name in each.
 MAX_GROUPS: Final = 200

@@ -19,14 +19,15 @@ from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct, PodRef
 from scheduler.tools.explain.formats.manifests import Manifest
-from scheduler.tools.explain.scenarios import simulate_copies, simulate_manifests
-from scheduler.tools.explain.simulation.drain import cordoned, empty_nodes, move_pods, relaxed_notes
+from scheduler.tools.explain.scenarios import simulate_copies, simulate_drain, simulate_manifests
+from scheduler.tools.explain.simulation.drain import Drain, cordoned, empty_nodes, move_pods
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.replicas import (
     NodeShare,
     Simulation,
     ZoneShare,
     node_shares,
+    relaxed_notes,
     zone_shares,
 )
 
@@ -55,21 +56,23 @@ class WhatIfRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
     A manifest, or a pod that stands for one, or neither; and changes of the cluster.
 
-    `replicas`: null for the manifest's own number. `cordon`: nodes that take no further pods. `without`: nodes that are
-    gone, whose pods are placed again. `weights`: of scoring plugins, by name.
+    `replicas`: null for the manifest's own number. `cordon`: nodes that take no further pods. `drain`: nodes that are
+    drained, as `simulate --drain` has it. `without`: nodes that are gone, whose pods are placed again. `weights`: of
+    scoring plugins, by name.
     """
 
     manifest: str = ""
     like: PodName | None = None
     replicas: int | None = None
     cordon: tuple[str, ...] = ()
+    drain: tuple[str, ...] = ()
     without: tuple[NodeLabel, ...] = ()
     weights: Mapping[str, int] = {}
 
     @property
     def changes_cluster(self) -> bool:
         """Whether the cluster or the profile differs from now."""
-        return bool(self.cordon or self.without or self.weights)
+        return bool(self.cordon or self.drain or self.without or self.weights)
 
 
 class Weights(Document, frozen=True, kw_only=True):
@@ -102,11 +105,16 @@ class Displaced(JsonStruct, frozen=True, kw_only=True):
 
 
 class WhatIf(Document, frozen=True, kw_only=True):
-    """`now`: simulations without the changes, one per document; `then`: with the changes. Empty without a document."""
+    """
+    `now`: the simulations without the changes, one per document; `then`: with them. Both are empty without one.
+
+    `drained`: where the pods of the drained nodes go, in which round, and which budgets hold them; null without such.
+    """
 
     kind: str = "WhatIf"
     now: tuple[Simulation, ...]
     then: tuple[Simulation, ...]
+    drained: Drain | None
     displaced: Displaced | None
     notes: tuple[str, ...]
 
@@ -136,9 +144,12 @@ def what_if(
     now = placed(cluster.copy()) if request.changes_cluster else ()
     cluster.settings = changed
     lost = _change(cluster.state, request)
+    drained = simulate_drain(cluster, request.drain, None, rng, try_changes=False) if request.drain else None
     displaced, told = _displace(cluster, lost, rng) if request.without else (None, ())
     then = placed(cluster)
-    return WhatIf(now=now, then=then, displaced=displaced, notes=(*notes, *cluster.assumptions, *told))
+    told = (*(() if drained is None else drained.notes), *told)
+    notes = (*notes, *cluster.assumptions, *told)
+    return WhatIf(now=now, then=then, drained=drained, displaced=displaced, notes=notes)
 
 
 def _change(state: ClusterState, request: WhatIfRequest) -> list[str]:
@@ -165,11 +176,11 @@ def _displace(cluster: LoadedCluster, lost: Sequence[str], rng: Rng) -> tuple[Di
     leaving = moving[:MAX_DISPLACED]
     world = cluster.world(rng, (pod.scheduler_name for pod in moving))
     moves = move_pods(leaving, world, ())
-    node_names = list(moves.node_by_uid.values())
+    node_names = [move.to for move in moves if move.to]
     refused: dict[str, list[Pod]] = {}
-    for pod in leaving:
-        if (message := moves.unplaced.get(pod.uid)) is not None:
-            refused.setdefault(message, []).append(pod)
+    for move in moves:
+        if move.is_homeless:
+            refused.setdefault(move.message, []).append(move.pod)
     shares, n_more = node_shares(cluster.state, node_names)
     displaced = Displaced(
         n_nodes=len(lost),
@@ -182,7 +193,7 @@ def _displace(cluster: LoadedCluster, lost: Sequence[str], rng: Rng) -> tuple[Di
         n_more_nodes=n_more,
         refused=_refusals(refused),
     )
-    notes = tuple(relaxed_notes(moves, world))
+    notes = tuple(relaxed_notes((move.pod for move in moves if move.to), "pod", world))
     if world.evictions:
         n_evicted = counted(len(world.evictions), "pod")
         notes = (*notes, f"{n_evicted} of lower priority would be evicted for pods of the lost nodes")

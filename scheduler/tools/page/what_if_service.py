@@ -25,11 +25,14 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import SchedulerError, SettingsError
 from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
-from scheduler.tools.explain.formats.manifest_documents import numbered_documents
-from scheduler.tools.explain.input_files import ManifestFile
-from scheduler.tools.explain.priority_classes import add_priorities
+from scheduler.tools.explain.formats.manifest_documents import (
+    ManifestFile,
+    numbered_documents,
+    sorted_documents,
+)
+from scheduler.tools.explain.input_files import add_manifests
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from scheduler.tools.page.what_if import MAX_REPLICAS, WhatIf, WhatIfRequest, what_if
+from scheduler.tools.page.what_if import MAX_DISPLACED, MAX_REPLICAS, WhatIf, WhatIfRequest, what_if
 
 #: Questions that may wait.
 _MAX_WAITING: Final = 8
@@ -145,12 +148,18 @@ class WhatIfService:
         n_replicas = request.replicas
         if n_replicas is not None and not 0 <= n_replicas <= MAX_REPLICAS:
             raise SettingsError("replicas", "", str(n_replicas), f"a number from 0 to {MAX_REPLICAS}")
-        if len(request.cordon) > _MAX_NODES or len(request.without) > _MAX_NODES:
-            raise SettingsError("cordon", "", "too many nodes", f"at most {_MAX_NODES}")
-        for name in request.cordon:
-            if self._state.node(name) is None:
-                raise SettingsError("cordon", "", name, "the name of a node")
-        if not (request.manifest.strip() or request.like or request.without):
+        for field in ("cordon", "drain", "without"):
+            if len(getattr(request, field)) > _MAX_NODES:
+                raise SettingsError(field, "", "too many nodes", f"at most {_MAX_NODES}")
+        for field, names in (("cordon", request.cordon), ("drain", request.drain)):
+            for name in names:
+                if self._state.node(name) is None:
+                    raise SettingsError(field, "", name, "the name of a node")
+        row_by_name = self._state.nodes.row_by_name
+        n_pods = sum(len(self._state.placed_on(row_by_name[name])) for name in set(request.drain))
+        if n_pods > MAX_DISPLACED:
+            raise SettingsError("drain", "", f"{n_pods} pods", f"nodes with at most {MAX_DISPLACED} together")
+        if not (request.manifest.strip() or request.like or request.drain or request.without):
             raise SettingsError(
                 "question", "", "nothing to place", "a manifest, a pod, or nodes to take away"
             )
@@ -159,7 +168,7 @@ class WhatIfService:
         if not request.manifest.strip():
             return ManifestFile([], [], _NAMESPACE)
         documents = numbered_documents(request.manifest, _SOURCE)
-        found = ManifestFile.of(documents, _SOURCE, namespace=_NAMESPACE, semantics=self._settings.semantics)
+        found = sorted_documents(documents, _SOURCE, namespace=_NAMESPACE, semantics=self._settings.semantics)
         if len(found.manifests) > _MAX_WORKLOADS:
             raise SettingsError(_SOURCE, "", f"{len(found.manifests)} workloads", f"at most {_MAX_WORKLOADS}")
         for manifest in found.manifests:
@@ -192,8 +201,8 @@ def _answer(
     file: ManifestFile,
     template: Pod | None,
 ) -> WhatIf:
-    add_priorities(file, cluster, None, unknown="the page reads no PriorityClasses of the cluster")
-    text = file.add_other_objects(cluster) if file.manifests else ""
+    unknown = "the page reads no PriorityClasses of the cluster"
+    text = add_manifests(file, cluster, None, unknown=unknown) if file.manifests else ""
     rng = random.Random(_SEED)
     return what_if(cluster, changed, request, rng, file.manifests, template, (text,) if text else ())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,7 @@ from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.metrics.process import ControllerMetrics
 from scheduler.engine.framework.kinds import KINDS, WatchedKind
 from scheduler.engine.model import nesting
-from scheduler.errors import Forbidden
+from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.recording_file import (
     FORBIDDEN,
     LEASES,
@@ -44,10 +44,8 @@ _HELD_BYTES: Final = 128 << 10
 _GZIP: Final = 31
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
-
-
-#: Returns the decoded objects of a kind: None if the server does not have it, Forbidden if the user may not list it.
-ReadKind = Callable[[WatchedKind, Callable[[msgspec.Raw], bytes]], Awaitable[list[bytes] | Forbidden | None]]
+#: In the order in which they are listed.
+RECORDED_KINDS: Final = tuple(KINDS.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +69,17 @@ class Recording:
     """
 
     def __init__(
-        self, file: BinaryIO, *, compresses: bool, max_bytes: int, now_s: Callable[[], float]
+        self,
+        file: BinaryIO,
+        node_annotations: frozenset[str] = frozenset(),
+        *,
+        compresses: bool,
+        max_bytes: int,
+        now_s: Callable[[], float],
     ) -> None:
         self._file, self._max_bytes, self._now_s = file, max_bytes, now_s
         self._packer = zlib.compressobj(wbits=_GZIP) if compresses else None
-        self._began_s = now_s()
+        self._node_annotations, self._began_s = node_annotations, now_s()
         #: The hash of each object's last line, to tell what is new.
         self._hashes: dict[tuple[str, str], int] = {}
         self._waiting: list[bytes] = []
@@ -83,14 +87,28 @@ class Recording:
         self.is_full = False
         self._append(Header())
 
+    def reduced(self, kind: WatchedKind, raw: msgspec.Raw) -> bytes:
+        """Return the JSON of an object as the recording has it."""
+        document = nesting.read(_JSON.decode, raw)
+        return msgspec.json.encode(recorded_fields(kind.kind, document, self._node_annotations))
+
     def on_object(self, kind: str, key: str, body: bytes) -> None:
         """Add the object as it is now."""
         if self._hashes.get((kind, key)) != (new := hash(body)):
             self._hashes[kind, key] = new
-            self.add(kind, body)
+            self._add(kind, body)
 
-    def add(self, kind: str, body: bytes) -> None:
-        """Add a line with this JSON."""
+    def on_list(self, kind: WatchedKind, bodies: Iterable[bytes]) -> None:
+        """Write the whole first list of a kind. Raises OSError, and SettingsError if there is no room for it."""
+        for body in bodies:
+            self._add(kind.kind, body)
+        self.on_listed(kind.kind)
+        self.flush()
+        if self.is_full:
+            instead = "less; the command snapshot has no limit"
+            raise SettingsError("the cluster", "", f"more than {self._max_bytes} bytes", instead)
+
+    def _add(self, kind: str, body: bytes) -> None:
         self._append(Line(at_s=self._at_s(), kind=kind, object=msgspec.Raw(body)))
 
     def on_listed(self, kind: str) -> None:
@@ -99,9 +117,9 @@ class Recording:
 
     def end_lists(self, leases: Leases, forbidden: Mapping[str, str]) -> None:
         """Add that the lists are complete, with what only a snapshot has, and the end of the file. Raises OSError."""
-        self.add(LEASES, msgspec.json.encode(leases))
+        self._add(LEASES, msgspec.json.encode(leases))
         if forbidden:
-            self.add(FORBIDDEN, msgspec.json.encode(forbidden))
+            self._add(FORBIDDEN, msgspec.json.encode(forbidden))
         self.on_mark(Mark.SYNCED)
         self.close()
 
@@ -147,25 +165,6 @@ class Recording:
         return round(self._now_s() - self._began_s, 4)
 
 
-async def record_lists(
-    recording: Recording, read: ReadKind, node_annotations: frozenset[str]
-) -> dict[str, str]:
-    """Record the first lists until the recording is full. Return the server's refusals, by kind."""
-    forbidden: dict[str, str] = {}
-    for kind, watched in KINDS.items():
-        listed = await read(watched, partial(reduced, kind, node_annotations))
-        if isinstance(listed, Forbidden):
-            forbidden[kind] = str(listed)
-        elif listed is not None:
-            for body in listed:
-                recording.add(kind, body)
-            recording.on_listed(kind)
-        recording.flush()
-        if recording.is_full:
-            break
-    return forbidden
-
-
 async def record(
     options: Options, open_file: Callable[[], BinaryIO], environ: Mapping[str, str]
 ) -> Recording:
@@ -178,7 +177,11 @@ async def record(
     async with connect(options, environ, metrics, waits=False) as connection:
         with open_file() as file:
             recording = Recording(
-                file, compresses=options.compresses, max_bytes=options.max_bytes, now_s=time.monotonic
+                file,
+                options.settings.node_annotations,
+                compresses=options.compresses,
+                max_bytes=options.max_bytes,
+                now_s=time.monotonic,
             )
             await _record(options, recording, connection)
             recording.close()
@@ -200,11 +203,7 @@ async def _record(options: Options, recording: Recording, connection: Connection
                 recording.on_mark(Mark.SYNCED)
                 log.info(0, "Recording changes")
 
-    annotations = options.settings.node_annotations
-    tasks = [
-        asyncio.create_task(_follow(kind, client, recording, annotations, on_synced, log))
-        for kind in KINDS.values()
-    ]
+    tasks = [asyncio.create_task(_follow(kind, client, recording, on_synced, log)) for kind in KINDS.values()]
     try:
         async for _ in _seconds(options.duration_s, stopped):
             recording.flush()
@@ -234,7 +233,6 @@ async def _follow(
     kind: WatchedKind,
     client: KubeClient,
     recording: Recording,
-    node_annotations: frozenset[str],
     on_synced: Callable[..., None],
     log: Logger,
 ) -> None:
@@ -242,7 +240,7 @@ async def _follow(
     reflector = Reflector(
         client,
         resource_of(kind),
-        partial(reduced, kind.kind, node_annotations),
+        partial(recording.reduced, kind),
         is_absence=kind.is_unserved,
     )
     async with aclosing(reflector.batches()) as batches:
@@ -262,9 +260,3 @@ async def _follow(
                         log.info(0, "Watch is interrupted", kind=kind.kind, err=str(error))
                     case Malformed(error=error):
                         log.info(0, "Not recorded", kind=kind.kind, err=str(error))
-
-
-def reduced(kind: str, node_annotations: frozenset[str], raw: msgspec.Raw) -> bytes:
-    """Return the JSON of an object as a recording has it."""
-    document = nesting.read(_JSON.decode, raw)
-    return msgspec.json.encode(recorded_fields(kind, document, node_annotations))

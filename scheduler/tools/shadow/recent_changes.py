@@ -18,8 +18,7 @@ from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen, WatchEvent
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.tools.explain.simulation.reversals import reversal
-from scheduler.tools.explain.simulation.watch_events import apply_event
+from scheduler.tools.explain.simulation.watch_events import apply_event, reversal
 from scheduler.tools.shadow.orders import ChangeKey
 
 #: Changes that can be taken back; each costs up to two decisions per difference.

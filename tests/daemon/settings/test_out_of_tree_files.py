@@ -242,7 +242,7 @@ def _config(args: str | None = "{most: 2}", enabled: str = "{name: Rule}") -> st
         ("{most: two, topologykey: x, teams: [1]}", [
             'profiles[0].pluginConfig[0].args.most: found "two", expected an integer',
             "profiles[0].pluginConfig[0].args.topologykey: found an unknown field, "
-            'expected one of most, teams, topologyKey; did you mean "topologyKey"?',
+            'expected one of apiVersion, kind, most, teams, topologyKey; did you mean "topologyKey"?',
             "profiles[0].pluginConfig[0].args.teams[0]: found 1, expected a string",
         ]),
         ("{}", ["profiles[0].pluginConfig[0].args.most: Required value: it has no default"]),

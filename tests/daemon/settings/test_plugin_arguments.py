@@ -134,8 +134,13 @@ InterPodAffinity {hardPodAffinityWeight: 101}
 # wrong type, unknown field
 InterPodAffinity {hardPodAffinityWeight: 'much', foo: 1}
 => .args.hardPodAffinityWeight: found "much", expected an integer
-=> .args.foo: found an unknown field, expected one of annotationNamespaces, exemptNamespaces,
-   hardPodAffinityWeight, ignorePreferredTermsOfExistingPods
+=> .args.foo: found an unknown field, expected one of annotationNamespaces, apiVersion, exemptNamespaces,
+   hardPodAffinityWeight, ignorePreferredTermsOfExistingPods, kind
+# a misspelt type, and a whole number with a point
+InterPodAffinity {Kind: InterPodAffinityArgs, ignorePreferredTermsOfExistingPods: 2.0}
+=> .args.Kind: found an unknown field, expected one of annotationNamespaces, apiVersion, exemptNamespaces,
+   hardPodAffinityWeight, ignorePreferredTermsOfExistingPods, kind; did you mean "kind"?
+=> .args.ignorePreferredTermsOfExistingPods: found 2.0, expected true or false
 # annotation namespaces
 InterPodAffinity {annotationNamespaces: {selector: {matchExpressions: [{key: a, operator: Near}]}, name: x}}
 => .args.annotationNamespaces.name: found an unknown field, expected one of names, selector; did you mean "names"?

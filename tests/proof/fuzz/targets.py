@@ -119,14 +119,14 @@ def manifest(data: bytes) -> None:
 
 def _manifest(text: str) -> None:
     try:
-        manifests, _ = sorted_documents(
+        found = sorted_documents(
             numbered_documents(text, _SOURCE), _SOURCE, namespace="default", semantics=DEFAULT_SEMANTICS
         )
     except SettingsError as error:
         _is_refusal(error)
         return
     cluster = LoadedCluster(_SETTINGS, new_state(_SETTINGS))
-    for each in manifests:
+    for each in found.manifests:
         if not each.is_daemon_set:
             try:
                 cluster.create_pods(each, min(each.n_replicas, _MAX_REPLICAS))

@@ -13,7 +13,7 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import PluginFailed
 from scheduler.tools.explain.explainer import pending_notes
 from scheduler.tools.explain.formats.explanation import Explanation
-from scheduler.tools.explain.simulation.loaded_cluster import new_world
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.replicas import place_replicas
 from tests.support import build
 from tests.support.build import ZONE, Json
@@ -106,11 +106,11 @@ def test_a_bound_pod_shows_which_rule_was_relaxed_and_why() -> None:
 def test_a_simulation_counts_replicas_that_fit_only_with_a_relaxed_rule() -> None:
     """As if the time had come; what no fallback helps ends it."""
     cluster = Cluster(zoned("a1 b1"), [web("first", "a1")])
-    world = new_world(SETTINGS, cluster.state(), random.Random(1), [DEFAULT_SCHEDULER_NAME])
+    world = LoadedCluster(SETTINGS, cluster.state()).world(random.Random(1), [DEFAULT_SCHEDULER_NAME])
     pods = [decoded(web(f"new-{n}")) for n in range(3)]
     placed = place_replicas(pods, world)
     assert placed.pods[0][1] == "b1"
     assert len(placed.pods) == 3
-    assert placed.notes() == (
+    assert placed.notes == (
         f"2 replicas fit only once {RULE} counts as preferred with weight 50, after 300 s",
     )

@@ -15,8 +15,8 @@ from scheduler.tools.explain import pending
 from scheduler.tools.explain.answers import explain_waiting, find_service
 from scheduler.tools.explain.formats.terminal import Style
 from scheduler.tools.explain.pending import PendingWorkload, pending_workloads
-from scheduler.tools.explain.reasons import reason_in
 from scheduler.tools.explain.report import report_lines
+from scheduler.tools.explain.sentences import reason_in
 from scheduler.tools.explain.serving import Leases
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build

@@ -13,6 +13,7 @@ import pytest
 
 from scheduler.daemon.assembly.profiles import default_spreading
 from scheduler.daemon.settings.loading import default_settings
+from scheduler.engine.model.disruption_budgets import decode_disruption_budget
 from scheduler.engine.model.instructions import Attempted, Evicted
 from scheduler.engine.model.nodes import decode_workload
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
@@ -20,6 +21,7 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import ObjectSeen, PodSeen
 from scheduler.engine.state.audit import differences
 from scheduler.errors import SettingsError
+from scheduler.tools.explain.scenarios import simulate_drain
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.page.decisions import MAX_DECISIONS, DecisionFeed
 from scheduler.tools.page.domains import cell_of, domain_map_pieces
@@ -234,6 +236,31 @@ def test_a_lost_zone_sends_its_pods_elsewhere_and_the_cluster_stays(driver: Driv
     assert [(one.node, one.n_pods) for one in found.displaced.by_node] == [("b", 1)]
     assert differences(driver.state) == []
     assert driver.state.node("a") is not None
+
+
+def test_a_drain_is_held_by_budgets_as_simulate_has_it() -> None:
+    """The budget lets one of three pods go; its replacement has room for one, so that it never lets the third go."""
+    driver = Driver()
+    driver.namespace("default")
+    for name, cpu in (("a", "8"), ("b", "2")):
+        driver.node(name, allocatable={"cpu": cpu, "pods": "9"})
+    for number in range(3):
+        owner, two_cpu = build.owned_by("ReplicaSet", "web"), [build.container(requests={"cpu": "2"})]
+        driver.pod(
+            f"web-{number}", node="a", labels={"app": "web"}, owner=owner, containers=two_cpu, phase="Running"
+        )
+    budget = build.disruption_budget("web", build.selector("app=web"), allowed=1)
+    driver.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
+    found = answered(driver, WhatIfRequest(drain=("a",)))
+    cluster = LoadedCluster(default_settings(), driver.state.copy())
+    assert found.drained == simulate_drain(cluster, ["a"], None, random.Random(1), try_changes=False)
+    assert [(one.pod, one.round, one.to, one.held_by) for one in found.drained.leaving] == [
+        ("web-0", 1, "b", ""),
+        ("web-1", 2, "", ""),
+        ("web-2", 0, "", "default/web"),
+    ]
+    assert found.drained.leaving[1].message.startswith("0/2 nodes are available")
+    assert differences(driver.state) == []
 
 
 def test_of_a_lost_node_only_pods_that_end_with_it_stay(driver: Driver) -> None:

@@ -97,6 +97,12 @@ async def test_a_copy_knows_the_nodes_whose_kubelet_refuses_the_pod() -> None:
     assert what_if.then[0].n_placed == 0
 
 
+async def test_a_node_to_drain_has_to_exist() -> None:
+    service = WhatIfService(default_settings(), Driver().state, now_s=time.monotonic)
+    with pytest.raises(SettingsError, match="drain: found gone, expected the name of a node"):
+        await service.answer(WhatIfRequest(drain=("gone",)))
+
+
 def _workload(priority_class: str) -> str:
     """Return a manifest of two replicas, with the class `high`, whose pods are of the given one."""
     spec = {"priorityClassName": priority_class, "containers": [container(requests={"cpu": "1"})]}

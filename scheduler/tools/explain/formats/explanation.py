@@ -156,15 +156,6 @@ class RefusedMember(JsonStruct, frozen=True):
     domain: str
     placed: Pods
 
-    @property
-    def title(self) -> str:
-        """The member, where it was tried, and beside which others."""
-        where = f" in {self.domain}" if self.domain else ""
-        names = ", ".join(f"{pod.name} on {pod.node}" for pod in self.placed.shown)
-        more = self.placed.n_total - len(self.placed.shown)
-        beside = f", beside {names}{f' and {more} more' if more and names else ''}" if names else ""
-        return f"{self.pod}{where}{beside or (f', beside {more} of its group' if more else '')}"
-
 
 class Incomplete(JsonStruct, frozen=True):
     """

@@ -21,6 +21,11 @@ def object_in(body: bytes) -> Json:
         return {}
 
 
+def mapping_or_empty(value: object) -> Json:
+    """Return the value if it is an object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
 class ManifestError(ValueError):
     """The document cannot create pods. Commands catch it and name the file."""
 

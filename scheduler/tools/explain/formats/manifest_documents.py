@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -46,6 +47,16 @@ _INTEGER_DIGITS: Final = 19
 Placed = tuple[str, Json]
 
 
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """The documents of manifests: the ones that create pods, and all others with the place where they are."""
+
+    manifests: list[Manifest]
+    other_documents: list[Placed]
+    #: The namespace of objects that name none.
+    namespace: str
+
+
 def numbered_documents(text: str, source: str, *, scale: int = 1) -> list[tuple[str, object]]:
     """
     Return the text's documents and the items of its lists, each with the place where it is; `source` names the text.
@@ -62,9 +73,9 @@ def numbered_documents(text: str, source: str, *, scale: int = 1) -> list[tuple[
 
 def sorted_documents(
     documents: Sequence[tuple[str, object]], source: str, *, namespace: str, semantics: Semantics
-) -> tuple[list[Manifest], list[Placed]]:
+) -> ManifestFile:
     """
-    Return the manifests of the documents that create pods, at least one, and all other documents with their places.
+    Return the documents, which `source` names together, of which at least one has to create pods.
 
     Pods that controllers made are among the others if there is anything else that creates pods. Raises SettingsError,
     or InvalidSettingsError with one line per problem: an unknown field of a kind that is read is one.
@@ -100,7 +111,7 @@ def sorted_documents(
         except ManifestError as error:
             raise SettingsError(where, error.field, error.found, error.expected) from error
     _check_unique(by_document, source)
-    return [manifest for made in by_document for manifest in made], others
+    return ManifestFile([manifest for made in by_document for manifest in made], others, namespace)
 
 
 def _unknown_fields(where: str, document: Json) -> tuple[str, ...]:

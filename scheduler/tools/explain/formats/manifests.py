@@ -29,6 +29,7 @@ from scheduler.tools.explain.formats.json_values import (
     as_mapping,
     as_number,
     as_texts,
+    mapping_or_empty,
     shown,
 )
 from scheduler.tools.explain.formats.stored_spec import stored_spec
@@ -115,8 +116,7 @@ class Manifest:
     @property
     def group(self) -> GroupKey | None:
         """Return the group that the pods name, None if they name none."""
-        named = self.spec.get("schedulingGroup")
-        scheduling_group = named.get("podGroupName") if isinstance(named, Mapping) else ""
+        scheduling_group = mapping_or_empty(self.spec.get("schedulingGroup")).get("podGroupName")
         found = group_reference(
             self.namespace, str(scheduling_group or ""), as_texts(self.labels), as_texts(self.annotations)
         )
@@ -216,10 +216,8 @@ class Manifest:
         spec = {**self.spec, "tolerations": [*tolerations, *more]}
         if node_name:
             named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node_name]}]}
-            affinity = spec.get("affinity")
-            others = affinity if isinstance(affinity, Mapping) else {}
-            on_nodes = others.get("nodeAffinity")
-            preferred = on_nodes if isinstance(on_nodes, Mapping) else {}
+            others = mapping_or_empty(spec.get("affinity"))
+            preferred = mapping_or_empty(others.get("nodeAffinity"))
             required = {_REQUIRED: {"nodeSelectorTerms": [named]}}
             spec["affinity"] = {**others, "nodeAffinity": {**preferred, **required}}
         return spec
@@ -236,12 +234,12 @@ class Manifest:
 
 def is_controlled(document: object) -> bool:
     """Return whether the document is a pod that a controller made."""
-    metadata = (
-        document.get("metadata") if isinstance(document, Mapping) and document.get("kind") == "Pod" else None
-    )
-    owners = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
-    return isinstance(owners, list) and any(
-        isinstance(owner, Mapping) and owner.get("controller") is True for owner in owners
+    whole = mapping_or_empty(document)
+    owners = mapping_or_empty(whole.get("metadata")).get("ownerReferences")
+    return (
+        whole.get("kind") == "Pod"
+        and isinstance(owners, list)
+        and any(mapping_or_empty(owner).get("controller") is True for owner in owners)
     )
 
 
@@ -348,10 +346,11 @@ def _ephemeral_claims(spec: Json, field: str) -> tuple[ClaimTemplate, ...]:
     """Return the claim templates of generic ephemeral volumes in a pod's spec."""
     found = []
     for number, one in enumerate(as_list(spec.get("volumes"), f"{field}.volumes")):
-        if isinstance(one, Mapping) and isinstance(one.get("ephemeral"), Mapping):
-            template = one["ephemeral"].get("volumeClaimTemplate")
+        volume = mapping_or_empty(one)
+        if isinstance(ephemeral := volume.get("ephemeral"), Mapping):
             where = f"{field}.volumes[{number}].ephemeral.volumeClaimTemplate"
-            found.append(_claim_template(template, where, str(one.get("name"))))
+            name = str(volume.get("name"))
+            found.append(_claim_template(ephemeral.get("volumeClaimTemplate"), where, name))
     return tuple(found)
 
 

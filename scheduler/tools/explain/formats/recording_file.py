@@ -35,6 +35,7 @@ from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.json_fields import FieldTree
 from scheduler.engine.model.read_fields import VOLUME_SOURCES
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct
+from scheduler.tools.explain.formats.json_values import mapping_or_empty
 
 KIND: Final = "ClusterRecording"
 #: The kinds of lines that only a snapshot has.
@@ -84,13 +85,13 @@ def recorded_fields(
         kept = dict.fromkeys(node_annotations, True)
         annotations = select(document, {"metadata": {"annotations": kept}}).get("metadata")
         if annotations:
-            found["metadata"] = {**_mapping(found.get("metadata")), **_mapping(annotations)}
+            found["metadata"] = {**mapping_or_empty(found.get("metadata")), **mapping_or_empty(annotations)}
     if kind != "Pod":
         return found
     spec, status = found.get("spec"), found.get("status")
     if isinstance(spec, dict) and isinstance(spec.get("volumes"), list):
         spec["volumes"] = [v for v in spec["volumes"] if any(source in v for source in VOLUME_SOURCES)]
-    conditions = _mapping(document.get("status")).get("conditions")
+    conditions = mapping_or_empty(document.get("status")).get("conditions")
     if isinstance(status, dict) and isinstance(conditions, list) and "conditions" in status:
         status["conditions"] = [_condition(one) for one in conditions if isinstance(one, Mapping)]
     return found
@@ -99,10 +100,6 @@ def recorded_fields(
 def _condition(document: Mapping[str, object]) -> dict[str, object]:
     fields = ("type", "status", "reason") + (("message",) if document.get("type") == _CONDITION else ())
     return {field: document[field] for field in fields if field in document}
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def select(document: Mapping[str, object], shape: FieldTree) -> dict[str, object]:

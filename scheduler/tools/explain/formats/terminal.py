@@ -1,4 +1,4 @@
-"""Output that only terminals get: colours, a progress line, and lines that are replaced."""
+"""Output that only terminals get: colours, and lines that are replaced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ _BOLD: Final = "1"
 _FAINT: Final = "2"
 _GREEN: Final = "32;1"
 _RED: Final = "31;1"
-_ERASE_LINE: Final = "\r\x1b[K"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 #: A table separates its columns by two blanks or more; only the arrow of a proposed change has them too.
 _TABLE_ROW: Final = re.compile(r"\S {2,}(?!->)\S")
@@ -75,30 +74,6 @@ def print_unlisted(kind: str, reason: str) -> None:
     print_notice(f"Without {kind} objects: {reason}")
 
 
-class ReadProgress:
-    """Shows on one line of a terminal what is going on, such as `reading Pod: 12500`; nothing elsewhere."""
-
-    def __init__(self, out: TextIO, environ: Mapping[str, str]) -> None:
-        self._out = out
-        self._shown = Style(out, environ).is_terminal
-
-    def update(self, kind: str, n_objects: int) -> None:
-        """Show how many objects of the kind were read."""
-        self.show(f"reading {kind}: {n_objects}")
-
-    def show(self, text: str) -> None:
-        """Show the text in place of the last one, without control characters, cut where the terminal would wrap it."""
-        if self._shown:
-            self._out.write(_ERASE_LINE + _cut(escape_control_characters(text), _size(self._out)[0]))
-            self._out.flush()
-
-    def clear(self) -> None:
-        """Erase the line."""
-        if self._shown:
-            self._out.write(_ERASE_LINE)
-            self._out.flush()
-
-
 class LiveLines:
     """
     Shows lines on a terminal in place of the last ones; nothing elsewhere.
@@ -120,6 +95,10 @@ class LiveLines:
         if len(lines) > n_lines:
             lines[n_lines - 1 :] = [_cut(f"... and {len(lines) - n_lines + 1} more lines", columns)]
         self._write(self._erased(), lines)
+
+    def say(self, text: str) -> None:
+        """Show one line, or none without a text."""
+        self.show(lambda _: [text] if text else [])
 
     def write(self, text: str) -> None:
         """Write whole lines above."""

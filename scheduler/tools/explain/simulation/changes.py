@@ -1,21 +1,20 @@
 """
 Makes changes on a copy of the cluster, decides again, and takes the changes back.
 
-The copy is made once. After each trial its counts equal a recount. A decision is `engine.core.decide`, as in a cycle
-of the machine; no pod is assumed, so that there is nothing else to take back.
+After each trial the counts of the copy equal a recount. A decision is `engine.core.decide`, as in a cycle of the
+machine; no pod is assumed, so that there is nothing else to take back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Final, assert_never
 
 import msgspec
 
-from scheduler.engine.core.decide import Decision, ScheduleResult, decide
+from scheduler.engine.core.decide import ScheduleResult, decide
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
@@ -54,48 +53,30 @@ from scheduler.engine.model.terms import CORDON_TAINT_KEY, AffinityTerm, Taint, 
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.explain.simulation.claim_changes import changed_claim, freed_claims
-from scheduler.tools.explain.simulation.reversals import reversal
-from scheduler.tools.explain.simulation.watch_events import apply_event
+from scheduler.tools.explain.simulation.watch_events import apply_event, reversal
 
 _POLICIES: Final = {"nodeTaintsPolicy": "honor_node_taints", "nodeAffinityPolicy": "honor_node_affinity"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ChangeTrial:
-    """
-    Decides where one pod would go if changes were made. The copy of the cluster is made at the first call.
-
-    `owns_state`: nothing else reads `state`, so that no copy is needed.
-    """
+    """Decides where one pod would go if changes were made. Nothing else reads `state`, of which the profile is."""
 
     pod: Pod
     state: ClusterState
-    new_profile: Callable[[ClusterView], Profile]
+    profile: Profile
     rng: Rng
-    owns_state: bool = False
-
-    @cached_property
-    def _copy(self) -> ClusterState:
-        return self.state if self.owns_state else self.state.copy()
-
-    @cached_property
-    def _profile(self) -> Profile:
-        return self.new_profile(ClusterView(self._copy))
 
     def completed(self, changes: Changes) -> Changes:
         """Return the changes; a pod on its own needs no others beside them."""
         return changes
 
     def node_after(self, changes: Sequence[Change]) -> str | None:
-        """Return the pod's node once all changes are made; None if it still fits on no node."""
-        decision = self.decision_after(changes)
-        return decision.node_name if isinstance(decision, ScheduleResult) else None
-
-    def decision_after(self, changes: Sequence[Change]) -> Decision:
-        """Return the decision once all changes are made. They are taken back afterwards."""
-        with made(changes, self.pod, self._copy) as state:
+        """Return the pod's node once all changes, which are taken back, are made; None if it fits on no node."""
+        with made(changes, self.pod, self.state) as state:
             pod = changed_by(self.pod, changes)
-            return decide(pod, ClusterView(state), self._profile, self.rng, Unobserved())
+            decision = decide(pod, ClusterView(state), self.profile, self.rng, Unobserved())
+        return decision.node_name if isinstance(decision, ScheduleResult) else None
 
 
 @contextmanager

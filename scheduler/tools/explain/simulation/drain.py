@@ -14,8 +14,8 @@ All running pods count as ready.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -29,18 +29,9 @@ from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.formats.explanation import Document, Explanation, JsonStruct, PodRef, Pods
 from scheduler.tools.explain.simulation.claim_changes import renewed_claims
 from scheduler.tools.explain.simulation.new_claims import new_claim
-from scheduler.tools.explain.simulation.replicas import (
-    longest_wait_s,
-    relaxed_note,
-    relaxed_text,
-    waited,
-    why_unplaced,
-)
+from scheduler.tools.explain.simulation.replicas import longest_wait_s, waited, why_unplaced
 from scheduler.tools.explain.simulation.world import World
 from scheduler.tools.explain.workloads import workload_of
-
-#: Pods that a note names.
-_NAMED: Final = 3
 
 _CORDON: Final = Taint(CORDON_TAINT_KEY, "", "NoSchedule")
 
@@ -138,17 +129,33 @@ class Departures:
 
 
 @dataclass(slots=True)
-class Moves:
-    """The outcome of `move_pods` by UID: new nodes, rounds, and the budgets that hold pods."""
+class Move:
+    """A pod that has to leave its node, and what became of it: see `LeavingPod`."""
 
-    node_by_uid: dict[str, str] = field(default_factory=dict)
-    round_by_uid: dict[str, int] = field(default_factory=dict)
-    held_by: dict[str, str] = field(default_factory=dict)
-    #: Pods that left and found no place, and the message of their last attempt.
-    unplaced: dict[str, str] = field(default_factory=dict)
-    #: Pods of lower priority that are evicted for replacements, in order.
-    evicted: Sequence[Pod] = ()
-    n_rounds: int = 0
+    pod: Pod
+    budgets: Sequence[DisruptionBudget]
+    to: str = ""
+    round: int = 0
+    held_by: str = ""
+    message: str = ""
+
+    @property
+    def is_homeless(self) -> bool:
+        """Whether it has left and has no place."""
+        return self.round > 0 and not self.to
+
+    def shown(self) -> LeavingPod:
+        """Return it as an answer has it."""
+        return LeavingPod(
+            namespace=self.pod.namespace,
+            pod=self.pod.name,
+            node=self.pod.node_name,
+            to=self.to,
+            round=self.round,
+            held_by=self.held_by,
+            message=self.message,
+            workload=workload_of(self.pod).text,
+        )
 
 
 def empty_nodes(state: ClusterState, node_names: Iterable[str], *, stays: bool) -> Departures:
@@ -199,32 +206,31 @@ def stay_of(pod: Pod) -> Stay | None:
     return {"DaemonSet": Stay.DAEMON_SET, "Node": Stay.STATIC}.get(pod.owner.kind)
 
 
-def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[DisruptionBudget]) -> Moves:
+def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[DisruptionBudget]) -> list[Move]:
     """
     Let the pods leave and their replacements come to the world, round by round, until a round moves nothing.
 
-    Cost: one cycle per pod, and one for each event that may help a pod without a place.
+    Return a move for each pod. Cost: one cycle per pod, and one for each event that may help a pod without a place.
     """
-    moves = Moves()
     of_namespace: dict[str, list[DisruptionBudget]] = {}
     for budget in budgets:
         of_namespace.setdefault(budget.namespace, []).append(budget)
-    guards = {pod.uid: guarding(pod, of_namespace.get(pod.namespace, ())) for pod in leaving}
-    held: Sequence[Pod] = leaving
+    moves = [Move(pod, guarding(pod, of_namespace.get(pod.namespace, ()))) for pod in leaving]
+    n_rounds = 0
     while True:
-        let_go, held = _let_go(held, guards, moves)
-        moves.n_rounds += bool(let_go)
+        let_go = _let_go(moves, n_rounds + 1)
+        n_rounds += bool(let_go)
         for pod in let_go:
-            moves.round_by_uid[pod.uid] = moves.n_rounds
             world.delete(pod.uid)
             _renew_ephemeral_claims(pod, world)
             for event in list(renewed_claims(pod, world.state)):
                 world.process(event)
-        n_placed = len(moves.node_by_uid)
+        n_placed = sum(bool(move.to) for move in moves)
         _replace(let_go, world)
-        _note_places(leaving, world, moves)
-        if not let_go and len(moves.node_by_uid) == n_placed:
-            moves.evicted = [eviction.victim for eviction in world.evictions]
+        for move in (move for move in moves if move.round):
+            move.to = world.node_of(move.pod.uid)
+            move.message = "" if move.to else why_unplaced(move.pod, world)
+        if not let_go and n_placed == sum(bool(move.to) for move in moves):
             return moves
 
 
@@ -240,39 +246,23 @@ def _replace(pods: Iterable[Pod], world: World) -> None:
         _replace([pod for pod in evicted if stay_of(pod) is None], world)
 
 
-def _note_places(leaving: Iterable[Pod], world: World, moves: Moves) -> None:
-    """Note where the replacement of each pod that left is, or why it is nowhere."""
-    for pod in leaving:
-        if pod.uid not in moves.round_by_uid:
-            continue
-        moves.node_by_uid.pop(pod.uid, None)
-        moves.unplaced.pop(pod.uid, None)
-        if node_name := world.node_of(pod.uid):
-            moves.node_by_uid[pod.uid] = node_name
-        else:
-            moves.unplaced[pod.uid] = why_unplaced(pod, world)
-
-
-def _let_go(
-    held: Sequence[Pod], guards: dict[str, list[DisruptionBudget]], moves: Moves
-) -> tuple[list[Pod], list[Pod]]:
+def _let_go(moves: Iterable[Move], number: int) -> list[Pod]:
     """
-    Return the pods that may leave now, and the others, whose budget is noted in `moves.held_by`.
+    Return the pods that may leave now, in the round of this number; of the others the budget that holds them is noted.
 
     A budget allows what its controller last counted, less the pods that left and have no replacement yet.
     """
-    used = Counter(budget.key for uid in moves.unplaced for budget in guards[uid])
+    used = Counter(budget.key for move in moves if move.is_homeless for budget in move.budgets)
     let_go: list[Pod] = []
-    still_held: list[Pod] = []
-    for pod in held:
-        if held_by := refusing(guards[pod.uid], used):
-            moves.held_by[pod.uid] = held_by
-            still_held.append(pod)
+    for move in moves:
+        if move.round:
             continue
-        moves.held_by.pop(pod.uid, None)
-        used.update(budget.key for budget in guards[pod.uid])
-        let_go.append(pod)
-    return let_go, still_held
+        move.held_by = refusing(move.budgets, used)
+        if not move.held_by:
+            used.update(budget.key for budget in move.budgets)
+            move.round = number
+            let_go.append(move.pod)
+    return let_go
 
 
 def _renew_ephemeral_claims(pod: Pod, world: World) -> None:
@@ -289,37 +279,6 @@ def _renew_ephemeral_claims(pod: Pod, world: World) -> None:
         world.process(ObjectSeen(made.claim))
         if made.volume is not None:
             world.process(ObjectSeen(made.volume))
-
-
-def relaxed_notes(moves: Moves, world: World, leaving: Iterable[Pod] = ()) -> Iterator[str]:
-    """Yield a sentence for each set of rules relaxed for replacements, with the names of those in `leaving`."""
-    by_text: dict[str, list[str]] = {}
-    for uid in moves.node_by_uid:
-        if text := relaxed_text(uid, world):
-            by_text.setdefault(text, []).append(uid)
-    key_of = {pod.uid: pod.key for pod in leaving}
-    for text, uids in by_text.items():
-        keys = [key_of[uid] for uid in uids if uid in key_of]
-        named = f": {', '.join(keys[:_NAMED])}" if keys else ""
-        yield relaxed_note(len(uids), "pod", text) + named + (", ..." if len(keys) > _NAMED else "")
-
-
-def leaving_pods(leaving: Iterable[Pod], moves: Moves) -> tuple[LeavingPod, ...]:
-    """Return the place of each pod, or why it has none, in the order of rounds; pods that budgets hold come last."""
-    found = [
-        LeavingPod(
-            namespace=pod.namespace,
-            pod=pod.name,
-            node=pod.node_name,
-            to=moves.node_by_uid.get(pod.uid, ""),
-            round=moves.round_by_uid.get(pod.uid, 0),
-            held_by=moves.held_by.get(pod.uid, ""),
-            message=moves.unplaced.get(pod.uid, ""),
-            workload=workload_of(pod).text,
-        )
-        for pod in leaving
-    ]
-    return tuple(sorted(found, key=lambda pod: (pod.round == 0, pod.round)))
 
 
 def staying_pods(departures: Departures, shown: int) -> tuple[StayingPods, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
@@ -15,11 +15,10 @@ from scheduler.daemon.assembly.watched_kinds import kinds_asked_by, kinds_for
 from scheduler.daemon.settings.resolved import ProfileSettings, Settings
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.kinds import Asker, WatchedKind
-from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.match_label_keys import Json
-from scheduler.engine.model.nodes import Workload, decode_workload
+from scheduler.engine.model.nodes import decode_workload
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import REVISION_KEY
@@ -40,11 +39,13 @@ from scheduler.tools.explain.simulation.new_device_claims import (
     with_claims,
 )
 from scheduler.tools.explain.simulation.watch_events import apply_event
-from scheduler.tools.explain.simulation.world import World, with_stand_ins
+from scheduler.tools.explain.simulation.world import World
 
 _DEVICE_KINDS: Final = frozenset(map(str, DeviceKind))
 #: Nodes named in a note about kubelets.
 _SHOWN_REFUSALS: Final = 5
+#: Upstream's flag --pod-max-in-unschedulable-pods-duration.
+_MAX_IN_UNSCHEDULABLE_S: Final = 300.0
 #: Running revisions of a Deployment that a manifest is compared with.
 _MAX_REVISIONS: Final = 8
 
@@ -98,25 +99,22 @@ class LoadedCluster:
             self.malformed[watched.kind] += 1
             return None
 
+    def add_list(self, watched: WatchedKind, listed: Iterable[Stimulus | None]) -> None:
+        """Add all objects of a kind that the API server has."""
+        for seen in listed:
+            self.apply(seen)
+        self.apply(watched.on_served)
+
     def apply(self, seen: Stimulus | None) -> None:
         """Add the stimulus's object to the cluster."""
-        if isinstance(seen, PodSeen):
-            self._apply_pod(seen.pod)
-        elif isinstance(seen, WatchEvent):
+        if isinstance(seen, PodSeen) and not seen.pod.is_terminal:
+            self.pods[seen.pod.namespace, seen.pod.name] = seen.pod
+        elif isinstance(seen, PodSeen) and seen.pod.kubelet_refusal:
+            self._refused.append(seen.pod)
+        if isinstance(seen, WatchEvent):
             apply_event(self.state, seen)
         elif seen is not None:
             raise TypeError(f"a list made {type(seen).__name__}")
-
-    def _apply_pod(self, pod: Pod) -> None:
-        if pod.is_terminal:
-            if pod.kubelet_refusal:
-                self._refused.append(pod)
-            return
-        self.pods[pod.namespace, pod.name] = pod
-        if pod.node_name:
-            self.state.upsert_pod(pod)
-        else:
-            self.state.nominate(pod, pod.nominated_node_name)
 
     def pending_pods(self) -> list[Pod]:
         """Return the pods without a node."""
@@ -130,17 +128,14 @@ class LoadedCluster:
         Raises SettingsError for a pod or a claim that the API server would refuse.
         """
         try:
-            return self._created(manifest, number, node_name)
+            if (owner := manifest.owner) is not None:
+                self.state.workloads.upsert(decode_workload(str(owner["kind"]), msgspec.json.encode(owner)))
+            for claim in manifest.claims(number):
+                self.create_claim(claim)
+            pod = self._decoder.decode(msgspec.json.encode(manifest.pod(number, node_name)))
         except MalformedObjectError as error:
             where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
             raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
-
-    def _created(self, manifest: Manifest, number: int, node_name: str) -> Pod:
-        if manifest.owner is not None:
-            self.state.workloads.upsert(_workload(manifest.owner))
-        for claim in manifest.claims(number):
-            self.create_claim(claim)
-        pod = self._decoder.decode(msgspec.json.encode(manifest.pod(number, node_name)))
         for entry in pod.spec.resource_claims:
             if entry.template_name is not None:
                 self._find_claim_template(pod.namespace, entry.template_name)
@@ -233,13 +228,19 @@ class LoadedCluster:
         )
         return stand_in, (note,)
 
-    def build_profile(self, profile: ProfileSettings, view: ClusterView) -> Profile:
-        """Return the profile for the view."""
-        return build_profiles(self.settings, view)[profile.scheduler_name]
+    def world(self, rng: Rng, scheduler_names: Iterable[str] = ()) -> World:
+        """
+        Return a world of the cluster's state, which from now on only the world changes.
 
-    def world(self, rng: Rng, scheduler_names: Iterable[str]) -> World:
-        """Return a world of the cluster's state, which from now on only the world changes. See `new_world`."""
-        return new_world(self.settings, self.state, rng, sorted(set(scheduler_names)), self.now_s)
+        Pods of `scheduler_names` that are no profile are of the first profile.
+        """
+        profiles = build_profiles(self.settings, ClusterView(self.state))
+        stand_ins = dict.fromkeys(sorted(set(scheduler_names)), next(iter(profiles.values())))
+        profiles = {**stand_ins, **profiles}
+        queue = build_queue(profiles, self.settings, max_in_unschedulable_s=_MAX_IN_UNSCHEDULABLE_S)
+        return World(
+            self.state, profiles, rng, queue=queue, now_s=self.now_s, semantics=self.settings.semantics
+        )
 
     def kubelet_refusal_notes(self, pod: Pod) -> tuple[str, ...]:
         """Return a note if kubelets rejected pods with the same spec: the scheduler avoids their nodes for a time."""
@@ -259,34 +260,3 @@ class LoadedCluster:
             f"{count} malformed {kind} object{'s' if count > 1 else ''} ignored"
             for kind, count in sorted(self.malformed.items())
         )
-
-
-def _workload(owner: Mapping[str, object]) -> Workload:
-    return decode_workload(str(owner["kind"]), msgspec.json.encode(owner))
-
-
-#: Upstream's flag --pod-max-in-unschedulable-pods-duration.
-_MAX_IN_UNSCHEDULABLE_S: Final = 300.0
-
-
-def new_world(
-    settings: Settings,
-    state: ClusterState,
-    rng: Rng,
-    scheduler_names: Iterable[str] = (),
-    now_s: float = 0.0,
-) -> World:
-    """
-    Return a world with the state, which from now on only the world changes.
-
-    Pods of `scheduler_names` that are no profile are of the first profile. `now_s`: see `World`.
-    """
-    profiles = with_stand_ins(build_profiles(settings, ClusterView(state)), scheduler_names)
-    return World(
-        state,
-        profiles,
-        rng,
-        queue=build_queue(profiles, settings, max_in_unschedulable_s=_MAX_IN_UNSCHEDULABLE_S),
-        now_s=now_s,
-        semantics=settings.semantics,
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final
 
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.model.pod_groups import GroupKey, GroupKind
@@ -15,26 +15,11 @@ from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.simulation.groups import copy_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from scheduler.tools.explain.simulation.replicas import place_replicas
+from scheduler.tools.explain.simulation.replicas import place_lists
 from scheduler.tools.explain.simulation.world import World
 
 #: Pods that are placed at most, 2 to 4 s at 5,000 nodes.
 _MOST_PODS: Final = 10_000
-
-
-class MoreGroups(NamedTuple):
-    """How many more groups fit, and why the next one does not; empty if as many were placed as are tried."""
-
-    n_groups: int
-    why: str
-
-    def text(self, key: GroupKey) -> str:
-        """Return the answer as a sentence."""
-        groups = counted(self.n_groups, "more group")
-        verb = "fits" if self.n_groups == 1 else "fit"
-        if not self.why:
-            return f"at least {groups} like {key.text} {verb}"
-        return f"{groups} like {key.text} {verb}; the next does not: {self.why}"
 
 
 def beside_running(groups: PodGroups, manifests: Sequence[Manifest]) -> list[Manifest]:
@@ -76,30 +61,37 @@ def _free_numbers(groups: PodGroups, key: GroupKey) -> Iterator[int]:
 
 def count_more(
     cluster: LoadedCluster, key: GroupKey, members: Sequence[tuple[Manifest, int]], rng: Rng
-) -> MoreGroups:
+) -> tuple[int, str]:
     """
     Place groups like this one in a copy of the cluster until one does not fit, or only with evictions.
 
-    `members`: the manifests, and how many pods of each the group has.
+    `members`: the manifests, and how many pods of each the group has. Return how many fit, and a sentence on that.
     """
     cluster = cluster.copy()
-    n_groups, n_pods, why = 0, 0, ""
     world = cluster.world(rng, (manifest.scheduler_name for manifest, _ in members))
-    numbers = _free_numbers(cluster.state.groups, key)
-    while n_pods < _MOST_PODS and not why:
-        pods: list[Pod] = []
+    placed = place_lists(_copies(cluster, key, members, world), world, evicts=False)
+    n_groups, why = placed.n_lists, placed.message
+    if placed.victims:
+        why = f"{counted(len(placed.victims), 'pod')} of lower priority would be evicted for it"
+    fit = f"{counted(n_groups, 'more group')} like {key.text} {'fits' if n_groups == 1 else 'fit'}"
+    return n_groups, f"{fit}; the next does not: {why}" if why else f"at least {fit}"
+
+
+def _copies(
+    cluster: LoadedCluster, key: GroupKey, members: Sequence[tuple[Manifest, int]], world: World
+) -> Iterator[list[Pod]]:
+    """Yield the pods of group after group like this one, each once the one before has places."""
+    n_pods, numbers = 0, _free_numbers(cluster.state.groups, key)
+    while n_pods < _MOST_PODS:
         number = next(numbers)
-        for manifest, n_replicas in members:
-            pods += cluster.create_pods(copy_of(manifest, key, number), n_replicas)
+        pods = [
+            pod
+            for manifest, n_replicas in members
+            for pod in cluster.create_pods(copy_of(manifest, key, number), n_replicas)
+        ]
         create_group(world, key, pods[0])
-        placed = place_replicas(pods, world)
-        if placed.victims:
-            why = f"{counted(len(placed.victims), 'pod')} of lower priority would be evicted for it"
-        elif len(placed.pods) < len(pods):
-            why = placed.message
-        else:
-            n_groups, n_pods = n_groups + 1, n_pods + len(pods)
-    return MoreGroups(n_groups, why)
+        yield pods
+        n_pods += len(pods)
 
 
 def create_group(world: World, key: GroupKey | None, member: Pod) -> None:

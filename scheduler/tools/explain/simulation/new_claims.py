@@ -34,6 +34,7 @@ from scheduler.engine.model.volumes import (
 )
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.volumes import Volumes
+from scheduler.tools.explain.formats.json_values import mapping_or_empty
 
 #: Access modes of volumes that one node attaches at a time.
 _ONE_NODE: Final = frozenset({"ReadWriteOnce", READ_WRITE_ONCE_POD})
@@ -80,8 +81,7 @@ def add_claim(state: ClusterState, document: Json) -> str:
 
 def names_no_class(claim: Json) -> bool:
     """Return whether the document of a claim leaves its class to the API server; an empty name is one, of no class."""
-    spec = claim.get("spec")
-    return not isinstance(spec, Mapping) or spec.get("storageClassName") is None
+    return mapping_or_empty(claim.get("spec")).get("storageClassName") is None
 
 
 def default_class(volumes: Volumes) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -12,16 +12,13 @@ from msgspec import structs
 
 from scheduler.engine.model.pods import Pod, PodCondition
 from scheduler.engine.model.terms import ZONE_KEY
-from scheduler.engine.model.unread_names import unread_notes
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.tools.explain.formats.explanation import Document, Explanation, JsonStruct
 from scheduler.tools.explain.simulation.world import GROUP_REPORT_S, Eviction, World
 
 #: Nodes listed, those with most pods first.
 _SHOWN_NODES: Final = 50
-#: Evicted pods listed, in the order in which they have to go.
-_SHOWN_VICTIMS: Final = 100
 #: Virtual time for the attempts after the clock of a rule has run out.
 _RETRY_S: Final = 60.0
 
@@ -72,10 +69,10 @@ class Simulation(Document, frozen=True, kw_only=True):
     namespace: str
     name: str
     n_replicas: int
-    n_placed: int
-    zones: tuple[ZoneShare, ...]
-    nodes: tuple[NodeShare, ...]
-    n_more_nodes: int
+    n_placed: int = 0
+    zones: tuple[ZoneShare, ...] = ()
+    nodes: tuple[NodeShare, ...] = ()
+    n_more_nodes: int = 0
     next: Explanation | None
     #: Assumptions about claims that do not exist yet, and replicas that need relaxed rules.
     notes: tuple[str, ...] = ()
@@ -83,36 +80,6 @@ class Simulation(Document, frozen=True, kw_only=True):
     victims: tuple[Victim, ...] = ()
     n_more_groups: int | None = None
     n_running: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        placed: PlacedReplicas,
-        state: ClusterState,
-        *,
-        manifest: tuple[str, str, str],
-        n_replicas: int,
-        n_running: int = 0,
-        explanation: Explanation | None = None,
-        notes: tuple[str, ...] = (),
-    ) -> Simulation:
-        """Return the result for the replicas. `manifest`: its kind, namespace and name. `explanation`: `next`."""
-        kind, namespace, name = manifest
-        return Simulation(
-            manifest_kind=kind,
-            namespace=namespace,
-            name=name,
-            n_replicas=n_replicas,
-            n_running=n_running,
-            n_placed=0,
-            zones=(),
-            nodes=(),
-            n_more_nodes=0,
-            next=explanation,
-            notes=notes,
-            n_evicted=len(placed.victims),
-            victims=tuple(placed.victims[:_SHOWN_VICTIMS]),
-        ).on_nodes([node_name for _, node_name in placed.pods], state)
 
     def on_nodes(self, node_names: Sequence[str], state: ClusterState) -> Simulation:
         """Return the result with these nodes of its replicas, one for each that has a place."""
@@ -128,15 +95,16 @@ class PlacedReplicas:
     """
     The replicas that found a node, in order, and the first one that did not.
 
-    `message`: why that one did not. `relaxed`: how many of them found it only with rules relaxed, by which these are.
-    `victims`: the pods evicted for them, in order.
+    `message`: why that one did not. `notes`: a sentence for each set of relaxed rules without which some found none.
+    `victims`: the pods evicted for them, in order. `n_lists`: of how many lists all found a node.
     """
 
     pods: Sequence[tuple[Pod, str]]
     first_unplaced: Pod | None
     message: str = ""
-    relaxed: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     victims: Sequence[Victim] = ()
+    n_lists: int = 0
 
     def of(self, pods: Iterable[Pod], *, has_victims: bool) -> PlacedReplicas:
         """Return the part of the result that is about these pods of a group, with its victims or without."""
@@ -144,43 +112,45 @@ class PlacedReplicas:
         placed = [(pod, node_name) for pod, node_name in self.pods if pod.uid in uids]
         return replace(self, pods=placed, victims=self.victims if has_victims else ())
 
-    def notes(self) -> tuple[str, ...]:
-        """Return a sentence for each set of relaxed rules, and for each annotation that nothing reads."""
-        first = self.pods[0][0] if self.pods else self.first_unplaced
-        relaxed = (relaxed_note(n, "replica", text) for text, n in self.relaxed.items())
-        return (*relaxed, *(() if first is None else unread_notes(first.unread)))
-
 
 def place_replicas(pods: Sequence[Pod], world: World, *, go_on: bool = False) -> PlacedReplicas:
-    """
-    Create pod after pod, each once the one before is placed, until one finds no place; all of a group at once.
+    """Place pod after pod, but all of a group at once. See `place_lists`."""
+    groups = world.state.groups
+    alike = groupby(pods, lambda pod: groups.key_of(pod) or pod.uid)
+    return place_lists((list(members) for _, members in alike), world, go_on=go_on)
 
-    With `go_on` also the pods after it, which may differ. A pod without a place is deleted again. Gates are left out.
-    Rules with fallbacks are taken to have kept the pods pending for a while: the first of their times is over. Cost:
-    0.5 ms per pod at 5,000 nodes.
+
+def place_lists(
+    lists: Iterable[Sequence[Pod]], world: World, *, go_on: bool = False, evicts: bool = True
+) -> PlacedReplicas:
+    """
+    Create list after list of pods, each once the pods of the one before have places, until one of them finds none.
+
+    With `go_on` also the lists after it, which may differ; without `evicts` a list for which pods are evicted is the
+    last one. A pod without a place is deleted again. Gates are left out. Rules with fallbacks are taken to have kept
+    the pods pending for a while: the first of their times is over. Cost: 0.5 ms per pod at 5,000 nodes.
     """
     placed: list[tuple[Pod, str]] = []
-    relaxed: Counter[str] = Counter()
     first_unplaced: Pod | None = None
-    message, n_evicted = "", len(world.evictions)
-    for together in _together(pods, world):
+    message, n_evicted, n_lists = "", len(world.evictions), 0
+    for together in lists:
         for pod in together:
             world.create(waited(pod))
         world.run(longest_wait_s(together))
-        for pod in together:
-            if node_name := world.node_of(pod.uid):
-                placed.append((pod, node_name))
-                if text := relaxed_text(pod.uid, world):
-                    relaxed[text] += 1
-            elif first_unplaced is None:
-                first_unplaced, message = pod, why_unplaced(pod, world)
-        for pod in together:
+        homeless = [pod for pod in together if not world.node_of(pod.uid)]
+        placed += [(pod, node_name) for pod in together if (node_name := world.node_of(pod.uid))]
+        if homeless and first_unplaced is None:
+            first_unplaced, message = homeless[0], why_unplaced(homeless[0], world)
+        for pod in homeless:
             if pod.uid in world.unbound:
                 world.delete(pod.uid)
-        if first_unplaced is not None and not go_on:
+        is_last = first_unplaced is not None or not (evicts or n_evicted == len(world.evictions))
+        if is_last and not go_on:
             break
+        n_lists += not homeless
     victims = [_victim(eviction) for eviction in world.evictions[n_evicted:]]
-    return PlacedReplicas(placed, first_unplaced, message, relaxed, victims)
+    notes = tuple(relaxed_notes((pod for pod, _ in placed), "replica", world))
+    return PlacedReplicas(placed, first_unplaced, message, notes, victims, n_lists)
 
 
 def why_unplaced(pod: Pod, world: World) -> str:
@@ -190,21 +160,16 @@ def why_unplaced(pod: Pod, world: World) -> str:
     return world.message_of(pod.uid)
 
 
-def _together(pods: Sequence[Pod], world: World) -> Iterator[Sequence[Pod]]:
-    """Yield the pods that are created together: the members of each group, and every other pod alone."""
-    groups = world.state.groups
-    for _, members in groupby(pods, lambda pod: groups.key_of(pod) or pod.uid):
-        yield list(members)
-
-
-def relaxed_text(uid: str, world: World) -> str:
-    """Return what the relaxed rules of the placed pod count as, and since when; empty if none is relaxed."""
-    return " and ".join(rule.text for rule in world.state.placed[uid].pod.spec.relaxed)
-
-
-def relaxed_note(n: int, what: str, text: str) -> str:
-    """Return a sentence about so many pods, named `what`. `text`: as of `relaxed_text`."""
-    return f"{counted(n, what)} {'fits' if n == 1 else 'fit'} only once {text}"
+def relaxed_notes(pods: Iterable[Pod], what: str, world: World, n_named: int = 0) -> Iterator[str]:
+    """Yield a sentence for each set of rules relaxed for some of these placed pods, which names so many of them."""
+    by_text: dict[str, list[str]] = {}
+    for pod in pods:
+        if (placed := world.state.placed.get(pod.uid)) is not None and placed.pod.spec.relaxed:
+            text = " and ".join(rule.text for rule in placed.pod.spec.relaxed)
+            by_text.setdefault(text, []).append(pod.key)
+    for text, keys in by_text.items():
+        named = f": {first_names(keys, n_named)}" if n_named else ""
+        yield f"{counted(len(keys), what)} {'fits' if len(keys) == 1 else 'fit'} only once {text}{named}"
 
 
 def waited(pod: Pod) -> Pod:

@@ -13,7 +13,7 @@ are gone once a pod that may preempt them finds no node: the scheduler lets that
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
@@ -359,9 +359,3 @@ def _written_claim(write: ClaimReservation, seen: ResourceClaim, version: str) -
     if write.mappings is None:
         return claim
     return replace(claim, key=f"{write.pod.namespace}/{claim.created_name}")
-
-
-def with_stand_ins(profiles: Mapping[str, Profile], scheduler_names: Iterable[str]) -> dict[str, Profile]:
-    """Return the profiles by schedulerName, and the first of them for each of these names that is none of theirs."""
-    first = next(iter(profiles.values()))
-    return {**dict.fromkeys(scheduler_names, first), **profiles}

@@ -13,9 +13,13 @@ from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.answers import explain_manifests
-from scheduler.tools.explain.formats.manifest_documents import numbered_documents
+from scheduler.tools.explain.formats.manifest_documents import (
+    ManifestFile,
+    numbered_documents,
+    sorted_documents,
+)
 from scheduler.tools.explain.formats.manifests import Manifest
-from scheduler.tools.explain.input_files import ManifestFile
+from scheduler.tools.explain.input_files import add_other_objects
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.json_cluster import encoded
@@ -25,7 +29,7 @@ POD_SPEC = {"containers": [{"name": "c", "image": "i"}]}
 
 def read(*documents: build.Json, text: str = "") -> ManifestFile:
     text = text or "\n---\n".join(map(json.dumps, documents))
-    return ManifestFile.of(
+    return sorted_documents(
         numbered_documents(text, "m.yaml"), "m.yaml", namespace="default", semantics=DEFAULT_SEMANTICS
     )
 
@@ -121,7 +125,7 @@ def test_pods_that_controllers_made_are_left_out_beside_what_creates_pods() -> N
     assert [each.name for each in read(controlled).manifests] == ["made"]
     both = read(controlled, pod("own"))
     assert [each.name for each in both.manifests] == ["own"]
-    assert both.add_other_objects(LoadedCluster(default_settings())) == (
+    assert add_other_objects(both, LoadedCluster(default_settings())) == (
         "read Pod; left out Pod of a controller"
     )
 
@@ -137,11 +141,11 @@ def test_what_is_read_and_what_is_left_out_is_one_sentence() -> None:
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": 1},
     ]
     cluster = LoadedCluster(default_settings())
-    assert read(pod("a"), pod("b"), *others).add_other_objects(cluster) == (
+    assert add_other_objects(read(pod("a"), pod("b"), *others), cluster) == (
         "read Pod (2), Service, PriorityClass; left out Secret (2), PodDisruptionBudget of policy/v1beta1 instead of"
         " policy/v1, Job of batch.volcano.sh/v1alpha1"
     )
-    assert read(pod("a")).add_other_objects(cluster) == ""
+    assert add_other_objects(read(pod("a")), cluster) == ""
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1beta2"])
@@ -164,7 +168,7 @@ def test_claims_and_slices_of_earlier_versions_are_read(version: str) -> None:
         },
     )
     cluster = LoadedCluster(default_settings())
-    assert found.add_other_objects(cluster) == "read Pod, ResourceClaim, ResourceSlice"
+    assert add_other_objects(found, cluster) == "read Pod, ResourceClaim, ResourceSlice"
     claim = cluster.state.devices.claim("default/c")
     assert claim is not None
     (asked,) = claim.requests
@@ -290,7 +294,7 @@ def test_claims_that_a_pod_group_shares_are_noted() -> None:
     group = {"apiVersion": api_version, "kind": "PodGroup", "metadata": metadata}
     cluster = LoadedCluster(default_settings())
     policy = {"schedulingPolicy": {"gang": {"minCount": 1}}}
-    read(pod("a"), {**group, "spec": {**policy, **spec}}).add_other_objects(cluster)
+    add_other_objects(read(pod("a"), {**group, "spec": {**policy, **spec}}), cluster)
     (note,) = cluster.assumptions
     assert note.startswith("spec.resourceClaims of a PodGroup has no effect: each pod has claims of its own")
 

@@ -18,8 +18,8 @@ from scheduler.engine.model.terms import CORDON_TAINT_KEY
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.scenarios import simulate_drain
-from scheduler.tools.explain.simulation.drain import Moves, Stay, empty_nodes, leaving_pods, move_pods
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster, new_world
+from scheduler.tools.explain.simulation.drain import Move, Stay, empty_nodes, move_pods
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim, using_claims
 from tests.support.json_cluster import SETTINGS, Cluster, encoded, zoned
@@ -48,14 +48,19 @@ def budget(allowed: int, name: str = "web", **labels: str) -> DisruptionBudget:
 
 def drained(
     state: ClusterState, *names: str, budgets: list[DisruptionBudget] | None = None, stays: bool = True
-) -> tuple[dict[str, tuple[int, str, str]], list[tuple[Stay, str]], Moves]:
+) -> tuple[dict[str, tuple[int, str, str]], list[tuple[Stay, str]], list[Move]]:
     """Return round, new node and holding budget by pod; the pods without a replacement; and the moves."""
     departures = empty_nodes(state, names, stays=stays)
-    world = new_world(SETTINGS, state, random.Random(1), [DEFAULT_SCHEDULER_NAME])
+    world = LoadedCluster(SETTINGS, state).world(random.Random(1), [DEFAULT_SCHEDULER_NAME])
     moves = move_pods(departures.leaving, world, budgets or [])
     assert differences(state) == []
-    found = {pod.pod: (pod.round, pod.to, pod.held_by) for pod in leaving_pods(departures.leaving, moves)}
+    found = {move.pod.name: (move.round, move.to, move.held_by) for move in moves}
     return found, [(why, pod.name) for why, pod in departures.staying], moves
+
+
+def unplaced(moves: list[Move]) -> dict[str, str]:
+    """Return why pods that left have no place, by their UIDs."""
+    return {move.pod.uid: move.message for move in moves if move.is_homeless}
 
 
 def test_pods_leave_as_with_kubectl_drain() -> None:
@@ -94,7 +99,6 @@ def test_a_budget_lets_pods_go_one_after_another() -> None:
     roomy = Cluster(zoned("a1 b1 c1", allocatable={"cpu": "8", "pods": "9"}), pods)
     found, _, moves = drained(roomy.state(), "a1", budgets=[budget(1)])
     assert [found[name][0] for name in ("w0", "w1", "w2")] == [1, 2, 3]
-    assert moves.n_rounds == 3
     narrow = Cluster(
         zoned("a1", allocatable={"cpu": "8", "pods": "9"})
         + zoned("b1", allocatable={"cpu": "2", "pods": "9"}),
@@ -102,7 +106,7 @@ def test_a_budget_lets_pods_go_one_after_another() -> None:
     )
     found, _, moves = drained(narrow.state(), "a1", budgets=[budget(1)])
     assert found == {"w0": (1, "b1", ""), "w1": (2, "", ""), "w2": (0, "", "default/web")}
-    (message,) = moves.unplaced.values()
+    (message,) = unplaced(moves).values()
     assert message.startswith("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable.")
 
 
@@ -145,9 +149,8 @@ def test_pods_of_lower_priority_make_room_and_are_made_anew_elsewhere() -> None:
     )
     cluster = Cluster(nodes, [urgent, *lower])
     state = cluster.state()
-    found, _, moves = drained(state, "a1")
+    found, _, _ = drained(state, "a1")
     assert found == {"urgent": (1, "b1", "")}
-    assert sorted(pod.name for pod in moves.evicted) == ["low0", "low1"]
     assert sorted((p.pod.name, p.pod.node_name) for p in state.placed.values() if p.pod.name != "urgent") in (
         [("low0", "c1")],
         [("low1", "c1")],
@@ -178,10 +181,10 @@ def test_a_pod_stays_with_its_volume() -> None:
     ]
     cluster = Cluster(zoned("a1 a2 b1"), [pod], storage=storage)
     found, _, moves = drained(cluster.state(), "a1")
-    assert (found["db"][1], moves.unplaced) == ("a2", {})
+    assert (found["db"][1], unplaced(moves)) == ("a2", {})
     found, _, moves = drained(cluster.state(), "a1", "a2", stays=False)
     assert found["db"][1] == ""
-    (message,) = moves.unplaced.values()
+    (message,) = unplaced(moves).values()
     assert message.startswith(
         "0/1 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity."
     )
@@ -223,12 +226,12 @@ def test_every_pod_is_accounted_for(pods: list[tuple[str, int]], allowed: int) -
         for round_, to, held in found.values()
     )
     assert all(not to.startswith("a") for _, to, _ in found.values())
-    assert len(moves.unplaced) <= allowed
+    assert len(unplaced(moves)) <= allowed
     rounds = [round_ for round_, _, _ in found.values() if round_]
     assert all(rounds.count(round_) <= allowed for round_ in rounds)
     placed = {p.pod.name for p in state.placed.values()}
     assert placed == {f"w{n}" for n in range(len(pods))} - {
-        u.removeprefix("uid-default-") for u in moves.unplaced
+        u.removeprefix("uid-default-") for u in unplaced(moves)
     }
 
 

@@ -23,7 +23,7 @@ from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.instructions import Bind, Instruction
 from scheduler.engine.model.stimuli import Stimulus
 from scheduler.sandbox.devcluster.kinds import JsonObject
-from scheduler.tools.explain.simulation.loaded_cluster import new_world
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.proof.chaos.instance import OURS, few_instances, living
 from tests.proof.chaos.journal import Journal, node_of
 from tests.proof.chaos.run import repeatable
@@ -117,7 +117,7 @@ def _decided(annotations: Any) -> Answer:
 
 
 def _simulated(cluster: Cluster, pod: JsonObject, seed: int) -> Answer:
-    world = new_world(_SETTINGS, cluster.state(new_state(_SETTINGS)), random.Random(seed), [OURS])
+    world = LoadedCluster(_SETTINGS, cluster.state(new_state(_SETTINGS))).world(random.Random(seed), [OURS])
     # The simulator needs no records; here they say how each node was chosen.
     world.machine._annotations = replace(world.machine._annotations, records_decisions=True)
     binds: list[Bind] = []

@@ -30,7 +30,7 @@ from scheduler.engine.model.stimuli import (
 from scheduler.engine.queueing.incremental_work import UNITS_PER_STEP
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.tools.explain.simulation.loaded_cluster import new_world
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.replicas import place_replicas
 from scheduler.tools.explain.simulation.world import World
 from tests.support import build
@@ -44,7 +44,7 @@ from tests.tools.explain.random_clusters import random_cluster
 def world_of(cluster: Cluster, seed: int = 1) -> World:
     """Return a world with the cluster's objects but its pending pods."""
     settings = default_settings()
-    return new_world(settings, cluster.state(new_state(settings)), random.Random(seed))
+    return LoadedCluster(settings, cluster.state(new_state(settings))).world(random.Random(seed))
 
 
 def pending(name: str, *, cpu: str = "1", priority: int = 0, **more: Any) -> Pod:

@@ -32,6 +32,7 @@ function questionOf(form, like) {
     ...(like ? { like } : { manifest: form.manifest }),
     replicas: form.replicas === "" ? null : Number(form.replicas),
     cordon: names(form.cordon),
+    drain: names(form.drain),
     without: form.key && form.value ? [{ key: form.key, value: form.value }] : [],
     weights,
   };
@@ -58,6 +59,7 @@ function Form({ form, like, onChange, onAsk, isAsking }) {
     <fieldset>
       <legend>And if the cluster were different</legend>
       <label>Cordoned nodes <input placeholder="names, separated by commas" value=${form.cordon} onInput=${set("cordon")} /></label>
+      <label>Drained nodes, as PodDisruptionBudgets allow <input placeholder="names, separated by commas" value=${form.drain} onInput=${set("drain")} /></label>
       <label>Nodes taken away, by label
         <select value=${form.key} onChange=${(event) => onChange({ ...form, key: event.target.value, value: "" })}>
           <option value="">none</option>${labels.map((label) => html`<option key=${label.key} value=${label.key}>${label.key}</option>`)}
@@ -104,6 +106,29 @@ function Simulation({ now, then }) {
   </section>`;
 }
 
+/** Groups of the pods that `why` says something of, by what it says. */
+function byReason(pods, why) {
+  const found = new Map();
+  pods.filter(why).forEach((one) => found.set(why(one), [...(found.get(why(one)) ?? []), { ...one, name: one.pod }]));
+  return [...found].map(([text, named]) => ({ text, named }));
+}
+
+function Drained({ drained }) {
+  const lost = drained.staying.filter((one) => one.why === "no controller").reduce((sum, one) => sum + one.pods.total, 0);
+  const leaving = drained.pods + lost;
+  const block = ({ text, named }, title) => html`<div class="blocking" key=${text}>
+    <p><strong>${counted(named.length, "pod")}</strong> ${title} ${text}</p>
+    <${PodList} pods=${{ total: named.length, shown: named.slice(0, 5) }} />
+  </div>`;
+  return html`<section>
+    <h2>Pods of ${counted(drained.nodes.length, "drained node")} <${Badge} kind=${drained.placed < leaving ? "bad" : "good"}>${count(drained.placed)} of ${counted(leaving, "pod")} ${leaving === 1 ? "finds" : "find"} another node<//></h2>
+    ${drained.rounds > 0 && html`<p class="muted">PodDisruptionBudgets let them go in ${counted(drained.rounds, "round")}.</p>`}
+    ${drained.staying.map((one) => html`<p class="muted" key=${one.why}>${counted(one.pods.total, "pod")} without a replacement: ${one.why}.</p>`)}
+    ${byReason(drained.leaving, (one) => one.heldBy).map((one) => block(one, "never let go by PodDisruptionBudget"))}
+    ${byReason(drained.leaving, (one) => one.message).map((one) => block(one, "without a place:"))}
+  </section>`;
+}
+
 function Displaced({ displaced }) {
   return html`<section>
     <h2>Pods of ${counted(displaced.nodes, "lost node")} <${Badge} kind=${displaced.refused.length ? "bad" : "good"}>${count(displaced.placed)} of ${counted(displaced.pods - displaced.stay, "pod")} ${displaced.pods - displaced.stay === 1 ? "finds" : "find"} another node<//></h2>
@@ -120,6 +145,7 @@ function Displaced({ displaced }) {
 function Answer({ answer }) {
   return html`
     ${answer.then.map((then, index) => html`<${Simulation} key=${index} now=${answer.now[index]} then=${then} />`)}
+    ${answer.drained && html`<${Drained} drained=${answer.drained} />`}
     ${answer.displaced && html`<${Displaced} displaced=${answer.displaced} />`}
     ${answer.notes.map((note) => html`<p class="muted" key=${note}>${note}</p>`)}
   `;
@@ -128,7 +154,7 @@ function Answer({ answer }) {
 export function WhatIfView({ route }) {
   const [namespace, name] = route;
   const like = namespace && name ? { namespace, name } : null;
-  const [form, setForm] = useState({ manifest: EXAMPLE, replicas: "", cordon: "", key: "", value: "", weights: {} });
+  const [form, setForm] = useState({ manifest: EXAMPLE, replicas: "", cordon: "", drain: "", key: "", value: "", weights: {} });
   const [state, setState] = useState({ answer: null, error: null, isAsking: false });
   const onAsk = async () => {
     setState({ answer: null, error: null, isAsking: true });
