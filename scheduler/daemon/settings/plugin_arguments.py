@@ -19,8 +19,9 @@ from scheduler.daemon.settings.plugin_lists import API_VERSION
 from scheduler.daemon.settings.problems import Problems
 from scheduler.engine.framework.shape import ShapePoint
 from scheduler.engine.model import wire
-from scheduler.engine.model.affinity import label_selector, parse_node_term
+from scheduler.engine.model.affinity import label_selector
 from scheduler.engine.model.semantics import Gate, Semantics
+from scheduler.engine.model.terms import NodeTerm
 from scheduler.engine.plugins.default_preemption.search import DefaultPreemptionArgs
 from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
 from scheduler.engine.plugins.gang_scheduling import GangSchedulingArgs
@@ -108,28 +109,20 @@ def _node_affinity(args: NodeAffinityArgs, path: str, problems: Problems) -> Nod
     """
     if (affinity := args.added_affinity) is not None:
         at = f"{path}.addedAffinity.{{}}DuringSchedulingIgnoredDuringExecution".format
-        terms = (affinity.required.node_selector_terms if affinity.required is not None else None) or ()
+        terms = () if affinity.required is None else affinity.required.node_selector_terms
         for index, term in enumerate(terms):
             _check_node_term(term, f"{at('required')}.nodeSelectorTerms[{index}]", problems)
         for index, preferred in enumerate(affinity.preferred or ()):
             # Upstream's path lacks `preference`, and upstream does not parse terms of weight 0.
             if preferred.weight:
-                _check_node_term(preferred.preference, f"{at('preferred')}[{index}]", problems)
+                _check_node_term(preferred.term, f"{at('preferred')}[{index}]", problems)
     return args
 
 
-def _check_node_term(term: wire.NodeTerm, path: str, problems: Problems) -> None:
-    requirements = [
-        *(
-            ("matchExpressions", n, wire.NodeTerm((one,)))
-            for n, one in enumerate(term.match_expressions or ())
-        ),
-        *(("matchFields", n, wire.NodeTerm(None, (one,))) for n, one in enumerate(term.match_fields or ())),
-    ]
-    for name, index, alone in requirements:
-        field, _, detail = (parse_node_term(alone).problem or "").partition(": ")
-        if field:
-            problems.add(f"{path}.{name}[{index}].{field}", detail)
+def _check_node_term(term: NodeTerm, path: str, problems: Problems) -> None:
+    for at, problem in term.problems():
+        field, _, detail = problem.partition(": ")
+        problems.add(f"{path}.{at}.{field}", detail)
 
 
 def _balanced_allocation(

@@ -17,15 +17,13 @@ from scheduler.engine.model.terms import (
     ANY_NODE,
     AffinityTerm,
     NodeRequirement,
-    NodeTerm,
     PodAffinity,
-    PreferredNodeTerm,
     Problem,
     RequiredNodeAffinity,
     SpreadConstraint,
     TermList,
+    parse_int64,
 )
-from scheduler.engine.syntax.names import label_key_faults, label_value_faults
 from scheduler.engine.syntax.selectors import (
     NOTHING,
     Selector,
@@ -36,8 +34,6 @@ from scheduler.engine.syntax.selectors import (
 _W = TypeVar("_W")
 #: Shared: an empty frozenset takes 216 bytes, as much as all else that a term has of its own.
 _NO_NAMESPACES: Final[frozenset[str]] = frozenset()
-_INT64_LIMIT: Final = 1 << 63
-_INT64_DIGITS: Final = 19
 
 
 def label_selector(raw: wire.LabelSelector | None) -> Selector:
@@ -125,65 +121,8 @@ def parse_required_node_affinity(
         return ANY_NODE
     return RequiredNodeAffinity(
         node_selector=None if node_selector is None else tuple(sorted(node_selector.items())),
-        terms=None
-        if required is None
-        else tuple(parse_node_term(t) for t in required.node_selector_terms or ()),
+        terms=None if required is None else required.node_selector_terms,
     )
-
-
-def parse_preferred_nodes(affinity: pod_wire.NodeAffinity | None) -> tuple[PreferredNodeTerm, ...] | None:
-    """Return the preferred node terms; None if the pod has no such list."""
-    if affinity is None or affinity.preferred is None:
-        return None
-    return tuple(PreferredNodeTerm(p.weight, parse_node_term(p.preference)) for p in affinity.preferred)
-
-
-def parse_node_term(raw: wire.NodeTerm) -> NodeTerm:
-    """Return one term; the first requirement that upstream would not parse becomes its problem."""
-    expressions: list[NodeRequirement] = []
-    names: list[NodeRequirement] = []
-    problem: str | None = None
-    for expression in raw.match_expressions or ():
-        problem = problem or _expression_problem(expression)
-        expressions.append(NodeRequirement(expression.key, expression.operator, expression.values or ()))
-    for field in raw.match_fields or ():
-        problem = problem or _field_problem(field)
-        names.append(NodeRequirement(field.key, field.operator, field.values or ()))
-    return NodeTerm(tuple(expressions), tuple(names), problem)
-
-
-def _expression_problem(raw: wire.Expression) -> str | None:
-    values = raw.values or ()
-    if key_faults := label_key_faults(raw.key):
-        return f'key: Invalid value: "{raw.key}": {"; ".join(key_faults)}'
-    match raw.operator:
-        case "In" | "NotIn":
-            if not values:
-                return "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"
-        case "Exists" | "DoesNotExist":
-            if values:
-                return "values: Invalid value: values set must be empty for exists and does not exist"
-        case "Gt" | "Lt":
-            if len(values) != 1:
-                return "values: Invalid value: for 'Gt', 'Lt' operators, exactly one value is required"
-            if parse_int64(values[0]) is None:
-                return "values[0]: Invalid value: for 'Gt', 'Lt' operators, the value must be an integer"
-        case other:
-            return f'operator: Unsupported value: "{other}"'
-    for index, value in enumerate(values):
-        if value_faults := label_value_faults(value):
-            return f'values[{index}][{raw.key}]: Invalid value: "{value}": {"; ".join(value_faults)}'
-    return None
-
-
-def _field_problem(raw: wire.Expression) -> str | None:
-    if raw.operator not in ("In", "NotIn"):
-        return f'operator: Unsupported value: "{raw.operator}"'
-    if len(raw.values or ()) != 1:
-        return "values: Invalid value: must have one element"
-    if raw.key != "metadata.name":
-        return f'key: Unsupported value: "{raw.key}"'
-    return None
 
 
 def satisfies(value: str | None, requirement: NodeRequirement) -> bool:
@@ -202,12 +141,3 @@ def satisfies(value: str | None, requirement: NodeRequirement) -> bool:
     if number is None or bound is None:
         return False
     return number > bound if requirement.operator == "Gt" else number < bound
-
-
-def parse_int64(text: str) -> int | None:
-    """Return the integer that Go's ParseInt(text, 10, 64) reads; None if it returns an error."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits.isascii() or not digits.isdigit() or len(digits.lstrip("0")) > _INT64_DIGITS:
-        return None
-    value = int(text[: -len(digits)] + (digits.lstrip("0") or "0"))
-    return value if -_INT64_LIMIT <= value < _INT64_LIMIT else None

@@ -18,8 +18,8 @@ from scheduler.engine.cel import AttributeValue, DeviceFields, Version
 from scheduler.engine.model.allocations import DeviceConfiguration, with_own_parameters
 from scheduler.engine.model.json_fields import At, Created, Name, Reader, ResourceVersion, Uid
 from scheduler.engine.model.node_selection import NodeSelection, node_selection
-from scheduler.engine.model.terms import Taint
-from scheduler.engine.model.wire import NodeSelector, QuantityText, Wire
+from scheduler.engine.model.terms import NodeSelector, Taint
+from scheduler.engine.model.wire import QuantityText, Wire
 from scheduler.engine.syntax.quantity_format import FormattedQuantity, parse_formatted
 
 #: The most devices that a claim gets.

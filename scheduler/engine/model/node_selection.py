@@ -10,9 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.engine.model import wire
-from scheduler.engine.model.affinity import parse_node_term, satisfies
-from scheduler.engine.model.terms import NodeRequirement, NodeTerm, RequiredNodeAffinity
+from scheduler.engine.model.affinity import satisfies
+from scheduler.engine.model.terms import (
+    NodeRequirement,
+    NodeSelector,
+    NodeTerm,
+    RequiredNodeAffinity,
+)
 
 _OPERATORS: Final = '"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"'
 _FIELD_OPERATORS: Final = '"In", "NotIn"'
@@ -39,21 +43,19 @@ class NodeSelection:
         """Return whether the node of that name and labels matches. O(requirements)."""
         return any(_matches_term(term, name, labels) for term in self.terms if not term.is_empty)
 
-    def to_wire(self) -> wire.NodeSelector:
+    def to_wire(self) -> NodeSelector:
         """Return the selector as it is written."""
-        return wire.NodeSelector(
-            tuple(wire.NodeTerm(_to_wire(term.expressions), _to_wire(term.names)) for term in self.terms)
-        )
+        return NodeSelector(self.terms)
 
 
-def node_selection(raw: wire.NodeSelector) -> NodeSelection:
+def node_selection(raw: NodeSelector) -> NodeSelection:
     """Return a node selector parsed."""
-    terms = raw.node_selector_terms or ()
+    terms = raw.node_selector_terms
     problems = dict.fromkeys(each for index, term in enumerate(terms) for each in _problems(term, index))
     text = None
     if problems:
         text = next(iter(problems)) if len(problems) == 1 else f"[{', '.join(problems)}]"
-    return NodeSelection(tuple(map(parse_node_term, terms)), text)
+    return NodeSelection(terms, text)
 
 
 def on_node(name: str) -> NodeSelection:
@@ -78,29 +80,15 @@ def _go_requirements(requirements: tuple[NodeRequirement, ...]) -> str:
     )
 
 
-def _problems(term: wire.NodeTerm, index: int) -> Iterator[str]:
-    for position, each in enumerate(term.match_expressions or ()):
-        problem = parse_node_term(wire.NodeTerm(match_expressions=(each,))).problem
-        if problem is not None:
-            yield f"nodeSelectorTerms[{index}].matchExpressions[{position}].{_listed(problem, _OPERATORS)}"
-    for position, each in enumerate(term.match_fields or ()):
-        problem = parse_node_term(wire.NodeTerm(match_fields=(each,))).problem
-        if problem is not None:
-            yield f"nodeSelectorTerms[{index}].matchFields[{position}].{_listed(problem, _FIELD_OPERATORS)}"
-
-
-def _listed(problem: str, operators: str) -> str:
-    """Return the problem with the operators that exist, which upstream lists."""
-    return f"{problem}: supported values: {operators}" if problem.startswith("operator: ") else problem
+def _problems(term: NodeTerm, index: int) -> Iterator[str]:
+    """Yield the problems of a term; those of operators with the ones that exist, which upstream lists."""
+    for path, problem in term.problems():
+        operators = _OPERATORS if path.startswith("matchExpressions") else _FIELD_OPERATORS
+        listed = f": supported values: {operators}" if problem.startswith("operator: ") else ""
+        yield f"nodeSelectorTerms[{index}].{path}.{problem}{listed}"
 
 
 def _matches_term(term: NodeTerm, name: str, labels: Mapping[str, str]) -> bool:
     return all(satisfies(labels.get(each.key), each) for each in term.expressions) and all(
         satisfies(name, each) for each in term.names
-    )
-
-
-def _to_wire(requirements: tuple[NodeRequirement, ...]) -> tuple[wire.Expression, ...] | None:
-    return (
-        tuple(wire.Expression(each.key, each.operator, each.values or None) for each in requirements) or None
     )

@@ -16,10 +16,9 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from scheduler.engine.cel.times import parse_timestamp
-from scheduler.engine.model import nesting, pod_wire, wire
+from scheduler.engine.model import pod_wire, wire
 from scheduler.engine.model.affinity import (
     parse_affinity,
-    parse_preferred_nodes,
     parse_required_node_affinity,
     parse_spread,
 )
@@ -45,6 +44,7 @@ from scheduler.engine.model.fallback import (
 )
 from scheduler.engine.model.frozen_dict import FrozenDict
 from scheduler.engine.model.gated_fields import without_effect
+from scheduler.engine.model.json_fields import UnnamedError, namespace_and_name
 from scheduler.engine.model.kubelet import rejection_reason
 from scheduler.engine.model.limits import within_limits
 from scheduler.engine.model.pod_groups import group_minimum, group_reference
@@ -95,13 +95,14 @@ class PodDecoder:
     def decode(self, data: bytes | msgspec.Raw) -> Pod:
         """Return the pod of a JSON document; raise MalformedObjectError, which names field and problem."""
         try:
-            return self._pod(nesting.read(self._decoder.decode, data))
-        except (msgspec.DecodeError, QuantityError, UnicodeDecodeError, RecursionError) as error:
+            return wire.decoded(self._decode, "pod", data)
+        except (QuantityError, UnnamedError) as error:
             raise MalformedObjectError(f"pod: {error}") from error
 
-    def _pod(self, raw: pod_wire.Pod) -> Pod:
+    def _decode(self, data: bytes | msgspec.Raw) -> Pod:
+        raw = self._decoder.decode(data)
         meta, spec, status = raw.metadata, raw.spec, raw.status
-        namespace, name = wire.namespace_and_name("pod", meta)
+        namespace, name = namespace_and_name(meta.namespace or "", meta.name)
         labels, annotations = meta.labels or _NO_TEXTS, meta.annotations or _NO_TEXTS
         named = (spec.scheduling_group.pod_group_name or "") if spec.scheduling_group else ""
         group = group_reference(namespace, named, labels, annotations)
@@ -299,7 +300,7 @@ def _declared_affinity(
     affinity = DeclaredAffinity(
         parse_affinity(namespace, of_spec),
         parse_required_node_affinity(decode_part(pod_wire.LABELS, raw.node_selector), of_spec),
-        parse_preferred_nodes(of_spec.node_affinity if of_spec else None),
+        of_spec.node_affinity.preferred if of_spec and of_spec.node_affinity else None,
     )
     if annotated is None:
         return affinity, None

@@ -12,14 +12,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw
 
+from scheduler.engine.model.terms import NodeSelector, PreferredNodeTerm
 from scheduler.engine.model.wire import (
     Int32,
     LabelSelector,
     Metadata,
     MigratedDisk,
     Named,
-    NodeSelector,
-    NodeTerm,
     QuantityText,
     Wire,
 )
@@ -257,20 +256,13 @@ class PodAffinity(Wire, frozen=True):
     )
 
 
-class PreferredNode(Wire, frozen=True):
-    """A preferred node term."""
-
-    weight: int = 0
-    preference: NodeTerm = NodeTerm()
-
-
 class NodeAffinity(Wire, frozen=True):
     """nodeAffinity."""
 
     required: NodeSelector | None = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=None
     )
-    preferred: tuple[PreferredNode, ...] | None = msgspec.field(
+    preferred: tuple[PreferredNodeTerm, ...] | None = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=None
     )
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 from weakref import WeakValueDictionary
 
 from scheduler.engine.model import disks
-from scheduler.engine.model.affinity import label_selector, parse_node_term
+from scheduler.engine.model.affinity import label_selector
 from scheduler.engine.model.json_fields import (
     At,
     Name,
@@ -37,12 +37,11 @@ from scheduler.engine.model.migrated_volumes import (
     migrated_terms,
 )
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.terms import NodeRequirement, NodeTerm
+from scheduler.engine.model.terms import NodeRequirement, NodeSelector, NodeTerm
 from scheduler.engine.model.wire import (
     Int32,
     LabelSelector,
     MigratedDisk,
-    NodeSelector,
     QuantityText,
     Wire,
 )
@@ -253,7 +252,7 @@ def _source(
     labels: Mapping[str, str],
     *in_tree: Any,  # noqa: ANN401 - as fields of MigratedDisk
 ) -> VolumeSource:
-    terms = None if required is None else tuple(map(parse_node_term, required.node_selector_terms or ()))
+    terms = None if required is None else required.node_selector_terms
     topology = topology_of(terms)
     if csi is not None:
         return VolumeSource(topology, intern(csi.driver), csi.volume_handle, "", topology)
