@@ -57,10 +57,8 @@ from scheduler.engine.model.pods import (
     Container,
     ContainerResize,
     HostPort,
-    Owner,
     Pod,
     PodCondition,
-    PodResourceClaim,
     PodSpec,
     Requests,
     Resize,
@@ -282,10 +280,7 @@ def _parse_spec(
         ),
         disks=tuple(named for v in volumes if (named := disk(v)) is not None),
         csi_drivers=tuple(v.csi.driver for v in volumes if v.csi is not None),
-        resource_claims=tuple(
-            PodResourceClaim(claim.name, claim.resource_claim_name, claim.resource_claim_template_name)
-            for claim in decode_part(pod_wire.RESOURCE_CLAIMS, raw.resource_claims) or ()
-        ),
+        resource_claims=decode_part(pod_wire.RESOURCE_CLAIMS, raw.resource_claims) or (),
         annotation_problem=problem,
         host_network=raw.host_network is True,
         uses_user_namespace=raw.host_users is False,
@@ -330,10 +325,10 @@ def _quantities(raw: Mapping[str, wire.QuantityText] | None) -> Requests:
     return FrozenDict({name: non_negative_quantity(text) for name, text in raw.items()})
 
 
-def _owner(references: tuple[wire.OwnerReference, ...] | None) -> Owner | None:
-    for reference in references or ():
+def _owner(references: tuple[wire.Owner, ...]) -> wire.Owner | None:
+    for reference in references:
         if reference.controller:
-            return Owner(reference.api_version, reference.kind, reference.name)
+            return reference
     return None
 
 

@@ -168,11 +168,11 @@ class ContainerStatus(Wire, frozen=True):
 
 
 class PodResourceClaim(Wire, frozen=True):
-    """spec.resourceClaims[]."""
+    """An entry of `spec.resourceClaims`, which names a ResourceClaim, or a template from which one is made."""
 
     name: str = ""
-    resource_claim_name: str | None = None
-    resource_claim_template_name: str | None = None
+    claim_name: str | None = msgspec.field(name="resourceClaimName", default=None)
+    template_name: str | None = msgspec.field(name="resourceClaimTemplateName", default=None)
 
 
 class ResourceClaimStatus(Wire, frozen=True):

@@ -22,6 +22,7 @@ from scheduler.engine.model.nodes import NAMESPACES, NODES, SELECTED_BY_LABELS, 
 from scheduler.engine.model.pod_groups import COSCHEDULING_GROUPS, GROUP_KEYS, KUBERNETES_GROUPS, GroupKind
 from scheduler.engine.model.volume_decoder import STORAGE
 from scheduler.engine.model.volumes import StorageKind
+from scheduler.engine.model.wire import Owner
 
 _META: Final[FieldTree] = {"name": True, "namespace": True, "uid": True, "labels": True}
 #: Versions of objects, which a file has no use for but to tell which of two claims is newer.
@@ -51,7 +52,7 @@ POD: Final[FieldTree] = {
         "annotations": dict.fromkeys(
             (AFFINITY, MODE, FALLBACK, RELAXED, GROUP_FROM, *sorted(GROUP_KEYS), *FOREIGN_ANNOTATIONS), True
         ),
-        "ownerReferences": {"apiVersion": True, "kind": True, "name": True, "controller": True},
+        "ownerReferences": field_tree(Owner),
     },
 }
 NODE: Final = _read(NODES)

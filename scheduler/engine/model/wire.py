@@ -35,14 +35,19 @@ class Wire(Struct, frozen=True, gc=False, rename="camel"):
     """A struct with camelCase field names; not tracked by the garbage collector, since JSON has no cycles."""
 
 
-class OwnerReference(Wire, frozen=True):
-    """metadata.ownerReferences[]."""
+class Owner(Wire, frozen=True):
+    """metadata.ownerReferences[] of a pod, which default spread selectors read."""
 
     api_version: str = ""
     kind: str = ""
     name: str = ""
+    controller: bool = False
+
+
+class OwnerReference(Owner, frozen=True):
+    """metadata.ownerReferences[] of a claim."""
+
     uid: str = ""
-    controller: bool | None = None
 
 
 class Metadata(Wire, frozen=True):
@@ -59,7 +64,7 @@ class Metadata(Wire, frozen=True):
     deletion_grace_period_seconds: int | None = None
     finalizers: tuple[str, ...] | None = None
     creation_timestamp: str | None = None
-    owner_references: tuple[OwnerReference, ...] | None = None
+    owner_references: tuple[Owner, ...] = ()
 
 
 def decoded(decode: Callable[[bytes | msgspec.Raw], _T], kind: str, data: bytes | msgspec.Raw) -> _T:

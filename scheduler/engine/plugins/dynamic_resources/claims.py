@@ -14,7 +14,8 @@ from scheduler.engine.framework.status import Status, failed, unresolvable
 from scheduler.engine.model.claim_writes import is_reserved_for
 from scheduler.engine.model.device_requests import DeviceQuery, ResourceClaim
 from scheduler.engine.model.node_selection import NodeSelection, node_selection
-from scheduler.engine.model.pods import Pod, PodResourceClaim
+from scheduler.engine.model.pod_wire import PodResourceClaim
+from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.devices import Devices
 
