@@ -13,7 +13,6 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.daemon.settings.decoding import decoded
-from scheduler.daemon.settings.durations import format_duration
 from scheduler.daemon.settings.out_of_tree_arguments import without_type
 from scheduler.daemon.settings.plugin_lists import API_VERSION
 from scheduler.daemon.settings.problems import Problems
@@ -48,6 +47,7 @@ from scheduler.engine.plugins.pod_topology_spread.constraints import (
 )
 from scheduler.engine.plugins.registry import IN_TREE
 from scheduler.engine.plugins.volume_binding.plugin import VolumeBindingArgs
+from scheduler.engine.syntax.durations import format_duration
 from scheduler.engine.syntax.names import label_key_faults
 from scheduler.engine.syntax.selectors import SelectorError
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.daemon.settings.durations import format_duration, parse_duration_ns
+from scheduler.engine.syntax.durations import format_duration, parse_duration_ns
 
 READ = {
     "seconds": ("15s", 15_000_000_000),
