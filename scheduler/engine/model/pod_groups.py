@@ -211,21 +211,22 @@ def _place_of(kind: GroupKind) -> At:
     return At("metadata.namespace", ("metadata.name",), parse=key)
 
 
-KUBERNETES_GROUPS: Final = Reader(PodGroup, key=_place_of(GroupKind.KUBERNETES))
-COSCHEDULING_GROUPS: Final = Reader(
-    PodGroup,
-    key=_place_of(GroupKind.COSCHEDULING),
-    min_count=At("spec.minMember", parse=_at_least_one),
-    priority=UNREAD,
-    is_disrupted_whole=UNREAD,
-)
+GROUPS: Final = {
+    GroupKind.KUBERNETES: Reader(PodGroup, key=_place_of(GroupKind.KUBERNETES)),
+    GroupKind.COSCHEDULING: Reader(
+        PodGroup,
+        key=_place_of(GroupKind.COSCHEDULING),
+        min_count=At("spec.minMember", parse=_at_least_one),
+        priority=UNREAD,
+        is_disrupted_whole=UNREAD,
+    ),
+}
 
 
 def decode_pod_group(kind: GroupKind, api_version: str, data: bytes | msgspec.Raw) -> PodGroup:
     """Return the PodGroup of a JSON document; raise MalformedObjectError, which names the problem."""
-    if kind is GroupKind.COSCHEDULING:
-        return COSCHEDULING_GROUPS.decode("PodGroup", data)
-    return KUBERNETES_GROUPS.decode("PodGroup", data, api_version=api_version)
+    written = api_version if kind is GroupKind.KUBERNETES else ""
+    return GROUPS[kind].decode("PodGroup", data, api_version=written)
 
 
 def group_reference(

@@ -314,31 +314,6 @@ class PersistentVolume:
     kind = StorageKind.VOLUME
 
     @property
-    def topology(self) -> VolumeTopology | None:
-        """See `VolumeSource`."""
-        return self.source.topology
-
-    @property
-    def driver(self) -> str:
-        """See `VolumeSource`."""
-        return self.source.driver
-
-    @property
-    def handle(self) -> str:
-        """See `VolumeSource`."""
-        return self.source.handle
-
-    @property
-    def plugin(self) -> str:
-        """See `VolumeSource`."""
-        return self.source.plugin
-
-    @property
-    def migrated_topology(self) -> VolumeTopology | None:
-        """See `VolumeSource`."""
-        return self.source.migrated_topology
-
-    @property
     def is_free(self) -> bool:
         """Whether any fitting claim may take the volume."""
         return self.claim is None and self.is_available and not self.terminating
@@ -346,7 +321,8 @@ class PersistentVolume:
     @property
     def is_limited(self) -> bool:
         """Whether the volume counts against the limits of its driver."""
-        return self.driver != "" and (not self.plugin or disks.MIGRATIONS[self.plugin].is_limited)
+        driver, plugin = self.source.driver, self.source.plugin
+        return driver != "" and (not plugin or disks.MIGRATIONS[plugin].is_limited)
 
     def is_for(self, claim: PersistentVolumeClaim) -> bool:
         """Return whether the volume was made for the claim, or promised to it."""
