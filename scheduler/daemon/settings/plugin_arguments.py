@@ -109,7 +109,7 @@ def _node_affinity(args: NodeAffinityArgs, path: str, problems: Problems) -> Nod
     """
     if (affinity := args.added_affinity) is not None:
         at = f"{path}.addedAffinity.{{}}DuringSchedulingIgnoredDuringExecution".format
-        terms = () if affinity.required is None else affinity.required.node_selector_terms
+        terms = () if affinity.required is None else affinity.required.terms
         for index, term in enumerate(terms):
             _check_node_term(term, f"{at('required')}.nodeSelectorTerms[{index}]", problems)
         for index, preferred in enumerate(affinity.preferred or ()):

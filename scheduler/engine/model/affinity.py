@@ -16,13 +16,11 @@ from scheduler.engine.model import pod_wire, wire
 from scheduler.engine.model.terms import (
     ANY_NODE,
     AffinityTerm,
-    NodeRequirement,
     PodAffinity,
     Problem,
     RequiredNodeAffinity,
     SpreadConstraint,
     TermList,
-    parse_int64,
 )
 from scheduler.engine.syntax.selectors import (
     NOTHING,
@@ -121,23 +119,5 @@ def parse_required_node_affinity(
         return ANY_NODE
     return RequiredNodeAffinity(
         node_selector=None if node_selector is None else tuple(sorted(node_selector.items())),
-        terms=None if required is None else required.node_selector_terms,
+        terms=None if required is None else required.terms,
     )
-
-
-def satisfies(value: str | None, requirement: NodeRequirement) -> bool:
-    """Return whether a label of the value, None for none, or a node of that name satisfies the requirement."""
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    number = None if value is None else parse_int64(value)
-    bound = parse_int64(requirement.values[0])
-    if number is None or bound is None:
-        return False
-    return number > bound if requirement.operator == "Gt" else number < bound

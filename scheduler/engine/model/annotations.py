@@ -169,7 +169,7 @@ def reach_problem(namespace: str) -> str:
 
 
 def _node_terms(raw: NodeAffinity) -> tuple[NodeTerm, ...]:
-    required = () if raw.required is None else raw.required.node_selector_terms
+    required = () if raw.required is None else raw.required.terms
     return (*required, *(each.term for each in raw.preferred or ()))
 
 
@@ -177,7 +177,7 @@ def _required_nodes(raw: NodeAffinity) -> RequiredNodeAffinity:
     if raw.required is None:
         return ANY_NODE
     path = "$.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-    terms = raw.required.node_selector_terms
+    terms = raw.required.terms
     if not terms:
         raise _MalformedError(f"{path}: must have at least one node selector term")
     for index, term in enumerate(terms):

@@ -12,7 +12,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw
 
-from scheduler.engine.model.terms import NodeSelector, PreferredNodeTerm
+from scheduler.engine.model.node_selector import NodeSelector
+from scheduler.engine.model.terms import PreferredNodeTerm
 from scheduler.engine.model.wire import (
     Int32,
     LabelSelector,

@@ -291,10 +291,22 @@ def parse_int64(text: str) -> int | None:
     return value if -_INT64_LIMIT <= value < _INT64_LIMIT else None
 
 
-class NodeSelector(Wire, frozen=True, omit_defaults=True):
-    """Required node affinity of a pod or a volume, and the nodes of a slice."""
-
-    node_selector_terms: tuple[NodeTerm, ...] = ()
+def satisfies(value: str | None, requirement: NodeRequirement) -> bool:
+    """Return whether a label of the value, None for none, or a node of that name satisfies the requirement."""
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    number = None if value is None else parse_int64(value)
+    bound = parse_int64(requirement.values[0])
+    if number is None or bound is None:
+        return False
+    return number > bound if requirement.operator == "Gt" else number < bound
 
 
 class PreferredNodeTerm(Wire, frozen=True):

@@ -36,8 +36,9 @@ from scheduler.engine.model.migrated_volumes import (
     migrated_handle,
     migrated_terms,
 )
+from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.terms import NodeRequirement, NodeSelector, NodeTerm
+from scheduler.engine.model.terms import NodeRequirement, NodeTerm
 from scheduler.engine.model.wire import (
     Int32,
     LabelSelector,
@@ -252,7 +253,7 @@ def _source(
     labels: Mapping[str, str],
     *in_tree: Any,  # noqa: ANN401 - as fields of MigratedDisk
 ) -> VolumeSource:
-    terms = None if required is None else required.node_selector_terms
+    terms = None if required is None else required.terms
     topology = topology_of(terms)
     if csi is not None:
         return VolumeSource(topology, intern(csi.driver), csi.volume_handle, "", topology)

@@ -41,7 +41,7 @@ from scheduler.engine.framework.normalizing import RawScores, default_normalized
 from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.status import SKIP, Code, Status, unresolvable
 from scheduler.engine.model import pod_wire
-from scheduler.engine.model.affinity import parse_required_node_affinity, satisfies
+from scheduler.engine.model.affinity import parse_required_node_affinity
 from scheduler.engine.model.changes import Changes, LabelNode
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
@@ -52,6 +52,7 @@ from scheduler.engine.model.terms import (
     NodeRequirement,
     NodeTerm,
     RequiredNodeAffinity,
+    satisfies,
 )
 from scheduler.engine.model.wire import Wire
 from scheduler.engine.model.wording import requirement_text

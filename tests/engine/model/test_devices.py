@@ -17,8 +17,8 @@ from scheduler.engine.model.devices import (
     DeviceKind,
     ResourceSlice,
 )
-from scheduler.engine.model.node_selection import node_selection, on_node
-from scheduler.engine.model.terms import NodeRequirement, NodeSelector, NodeTerm
+from scheduler.engine.model.node_selector import NodeSelector, on_node
+from scheduler.engine.model.terms import NodeRequirement, NodeTerm
 from scheduler.engine.model.wire import MalformedObjectError
 
 Json = dict[str, Any]
@@ -140,11 +140,11 @@ def test_an_amount_that_is_consumed_is_a_quantity() -> None:
 def test_a_bad_node_selector_is_told_as_upstream_tells_it() -> None:
     """Each bad requirement is named with its place; several are listed."""
     bogus = NodeRequirement("zone", "Bogus", ("a",))
-    one = node_selection(NodeSelector((NodeTerm(expressions=(bogus,)),)))
+    one = NodeSelector((NodeTerm(expressions=(bogus,)),))
     supported = 'supported values: "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"'
     text = f'nodeSelectorTerms[0].matchExpressions[0].operator: Unsupported value: "Bogus": {supported}'
     assert one.problem == text
-    two = node_selection(NodeSelector((NodeTerm(expressions=(bogus, bogus)),)))
+    two = NodeSelector((NodeTerm(expressions=(bogus, bogus)),))
     assert two.problem == f"[{text}, {text.replace('Expressions[0]', 'Expressions[1]')}]"
 
 
@@ -172,12 +172,12 @@ def test_a_bad_node_selector_is_told_as_upstream_tells_it() -> None:
 )
 def test_a_node_selector_matches_labels_and_name(term: NodeTerm, *, matches: bool) -> None:
     """A term matches if all its requirements do."""
-    selection = node_selection(NodeSelector((term,)))
+    selection = NodeSelector((term,))
     assert selection.matches("n", {"zone": "a", "size": "4"}) is matches
 
 
 def test_the_selector_of_a_node_is_written_by_its_name() -> None:
     """The selector of an allocation on one node names it."""
-    written = json.loads(msgspec.json.encode(on_node("n").to_wire()))
+    written = json.loads(msgspec.json.encode(on_node("n")))
     field = {"key": "metadata.name", "operator": "In", "values": ["n"]}
     assert written == {"nodeSelectorTerms": [{"matchFields": [field]}]}

@@ -1,5 +1,5 @@
 """
-The node selectors of slices, devices and allocated claims.
+Node selectors: of slices, devices and allocated claims, of volumes, and of required node affinity.
 
 Source: component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go, NewNodeSelector (kubernetes 1.36).
 """
@@ -7,32 +7,27 @@ Source: component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go, NewNod
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
-from scheduler.engine.model.affinity import satisfies
-from scheduler.engine.model.terms import (
-    NodeRequirement,
-    NodeSelector,
-    NodeTerm,
-    RequiredNodeAffinity,
-)
+from msgspec import field
+
+from scheduler.engine.model.terms import NodeRequirement, NodeTerm, RequiredNodeAffinity, satisfies
+from scheduler.engine.model.wire import Wire
 
 _OPERATORS: Final = '"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"'
 _FIELD_OPERATORS: Final = '"In", "NotIn"'
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSelection:
-    """
-    The nodes that match one of the terms; an empty term matches none.
+class NodeSelector(Wire, frozen=True, omit_defaults=True, cache_hash=True):
+    """The nodes that match one of the terms; an empty term matches none."""
 
-    Attributes:
-        problem: why upstream would not parse the selector; None if it does. One bad term makes the whole selector bad.
-    """
+    terms: tuple[NodeTerm, ...] = field(name="nodeSelectorTerms", default=())
 
-    terms: tuple[NodeTerm, ...]
-    problem: str | None = None
+    @property
+    def problem(self) -> str | None:
+        """Return why upstream would not parse the selector, None if it does; one bad term makes all of it bad."""
+        return _problem_of(self)
 
     @property
     def rule(self) -> RequiredNodeAffinity:
@@ -43,32 +38,27 @@ class NodeSelection:
         """Return whether the node of that name and labels matches. O(requirements)."""
         return any(_matches_term(term, name, labels) for term in self.terms if not term.is_empty)
 
-    def to_wire(self) -> NodeSelector:
-        """Return the selector as it is written."""
-        return NodeSelector(self.terms)
+
+@lru_cache(maxsize=4096)
+def _problem_of(selector: NodeSelector) -> str | None:
+    terms = enumerate(selector.terms)
+    problems = dict.fromkeys(each for index, term in terms for each in _problems(term, index))
+    if not problems:
+        return None
+    return next(iter(problems)) if len(problems) == 1 else f"[{', '.join(problems)}]"
 
 
-def node_selection(raw: NodeSelector) -> NodeSelection:
-    """Return a node selector parsed."""
-    terms = raw.node_selector_terms
-    problems = dict.fromkeys(each for index, term in enumerate(terms) for each in _problems(term, index))
-    text = None
-    if problems:
-        text = next(iter(problems)) if len(problems) == 1 else f"[{', '.join(problems)}]"
-    return NodeSelection(terms, text)
-
-
-def on_node(name: str) -> NodeSelection:
+def on_node(name: str) -> NodeSelector:
     """Return the selector of the node of that name alone."""
-    return NodeSelection((NodeTerm((), (NodeRequirement("metadata.name", "In", (name,)),)),))
+    return NodeSelector((NodeTerm((), (NodeRequirement("metadata.name", "In", (name,)),)),))
 
 
-def go_text(selection: NodeSelection) -> str:
+def go_text(selector: NodeSelector) -> str:
     """Return a selector as Go's protobuf code prints it, as in upstream's errors."""
     terms = "".join(
         f"NodeSelectorTerm{{MatchExpressions:[]NodeSelectorRequirement{{{_go_requirements(term.expressions)}}},"
         f"MatchFields:[]NodeSelectorRequirement{{{_go_requirements(term.names)}}},}},"
-        for term in selection.terms
+        for term in selector.terms
     )
     return f"&NodeSelector{{NodeSelectorTerms:[]NodeSelectorTerm{{{terms}}},}}"
 
