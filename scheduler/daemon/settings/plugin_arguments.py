@@ -54,19 +54,8 @@ from scheduler.engine.syntax.selectors import SelectorError
 DEFAULT_ARGS: Final[Mapping[str, wire.Wire]] = MappingProxyType(
     {name: kind() for name, plugin in IN_TREE.items() if (kind := plugin.args_type) is not None}
 )
-#: Arguments that upstream refuses while a gate is off, by plugin.
-_GATED: Final[Mapping[str, tuple[str, Gate]]] = MappingProxyType(
-    {"VolumeBinding": ("shape", Gate.STORAGE_CAPACITY_SCORING)}
-)
-#: Arguments that ended, by plugin, and what to do instead.
-_ENDED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
-    {
-        "DefaultPreemption": (
-            "preferFewerVictims",
-            "give pods that are to stay a higher priority or a PodDisruptionBudget",
-        )
-    }
-)
+#: An argument of DefaultPreemption that ended.
+_ENDED: Final = "preferFewerVictims"
 
 
 def read_args(name: str, value: object, path: str, semantics: Semantics, problems: Problems) -> object:
@@ -77,15 +66,17 @@ def read_args(name: str, value: object, path: str, semantics: Semantics, problem
         if given != f"{API_VERSION}, Kind={kind.__name__}":
             problems.invalid(path, given, "has to match plugin args")
             return DEFAULT_ARGS[name]
-    value, (ended, instead) = without_type(value), _ENDED.get(name, ("", ""))
-    if isinstance(value, dict) and ended in value:
-        problems.add(f"{path}.{ended}", f"has ended; {instead}")
-        value = {field: given for field, given in value.items() if field != ended}
+    value = without_type(value)
+    if isinstance(value, dict) and kind is DefaultPreemptionArgs and _ENDED in value:
+        instead = "give pods that are to stay a higher priority or a PodDisruptionBudget"
+        problems.add(f"{path}.{_ENDED}", f"has ended; {instead}")
+        value = {field: given for field, given in value.items() if field != _ENDED}
     args = _CHECKS[kind](decoded(value, kind, path, problems), path, problems)
-    field, gate = _GATED.get(name, ("", None))
-    if isinstance(value, dict) and value.get(field) is not None and gate and not semantics.enabled(gate):
-        detail = f"unexpected field `{field}`, remove it or turn on the feature gate {gate}"
-        problems.invalid(f"{path}.{field}", value[field], detail)
+    # Upstream refuses the shape while the gate is off.
+    gate, shape = Gate.STORAGE_CAPACITY_SCORING, value.get("shape") if isinstance(value, dict) else None
+    if kind is VolumeBindingArgs and shape is not None and not semantics.enabled(gate):
+        detail = f"unexpected field `shape`, remove it or turn on the feature gate {gate}"
+        problems.invalid(f"{path}.shape", shape, detail)
     return args
 
 

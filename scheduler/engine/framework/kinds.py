@@ -30,6 +30,7 @@ from scheduler.engine.model.nodes import (
     decode_node,
     decode_workload,
 )
+from scheduler.engine.model.object_writes import WatchedObject
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pod_groups import GROUPS, GroupKey, GroupKind, decode_pod_group
 from scheduler.engine.model.pods import term_problem
@@ -47,7 +48,6 @@ from scheduler.engine.model.stimuli import (
     PodGroupSeen,
     PodGroupsServed,
     PodSeen,
-    WatchedObject,
     WatchEvent,
 )
 from scheduler.engine.model.volume_decoder import STORAGE, StorageDecoder

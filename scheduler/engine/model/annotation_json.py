@@ -8,6 +8,8 @@ An affinity annotation has the fields of the API, see `engine.model.pod_wire`, a
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from operator import or_
 from types import UnionType
 from typing import Any, Final, TypeVar, Union, get_args, get_origin
 
@@ -67,7 +69,7 @@ def _strict(kind: Any) -> Any:  # noqa: ANN401 - any type
     if origin is tuple:
         return tuple[_strict(args[0]), ...]
     if origin in (Union, UnionType):
-        return Union[tuple(map(_strict, args))]  # noqa: UP007 - of types that are known at runtime alone
+        return reduce(or_, map(_strict, args))
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return kind
     members = [
