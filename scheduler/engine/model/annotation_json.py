@@ -67,7 +67,7 @@ def _strict(kind: Any) -> Any:  # noqa: ANN401 - any type
     """Return the type with structs that refuse unknown fields."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is tuple:
-        return tuple[_strict(args[0]), ...]
+        return tuple[_strict(args[0]), ...]  # type: ignore[misc]  # a type that is known at runtime alone
     if origin in (Union, UnionType):
         return reduce(or_, map(_strict, args))
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
