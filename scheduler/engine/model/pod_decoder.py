@@ -7,6 +7,7 @@ until the spec is seen for the first time; after that a pod costs one look-up of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import blake2b
@@ -45,7 +46,6 @@ from scheduler.engine.model.fallback import (
 from scheduler.engine.model.frozen_dict import FrozenDict
 from scheduler.engine.model.gated_fields import without_effect
 from scheduler.engine.model.json_fields import UnnamedError, namespace_and_name
-from scheduler.engine.model.kubelet import rejection_reason
 from scheduler.engine.model.limits import within_limits
 from scheduler.engine.model.pod_groups import group_minimum, group_reference
 from scheduler.engine.model.pod_wire import decode_part
@@ -75,6 +75,10 @@ _NO_REQUESTS: Final[Requests] = FrozenDict()
 _NO_TEXTS: Final[Mapping[str, str]] = {}
 #: Longer parts of a spec's key are replaced by a digest: 128 affinity terms take 22 KB.
 _PLAIN_BYTES: Final = 256
+#: Reasons of rejection other than OutOf<resource>, for messages that do not say that the pod was rejected.
+_REJECTIONS: Final = frozenset({"NodeAffinity", "NodePorts", "UnexpectedAdmissionError"})
+#: A reason may contain the name of a resource. It is copied into events and conditions, so its form is checked.
+_REASON_FORM: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]{0,127}")
 
 
 class PodDecoder:
@@ -126,7 +130,7 @@ class PodDecoder:
             scheduled_condition=_scheduled_condition(status),
             resize=_resize(spec, status, self._semantics),
             affinity_grace_s=parse_grace_period(meta.annotations) if meta.annotations else None,
-            kubelet_refusal=rejection_reason(status) if status.phase == "Failed" else "",
+            kubelet_refusal=_rejection_reason(status) if status.phase == "Failed" else "",
             may_preempt=spec.preemption_policy != "Never",
             started=status.start_time or "",
             disruption=_disruption(status),
@@ -347,6 +351,19 @@ def _scheduled_condition(pod_status: pod_wire.PodStatus) -> PodCondition | None:
     # Of the pods with a node, which are most, nobody reads it. It is written in whole seconds, rounded down.
     changed = parse_timestamp(condition.last_transition_time or "") if status == "False" else None
     return PodCondition(status, reason, message, None if changed is None else changed.ns // 10**9 + 1.0)
+
+
+def _rejection_reason(status: pod_wire.PodStatus) -> str:
+    """
+    Return why the kubelet rejected a failed pod at admission, such as OutOfcpu; empty if it did not.
+
+    Source: kubelet.go, rejectPod; lifecycle/predicate.go, InsufficientResourcePrefix (kubernetes 1.36).
+    """
+    reason = status.reason or ""
+    if not _REASON_FORM.fullmatch(reason):
+        return ""
+    is_rejection = reason.startswith("OutOf") or reason in _REJECTIONS
+    return reason if is_rejection or (status.message or "").startswith("Pod was rejected: ") else ""
 
 
 def _disruption(status: pod_wire.PodStatus) -> str:
