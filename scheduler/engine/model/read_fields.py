@@ -7,6 +7,7 @@ keeps name, namespace, UID and labels beside what it reads; of a pod's annotatio
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final, cast
 
 from scheduler.engine.model import pod_wire
@@ -24,6 +25,7 @@ _META: Final[FieldTree] = {"name": True, "namespace": True, "uid": True, "labels
 _VERSIONS: Final = ("resourceVersion", "generation")
 
 
+@lru_cache(maxsize=64)
 def kept_fields(reader: Reader[Any]) -> FieldTree:
     """Return what files keep of the objects that the reader decodes; of claims the version, by which one is newer."""
     found = field_tree(reader.struct)
