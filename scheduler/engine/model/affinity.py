@@ -47,8 +47,6 @@ def parse_affinity(namespace: str, raw: pod_wire.Affinity | None) -> PodAffinity
     """Return the four term lists of a pod in `namespace`; a list with a bad term is a Problem."""
     if raw is None:
         return PodAffinity()
-    affinity = raw.pod_affinity or pod_wire.PodAffinity()
-    anti_affinity = raw.pod_anti_affinity or pod_wire.PodAffinity()
 
     def weighted(preferred: pod_wire.WeightedTerm) -> AffinityTerm:
         return _term(namespace, preferred.pod_affinity_term, preferred.weight)
@@ -57,16 +55,16 @@ def parse_affinity(namespace: str, raw: pod_wire.Affinity | None) -> PodAffinity
         return _term(namespace, term, 0)
 
     return PodAffinity(
-        required=_terms(affinity.required, required),
-        required_anti=_terms(anti_affinity.required, required),
-        preferred=_terms(affinity.preferred, weighted),
-        preferred_anti=_terms(anti_affinity.preferred, weighted),
+        required=_terms(raw.pod_affinity.required, required),
+        required_anti=_terms(raw.pod_anti_affinity.required, required),
+        preferred=_terms(raw.pod_affinity.preferred, weighted),
+        preferred_anti=_terms(raw.pod_anti_affinity.preferred, weighted),
     )
 
 
-def _terms(raw: Iterable[_W] | None, parse: Callable[[_W], AffinityTerm]) -> TermList:
+def _terms(raw: Iterable[_W], parse: Callable[[_W], AffinityTerm]) -> TermList:
     try:
-        return tuple(parse(term) for term in raw or ())
+        return tuple(parse(term) for term in raw)
     except SelectorError as error:
         return Problem(str(error))
 
@@ -114,7 +112,7 @@ def parse_required_node_affinity(
     node_selector: Mapping[str, str] | None, affinity: pod_wire.Affinity | None
 ) -> RequiredNodeAffinity:
     """Return nodeSelector and required node affinity of a pod."""
-    required = affinity.node_affinity.required if affinity and affinity.node_affinity else None
+    required = None if affinity is None else affinity.node_affinity.required
     if node_selector is None and required is None:
         return ANY_NODE
     return RequiredNodeAffinity(

@@ -106,8 +106,7 @@ class PodDecoder:
         meta, spec, status = raw.metadata, raw.spec, raw.status
         namespace, name = namespace_and_name(meta.namespace or "", meta.name)
         labels, annotations = meta.labels or _NO_TEXTS, meta.annotations or _NO_TEXTS
-        named = (spec.scheduling_group.pod_group_name or "") if spec.scheduling_group else ""
-        group = group_reference(namespace, named, labels, annotations)
+        group = group_reference(namespace, spec.scheduling_group.pod_group_name, labels, annotations)
         parsed = self._spec(meta, namespace, spec)
         return Pod(
             uid=meta.uid or f"{namespace}/{name}",
@@ -216,7 +215,7 @@ def _spec_key(namespace: str, raw: pod_wire.PodSpec) -> tuple[object, ...]:
         bytes(raw.resources),
         bytes(raw.resource_claims),
         tuple(
-            (v.name, v.claim_name, v.is_ephemeral, v.image_reference, v.csi, disk(v))
+            (v.name, v.persistent_volume_claim.claim_name, v.ephemeral, v.image.reference, v.csi, disk(v))
             for v in raw.volumes or ()
             if v.is_read
         ),
@@ -276,11 +275,11 @@ def _parse_spec(
         pod_requests=None
         if pod_resources is None or pod_resources.requests is None
         else _quantities(pod_resources.requests),
-        image_volumes=tuple(v.image_reference for v in volumes if v.image_reference),
+        image_volumes=tuple(v.image.reference for v in volumes if v.image.reference),
         claim_volumes=tuple(
-            ClaimVolume(v.name, is_ephemeral=True) if v.is_ephemeral else ClaimVolume(v.claim_name)
+            ClaimVolume(v.name, is_ephemeral=True) if v.ephemeral else ClaimVolume(claim)
             for v in volumes
-            if v.is_ephemeral or v.claim_name
+            if (claim := v.persistent_volume_claim.claim_name) or v.ephemeral
         ),
         disks=tuple(named for v in volumes if (named := disk(v)) is not None),
         csi_drivers=tuple(v.csi.driver for v in volumes if v.csi is not None),
@@ -299,7 +298,7 @@ def _declared_affinity(
     affinity = DeclaredAffinity(
         parse_affinity(namespace, of_spec),
         parse_required_node_affinity(decode_part(pod_wire.LABELS, raw.node_selector), of_spec),
-        of_spec.node_affinity.preferred if of_spec and of_spec.node_affinity else None,
+        None if of_spec is None else of_spec.node_affinity.preferred,
     )
     if annotated is None:
         return affinity, None

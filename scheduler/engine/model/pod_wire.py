@@ -57,7 +57,7 @@ class EphemeralVolume(Wire, frozen=True):
 class ImageVolume(Wire, frozen=True):
     """volumes[].image."""
 
-    reference: str | None = None
+    reference: str = ""
 
 
 class Iscsi(Wire, frozen=True):
@@ -92,28 +92,13 @@ class Volume(MigratedDisk, frozen=True):
     """volumes[]: the sources that restrict where a pod can run."""
 
     name: str = ""
-    persistent_volume_claim: ClaimVolume | None = None
+    persistent_volume_claim: ClaimVolume = ClaimVolume()
     ephemeral: EphemeralVolume | None = None
-    image: ImageVolume | None = None
+    image: ImageVolume = ImageVolume()
     csi: CsiVolume | None = None
     iscsi: Iscsi | None = None
     rbd: Rbd | None = None
     vsphere_volume: VsphereVolume | None = None
-
-    @property
-    def claim_name(self) -> str:
-        """Return the name of the claim, or ''."""
-        return self.persistent_volume_claim.claim_name if self.persistent_volume_claim else ""
-
-    @property
-    def is_ephemeral(self) -> bool:
-        """Return whether a claim is created for the pod."""
-        return self.ephemeral is not None
-
-    @property
-    def image_reference(self) -> str:
-        """Return the image that is mounted, or ''."""
-        return (self.image.reference or "") if self.image else ""
 
     @property
     def is_read(self) -> bool:
@@ -124,7 +109,7 @@ class Volume(MigratedDisk, frozen=True):
 class SchedulingGroup(Wire, frozen=True):
     """spec.schedulingGroup of a pod (kubernetes 1.36)."""
 
-    pod_group_name: str | None = None
+    pod_group_name: str = ""
 
 
 class PodSpec(Wire, frozen=True):
@@ -147,7 +132,7 @@ class PodSpec(Wire, frozen=True):
     scheduling_gates: tuple[Named, ...] | None = None
     host_network: bool | None = None
     host_users: bool | None = None
-    scheduling_group: SchedulingGroup | None = None
+    scheduling_group: SchedulingGroup = SchedulingGroup()
 
 
 class Condition(Wire, frozen=True):
@@ -249,11 +234,11 @@ class WeightedTerm(Wire, frozen=True):
 class PodAffinity(Wire, frozen=True):
     """podAffinity and podAntiAffinity."""
 
-    required: tuple[AffinityTerm, ...] | None = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    required: tuple[AffinityTerm, ...] = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=()
     )
-    preferred: tuple[WeightedTerm, ...] | None = msgspec.field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    preferred: tuple[WeightedTerm, ...] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
     )
 
 
@@ -271,9 +256,9 @@ class NodeAffinity(Wire, frozen=True):
 class Affinity(Wire, frozen=True):
     """affinity of a pod."""
 
-    node_affinity: NodeAffinity | None = None
-    pod_affinity: PodAffinity | None = None
-    pod_anti_affinity: PodAffinity | None = None
+    node_affinity: NodeAffinity = NodeAffinity()
+    pod_affinity: PodAffinity = PodAffinity()
+    pod_anti_affinity: PodAffinity = PodAffinity()
 
 
 class SpreadConstraint(Wire, frozen=True):

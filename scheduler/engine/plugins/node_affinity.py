@@ -88,10 +88,10 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
     args_type: ClassVar = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs, _context: PluginContext) -> None:
-        added = pod_wire.Affinity(node_affinity=args.added_affinity)
+        added = args.added_affinity or pod_wire.NodeAffinity()
         #: Its `terms` are None if the profile adds no required term.
-        self._added = parse_required_node_affinity(None, added)
-        self._added_preferred = (args.added_affinity and args.added_affinity.preferred) or ()
+        self._added = parse_required_node_affinity(None, pod_wire.Affinity(added))
+        self._added_preferred = added.preferred or ()
         self._named = MemoBySpec(lambda pod: named_nodes(pod.spec.required_node_affinity))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
