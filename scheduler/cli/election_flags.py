@@ -9,8 +9,8 @@ import msgspec
 
 from scheduler.cli.kube_scheduler_flags import add_boolean
 from scheduler.cli.server_flags import duration_s
-from scheduler.daemon.settings.durations import format_duration
 from scheduler.daemon.settings.resolved import LeaderElection
+from scheduler.engine.syntax.durations import format_duration
 from scheduler.errors import SettingsError
 
 #: The field and what `--help` says, by flag.

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from scheduler.daemon.settings.durations import parse_duration_ns
 from scheduler.daemon.settings.resolved import LeaderElection, Settings
+from scheduler.engine.syntax.durations import parse_duration_ns
 from scheduler.errors import SettingsError
 
 #: Jitter alone could miss a deadline shorter than this many retry periods (client-go, JitterFactor).

@@ -23,7 +23,7 @@ from scheduler.engine.framework.profile import Profile
 from scheduler.engine.framework.status import Status
 from scheduler.engine.model.allocations import Allocation, DeviceResult, DeviceResults
 from scheduler.engine.model.device_requests import ResourceClaim
-from scheduler.engine.model.node_selection import on_node
+from scheduler.engine.model.node_selector import on_node
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.dynamic_resources.claims import DeviceClaims, resolved
@@ -92,7 +92,7 @@ def _allocation(claim: ResourceClaim, node_name: str, turn: int) -> Allocation:
         DeviceResult(request=request.name, driver=DRIVER, pool=node_name, device=f"gpu-{turn}")
         for request in claim.requests
     )
-    return Allocation(DeviceResults(results), on_node(node_name).to_wire())
+    return Allocation(DeviceResults(results), on_node(node_name))
 
 
 if __name__ == "__main__":

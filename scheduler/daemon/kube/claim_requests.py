@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from scheduler.daemon.kube.requests import JSON, MERGE, STRATEGIC_MERGE, Request, escaped
 from scheduler.engine.model.allocations import Allocation, Consumer
 from scheduler.engine.model.claim_writes import ContainerRequest
@@ -42,7 +40,7 @@ def reserve_claim(
     """
     status: dict[str, Any] = {"reservedFor": consumers}
     if allocation is not None:
-        status["allocation"] = _allocation(allocation)
+        status["allocation"] = allocation
     body = {"metadata": _at_version(claim), "status": status}
     return Request.writing("patch", _path(claim, "status"), body, MERGE)
 
@@ -131,23 +129,3 @@ def _at_version(claim: ResourceClaim) -> Mapping[str, str]:
 def _path(claim: ResourceClaim, subresource: str = "") -> str:
     path = f"{_GROUP}/namespaces/{escaped(claim.namespace)}/resourceclaims/{escaped(claim.name)}"
     return f"{path}/{subresource}" if subresource else path
-
-
-def _allocation(allocation: Allocation) -> Mapping[str, object]:
-    """Return the allocation as it is written; a selector's empty parts are left out."""
-    written: dict[str, object] = {"devices": allocation.devices}
-    if allocation.node_selector is not None:
-        terms = msgspec.to_builtins(allocation.node_selector.node_selector_terms or ())
-        written["nodeSelector"] = {
-            "nodeSelectorTerms": [
-                {
-                    name: [{key: value for key, value in each.items() if value is not None} for each in part]
-                    for name, part in term.items()
-                    if part
-                }
-                for term in terms
-            ]
-        }
-    if allocation.allocation_timestamp is not None:
-        written["allocationTimestamp"] = allocation.allocation_timestamp
-    return written

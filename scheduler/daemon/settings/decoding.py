@@ -13,9 +13,9 @@ import msgspec
 from msgspec import UNSET
 
 from scheduler.daemon.settings.documents import child_path
-from scheduler.daemon.settings.durations import parse_duration_ns
 from scheduler.daemon.settings.problems import Problems, described, shown
 from scheduler.engine.model.wire import Duration
+from scheduler.engine.syntax.durations import parse_duration_ns
 from scheduler.engine.syntax.similar_names import did_you_mean
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)

@@ -15,7 +15,6 @@ import msgspec
 
 from scheduler.daemon.settings.decoding import decoded
 from scheduler.daemon.settings.documents import MAX_CHARS, read_document
-from scheduler.daemon.settings.durations import format_duration
 from scheduler.daemon.settings.out_of_tree_files import NO_PLUGINS, LoadedPlugins
 from scheduler.daemon.settings.plugin_lists import API_VERSION
 from scheduler.daemon.settings.problems import Problems, described, shown
@@ -24,6 +23,7 @@ from scheduler.daemon.settings.resolved import ClientConnection, LeaderElection,
 from scheduler.engine.framework.out_of_tree import OutOfTreePlugin
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.engine.model.wire import Int32, Int64, Wire
+from scheduler.engine.syntax.durations import format_duration
 from scheduler.errors import InvariantViolation
 
 KIND: Final = "KubeSchedulerConfiguration"

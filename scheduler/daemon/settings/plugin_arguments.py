@@ -13,14 +13,14 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.daemon.settings.decoding import decoded
-from scheduler.daemon.settings.durations import format_duration
 from scheduler.daemon.settings.out_of_tree_arguments import OF_TYPE
 from scheduler.daemon.settings.plugin_lists import API_VERSION
 from scheduler.daemon.settings.problems import Problems
 from scheduler.engine.framework.shape import ShapePoint
 from scheduler.engine.model import wire
-from scheduler.engine.model.affinity import label_selector, parse_node_term
+from scheduler.engine.model.affinity import label_selector
 from scheduler.engine.model.semantics import Gate, Semantics
+from scheduler.engine.model.terms import NodeTerm
 from scheduler.engine.plugins.default_preemption.search import DefaultPreemptionArgs
 from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
 from scheduler.engine.plugins.gang_scheduling import GangSchedulingArgs
@@ -47,25 +47,15 @@ from scheduler.engine.plugins.pod_topology_spread.constraints import (
 )
 from scheduler.engine.plugins.registry import IN_TREE
 from scheduler.engine.plugins.volume_binding.plugin import VolumeBindingArgs
+from scheduler.engine.syntax.durations import format_duration
 from scheduler.engine.syntax.names import label_key_faults
 from scheduler.engine.syntax.selectors import SelectorError
 
 DEFAULT_ARGS: Final[Mapping[str, wire.Wire]] = MappingProxyType(
     {name: kind() for name, plugin in IN_TREE.items() if (kind := plugin.args_type) is not None}
 )
-#: Arguments that upstream refuses while a gate is off, by plugin.
-_GATED: Final[Mapping[str, tuple[str, Gate]]] = MappingProxyType(
-    {"VolumeBinding": ("shape", Gate.STORAGE_CAPACITY_SCORING)}
-)
-#: Arguments that ended, by plugin, and what to do instead.
-_ENDED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
-    {
-        "DefaultPreemption": (
-            "preferFewerVictims",
-            "give pods that are to stay a higher priority or a PodDisruptionBudget",
-        )
-    }
-)
+#: An argument of DefaultPreemption that ended.
+_ENDED: Final = "preferFewerVictims"
 
 
 def read_args(name: str, value: object, path: str, semantics: Semantics, problems: Problems) -> object:
@@ -76,15 +66,17 @@ def read_args(name: str, value: object, path: str, semantics: Semantics, problem
         if given != f"{API_VERSION}, Kind={kind.__name__}":
             problems.invalid(path, given, "has to match plugin args")
             return DEFAULT_ARGS[name]
-    value, (ended, instead) = {} if value is None else value, _ENDED.get(name, ("", ""))
-    if isinstance(value, dict) and ended in value:
-        problems.add(f"{path}.{ended}", f"has ended; {instead}")
-        value = {field: given for field, given in value.items() if field != ended}
+    value = {} if value is None else value
+    if isinstance(value, dict) and kind is DefaultPreemptionArgs and _ENDED in value:
+        instead = "give pods that are to stay a higher priority or a PodDisruptionBudget"
+        problems.add(f"{path}.{_ENDED}", f"has ended; {instead}")
+        value = {field: given for field, given in value.items() if field != _ENDED}
     args = _CHECKS[kind](decoded(value, kind, path, problems, also=OF_TYPE), path, problems)
-    field, gate = _GATED.get(name, ("", None))
-    if isinstance(value, dict) and value.get(field) is not None and gate and not semantics.enabled(gate):
-        detail = f"unexpected field `{field}`, remove it or turn on the feature gate {gate}"
-        problems.invalid(f"{path}.{field}", value[field], detail)
+    # Upstream refuses the shape while the gate is off.
+    gate, shape = Gate.STORAGE_CAPACITY_SCORING, value.get("shape") if isinstance(value, dict) else None
+    if kind is VolumeBindingArgs and shape is not None and not semantics.enabled(gate):
+        detail = f"unexpected field `shape`, remove it or turn on the feature gate {gate}"
+        problems.invalid(f"{path}.shape", shape, detail)
     return args
 
 
@@ -108,28 +100,20 @@ def _node_affinity(args: NodeAffinityArgs, path: str, problems: Problems) -> Nod
     """
     if (affinity := args.added_affinity) is not None:
         at = f"{path}.addedAffinity.{{}}DuringSchedulingIgnoredDuringExecution".format
-        terms = (affinity.required.node_selector_terms if affinity.required is not None else None) or ()
+        terms = () if affinity.required is None else affinity.required.terms
         for index, term in enumerate(terms):
             _check_node_term(term, f"{at('required')}.nodeSelectorTerms[{index}]", problems)
         for index, preferred in enumerate(affinity.preferred or ()):
             # Upstream's path lacks `preference`, and upstream does not parse terms of weight 0.
             if preferred.weight:
-                _check_node_term(preferred.preference, f"{at('preferred')}[{index}]", problems)
+                _check_node_term(preferred.term, f"{at('preferred')}[{index}]", problems)
     return args
 
 
-def _check_node_term(term: wire.NodeTerm, path: str, problems: Problems) -> None:
-    requirements = [
-        *(
-            ("matchExpressions", n, wire.NodeTerm((one,)))
-            for n, one in enumerate(term.match_expressions or ())
-        ),
-        *(("matchFields", n, wire.NodeTerm(None, (one,))) for n, one in enumerate(term.match_fields or ())),
-    ]
-    for name, index, alone in requirements:
-        field, _, detail = (parse_node_term(alone).problem or "").partition(": ")
-        if field:
-            problems.add(f"{path}.{name}[{index}].{field}", detail)
+def _check_node_term(term: NodeTerm, path: str, problems: Problems) -> None:
+    for at, problem in term.problems():
+        field, _, detail = problem.partition(": ")
+        problems.add(f"{path}.{at}.{field}", detail)
 
 
 def _balanced_allocation(

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import msgspec
 
 from scheduler.daemon.settings.documents import write_document
-from scheduler.daemon.settings.durations import format_duration
 from scheduler.daemon.settings.loading import KIND
 from scheduler.daemon.settings.plugin_lists import ALL, API_VERSION
 from scheduler.daemon.settings.plugin_table import MULTI_POINT
@@ -23,6 +22,7 @@ from scheduler.engine.model.wire import Duration, Wire
 from scheduler.engine.plugins.pod_topology_spread.constraints import PodTopologySpreadArgs, parsed_default
 from scheduler.engine.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.engine.plugins.registry import gated_off
+from scheduler.engine.syntax.durations import format_duration
 
 _Fields = dict[str, object]
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from scheduler.engine.cel.functions import SLOW, Overload, function
 from scheduler.engine.cel.operators import checked_int, checked_timestamp, checked_uint
-from scheduler.engine.cel.times import format_duration, format_timestamp, parse_duration, parse_timestamp
+from scheduler.engine.cel.times import format_seconds, format_timestamp, parse_timestamp
 from scheduler.engine.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -24,6 +24,7 @@ from scheduler.engine.cel.values import (
     format_double,
     type_name,
 )
+from scheduler.engine.syntax.durations import parse_duration_ns
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _DIGITS: Final = re.compile(r"[0-9]+")
@@ -94,10 +95,10 @@ def _string_of_bytes(value: bytes) -> str:
 
 
 def _duration_of_string(text: str) -> Duration:
-    duration = parse_duration(text)
-    if duration is None:
+    ns = parse_duration_ns(text)
+    if ns is None:
         raise _failed("google.protobuf.Duration")
-    return duration
+    return Duration(ns)
 
 
 def _timestamp_of_string(text: str) -> Timestamp:
@@ -124,7 +125,7 @@ _CONVERSIONS: Final[dict[str, dict[str, Callable[..., Value]]]] = {
     },
     "string": {
         "string": _identity, "bool": lambda value: "true" if value else "false", "bytes": _string_of_bytes,
-        "double": lambda value: format_double(value, max_digits=6), "duration": format_duration, "int": str,
+        "double": lambda value: format_double(value, max_digits=6), "duration": format_seconds, "int": str,
         "timestamp": format_timestamp, "uint": str,
     },
     "timestamp": {
@@ -143,10 +144,6 @@ def string_of(value: Value) -> str:
         return str(value.name)
     short = type_name(value).removeprefix("google.protobuf.").lower()
     return str(_CONVERSIONS["string"][short](value))
-
-
-#: Conversions of a constant that fail make an expression none.
-CONSTANT_FUNCTIONS: Final = frozenset({*_CONVERSIONS, "dyn", "type"})
 
 
 def _overloads() -> list[tuple[str, Overload]]:

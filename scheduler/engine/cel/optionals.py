@@ -1,5 +1,5 @@
 """
-Optional values; `or` and `orValue`, which do not always evaluate their argument, are in `evaluation`.
+Optional values; `or` and `orValue`, which do not always evaluate their argument, are in `closures`.
 
 Source: cel-go cel/library.go (version 2 of the library), common/types/optional.go.
 """

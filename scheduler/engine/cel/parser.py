@@ -11,7 +11,6 @@ from typing import Final
 
 from scheduler.engine.cel import closures, loops
 from scheduler.engine.cel.closures import DEVICE, expect_bool, lookup
-from scheduler.engine.cel.conversions import CONSTANT_FUNCTIONS
 from scheduler.engine.cel.environment import FUNCTIONS, TYPES
 from scheduler.engine.cel.formatting import check_format
 from scheduler.engine.cel.functions import call_plan
@@ -164,17 +163,13 @@ class _Parser:
             Plan(lambda frame: call(run(frame)), "bool" if sign == "!" else plan.kind, (plan,))
         )
 
-    def _folded(self, plan: Plan, *, is_strict: bool = False) -> Plan:
-        """Return a plan of constants as a constant, unless it fails or takes long; if `is_strict`, it must not fail."""
+    def _folded(self, plan: Plan) -> Plan:
+        """Return a plan of constants as a constant, unless it fails or takes long."""
         if not plan.parts or not all(part.is_constant for part in plan.parts):
             return plan
         try:
             value = plan.run(self._constants)
-        except CelError as error:
-            if is_strict:
-                raise ExpressionError(str(error)) from None
-            return plan
-        except BudgetError:
+        except (CelError, BudgetError):
             return plan
         plan.is_constant, plan.value, plan.weight = True, value, 0
         plan.run = lambda _frame: value
@@ -270,7 +265,7 @@ class _Parser:
         self._elements("}", parse_one)
         self._expect_same_kinds([key for key, _, _ in entries])
         self._expect_same_kinds([value for _, value, is_optional in entries if not is_optional])
-        return self._folded(closures.map_of(entries), is_strict=True)
+        return self._folded(closures.map_of(entries))
 
     def _expect_same_kinds(self, plans: Sequence[Plan]) -> None:
         kinds = {plan.kind.partition("(")[0] for plan in plans} - {""}
@@ -340,8 +335,7 @@ class _Parser:
             args[1] = self._pattern(args[1])
         if name == "format" and len(args) == 2 and args[0].is_constant and args[0].kind == "string":
             check_format(args[0].value, args[1].elements)
-        plan = call_plan(name, FUNCTIONS[name], args, is_member=is_member)
-        return self._folded(plan, is_strict=name in CONSTANT_FUNCTIONS)
+        return self._folded(call_plan(name, FUNCTIONS[name], args, is_member=is_member))
 
     def _pattern(self, pattern: Plan) -> Plan:
         """Return a constant pattern compiled."""

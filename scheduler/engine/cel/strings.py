@@ -9,11 +9,8 @@ from typing import Final
 
 from scheduler.engine.cel.functions import function
 from scheduler.engine.cel.values import COPY, GO_ESCAPES, CelError, Meter, Value, display
+from scheduler.engine.syntax.quantity import BLANKS
 
-#: What Go's strings.TrimSpace takes; str.strip() would also take U+001C..U+001F.
-_BLANKS: Final = (
-    "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
-)
 _QUOTED: Final = str.maketrans(GO_ESCAPES)
 _LOWER: Final = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 _UPPER: Final = {ord(letter): letter.upper() for letter in "abcdefghijklmnopqrstuvwxyz"}
@@ -115,7 +112,7 @@ OVERLOADS: Final = [
         takes_meter=True, steps=12, per_item=COPY),
     *function("substring", "string.(int) -> string; string.(int, int) -> string", _substring,
         per_item=COPY),
-    *function("trim", "string.() -> string", lambda text: text.strip(_BLANKS), per_item=COPY),
+    *function("trim", "string.() -> string", lambda text: text.strip(BLANKS), per_item=COPY),
     *function("join", "list(string).() -> string; list(string).(string) -> string", _join, takes_meter=True),
     *function("strings.quote", "(string) -> string", _quote, per_item=1),
 ]  # fmt: skip

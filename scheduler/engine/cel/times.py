@@ -1,8 +1,8 @@
 """
-Timestamps and durations: their texts and their fields.
+Timestamps and durations: how they are written, and their fields.
 
 The only time zones are UTC and offsets such as "-08:00"; a named one is refused, since this room reads no files.
-Source: cel-go common/types/{timestamp,duration}.go, common/stdlib/standard.go; Go's time.ParseDuration.
+Source: cel-go common/types/{timestamp,duration}.go, common/stdlib/standard.go.
 """
 
 import re
@@ -10,42 +10,16 @@ from collections.abc import Callable
 from typing import Final
 
 from scheduler.engine.cel.functions import SLOW, Overload, function
-from scheduler.engine.cel.values import INT_MAX, CelError, Duration, Timestamp
+from scheduler.engine.cel.values import CelError, Duration, Timestamp
 
-_UNIT_NS: Final = {
-    "ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9,
-}  # fmt: skip
-_DURATION_PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 _TIMESTAMP: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?"
     r"(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
 _DAYS_BEFORE_MONTH: Final = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365)
-#: Longer texts are no duration; it bounds the conversion of their digits.
-_MAX_TEXT: Final = 512
 
 
-def parse_duration(text: str) -> Duration | None:
-    """Return the duration of a text such as "-1h30m" or "1.5s", or None."""
-    rest = text[1:] if text[:1] in ("+", "-") else text
-    if rest == "0":
-        return Duration(0)
-    total, position = 0, 0
-    while position < len(rest) <= _MAX_TEXT:
-        part = _DURATION_PART.match(rest, position)
-        if part is None or not (part[1] or part[2]):
-            return None
-        unit = _UNIT_NS[part[3]]
-        fraction = (part[2] or "")[:18]
-        total += int(part[1] or 0) * unit + int(fraction or 0) * unit // 10 ** len(fraction)
-        position = part.end()
-    limit = INT_MAX + 1 if text.startswith("-") else INT_MAX
-    if not rest or position < len(rest) or total > limit:
-        return None
-    return Duration(-total if text.startswith("-") else total)
-
-
-def format_duration(duration: Duration) -> str:
+def format_seconds(duration: Duration) -> str:
     """Return the duration in seconds, as "5400.5s"."""
     whole, rest = divmod(abs(duration.ns), 10**9)
     seconds = repr(float(whole) + float(rest) / 1e9)

@@ -24,6 +24,7 @@ from scheduler.engine.framework.kinds import STORES, event_of
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.instructions import Instruction
 from scheduler.engine.model.nodes import Node
+from scheduler.engine.model.object_writes import WatchedObject
 from scheduler.engine.model.pod_groups import GroupKind, PodGroup
 from scheduler.engine.model.stimuli import (
     DevicesRelisted,
@@ -37,7 +38,6 @@ from scheduler.engine.model.stimuli import (
     PodGroupSeen,
     PodGroupsServed,
     PodSeen,
-    WatchedObject,
     WatchEvent,
 )
 from scheduler.engine.queueing.pod_queue import PodQueue

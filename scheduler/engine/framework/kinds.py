@@ -16,16 +16,25 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from scheduler.engine.framework.events import Action, ClusterEvent, Resource
-from scheduler.engine.model import read_fields as fields
-from scheduler.engine.model.device_decoder import DeviceDecoder
+from scheduler.engine.model.device_decoder import DEVICES, DeviceDecoder
 from scheduler.engine.model.devices import DeviceKind
-from scheduler.engine.model.disruption_budgets import decode_disruption_budget
-from scheduler.engine.model.json_fields import FieldTree
-from scheduler.engine.model.kueue import KueueKind, decode_kueue_object
-from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.engine.model.disruption_budgets import BUDGETS, decode_disruption_budget
+from scheduler.engine.model.json_fields import FieldTree, Reader
+from scheduler.engine.model.kueue import KUEUE, KueueKind, decode_kueue_object
+from scheduler.engine.model.nodes import (
+    NAMESPACES,
+    NODES,
+    SELECTED_BY_LABELS,
+    SELECTED_BY_MAP,
+    decode_namespace,
+    decode_node,
+    decode_workload,
+)
+from scheduler.engine.model.object_writes import WatchedObject
 from scheduler.engine.model.pod_decoder import PodDecoder
-from scheduler.engine.model.pod_groups import GroupKey, GroupKind, decode_pod_group
+from scheduler.engine.model.pod_groups import GROUPS, GroupKey, GroupKind, decode_pod_group
 from scheduler.engine.model.pods import term_problem
+from scheduler.engine.model.read_fields import POD, kept_fields
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics, Version
 from scheduler.engine.model.stimuli import (
     DevicesRelisted,
@@ -39,10 +48,9 @@ from scheduler.engine.model.stimuli import (
     PodGroupSeen,
     PodGroupsServed,
     PodSeen,
-    WatchedObject,
     WatchEvent,
 )
-from scheduler.engine.model.volume_decoder import StorageDecoder
+from scheduler.engine.model.volume_decoder import STORAGE, StorageDecoder
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.errors import ApiError, Forbidden, NotFound
@@ -189,26 +197,26 @@ _OPTIONAL: Final = frozenset({_STORAGE, *_DEVICE_APIS})
 _RESOURCES: Final = {resource.rpartition("/")[2]: resource for resource in Resource}
 
 _WORKLOAD_ROWS: Final = (
-    ("Service", _CORE, "services", fields.MAP_SELECTED),
-    ("ReplicationController", _CORE, "replicationControllers", fields.MAP_SELECTED),
-    ("ReplicaSet", _APPS, "replicaSets", fields.LABEL_SELECTED),
-    ("StatefulSet", _APPS, "statefulSets", fields.LABEL_SELECTED),
+    ("Service", _CORE, "services", SELECTED_BY_MAP),
+    ("ReplicationController", _CORE, "replicationControllers", SELECTED_BY_MAP),
+    ("ReplicaSet", _APPS, "replicaSets", SELECTED_BY_LABELS),
+    ("StatefulSet", _APPS, "statefulSets", SELECTED_BY_LABELS),
 )
 _STORAGE_ROWS: Final = (
-    (StorageKind.CLASS, _STORAGE, "storageClasses", fields.STORAGE_CLASS),
-    (StorageKind.VOLUME, _CORE, "persistentVolumes", fields.VOLUME),
-    (StorageKind.CLAIM, _CORE, "persistentVolumeClaims", fields.CLAIM),
-    (StorageKind.CSI_NODE, _STORAGE, "csiNodes", fields.CSI_NODE),
-    (StorageKind.CSI_DRIVER, _STORAGE, "csiDrivers", fields.CSI_DRIVER),
-    (StorageKind.CAPACITY, _STORAGE, "csiStorageCapacities", fields.CAPACITY),
-    (StorageKind.ATTACHMENT, _STORAGE, "volumeAttachments", fields.ATTACHMENT),
+    (StorageKind.CLASS, _STORAGE, "storageClasses"),
+    (StorageKind.VOLUME, _CORE, "persistentVolumes"),
+    (StorageKind.CLAIM, _CORE, "persistentVolumeClaims"),
+    (StorageKind.CSI_NODE, _STORAGE, "csiNodes"),
+    (StorageKind.CSI_DRIVER, _STORAGE, "csiDrivers"),
+    (StorageKind.CAPACITY, _STORAGE, "csiStorageCapacities"),
+    (StorageKind.ATTACHMENT, _STORAGE, "volumeAttachments"),
 )
 #: Claims come last: once they are all seen, pods with claims are placed.
 _DEVICE_ROWS: Final = (
-    (DeviceKind.CLASS, "deviceClasses", fields.DEVICE_CLASS),
-    (DeviceKind.TAINT_RULE, "deviceTaintRules", fields.DEVICE_TAINT_RULE),
-    (DeviceKind.SLICE, "resourceSlices", fields.RESOURCE_SLICE),
-    (DeviceKind.CLAIM, "resourceClaims", fields.RESOURCE_CLAIM),
+    (DeviceKind.CLASS, "deviceClasses"),
+    (DeviceKind.TAINT_RULE, "deviceTaintRules"),
+    (DeviceKind.SLICE, "resourceSlices"),
+    (DeviceKind.CLAIM, "resourceClaims"),
 )
 
 
@@ -216,7 +224,7 @@ def _stored(
     kind: str,
     api: str,
     section: str,
-    kept: FieldTree,
+    reader: Reader[Any],
     asked_by: Asker,
     decode: Callable[[bytes | msgspec.Raw], Any],
     store: Store,
@@ -229,7 +237,7 @@ def _stored(
         kind=kind,
         path=f"{api}/{section.lower()}",
         section=section,
-        fields=kept,
+        fields=kept_fields(reader),
         asked_by=asked_by,
         decode=decode,
         on_delete=lambda namespace, name, _: ObjectGone(kind, f"{namespace}/{name}" if namespace else name),
@@ -249,7 +257,7 @@ def _pod_group(kind: GroupKind, version: str, section: str) -> WatchedKind:
         kind=f"PodGroup.{version}.{kind}",
         path=f"/apis/{kind}/{version}/podgroups",
         section=section,
-        fields=fields.POD_GROUPS[kind],
+        fields=kept_fields(GROUPS[kind]),
         asked_by=Asker.POD_GROUPS,
         decode=partial(decode_pod_group, kind, version),
         on_upsert=PodGroupSeen,
@@ -261,14 +269,14 @@ def _pod_group(kind: GroupKind, version: str, section: str) -> WatchedKind:
     )
 
 
-def _kueue(kind: KueueKind, section: str, kept: FieldTree) -> WatchedKind:
+def _kueue(kind: KueueKind, section: str) -> WatchedKind:
     """Return a row of Kueue's objects, of which newer releases serve two versions and older ones one."""
     name, version, api_group = kind.split(".", 2)
     return WatchedKind(
         kind=kind,
         path=f"/apis/{api_group}/{version}/{'topologies' if name == 'Topology' else 'resourceflavors'}",
         section=section,
-        fields=kept,
+        fields=kept_fields(KUEUE[name]),
         asked_by=Asker.POD_GROUPS,
         decode=partial(decode_kueue_object, kind),
         on_delete=lambda _namespace, key, _uid: ObjectGone(kind, key),
@@ -284,7 +292,7 @@ def _node(annotation_keys: Collection[str]) -> WatchedKind:
         kind="Node",
         path="/api/v1/nodes",
         section="nodes",
-        fields=fields.NODE,
+        fields=kept_fields(NODES),
         asked_by=Asker.EVERY_CONFIGURATION,
         decode=partial(decode_node, annotation_keys=annotation_keys),
         resource=Resource.NODE,
@@ -305,7 +313,7 @@ def _pod(semantics: Semantics) -> WatchedKind:
         path="/api/v1/pods",
         field_selector="status.phase!=Succeeded",
         section="pods",
-        fields=fields.POD,
+        fields=POD,
         asked_by=Asker.EVERY_CONFIGURATION,
         decode=PodDecoder(semantics).decode,
         resource=Resource.POD,
@@ -323,8 +331,8 @@ def kinds(
 
     `node_annotations`: the keys that plugins read. `semantics`: by which pods and volumes are decoded.
     """
-    namespaces = ("Namespace", _CORE, "namespaces", fields.NAMED)
-    budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", fields.DISRUPTION_BUDGET)
+    namespaces = ("Namespace", _CORE, "namespaces", NAMESPACES)
+    budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", BUDGETS)
     decode_storage, decode_device = StorageDecoder(semantics).decode, DeviceDecoder().decode
     return (
         _node(node_annotations),
@@ -334,7 +342,10 @@ def kinds(
             _stored(*row, Asker.DEFAULT_SPREADING, partial(decode_workload, row[0]), _WORKLOADS)
             for row in _WORKLOAD_ROWS
         ),
-        *(_stored(*row, Asker.PLUGINS, partial(decode_storage, row[0]), _VOLUMES) for row in _STORAGE_ROWS),
+        *(
+            _stored(*row, STORAGE[row[0]], Asker.PLUGINS, partial(decode_storage, row[0]), _VOLUMES)
+            for row in _STORAGE_ROWS
+        ),
         *(
             _stored(
                 kind,
@@ -342,7 +353,7 @@ def kinds(
                 if kind == DeviceKind.TAINT_RULE and semantics.version < _TAINT_RULES_GA
                 else _RESOURCE,
                 section,
-                kept,
+                DEVICES[kind],
                 Asker.PLUGINS,
                 partial(decode_device, kind),
                 _DEVICES,
@@ -350,16 +361,16 @@ def kinds(
                 DevicesServed(kind, is_served=False),
                 DevicesRelisted(kind),
             )
-            for kind, section, kept in _DEVICE_ROWS
+            for kind, section in _DEVICE_ROWS
         ),
         _stored(*budgets, Asker.PREEMPTION, decode_disruption_budget, _BUDGETS),
         _pod_group(GroupKind.KUBERNETES, "v1alpha2", "podGroups"),
         _pod_group(GroupKind.KUBERNETES, "v1beta1", "podGroupsV1beta1"),
         _pod_group(GroupKind.COSCHEDULING, "v1alpha1", "coschedulingPodGroups"),
-        _kueue(KueueKind.TOPOLOGY_V1BETA1, "topologiesV1beta1", fields.TOPOLOGY),
-        _kueue(KueueKind.TOPOLOGY, "topologies", fields.TOPOLOGY),
-        _kueue(KueueKind.FLAVOR_V1BETA1, "resourceFlavorsV1beta1", fields.RESOURCE_FLAVOR),
-        _kueue(KueueKind.FLAVOR, "resourceFlavors", fields.RESOURCE_FLAVOR),
+        _kueue(KueueKind.TOPOLOGY_V1BETA1, "topologiesV1beta1"),
+        _kueue(KueueKind.TOPOLOGY, "topologies"),
+        _kueue(KueueKind.FLAVOR_V1BETA1, "resourceFlavorsV1beta1"),
+        _kueue(KueueKind.FLAVOR, "resourceFlavors"),
     )
 
 

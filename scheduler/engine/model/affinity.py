@@ -16,16 +16,12 @@ from scheduler.engine.model import pod_wire, wire
 from scheduler.engine.model.terms import (
     ANY_NODE,
     AffinityTerm,
-    NodeRequirement,
-    NodeTerm,
     PodAffinity,
-    PreferredNodeTerm,
     Problem,
     RequiredNodeAffinity,
     SpreadConstraint,
     TermList,
 )
-from scheduler.engine.syntax.names import label_key_faults, label_value_faults
 from scheduler.engine.syntax.selectors import (
     NOTHING,
     Selector,
@@ -36,8 +32,6 @@ from scheduler.engine.syntax.selectors import (
 _W = TypeVar("_W")
 #: Shared: an empty frozenset takes 216 bytes, as much as all else that a term has of its own.
 _NO_NAMESPACES: Final[frozenset[str]] = frozenset()
-_INT64_LIMIT: Final = 1 << 63
-_INT64_DIGITS: Final = 19
 
 
 def label_selector(raw: wire.LabelSelector | None) -> Selector:
@@ -53,8 +47,6 @@ def parse_affinity(namespace: str, raw: pod_wire.Affinity | None) -> PodAffinity
     """Return the four term lists of a pod in `namespace`; a list with a bad term is a Problem."""
     if raw is None:
         return PodAffinity()
-    affinity = raw.pod_affinity or pod_wire.PodAffinity()
-    anti_affinity = raw.pod_anti_affinity or pod_wire.PodAffinity()
 
     def weighted(preferred: pod_wire.WeightedTerm) -> AffinityTerm:
         return _term(namespace, preferred.pod_affinity_term, preferred.weight)
@@ -63,16 +55,16 @@ def parse_affinity(namespace: str, raw: pod_wire.Affinity | None) -> PodAffinity
         return _term(namespace, term, 0)
 
     return PodAffinity(
-        required=_terms(affinity.required, required),
-        required_anti=_terms(anti_affinity.required, required),
-        preferred=_terms(affinity.preferred, weighted),
-        preferred_anti=_terms(anti_affinity.preferred, weighted),
+        required=_terms(raw.pod_affinity.required, required),
+        required_anti=_terms(raw.pod_anti_affinity.required, required),
+        preferred=_terms(raw.pod_affinity.preferred, weighted),
+        preferred_anti=_terms(raw.pod_anti_affinity.preferred, weighted),
     )
 
 
-def _terms(raw: Iterable[_W] | None, parse: Callable[[_W], AffinityTerm]) -> TermList:
+def _terms(raw: Iterable[_W], parse: Callable[[_W], AffinityTerm]) -> TermList:
     try:
-        return tuple(parse(term) for term in raw or ())
+        return tuple(parse(term) for term in raw)
     except SelectorError as error:
         return Problem(str(error))
 
@@ -120,94 +112,10 @@ def parse_required_node_affinity(
     node_selector: Mapping[str, str] | None, affinity: pod_wire.Affinity | None
 ) -> RequiredNodeAffinity:
     """Return nodeSelector and required node affinity of a pod."""
-    required = affinity.node_affinity.required if affinity and affinity.node_affinity else None
+    required = None if affinity is None else affinity.node_affinity.required
     if node_selector is None and required is None:
         return ANY_NODE
     return RequiredNodeAffinity(
         node_selector=None if node_selector is None else tuple(sorted(node_selector.items())),
-        terms=None
-        if required is None
-        else tuple(parse_node_term(t) for t in required.node_selector_terms or ()),
+        terms=None if required is None else required.terms,
     )
-
-
-def parse_preferred_nodes(affinity: pod_wire.NodeAffinity | None) -> tuple[PreferredNodeTerm, ...] | None:
-    """Return the preferred node terms; None if the pod has no such list."""
-    if affinity is None or affinity.preferred is None:
-        return None
-    return tuple(PreferredNodeTerm(p.weight, parse_node_term(p.preference)) for p in affinity.preferred)
-
-
-def parse_node_term(raw: wire.NodeTerm) -> NodeTerm:
-    """Return one term; the first requirement that upstream would not parse becomes its problem."""
-    expressions: list[NodeRequirement] = []
-    names: list[NodeRequirement] = []
-    problem: str | None = None
-    for expression in raw.match_expressions or ():
-        problem = problem or _expression_problem(expression)
-        expressions.append(NodeRequirement(expression.key, expression.operator, expression.values or ()))
-    for field in raw.match_fields or ():
-        problem = problem or _field_problem(field)
-        names.append(NodeRequirement(field.key, field.operator, field.values or ()))
-    return NodeTerm(tuple(expressions), tuple(names), problem)
-
-
-def _expression_problem(raw: wire.Expression) -> str | None:
-    values = raw.values or ()
-    if key_faults := label_key_faults(raw.key):
-        return f'key: Invalid value: "{raw.key}": {"; ".join(key_faults)}'
-    match raw.operator:
-        case "In" | "NotIn":
-            if not values:
-                return "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"
-        case "Exists" | "DoesNotExist":
-            if values:
-                return "values: Invalid value: values set must be empty for exists and does not exist"
-        case "Gt" | "Lt":
-            if len(values) != 1:
-                return "values: Invalid value: for 'Gt', 'Lt' operators, exactly one value is required"
-            if parse_int64(values[0]) is None:
-                return "values[0]: Invalid value: for 'Gt', 'Lt' operators, the value must be an integer"
-        case other:
-            return f'operator: Unsupported value: "{other}"'
-    for index, value in enumerate(values):
-        if value_faults := label_value_faults(value):
-            return f'values[{index}][{raw.key}]: Invalid value: "{value}": {"; ".join(value_faults)}'
-    return None
-
-
-def _field_problem(raw: wire.Expression) -> str | None:
-    if raw.operator not in ("In", "NotIn"):
-        return f'operator: Unsupported value: "{raw.operator}"'
-    if len(raw.values or ()) != 1:
-        return "values: Invalid value: must have one element"
-    if raw.key != "metadata.name":
-        return f'key: Unsupported value: "{raw.key}"'
-    return None
-
-
-def satisfies(value: str | None, requirement: NodeRequirement) -> bool:
-    """Return whether a label of the value, None for none, or a node of that name satisfies the requirement."""
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    number = None if value is None else parse_int64(value)
-    bound = parse_int64(requirement.values[0])
-    if number is None or bound is None:
-        return False
-    return number > bound if requirement.operator == "Gt" else number < bound
-
-
-def parse_int64(text: str) -> int | None:
-    """Return the integer that Go's ParseInt(text, 10, 64) reads; None if it returns an error."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits.isascii() or not digits.isdigit() or len(digits.lstrip("0")) > _INT64_DIGITS:
-        return None
-    value = int(text[: -len(digits)] + (digits.lstrip("0") or "0"))
-    return value if -_INT64_LIMIT <= value < _INT64_LIMIT else None

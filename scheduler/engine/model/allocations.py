@@ -10,8 +10,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.terms import Taint, Toleration
-from scheduler.engine.model.wire import NodeSelector, QuantityText
+from scheduler.engine.model.wire import QuantityText
 from scheduler.engine.syntax.quantity_format import parse_formatted
 
 FROM_CLASS: Final = "FromClass"

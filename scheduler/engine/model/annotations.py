@@ -22,11 +22,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
-from scheduler.engine.model import affinity_wire
-from scheduler.engine.model.affinity import parse_node_term
+from scheduler.engine.model import annotation_json
+from scheduler.engine.model.affinity import label_selector
+from scheduler.engine.model.annotation_json import decode_affinity, decoded
 from scheduler.engine.model.pod_groups import group_minimum
+from scheduler.engine.model.pod_wire import NodeAffinity
 from scheduler.engine.model.terms import (
     ANY_NODE,
     AffinityTerm,
@@ -39,6 +39,7 @@ from scheduler.engine.model.terms import (
     Shares,
     TermList,
 )
+from scheduler.engine.model.wire import LabelSelector
 from scheduler.engine.syntax.names import label_key_faults, label_value_faults
 from scheduler.engine.syntax.selectors import (
     NOTHING,
@@ -46,7 +47,6 @@ from scheduler.engine.syntax.selectors import (
     Selector,
     SelectorError,
     escaped,
-    parse_selector,
 )
 
 AFFINITY: Final = "affinity-scheduler.io/affinity"
@@ -75,8 +75,6 @@ _LIMIT_TERMS: Final = 64
 _LIMIT_NODE_EXPRESSIONS: Final = 256
 #: Characters that a problem shows of a mode that there is not.
 SHOWN_OF_MODE: Final = 64
-#: Longest problem text, which may quote user input and is copied into conditions, events and logs.
-_LIMIT_PROBLEM: Final = 512
 _LIMIT_PODS: Final = 1_000_000
 #: Domains with weights of one term.
 _LIMIT_WEIGHTS: Final = 100
@@ -84,9 +82,6 @@ _LIMIT_WEIGHT: Final = 1000
 
 _PERCENTAGE: Final = re.compile(r"([1-9][0-9]?|100)%")
 _GRACE_FORMAT: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
-
-
-_DECODER: Final = msgspec.json.Decoder(affinity_wire.Affinity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,40 +122,32 @@ def parse_affinity_annotation(
     text, mode = annotations.get(AFFINITY), annotations.get(MODE, _ADD)
     if text is None:
         return None
+    if mode not in (_ADD, _REPLACE):
+        shown = escaped(mode[:SHOWN_OF_MODE])
+        return Problem(f'annotation {MODE}: found "{shown}", expected "{_ADD}" or "{_REPLACE}"')
+    if len(text.encode(errors="replace")) > LIMIT_BYTES:
+        return Problem(f"annotation {AFFINITY}: $: more than {LIMIT_BYTES} bytes")
+    raw = decoded(AFFINITY, decode_affinity, text)
+    if isinstance(raw, Problem):
+        return raw
+    # The webhook merged label keys at creation; labels edited since must not add contradicting requirements.
+    labels_to_merge = {} if MERGED_LABELS in annotations else labels
+    parser = _TermParser(namespace, labels_to_merge, group_minimum(namespace, labels, annotations))
     try:
-        if mode not in (_ADD, _REPLACE):
-            shown = escaped(mode[:SHOWN_OF_MODE])
-            return Problem(f'annotation {MODE}: found "{shown}", expected "{_ADD}" or "{_REPLACE}"')
-        if len(text.encode()) > LIMIT_BYTES:
-            return Problem(f"annotation {AFFINITY}: $: more than {LIMIT_BYTES} bytes")
-        raw = _DECODER.decode(text)
-        # The webhook merged label keys at creation; labels edited since must not add contradicting requirements.
-        labels_to_merge = {} if MERGED_LABELS in annotations else labels
-        parser = _TermParser(namespace, labels_to_merge, group_minimum(namespace, labels, annotations))
         return _parsed_affinity(parser, raw, replaces=mode == _REPLACE)
-    except msgspec.ValidationError as error:
-        cause, at, path = str(error).rpartition(" - at `")
-        return _problem(f"{path.rstrip('`')}: {cause}" if at else f"$: {path}")
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        return _problem(f"$: {error}")
     except _MalformedError as error:
-        return _problem(str(error))
-
-
-def _problem(cause: str) -> Problem:
-    shown = cause if len(cause) <= _LIMIT_PROBLEM else f"{cause[:_LIMIT_PROBLEM]}..."
-    return Problem(f"annotation {AFFINITY}: {escaped(shown)}")
+        return annotation_json.problem(AFFINITY, str(error))
 
 
 def _parsed_affinity(
-    parser: _TermParser, raw: affinity_wire.Affinity, *, replaces: bool
+    parser: _TermParser, raw: annotation_json.Affinity, *, replaces: bool
 ) -> AnnotatedAffinity:
     pod, anti = raw.pod_affinity, raw.pod_anti_affinity
     lists = (pod.required, pod.preferred, pod.enforced, anti.required, anti.preferred, anti.enforced)
     node_terms = _node_terms(raw.node_affinity)
     if sum(len(terms) for terms in lists) + len(node_terms) > _LIMIT_TERMS:
         raise _MalformedError(f"$: more than {_LIMIT_TERMS} terms")
-    if sum(len(term.match_expressions or ()) for term in node_terms) > _LIMIT_NODE_EXPRESSIONS:
+    if sum(len(term.expressions) for term in node_terms) > _LIMIT_NODE_EXPRESSIONS:
         raise _MalformedError(f"$.nodeAffinity: more than {_LIMIT_NODE_EXPRESSIONS} expressions")
     pod_affinity = PodAffinity(
         required=parser.required("$.podAffinity", pod, is_anti=False),
@@ -181,45 +168,39 @@ def reach_problem(namespace: str) -> str:
     )
 
 
-def _node_terms(raw: affinity_wire.NodeAffinity) -> tuple[affinity_wire.NodeTerm, ...]:
-    required = () if raw.required is None else raw.required.node_selector_terms
-    return (*required, *(each.preference for each in raw.preferred))
+def _node_terms(raw: NodeAffinity) -> tuple[NodeTerm, ...]:
+    required = () if raw.required is None else raw.required.terms
+    return (*required, *(each.term for each in raw.preferred or ()))
 
 
-def _required_nodes(raw: affinity_wire.NodeAffinity) -> RequiredNodeAffinity:
+def _required_nodes(raw: NodeAffinity) -> RequiredNodeAffinity:
     if raw.required is None:
         return ANY_NODE
     path = "$.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-    terms = raw.required.node_selector_terms
+    terms = raw.required.terms
     if not terms:
         raise _MalformedError(f"{path}: must have at least one node selector term")
-    return RequiredNodeAffinity(
-        None, tuple(_node_term(f"{path}[{index}]", term) for index, term in enumerate(terms))
-    )
+    for index, term in enumerate(terms):
+        _check_node_term(f"{path}[{index}]", term)
+    return RequiredNodeAffinity(None, terms)
 
 
-def _preferred_nodes(raw: affinity_wire.NodeAffinity) -> tuple[PreferredNodeTerm, ...]:
+def _preferred_nodes(raw: NodeAffinity) -> tuple[PreferredNodeTerm, ...]:
     path = "$.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
-    return tuple(
-        PreferredNodeTerm(
-            _weight(f"{path}[{index}]", each.weight),
-            _node_term(f"{path}[{index}].preference", each.preference),
-        )
-        for index, each in enumerate(raw.preferred)
-    )
+    for index, each in enumerate(raw.preferred or ()):
+        _check_weight(f"{path}[{index}]", each.weight)
+        _check_node_term(f"{path}[{index}].preference", each.term)
+    return raw.preferred or ()
 
 
-def _node_term(path: str, raw: affinity_wire.NodeTerm) -> NodeTerm:
-    term = parse_node_term(raw)
+def _check_node_term(path: str, term: NodeTerm) -> None:
     if term.problem is not None:
         raise _MalformedError(f"{path}: {term.problem}")
-    return term
 
 
-def _weight(path: str, weight: int) -> int:
+def _check_weight(path: str, weight: int) -> None:
     if not 1 <= weight <= 100:
         raise _MalformedError(f"{path}.weight: found {weight}, expected 1 to 100")
-    return weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +211,7 @@ class _TermParser:
     labels: Mapping[str, str]
     group_minimum: int
 
-    def required(self, path: str, raw: affinity_wire.PodAffinity, *, is_anti: bool) -> TermList:
+    def required(self, path: str, raw: annotation_json.PodAffinity, *, is_anti: bool) -> TermList:
         """Return the required terms, enforced ones last; only anti-affinity accepts maxPodsPerDomain."""
         not_enforced = self._terms(
             f"{path}.requiredDuringSchedulingIgnoredDuringExecution", raw.required, is_anti=is_anti
@@ -243,18 +224,18 @@ class _TermParser:
         )
         return (*not_enforced, *enforced)
 
-    def preferred(self, path: str, raw: Iterable[affinity_wire.WeightedTerm], *, is_anti: bool) -> TermList:
+    def preferred(self, path: str, raw: Iterable[annotation_json.WeightedTerm], *, is_anti: bool) -> TermList:
         """Return the preferred terms with their weights; only anti-affinity accepts domainWeights."""
         path = f"{path}.preferredDuringSchedulingIgnoredDuringExecution"
         terms = []
         for index, weighted in enumerate(raw):
-            weight = _weight(f"{path}[{index}]", weighted.weight)
-            at = f"{path}[{index}].podAffinityTerm"
-            terms.append(self._term(at, weighted.pod_affinity_term, is_anti=is_anti, weight=weight))
+            _check_weight(f"{path}[{index}]", weighted.weight)
+            at, term = f"{path}[{index}].podAffinityTerm", weighted.pod_affinity_term
+            terms.append(self._term(at, term, is_anti=is_anti, weight=weighted.weight))
         return tuple(terms)
 
     def _terms(
-        self, path: str, raw: Iterable[affinity_wire.Term], *, is_anti: bool, enforced: bool = False
+        self, path: str, raw: Iterable[annotation_json.Term], *, is_anti: bool, enforced: bool = False
     ) -> tuple[AffinityTerm, ...]:
         return tuple(
             self._term(f"{path}[{index}]", term, is_anti=is_anti, enforced=enforced)
@@ -262,7 +243,7 @@ class _TermParser:
         )
 
     def _term(
-        self, path: str, raw: affinity_wire.Term, *, is_anti: bool, enforced: bool = False, weight: int = 0
+        self, path: str, raw: annotation_json.Term, *, is_anti: bool, enforced: bool = False, weight: int = 0
     ) -> AffinityTerm:
         if not raw.topology_key:
             raise _MalformedError(f"{path}.topologyKey: can not be empty")
@@ -284,11 +265,11 @@ class _TermParser:
             percent_of_minimum=int(str(raw.max_pods_per_domain).rstrip("%")) if is_of_minimum else 0,
         )
 
-    def _namespaces(self, raw: affinity_wire.Term) -> frozenset[str]:
+    def _namespaces(self, raw: annotation_json.Term) -> frozenset[str]:
         is_own_only = not raw.namespaces and raw.namespace_selector is None
-        return frozenset((self.namespace,) if is_own_only else raw.namespaces)
+        return frozenset((self.namespace,) if is_own_only else raw.namespaces or ())
 
-    def _selector(self, path: str, raw: affinity_wire.Term) -> Selector:
+    def _selector(self, path: str, raw: annotation_json.Term) -> Selector:
         """Return the labelSelector with matchLabelKeys and mismatchLabelKeys merged in, as the API server does."""
         selector = _parsed_selector(f"{path}.labelSelector", raw.label_selector)
         if (raw.match_label_keys or raw.mismatch_label_keys) and selector is NOTHING:
@@ -310,7 +291,7 @@ class _TermParser:
 
 
 def _max_pods(
-    path: str, raw: affinity_wire.Term, minimum: int, *, is_anti: bool, is_required: bool
+    path: str, raw: annotation_json.Term, minimum: int, *, is_anti: bool, is_required: bool
 ) -> DomainLimit:
     """Return how many pods a domain may have; a percentage of the group's minimum is rounded up."""
     limit, at = raw.max_pods_per_domain, f"{path}.maxPodsPerDomain"
@@ -331,7 +312,7 @@ def _max_pods(
 
 
 def _weights(
-    path: str, raw: affinity_wire.Term, weights: Mapping[str, int], minimum: int, *, is_anti: bool
+    path: str, raw: annotation_json.Term, weights: Mapping[str, int], minimum: int, *, is_anti: bool
 ) -> Shares:
     at = f"{path}.domainWeights"
     if not is_anti:
@@ -348,12 +329,8 @@ def _weights(
     return Shares(weights=tuple(sorted(weights.items())), least_whole=minimum)
 
 
-def _parsed_selector(path: str, raw: affinity_wire.LabelSelector | None) -> Selector:
-    if raw is None:
-        return NOTHING
+def _parsed_selector(path: str, raw: LabelSelector | None) -> Selector:
     try:
-        return parse_selector(
-            raw.match_labels, [(e.key, e.operator, e.values) for e in raw.match_expressions]
-        )
+        return label_selector(raw)
     except SelectorError as error:
         raise _MalformedError(f"{path}: {error}") from error

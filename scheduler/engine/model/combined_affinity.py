@@ -86,8 +86,4 @@ def _both(first: NodeTerm, second: NodeTerm) -> NodeTerm:
     """Return the term that matches a node if both match it: no node if one of the terms is empty."""
     if first.is_empty or second.is_empty:
         return NodeTerm((), ())
-    return NodeTerm(
-        (*first.expressions, *second.expressions),
-        (*first.names, *second.names),
-        first.problem or second.problem,
-    )
+    return NodeTerm((*first.expressions, *second.expressions), (*first.names, *second.names))

@@ -17,9 +17,9 @@ import msgspec
 from scheduler.engine.cel import AttributeValue, DeviceFields, Version
 from scheduler.engine.model.allocations import DeviceConfiguration, with_own_parameters
 from scheduler.engine.model.json_fields import At, Created, Name, Reader, ResourceVersion, Uid
-from scheduler.engine.model.node_selection import NodeSelection, node_selection
+from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.terms import Taint
-from scheduler.engine.model.wire import NodeSelector, QuantityText, Wire
+from scheduler.engine.model.wire import QuantityText, Wire
 from scheduler.engine.syntax.quantity_format import FormattedQuantity, parse_formatted
 
 #: The most devices that a claim gets.
@@ -144,7 +144,6 @@ _OptionalAmount = Annotated[FormattedQuantity | None, At(of=QuantityText, parse=
 #: CEL expressions; None for a selector of a kind that this version does not know.
 Expressions = Annotated[tuple[str | None, ...], At(of=tuple[DeviceSelector, ...], parse=_expressions)]
 Interned = Annotated[str, At(parse=intern)]
-_Selection = Annotated[NodeSelection | None, At("nodeSelector", of=NodeSelector, parse=node_selection)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +220,7 @@ class Device:
     ]
     taints: Annotated[tuple[Taint, ...], At(is_shared=True)]
     node_name: Annotated[str | None, At(parse=intern)]
-    node_selection: _Selection
+    node_selector: NodeSelector | None
     all_nodes: bool
     binds_to_node: bool
     binding_conditions: Annotated[tuple[str, ...] | None, At(is_shared=True)]
@@ -248,7 +247,7 @@ class ResourceSlice:
     generation: Annotated[int, At("spec.pool.generation")]
     slice_count: Annotated[int, At("spec.pool.resourceSliceCount")]
     node_name: Annotated[str | None, At("spec.nodeName", parse=intern)]
-    node_selection: Annotated[_Selection, At("spec.nodeSelector")]
+    node_selector: Annotated[NodeSelector | None, At("spec.nodeSelector")]
     all_nodes: Annotated[bool, At("spec.allNodes")]
     per_device_node_selection: Annotated[bool, At("spec.perDeviceNodeSelection")]
     shared_counters: Annotated[tuple[CounterSet, ...], At("spec.sharedCounters")]

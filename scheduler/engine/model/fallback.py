@@ -31,6 +31,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from scheduler.engine.model.annotation_json import decoded, problem
 from scheduler.engine.model.terms import (
     AffinityTerm,
     DomainLimit,
@@ -43,7 +44,7 @@ from scheduler.engine.model.terms import (
     TermList,
     usable,
 )
-from scheduler.engine.syntax.selectors import Requirement, Selector, escaped
+from scheduler.engine.syntax.selectors import Requirement, Selector
 
 FALLBACK: Final = "affinity-scheduler.io/fallback"
 #: Written with the bind: the entries that were relaxed, and why.
@@ -56,7 +57,6 @@ LIMIT_CHARACTERS: Final = 16 * 1024
 _LIMIT_ENTRIES: Final = 8
 _LIMIT_LABELS: Final = 16
 _LIMIT_SECONDS: Final = 999_999
-_LIMIT_PROBLEM: Final = 512
 
 
 class _Entry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -133,29 +133,20 @@ def parse_fallbacks(annotations: Mapping[str, str]) -> tuple[Fallback, ...] | Pr
     if text is None:
         return ()
     if len(text) > LIMIT_CHARACTERS:
-        return _problem(f"$: more than {LIMIT_CHARACTERS} characters")
-    try:
-        raw = _ENTRIES.decode(text)
-    except msgspec.ValidationError as error:
-        cause, at, path = str(error).rpartition(" - at `")
-        return _problem(f"{path.rstrip('`')}: {cause}" if at else f"$: {path}")
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        return _problem(f"$: {error}")
+        return problem(FALLBACK, f"$: more than {LIMIT_CHARACTERS} characters")
+    raw = decoded(FALLBACK, _ENTRIES.decode, text)
+    if isinstance(raw, Problem):
+        return raw
     if len(raw) > _LIMIT_ENTRIES:
-        return _problem(f"$: more than {_LIMIT_ENTRIES} entries")
+        return problem(FALLBACK, f"$: more than {_LIMIT_ENTRIES} entries")
     by_name: dict[str, Fallback] = {}
     for index, entry in enumerate(raw):
         if (fault := _fault(entry)) is not None:
-            return _problem(f"$[{index}]{fault}")
+            return problem(FALLBACK, f"$[{index}]{fault}")
         fallback = _fallback(entry)
         if by_name.setdefault(fallback.name, fallback) is not fallback:
-            return _problem(f"$[{index}]: {fallback.name} is named twice")
+            return problem(FALLBACK, f"$[{index}]: {fallback.name} is named twice")
     return tuple(by_name.values())
-
-
-def _problem(cause: str) -> Problem:
-    shown = cause if len(cause) <= _LIMIT_PROBLEM else f"{cause[:_LIMIT_PROBLEM]}..."
-    return Problem(f"annotation {FALLBACK}: {escaped(shown)}")
 
 
 def _fault(entry: _Entry) -> str | None:
@@ -201,12 +192,13 @@ def yielding(
     """
     for index, entry in enumerate(fallbacks):
         if entry.kind == "nodeAffinity" and spec_requires_nodes:
-            return _problem(
+            return problem(
+                FALLBACK,
                 f"$[{index}]: nodeAffinity in the spec is checked again by the kubelet; "
-                "declare it in the affinity annotation alone"
+                "declare it in the affinity annotation alone",
             )
         if not _is_about_any(entry, rules):
-            return _problem(f"$[{index}]: the pod has no required term of {entry.name}")
+            return problem(FALLBACK, f"$[{index}]: the pod has no required term of {entry.name}")
     anti = rules.affinity.required_anti
     if isinstance(anti, Problem):
         return rules

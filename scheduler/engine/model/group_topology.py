@@ -76,13 +76,9 @@ class Part:
     topology: Topology = ANYWHERE
 
 
-def parse_topology(
-    required_name: str, preferred_name: str, labels: Mapping[str, str], annotations: Mapping[str, str]
-) -> tuple[Topology, str]:
-    """Return the levels that a pod names under these two names, and why they do not parse; empty if they do."""
-    required, preferred = (
-        label_or_annotation(name, labels, annotations) for name in (required_name, preferred_name)
-    )
+def parse_topology(required_name: str, preferred_name: str, said: Mapping[str, str]) -> tuple[Topology, str]:
+    """Return the levels that a pod says under these two names, and why they do not parse; empty if they do."""
+    required, preferred = said.get(required_name), said.get(preferred_name)
     if required is None and preferred is None:
         return ANYWHERE, ""
     levels = () if preferred is None else tuple(key.strip() for key in preferred.split(",", _LIMIT_LEVELS))
@@ -96,8 +92,3 @@ def parse_topology(
             found = escaped(text[:64])
             return ANYWHERE, f'{name} of the pod: found "{found}", expected {expected} of node labels'
     return Topology(keys_required, tuple(dict.fromkeys(levels))), ""
-
-
-def label_or_annotation(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> str | None:
-    """Return the value of the label, else of the annotation with this name; None without both."""
-    return labels.get(name, annotations.get(name))

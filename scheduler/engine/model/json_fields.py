@@ -166,7 +166,7 @@ class Reader(Generic[_T]):
 
     def decode(self, kind: str, data: bytes | msgspec.Raw, /, **given: object) -> _T:
         """Return the object of a JSON document; raise MalformedObjectError, which names kind, field and problem."""
-        raw = wire.decoded(self._decoder, kind, data)
+        raw = wire.decoded(self._decoder.decode, kind, data)
         try:
             return self.make(raw, **given)
         except (QuantityError, SelectorError, UnnamedError) as error:

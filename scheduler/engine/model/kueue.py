@@ -60,14 +60,17 @@ class KueueObject:
     ] = frozenset()
 
 
-TOPOLOGIES: Final = Reader(KueueObject, topology=UNREAD, node_labels=UNREAD)
-FLAVORS: Final = Reader(KueueObject, levels=UNREAD)
+#: By name of the kind.
+KUEUE: Final = {
+    "Topology": Reader(KueueObject, topology=UNREAD, node_labels=UNREAD),
+    "ResourceFlavor": Reader(KueueObject, levels=UNREAD),
+}
 
 
 def decode_kueue_object(kind: KueueKind, data: bytes | msgspec.Raw) -> KueueObject:
     """Return the object of a JSON document; raise MalformedObjectError, which names the problem."""
     name = kind.partition(".")[0]
-    found = (TOPOLOGIES if name == "Topology" else FLAVORS).decode(name, data, kind=kind)
+    found = KUEUE[name].decode(name, data, kind=kind)
     for index, key in enumerate(found.levels):
         if label_key_faults(key):
             text = (

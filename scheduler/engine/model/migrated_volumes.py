@@ -7,8 +7,9 @@ Source: csi-translation-lib/plugins (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from scheduler.engine.model import disks
 from scheduler.engine.model.disks import Disk
@@ -69,7 +70,7 @@ def migrated_terms(
 
     def migrated(term: NodeTerm) -> NodeTerm:
         own = (replace(each, key=renamed.get(each.key, each.key)) for each in term.expressions)
-        return NodeTerm((*own, *added), term.names, term.problem)
+        return NodeTerm((*own, *added), term.names)
 
     if added and not terms:
         terms = (NodeTerm((), ()),)

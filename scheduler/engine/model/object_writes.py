@@ -10,8 +10,12 @@ from typing import Generic, Protocol, TypeVar
 from scheduler.engine.model.volumes import ClaimReference, PersistentVolume, PersistentVolumeClaim
 
 
-class StoredObject(Protocol):
-    """An object of any kind at one resourceVersion; empty before it is created."""
+class WatchedObject(Protocol):
+    """
+    An object of any kind without stimuli of its own.
+
+    Two objects are equal if they differ in nothing that is read.
+    """
 
     @property
     def kind(self) -> str:
@@ -20,6 +24,10 @@ class StoredObject(Protocol):
     @property
     def key(self) -> str:
         """Its name, behind its namespace and a slash if it has one."""
+
+
+class StoredObject(WatchedObject, Protocol):
+    """Such an object at one resourceVersion; empty before it is created."""
 
     @property
     def resource_version(self) -> str:

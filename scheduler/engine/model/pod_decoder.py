@@ -7,6 +7,7 @@ until the spec is seen for the first time; after that a pod costs one look-up of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import blake2b
@@ -16,10 +17,9 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from scheduler.engine.cel.times import parse_timestamp
-from scheduler.engine.model import nesting, pod_wire, wire
+from scheduler.engine.model import pod_wire, wire
 from scheduler.engine.model.affinity import (
     parse_affinity,
-    parse_preferred_nodes,
     parse_required_node_affinity,
     parse_spread,
 )
@@ -45,7 +45,7 @@ from scheduler.engine.model.fallback import (
 )
 from scheduler.engine.model.frozen_dict import FrozenDict
 from scheduler.engine.model.gated_fields import without_effect
-from scheduler.engine.model.kubelet import rejection_reason
+from scheduler.engine.model.json_fields import UnnamedError, namespace_and_name
 from scheduler.engine.model.limits import within_limits
 from scheduler.engine.model.pod_groups import group_minimum, group_reference
 from scheduler.engine.model.pod_wire import decode_part
@@ -57,10 +57,8 @@ from scheduler.engine.model.pods import (
     Container,
     ContainerResize,
     HostPort,
-    Owner,
     Pod,
     PodCondition,
-    PodResourceClaim,
     PodSpec,
     Requests,
     Resize,
@@ -77,6 +75,10 @@ _NO_REQUESTS: Final[Requests] = FrozenDict()
 _NO_TEXTS: Final[Mapping[str, str]] = {}
 #: Longer parts of a spec's key are replaced by a digest: 128 affinity terms take 22 KB.
 _PLAIN_BYTES: Final = 256
+#: Reasons of rejection other than OutOf<resource>, for messages that do not say that the pod was rejected.
+_REJECTIONS: Final = frozenset({"NodeAffinity", "NodePorts", "UnexpectedAdmissionError"})
+#: A reason may contain the name of a resource. It is copied into events and conditions, so its form is checked.
+_REASON_FORM: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]{0,127}")
 
 
 class PodDecoder:
@@ -95,16 +97,16 @@ class PodDecoder:
     def decode(self, data: bytes | msgspec.Raw) -> Pod:
         """Return the pod of a JSON document; raise MalformedObjectError, which names field and problem."""
         try:
-            return self._pod(nesting.read(self._decoder.decode, data))
-        except (msgspec.DecodeError, QuantityError, UnicodeDecodeError, RecursionError) as error:
+            return wire.decoded(self._decode, "pod", data)
+        except (QuantityError, UnnamedError) as error:
             raise MalformedObjectError(f"pod: {error}") from error
 
-    def _pod(self, raw: pod_wire.Pod) -> Pod:
+    def _decode(self, data: bytes | msgspec.Raw) -> Pod:
+        raw = self._decoder.decode(data)
         meta, spec, status = raw.metadata, raw.spec, raw.status
-        namespace, name = wire.namespace_and_name("pod", meta)
+        namespace, name = namespace_and_name(meta.namespace or "", meta.name)
         labels, annotations = meta.labels or _NO_TEXTS, meta.annotations or _NO_TEXTS
-        named = (spec.scheduling_group.pod_group_name or "") if spec.scheduling_group else ""
-        group = group_reference(namespace, named, labels, annotations)
+        group = group_reference(namespace, spec.scheduling_group.pod_group_name, labels, annotations)
         parsed = self._spec(meta, namespace, spec)
         return Pod(
             uid=meta.uid or f"{namespace}/{name}",
@@ -127,7 +129,7 @@ class PodDecoder:
             scheduled_condition=_scheduled_condition(status),
             resize=_resize(spec, status, self._semantics),
             affinity_grace_s=parse_grace_period(meta.annotations) if meta.annotations else None,
-            kubelet_refusal=rejection_reason(status) if status.phase == "Failed" else "",
+            kubelet_refusal=_rejection_reason(status) if status.phase == "Failed" else "",
             may_preempt=spec.preemption_policy != "Never",
             started=status.start_time or "",
             disruption=_disruption(status),
@@ -213,7 +215,7 @@ def _spec_key(namespace: str, raw: pod_wire.PodSpec) -> tuple[object, ...]:
         bytes(raw.resources),
         bytes(raw.resource_claims),
         tuple(
-            (v.name, v.claim_name, v.is_ephemeral, v.image_reference, v.csi, disk(v))
+            (v.name, v.persistent_volume_claim.claim_name, v.ephemeral, v.image.reference, v.csi, disk(v))
             for v in raw.volumes or ()
             if v.is_read
         ),
@@ -273,18 +275,15 @@ def _parse_spec(
         pod_requests=None
         if pod_resources is None or pod_resources.requests is None
         else _quantities(pod_resources.requests),
-        image_volumes=tuple(v.image_reference for v in volumes if v.image_reference),
+        image_volumes=tuple(v.image.reference for v in volumes if v.image.reference),
         claim_volumes=tuple(
-            ClaimVolume(v.name, is_ephemeral=True) if v.is_ephemeral else ClaimVolume(v.claim_name)
+            ClaimVolume(v.name, is_ephemeral=True) if v.ephemeral else ClaimVolume(claim)
             for v in volumes
-            if v.is_ephemeral or v.claim_name
+            if (claim := v.persistent_volume_claim.claim_name) or v.ephemeral
         ),
         disks=tuple(named for v in volumes if (named := disk(v)) is not None),
         csi_drivers=tuple(v.csi.driver for v in volumes if v.csi is not None),
-        resource_claims=tuple(
-            PodResourceClaim(claim.name, claim.resource_claim_name, claim.resource_claim_template_name)
-            for claim in decode_part(pod_wire.RESOURCE_CLAIMS, raw.resource_claims) or ()
-        ),
+        resource_claims=decode_part(pod_wire.RESOURCE_CLAIMS, raw.resource_claims) or (),
         annotation_problem=problem,
         host_network=raw.host_network is True,
         uses_user_namespace=raw.host_users is False,
@@ -299,7 +298,7 @@ def _declared_affinity(
     affinity = DeclaredAffinity(
         parse_affinity(namespace, of_spec),
         parse_required_node_affinity(decode_part(pod_wire.LABELS, raw.node_selector), of_spec),
-        parse_preferred_nodes(of_spec.node_affinity if of_spec else None),
+        None if of_spec is None else of_spec.node_affinity.preferred,
     )
     if annotated is None:
         return affinity, None
@@ -329,10 +328,10 @@ def _quantities(raw: Mapping[str, wire.QuantityText] | None) -> Requests:
     return FrozenDict({name: non_negative_quantity(text) for name, text in raw.items()})
 
 
-def _owner(references: tuple[wire.OwnerReference, ...] | None) -> Owner | None:
-    for reference in references or ():
+def _owner(references: tuple[wire.Owner, ...]) -> wire.Owner | None:
+    for reference in references:
         if reference.controller:
-            return Owner(reference.api_version, reference.kind, reference.name)
+            return reference
     return None
 
 
@@ -351,6 +350,19 @@ def _scheduled_condition(pod_status: pod_wire.PodStatus) -> PodCondition | None:
     # Of the pods with a node, which are most, nobody reads it. It is written in whole seconds, rounded down.
     changed = parse_timestamp(condition.last_transition_time or "") if status == "False" else None
     return PodCondition(status, reason, message, None if changed is None else changed.ns // 10**9 + 1.0)
+
+
+def _rejection_reason(status: pod_wire.PodStatus) -> str:
+    """
+    Return why the kubelet rejected a failed pod at admission, such as OutOfcpu; empty if it did not.
+
+    Source: kubelet.go, rejectPod; lifecycle/predicate.go, InsufficientResourcePrefix (kubernetes 1.36).
+    """
+    reason = status.reason or ""
+    if not _REASON_FORM.fullmatch(reason):
+        return ""
+    is_rejection = reason.startswith("OutOf") or reason in _REJECTIONS
+    return reason if is_rejection or (status.message or "").startswith("Pod was rejected: ") else ""
 
 
 def _disruption(status: pod_wire.PodStatus) -> str:

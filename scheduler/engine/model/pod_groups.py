@@ -34,7 +34,6 @@ from scheduler.engine.model.group_topology import (
     REQUIRED_TOPOLOGY,
     Part,
     Topology,
-    label_or_annotation,
     parse_topology,
 )
 from scheduler.engine.model.json_fields import UNREAD, At, Reader, ResourceVersion, namespace_and_name
@@ -211,21 +210,22 @@ def _place_of(kind: GroupKind) -> At:
     return At("metadata.namespace", ("metadata.name",), parse=key)
 
 
-KUBERNETES_GROUPS: Final = Reader(PodGroup, key=_place_of(GroupKind.KUBERNETES))
-COSCHEDULING_GROUPS: Final = Reader(
-    PodGroup,
-    key=_place_of(GroupKind.COSCHEDULING),
-    min_count=At("spec.minMember", parse=_at_least_one),
-    priority=UNREAD,
-    is_disrupted_whole=UNREAD,
-)
+GROUPS: Final = {
+    GroupKind.KUBERNETES: Reader(PodGroup, key=_place_of(GroupKind.KUBERNETES)),
+    GroupKind.COSCHEDULING: Reader(
+        PodGroup,
+        key=_place_of(GroupKind.COSCHEDULING),
+        min_count=At("spec.minMember", parse=_at_least_one),
+        priority=UNREAD,
+        is_disrupted_whole=UNREAD,
+    ),
+}
 
 
 def decode_pod_group(kind: GroupKind, api_version: str, data: bytes | msgspec.Raw) -> PodGroup:
     """Return the PodGroup of a JSON document; raise MalformedObjectError, which names the problem."""
-    if kind is GroupKind.COSCHEDULING:
-        return COSCHEDULING_GROUPS.decode("PodGroup", data)
-    return KUBERNETES_GROUPS.decode("PodGroup", data, api_version=api_version)
+    written = api_version if kind is GroupKind.KUBERNETES else ""
+    return GROUPS[kind].decode("PodGroup", data, api_version=written)
 
 
 def group_reference(
@@ -248,21 +248,22 @@ def group_reference(
             else None
         )
     annotations = with_kueue_levels(labels, annotations)
+    said = {**annotations, **labels}
     min_count, problem = 0, ""
     release_after_s = _number(annotations.get(RELEASE_AFTER), _LIMIT_AFTER_S)
     if not release_after_s and RELEASE_AFTER in annotations:
         problem = _problem(RELEASE_AFTER, annotations[RELEASE_AFTER], _LIMIT_AFTER_S)
     if key.kind is GroupKind.OWN:
-        text = label_or_annotation(MIN_COUNT, labels, annotations)
+        text = said.get(MIN_COUNT)
         min_count = _number(text, LIMIT_MEMBERS)
         problem = problem if min_count else _problem(MIN_COUNT, text, LIMIT_MEMBERS)
         if label_value_faults(key.name):
             problem = f'{GROUP} of the pod: found "{escaped(key.name[:64])}", expected a valid label value'
-    topology, level_fault = parse_topology(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, labels, annotations)
-    rank = label_or_annotation(RANK, labels, annotations)
+    topology, level_fault = parse_topology(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, said)
+    rank = said.get(RANK)
     if rank is not None and rank != "0" and not _number(rank, LIMIT_RANK):
         problem = _problem(RANK, rank, LIMIT_RANK, least=0)
-    part, part_fault = _part(labels, annotations)
+    part, part_fault = _part(said)
     if part is None and not part_fault:
         part_fault = _key_without_part(labels, own_annotations)
     problem = _contradicting_key(labels, own_annotations) or problem or fault or level_fault or part_fault
@@ -273,7 +274,7 @@ def group_reference(
             release_after_s=release_after_s,
             topology=topology,
             part=part,
-            is_min_count_derived=label_or_annotation(MIN_COUNT, labels, own_annotations) is None,
+            is_min_count_derived=MIN_COUNT not in labels and MIN_COUNT not in own_annotations,
             rank=rank_by(labels, rank),
         )
     # No name of a group has a space: the pod is no member of the group that others name well.
@@ -315,18 +316,18 @@ def group_minimum(namespace: str, labels: Mapping[str, str], annotations: Mappin
     return 0 if group is None else group.min_count
 
 
-def _part(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[Part | None, str]:
+def _part(said: Mapping[str, str]) -> tuple[Part | None, str]:
     """Return the part that a pod names, None if it names none, and why it does not parse; empty if it does."""
-    name = label_or_annotation(PART, labels, annotations)
+    name = said.get(PART)
     if name is None:
         return None, ""
     if not name or label_value_faults(name):
         return None, f'{PART} of the pod: found "{escaped(name[:64])}", expected a valid label value'
-    text = label_or_annotation(PART_MIN_COUNT, labels, annotations)
+    text = said.get(PART_MIN_COUNT)
     min_count = 1 if text is None else _number(text, LIMIT_MEMBERS)
     if not min_count:
         return None, _problem(PART_MIN_COUNT, text, LIMIT_MEMBERS)
-    topology, fault = parse_topology(PART_REQUIRED_TOPOLOGY, PART_PREFERRED_TOPOLOGY, labels, annotations)
+    topology, fault = parse_topology(PART_REQUIRED_TOPOLOGY, PART_PREFERRED_TOPOLOGY, said)
     return Part(name, min_count, topology), fault
 
 
@@ -337,7 +338,7 @@ def _key(
         return GroupKey(GroupKind.KUBERNETES, namespace, scheduling_group)
     if name := labels.get(COSCHEDULING_GROUP, ""):
         return GroupKey(GroupKind.COSCHEDULING, namespace, name)
-    own = label_or_annotation(GROUP, labels, annotations)
+    own = labels.get(GROUP, annotations.get(GROUP))
     return GroupKey(GroupKind.OWN, namespace, own) if own else None
 
 

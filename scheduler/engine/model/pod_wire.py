@@ -12,14 +12,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw
 
+from scheduler.engine.model.node_selector import NodeSelector
+from scheduler.engine.model.terms import PreferredNodeTerm
 from scheduler.engine.model.wire import (
     Int32,
     LabelSelector,
     Metadata,
     MigratedDisk,
     Named,
-    NodeSelector,
-    NodeTerm,
     QuantityText,
     Wire,
 )
@@ -57,7 +57,7 @@ class EphemeralVolume(Wire, frozen=True):
 class ImageVolume(Wire, frozen=True):
     """volumes[].image."""
 
-    reference: str | None = None
+    reference: str = ""
 
 
 class Iscsi(Wire, frozen=True):
@@ -92,28 +92,13 @@ class Volume(MigratedDisk, frozen=True):
     """volumes[]: the sources that restrict where a pod can run."""
 
     name: str = ""
-    persistent_volume_claim: ClaimVolume | None = None
+    persistent_volume_claim: ClaimVolume = ClaimVolume()
     ephemeral: EphemeralVolume | None = None
-    image: ImageVolume | None = None
+    image: ImageVolume = ImageVolume()
     csi: CsiVolume | None = None
     iscsi: Iscsi | None = None
     rbd: Rbd | None = None
     vsphere_volume: VsphereVolume | None = None
-
-    @property
-    def claim_name(self) -> str:
-        """Return the name of the claim, or ''."""
-        return self.persistent_volume_claim.claim_name if self.persistent_volume_claim else ""
-
-    @property
-    def is_ephemeral(self) -> bool:
-        """Return whether a claim is created for the pod."""
-        return self.ephemeral is not None
-
-    @property
-    def image_reference(self) -> str:
-        """Return the image that is mounted, or ''."""
-        return (self.image.reference or "") if self.image else ""
 
     @property
     def is_read(self) -> bool:
@@ -124,7 +109,7 @@ class Volume(MigratedDisk, frozen=True):
 class SchedulingGroup(Wire, frozen=True):
     """spec.schedulingGroup of a pod (kubernetes 1.36)."""
 
-    pod_group_name: str | None = None
+    pod_group_name: str = ""
 
 
 class PodSpec(Wire, frozen=True):
@@ -147,7 +132,7 @@ class PodSpec(Wire, frozen=True):
     scheduling_gates: tuple[Named, ...] | None = None
     host_network: bool | None = None
     host_users: bool | None = None
-    scheduling_group: SchedulingGroup | None = None
+    scheduling_group: SchedulingGroup = SchedulingGroup()
 
 
 class Condition(Wire, frozen=True):
@@ -169,11 +154,11 @@ class ContainerStatus(Wire, frozen=True):
 
 
 class PodResourceClaim(Wire, frozen=True):
-    """spec.resourceClaims[]."""
+    """An entry of `spec.resourceClaims`, which names a ResourceClaim, or a template from which one is made."""
 
     name: str = ""
-    resource_claim_name: str | None = None
-    resource_claim_template_name: str | None = None
+    claim_name: str | None = msgspec.field(name="resourceClaimName", default=None)
+    template_name: str | None = msgspec.field(name="resourceClaimTemplateName", default=None)
 
 
 class ResourceClaimStatus(Wire, frozen=True):
@@ -249,19 +234,12 @@ class WeightedTerm(Wire, frozen=True):
 class PodAffinity(Wire, frozen=True):
     """podAffinity and podAntiAffinity."""
 
-    required: tuple[AffinityTerm, ...] | None = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    required: tuple[AffinityTerm, ...] = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=()
     )
-    preferred: tuple[WeightedTerm, ...] | None = msgspec.field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    preferred: tuple[WeightedTerm, ...] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
     )
-
-
-class PreferredNode(Wire, frozen=True):
-    """A preferred node term."""
-
-    weight: int = 0
-    preference: NodeTerm = NodeTerm()
 
 
 class NodeAffinity(Wire, frozen=True):
@@ -270,7 +248,7 @@ class NodeAffinity(Wire, frozen=True):
     required: NodeSelector | None = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=None
     )
-    preferred: tuple[PreferredNode, ...] | None = msgspec.field(
+    preferred: tuple[PreferredNodeTerm, ...] | None = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=None
     )
 
@@ -278,9 +256,9 @@ class NodeAffinity(Wire, frozen=True):
 class Affinity(Wire, frozen=True):
     """affinity of a pod."""
 
-    node_affinity: NodeAffinity | None = None
-    pod_affinity: PodAffinity | None = None
-    pod_anti_affinity: PodAffinity | None = None
+    node_affinity: NodeAffinity = NodeAffinity()
+    pod_affinity: PodAffinity = PodAffinity()
+    pod_anti_affinity: PodAffinity = PodAffinity()
 
 
 class SpreadConstraint(Wire, frozen=True):

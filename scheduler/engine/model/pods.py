@@ -14,6 +14,7 @@ from scheduler.engine.model.disks import Disk
 from scheduler.engine.model.fallback import Fallback, RelaxedRule, Rules, relaxed_rules
 from scheduler.engine.model.group_forms import Rank
 from scheduler.engine.model.pod_groups import GroupReference
+from scheduler.engine.model.pod_wire import PodResourceClaim
 from scheduler.engine.model.semantics import Gate
 from scheduler.engine.model.terms import (
     AffinityTerm,
@@ -24,6 +25,7 @@ from scheduler.engine.model.terms import (
     SpreadConstraint,
     Toleration,
 )
+from scheduler.engine.model.wire import Owner
 from scheduler.engine.syntax.quantity import Quantity
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
@@ -99,15 +101,6 @@ class ClaimVolume:
     def claim_name(self, pod_name: str) -> str:
         """Return the claim's name; a generic ephemeral volume's claim is made for the pod and named after both."""
         return f"{pod_name}-{self.name}" if self.is_ephemeral else self.name
-
-
-@dataclass(frozen=True, slots=True)
-class PodResourceClaim:
-    """An entry of `spec.resourceClaims`, which names a ResourceClaim, or a template from which one is made."""
-
-    name: str
-    claim_name: str | None = None
-    template_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -196,15 +189,6 @@ class PodCondition:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """The controlling owner reference, which default spread selectors read."""
-
-    api_version: str
-    kind: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Pod:
     """One pod at one resourceVersion."""
 
@@ -223,6 +207,7 @@ class Pod:
     terminating: bool
     phase: str
     created: str
+    #: That which controls it.
     owner: Owner | None
     scheduled_condition: PodCondition | None
     resize: Resize | None = field(hash=False)

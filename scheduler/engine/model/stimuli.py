@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from scheduler.engine.model.device_requests import ResourceClaim, special_key
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.nodes import Node
-from scheduler.engine.model.object_writes import StoredObject
+from scheduler.engine.model.object_writes import StoredObject, WatchedObject
 from scheduler.engine.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.volumes import PersistentVolume, StorageKind
@@ -41,22 +40,6 @@ class NodeGone:
     """The node was deleted."""
 
     name: str
-
-
-class WatchedObject(Protocol):
-    """
-    An object of any kind without stimuli of its own.
-
-    Two objects are equal if they differ in nothing that is read.
-    """
-
-    @property
-    def kind(self) -> str:
-        """The kind as the table of kinds has it."""
-
-    @property
-    def key(self) -> str:
-        """Its name, behind its namespace and a slash if it has one."""
 
 
 @dataclass(frozen=True, slots=True)

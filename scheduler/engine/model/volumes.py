@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 from weakref import WeakValueDictionary
 
 from scheduler.engine.model import disks
-from scheduler.engine.model.affinity import label_selector, parse_node_term
+from scheduler.engine.model.affinity import label_selector
 from scheduler.engine.model.json_fields import (
     At,
     Name,
@@ -36,13 +36,13 @@ from scheduler.engine.model.migrated_volumes import (
     migrated_handle,
     migrated_terms,
 )
+from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
 from scheduler.engine.model.wire import (
     Int32,
     LabelSelector,
     MigratedDisk,
-    NodeSelector,
     QuantityText,
     Wire,
 )
@@ -253,7 +253,7 @@ def _source(
     labels: Mapping[str, str],
     *in_tree: Any,  # noqa: ANN401 - as fields of MigratedDisk
 ) -> VolumeSource:
-    terms = None if required is None else tuple(map(parse_node_term, required.node_selector_terms or ()))
+    terms = None if required is None else required.terms
     topology = topology_of(terms)
     if csi is not None:
         return VolumeSource(topology, intern(csi.driver), csi.volume_handle, "", topology)
@@ -315,31 +315,6 @@ class PersistentVolume:
     kind = StorageKind.VOLUME
 
     @property
-    def topology(self) -> VolumeTopology | None:
-        """See `VolumeSource`."""
-        return self.source.topology
-
-    @property
-    def driver(self) -> str:
-        """See `VolumeSource`."""
-        return self.source.driver
-
-    @property
-    def handle(self) -> str:
-        """See `VolumeSource`."""
-        return self.source.handle
-
-    @property
-    def plugin(self) -> str:
-        """See `VolumeSource`."""
-        return self.source.plugin
-
-    @property
-    def migrated_topology(self) -> VolumeTopology | None:
-        """See `VolumeSource`."""
-        return self.source.migrated_topology
-
-    @property
     def is_free(self) -> bool:
         """Whether any fitting claim may take the volume."""
         return self.claim is None and self.is_available and not self.terminating
@@ -347,7 +322,8 @@ class PersistentVolume:
     @property
     def is_limited(self) -> bool:
         """Whether the volume counts against the limits of its driver."""
-        return self.driver != "" and (not self.plugin or disks.MIGRATIONS[self.plugin].is_limited)
+        driver, plugin = self.source.driver, self.source.plugin
+        return driver != "" and (not plugin or disks.MIGRATIONS[plugin].is_limited)
 
     def is_for(self, claim: PersistentVolumeClaim) -> bool:
         """Return whether the volume was made for the claim, or promised to it."""

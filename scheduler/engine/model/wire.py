@@ -7,6 +7,7 @@ are, see `json_fields`. A field of the wrong type is a DecodeError that names it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -34,14 +35,19 @@ class Wire(Struct, frozen=True, gc=False, rename="camel"):
     """A struct with camelCase field names; not tracked by the garbage collector, since JSON has no cycles."""
 
 
-class OwnerReference(Wire, frozen=True):
-    """metadata.ownerReferences[]."""
+class Owner(Wire, frozen=True):
+    """metadata.ownerReferences[] of a pod, which default spread selectors read."""
 
     api_version: str = ""
     kind: str = ""
     name: str = ""
+    controller: bool = False
+
+
+class OwnerReference(Owner, frozen=True):
+    """metadata.ownerReferences[] of a claim."""
+
     uid: str = ""
-    controller: bool | None = None
 
 
 class Metadata(Wire, frozen=True):
@@ -58,52 +64,38 @@ class Metadata(Wire, frozen=True):
     deletion_grace_period_seconds: int | None = None
     finalizers: tuple[str, ...] | None = None
     creation_timestamp: str | None = None
-    owner_references: tuple[OwnerReference, ...] | None = None
+    owner_references: tuple[Owner, ...] = ()
 
 
-def decoded(decoder: msgspec.json.Decoder[_T], kind: str, data: bytes | msgspec.Raw) -> _T:
+def decoded(decode: Callable[[bytes | msgspec.Raw], _T], kind: str, data: bytes | msgspec.Raw) -> _T:
     """
-    Return the object of a JSON document; raise MalformedObjectError, which names kind, field and problem.
+    Return what `decode` makes of a JSON document; raise MalformedObjectError, which names kind, field and problem.
 
     null counts as absent, as in Go: an object that has some for fields which are not optional here is read again.
     """
     try:
         try:
-            return nesting.read(decoder.decode, data)
+            return nesting.read(decode, data)
         except msgspec.ValidationError:
             document = nesting.read(msgspec.json.decode, data)
-            return decoder.decode(msgspec.json.encode(_without_nulls(document)))
+            return decode(msgspec.json.encode(_without_nulls(document)))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedObjectError(f"{kind}: {error}") from error
 
 
-#: Parameters of a driver's own, and maps in which a null is a value that does not count: without it a selector would
-#: select more.
-_AS_WRITTEN: Final = frozenset({"opaque", "labels", "annotations", "matchLabels", "nodeLabels", "selector"})
+#: Maps in which a null is a value that does not count: without it a selector would select more.
+_MAPS: Final = frozenset({"labels", "annotations", "matchLabels", "nodeLabels", "nodeSelector", "selector"})
 
 
-def _without_nulls(value: object) -> object:
-    if isinstance(value, dict):
+def _without_nulls(value: object, name: str = "") -> object:
+    """Return the value of the field of that name without nulls; parameters of a driver's own stay as written."""
+    if isinstance(value, dict) and name != "opaque":
         return {
-            key: inner if key in _AS_WRITTEN else _without_nulls(inner)
+            key: _without_nulls(inner, key)
             for key, inner in value.items()
-            if inner is not None
+            if inner is not None or name in _MAPS
         }
     return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
-
-
-def name_of(kind: str, meta: Metadata) -> str:
-    """Return the object's name; raise MalformedObjectError if it has none."""
-    if not meta.name:
-        raise MalformedObjectError(f"{kind}: metadata.name is required")
-    return meta.name
-
-
-def namespace_and_name(kind: str, meta: Metadata) -> tuple[str, str]:
-    """Return both; raise MalformedObjectError if one is missing."""
-    if not meta.name or not meta.namespace:
-        raise MalformedObjectError(f"{kind}: metadata.name and metadata.namespace are required")
-    return meta.namespace, meta.name
 
 
 class Named(Wire, frozen=True):
@@ -113,7 +105,7 @@ class Named(Wire, frozen=True):
 
 
 class Expression(Wire, frozen=True, omit_defaults=True):
-    """matchExpressions[] of label and node selectors."""
+    """matchExpressions[] of label selectors."""
 
     key: str = ""
     operator: str = ""
@@ -125,19 +117,6 @@ class LabelSelector(Wire, frozen=True):
 
     match_labels: dict[str, str] | None = None
     match_expressions: tuple[Expression, ...] | None = None
-
-
-class NodeTerm(Wire, frozen=True, omit_defaults=True):
-    """A node selector term."""
-
-    match_expressions: tuple[Expression, ...] | None = None
-    match_fields: tuple[Expression, ...] | None = None
-
-
-class NodeSelector(Wire, frozen=True, omit_defaults=True):
-    """Required node affinity."""
-
-    node_selector_terms: tuple[NodeTerm, ...] | None = None
 
 
 class GcePersistentDisk(Wire, frozen=True):

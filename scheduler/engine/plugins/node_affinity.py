@@ -41,7 +41,7 @@ from scheduler.engine.framework.normalizing import RawScores, default_normalized
 from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.status import SKIP, Code, Status, unresolvable
 from scheduler.engine.model import pod_wire
-from scheduler.engine.model.affinity import parse_preferred_nodes, parse_required_node_affinity, satisfies
+from scheduler.engine.model.affinity import parse_required_node_affinity
 from scheduler.engine.model.changes import Changes, LabelNode
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
@@ -52,6 +52,7 @@ from scheduler.engine.model.terms import (
     NodeRequirement,
     NodeTerm,
     RequiredNodeAffinity,
+    satisfies,
 )
 from scheduler.engine.model.wire import Wire
 from scheduler.engine.model.wording import requirement_text
@@ -87,10 +88,10 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
     args_type: ClassVar = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs, _context: PluginContext) -> None:
-        added = pod_wire.Affinity(node_affinity=args.added_affinity)
+        added = args.added_affinity or pod_wire.NodeAffinity()
         #: Its `terms` are None if the profile adds no required term.
-        self._added = parse_required_node_affinity(None, added)
-        self._added_preferred = parse_preferred_nodes(added.node_affinity) or ()
+        self._added = parse_required_node_affinity(None, pod_wire.Affinity(added))
+        self._added_preferred = added.preferred or ()
         self._named = MemoBySpec(lambda pod: named_nodes(pod.spec.required_node_affinity))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

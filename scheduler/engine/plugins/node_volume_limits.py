@@ -259,7 +259,7 @@ def _is_in_tree(claim_key: str, volumes: Volumes) -> bool:
     if claim is None:
         return False
     if claim.volume_name and (volume := volumes.volume(claim.volume_name)) is not None:
-        return bool(volume.plugin)
+        return bool(volume.source.plugin)
     storage_class = volumes.storage_class(claim.class_name)
     return storage_class is not None and storage_class.provisioner in MIGRATIONS
 

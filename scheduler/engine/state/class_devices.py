@@ -73,15 +73,13 @@ def _matcher(device_class: DeviceClass) -> Callable[[str, Device], bool | None]:
 def _rows_of(each: ResourceSlice | Device, nodes: NodeTable, masks: NodeMasks) -> Mask | None:
     """Return the rows that reach the devices of a slice, or a device; None if its selector does not parse."""
     # Quirk: a slice that selects no nodes in any way counts on all.
-    is_open = isinstance(each, ResourceSlice) and not each.node_name and each.node_selection is None
+    is_open = isinstance(each, ResourceSlice) and not each.node_name and each.node_selector is None
     if each.all_nodes or is_open:
         return nodes.alive
     rows = np.zeros(nodes.n_rows, np.bool_)
     row = nodes.row_by_name.get(each.node_name) if each.node_name else None
     if row is not None:
         rows[row] = True
-    if each.node_selection is None:
+    if each.node_selector is None:
         return rows
-    return (
-        None if each.node_selection.problem is not None else rows | masks.matching(each.node_selection.rule)
-    )
+    return None if each.node_selector.problem is not None else rows | masks.matching(each.node_selector.rule)

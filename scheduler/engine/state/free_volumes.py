@@ -23,17 +23,18 @@ class FreeVolumes:
         """Add the volume if it is free. O(log n), and moving n pointers."""
         if volume.is_free:
             by_topology = self._by_class.setdefault(volume.class_name, {})
-            insort(by_topology.setdefault(volume.topology, []), (volume.capacity_bytes, volume.key, volume))
+            entries = by_topology.setdefault(volume.source.topology, [])
+            insort(entries, (volume.capacity_bytes, volume.key, volume))
 
     def discard(self, volume: PersistentVolume) -> None:
         """Take the volume out if it was added."""
         if not volume.is_free:
             return
         by_topology = self._by_class[volume.class_name]
-        entries = by_topology[volume.topology]
+        entries = by_topology[volume.source.topology]
         del entries[bisect_left(entries, (volume.capacity_bytes, volume.key), key=_order_of)]
         if not entries:
-            del by_topology[volume.topology]
+            del by_topology[volume.source.topology]
             if not by_topology:
                 del self._by_class[volume.class_name]
 

@@ -12,8 +12,14 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.engine.model.affinity import parse_int64
-from scheduler.engine.model.terms import NodeRequirement, NodeTerm, RequiredNodeAffinity, Taint, Toleration
+from scheduler.engine.model.terms import (
+    NodeRequirement,
+    NodeTerm,
+    RequiredNodeAffinity,
+    Taint,
+    Toleration,
+    parse_int64,
+)
 from scheduler.engine.state.arrays import Amounts, Mask
 from scheduler.engine.state.columns import ABSENT
 from scheduler.engine.state.derived import DerivedValues

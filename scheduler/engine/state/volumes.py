@@ -150,7 +150,7 @@ class Volumes:
             return None
         volume = self._volumes.get(claim.volume_name) if claim.volume_name else None
         if volume is not None:
-            return _attached(volume.driver, volume.handle) if volume.is_limited else None
+            return _attached(volume.source.driver, volume.source.handle) if volume.is_limited else None
         storage_class = self._classes.get(claim.class_name)
         if storage_class is None or not storage_class.provisioner:
             return None
@@ -294,9 +294,10 @@ class Volumes:
     def _attachment_counts_as(self, attachment: VolumeAttachment) -> AttachedVolume | None:
         """Return what limits count the attachment as; None without a driver, or a volume that names one itself."""
         volume = self._volumes.get(attachment.volume_name) if attachment.volume_name else None
-        if volume is None or volume.plugin or not volume.driver or not attachment.attacher:
+        source = None if volume is None else volume.source
+        if source is None or source.plugin or not source.driver or not attachment.attacher:
             return None
-        return _attached(attachment.attacher, volume.handle)
+        return _attached(attachment.attacher, source.handle)
 
     def _in_use(self, claim_keys: Iterable[str]) -> dict[str, AttachedVolume | None]:
         """Return, for each of these claims that a pod uses, the volume as which limits count it."""

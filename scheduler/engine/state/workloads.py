@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from scheduler.engine.model.nodes import Workload
-from scheduler.engine.model.pods import Owner
+from scheduler.engine.model.wire import Owner
 from scheduler.engine.syntax.selectors import EVERYTHING, Selector, merge_requirements
 
 SERVICE: Final = "Service"

@@ -25,8 +25,8 @@ _MAX_SCALE: Final = 100
 #: The most of a resource that is counted, 1 PiB or as many milli-cpus: sums over a node's pods, and a hundred times as
 #: much, fit into an int64.
 MOST_COUNTED: Final = 1 << 50
-# What Go's strings.TrimSpace takes; str.strip() would also take U+001C..U+001F.
-_BLANKS: Final = (
+#: What Go's strings.TrimSpace takes; str.strip() would also take U+001C..U+001F.
+BLANKS: Final = (
     "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 )
 
@@ -104,7 +104,7 @@ def parse_quantity(value: str | int | float) -> Quantity:
     Source: quantity.go ParseQuantity, UnmarshalJSON (kubernetes 1.36).
     """
     if isinstance(value, str):
-        return _parse_text(value) if len(value) <= MAX_TEXT else _parse_text(value.strip(_BLANKS))
+        return _parse_text(value) if len(value) <= MAX_TEXT else _parse_text(value.strip(BLANKS))
     if isinstance(value, bool):
         raise QuantityError(f"{str(value).lower()} is not a quantity")
     if isinstance(value, int) and value.bit_length() > 3 * MAX_TEXT:
@@ -129,7 +129,7 @@ def non_negative_quantity(value: str | int | float | None) -> Quantity:
 def _parse_text(text: str) -> Quantity:
     if len(text) > MAX_TEXT:
         raise QuantityError(f"a quantity of {len(text)} characters, more than {MAX_TEXT}")
-    trimmed = text.strip(_BLANKS)
+    trimmed = text.strip(BLANKS)
     shape = _SHAPE.fullmatch(trimmed)
     if not trimmed or shape is None:
         raise _refusal(text, "quantities are a number and a suffix such as m, k, Mi or e3")

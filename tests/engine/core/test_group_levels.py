@@ -265,7 +265,7 @@ def test_the_message_names_the_required_level(driver: Driver) -> None:
 def test_levels_are_parsed(required: str, preferred: str, expected: Any) -> None:
     said = {REQUIRED_TOPOLOGY: required, PREFERRED_TOPOLOGY: preferred}
     annotations = {name: text for name, text in said.items() if text}
-    topology, problem = parse_topology(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, {}, annotations)
+    topology, problem = parse_topology(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, annotations)
     assert ((topology, problem) == expected) if isinstance(expected, tuple) else problem.startswith(expected)
 
 

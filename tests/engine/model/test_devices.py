@@ -17,8 +17,9 @@ from scheduler.engine.model.devices import (
     DeviceKind,
     ResourceSlice,
 )
-from scheduler.engine.model.node_selection import node_selection, on_node
-from scheduler.engine.model.wire import Expression, MalformedObjectError, NodeSelector, NodeTerm
+from scheduler.engine.model.node_selector import NodeSelector, on_node
+from scheduler.engine.model.terms import NodeRequirement, NodeTerm
+from scheduler.engine.model.wire import MalformedObjectError
 
 Json = dict[str, Any]
 
@@ -138,12 +139,12 @@ def test_an_amount_that_is_consumed_is_a_quantity() -> None:
 
 def test_a_bad_node_selector_is_told_as_upstream_tells_it() -> None:
     """Each bad requirement is named with its place; several are listed."""
-    bogus = Expression("zone", "Bogus", ("a",))
-    one = node_selection(NodeSelector((NodeTerm(match_expressions=(bogus,)),)))
+    bogus = NodeRequirement("zone", "Bogus", ("a",))
+    one = NodeSelector((NodeTerm(expressions=(bogus,)),))
     supported = 'supported values: "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"'
     text = f'nodeSelectorTerms[0].matchExpressions[0].operator: Unsupported value: "Bogus": {supported}'
     assert one.problem == text
-    two = node_selection(NodeSelector((NodeTerm(match_expressions=(bogus, bogus)),)))
+    two = NodeSelector((NodeTerm(expressions=(bogus, bogus)),))
     assert two.problem == f"[{text}, {text.replace('Expressions[0]', 'Expressions[1]')}]"
 
 
@@ -151,34 +152,32 @@ def test_a_bad_node_selector_is_told_as_upstream_tells_it() -> None:
     ("term", "matches"),
     [
         pytest.param(NodeTerm(), False, id="an empty term matches nothing"),
-        pytest.param(NodeTerm(match_expressions=(Expression("zone", "In", ("a", "b")),)), True, id="In"),
+        pytest.param(NodeTerm(expressions=(NodeRequirement("zone", "In", ("a", "b")),)), True, id="In"),
         pytest.param(
-            NodeTerm(match_expressions=(Expression("disk", "NotIn", ("a",)),)), True, id="NotIn absent"
+            NodeTerm(expressions=(NodeRequirement("disk", "NotIn", ("a",)),)), True, id="NotIn absent"
         ),
-        pytest.param(NodeTerm(match_expressions=(Expression("disk", "Exists"),)), False, id="Exists"),
+        pytest.param(NodeTerm(expressions=(NodeRequirement("disk", "Exists"),)), False, id="Exists"),
         pytest.param(
-            NodeTerm(match_expressions=(Expression("disk", "DoesNotExist"),)), True, id="DoesNotExist"
+            NodeTerm(expressions=(NodeRequirement("disk", "DoesNotExist"),)), True, id="DoesNotExist"
         ),
-        pytest.param(NodeTerm(match_expressions=(Expression("size", "Gt", ("3",)),)), True, id="Gt"),
+        pytest.param(NodeTerm(expressions=(NodeRequirement("size", "Gt", ("3",)),)), True, id="Gt"),
         pytest.param(
-            NodeTerm(match_expressions=(Expression("zone", "Lt", ("3",)),)), False, id="Lt of a word"
+            NodeTerm(expressions=(NodeRequirement("zone", "Lt", ("3",)),)), False, id="Lt of a word"
         ),
+        pytest.param(NodeTerm(names=(NodeRequirement("metadata.name", "In", ("n",)),)), True, id="the name"),
         pytest.param(
-            NodeTerm(match_fields=(Expression("metadata.name", "In", ("n",)),)), True, id="the name"
-        ),
-        pytest.param(
-            NodeTerm(match_fields=(Expression("metadata.name", "NotIn", ("n",)),)), False, id="not the name"
+            NodeTerm(names=(NodeRequirement("metadata.name", "NotIn", ("n",)),)), False, id="not the name"
         ),
     ],
 )
 def test_a_node_selector_matches_labels_and_name(term: NodeTerm, *, matches: bool) -> None:
     """A term matches if all its requirements do."""
-    selection = node_selection(NodeSelector((term,)))
+    selection = NodeSelector((term,))
     assert selection.matches("n", {"zone": "a", "size": "4"}) is matches
 
 
 def test_the_selector_of_a_node_is_written_by_its_name() -> None:
     """The selector of an allocation on one node names it."""
-    written = json.loads(msgspec.json.encode(on_node("n").to_wire()))
+    written = json.loads(msgspec.json.encode(on_node("n")))
     field = {"key": "metadata.name", "operator": "In", "values": ["n"]}
     assert written == {"nodeSelectorTerms": [{"matchFields": [field]}]}

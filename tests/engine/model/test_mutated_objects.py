@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scheduler.engine.model.disruption_budgets import decode_disruption_budget
 from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.engine.model.pod_decoder import PodDecoder
+from scheduler.engine.model.pods import PodSpec
 from scheduler.engine.model.stimuli import CycleDue, NodeSeen, ObjectSeen, PodSeen
 from scheduler.engine.model.volume_decoder import StorageDecoder
 from scheduler.engine.model.volumes import PersistentVolumeClaim, StorageKind
@@ -253,3 +254,15 @@ def test_a_null_counts_as_absent_but_in_a_selector() -> None:
     budget = build.disruption_budget("b", {"matchLabels": {"app": None}}, 1)
     with pytest.raises(MalformedObjectError, match=r"got `null` - at `\$.spec.selector.matchLabels"):
         decode_disruption_budget(json.dumps(budget).encode())
+
+
+def test_a_null_in_a_pod_counts_as_absent_but_for_labels_that_it_selects():
+    def decoded(change: dict[str, Any]) -> PodSpec:
+        pod = copy.deepcopy(POD)
+        terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        terms["nodeSelectorTerms"] = [{"matchFields": terms["nodeSelectorTerms"][0]["matchFields"], **change}]
+        return PodDecoder().decode(json.dumps(pod).encode()).spec
+
+    assert decoded({"matchExpressions": None}).is_like(decoded({}))
+    with pytest.raises(MalformedObjectError):
+        PodDecoder().decode(json.dumps(build.pod(spec={"nodeSelector": {"disk": None}})).encode())

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.engine.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
 from scheduler.engine.framework.status import Skip, Status
-from scheduler.engine.model import wire
-from scheduler.engine.model.affinity import parse_node_term
-from scheduler.engine.model.terms import RequiredNodeAffinity
+from scheduler.engine.model.terms import NodeTerm, RequiredNodeAffinity
 from scheduler.engine.plugins.node_affinity import rule_matches
 from scheduler.engine.state.cluster_view import ClusterView
 from tests.conformance.product import LiveCluster, ProductSubject
@@ -112,7 +110,7 @@ def test_the_waking_hint_reads_node_rules_as_the_filter_does(
     pairs = None if zone is None else (("topology.kubernetes.io/zone", zone),)
     rule = RequiredNodeAffinity(
         pairs,
-        tuple(parse_node_term(msgspec.convert(term, wire.NodeTerm)) for term in terms) if terms else None,
+        tuple(msgspec.convert(term, NodeTerm) for term in terms) if terms else None,
     )
     matching = cluster.view().matching(rule)
     for row, node in enumerate(cluster.state.nodes.nodes):

@@ -150,7 +150,7 @@ def test_counts_and_rows_of_volumes_grow_with_what_they_remember() -> None:
     assert driver.state.counts.selected(APP_A).nbytes > before + 1000
     rows = ClusterView(driver.state).topology_rows()
     sizes = [rows.nbytes]
-    for zone in ("of no node", "z0"):
+    for zone in ("of-no-node", "z0"):
         rows.rows(VolumeTopology((NodeTerm((NodeRequirement(build.ZONE, "In", (zone,)),), ()),)))
         sizes.append(rows.nbytes)
     assert 0 < sizes[1] - sizes[0] < sizes[2] - sizes[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.engine.model.nodes import Workload
-from scheduler.engine.model.pods import Owner
+from scheduler.engine.model.wire import Owner
 from scheduler.engine.state.workloads import SERVICE, Workloads
 from scheduler.engine.syntax.selectors import NOTHING, Requirement, Selector
 

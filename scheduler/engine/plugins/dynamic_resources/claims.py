@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from scheduler.engine.framework.status import Status, failed, unresolvable
 from scheduler.engine.model.claim_writes import is_reserved_for
 from scheduler.engine.model.device_requests import DeviceQuery, ResourceClaim
-from scheduler.engine.model.node_selection import NodeSelection, node_selection
-from scheduler.engine.model.pods import Pod, PodResourceClaim
+from scheduler.engine.model.node_selector import NodeSelector
+from scheduler.engine.model.pod_wire import PodResourceClaim
+from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.devices import Devices
 
@@ -29,13 +30,13 @@ class DeviceClaims:
     Attributes:
         of_user: the claims that the pod names, each once.
         special: the claim for its extended resources, created or not; None if it has none.
-        selections: by key of an allocated claim, the nodes where its devices are available.
+        selectors: by key of an allocated claim, the nodes where its devices are available.
         pending: by key, claims as watches show them whose allocation is being written for members of the pod's group.
     """
 
     of_user: tuple[ResourceClaim, ...]
     special: ResourceClaim | None
-    selections: dict[str, NodeSelection] = field(default_factory=dict)
+    selectors: dict[str, NodeSelector] = field(default_factory=dict)
     pending: dict[str, ResourceClaim] = field(default_factory=dict)
 
     @property
@@ -117,10 +118,10 @@ def checked(
             if status is not None:
                 return status
         elif claim.allocation.node_selector is not None:
-            selection = node_selection(claim.allocation.node_selector)
-            if selection.problem is not None:
-                return failed(selection.problem)
-            claims.selections[claim.key] = selection
+            selector = claim.allocation.node_selector
+            if selector.problem is not None:
+                return failed(selector.problem)
+            claims.selectors[claim.key] = selector
     return claims
 
 

@@ -149,11 +149,11 @@ class _Texts:
         ready = readiness(claim)
         if isinstance(ready, str):
             return ready
-        selection = self._nodes.filter.claims.selections.get(claim.key)
-        if selection is None:
+        selector = self._nodes.filter.claims.selectors.get(claim.key)
+        if selector is None:
             return "its devices did not become ready in time"
-        gone = "" if self._nodes.context.view.matching(selection.rule).any() else NONE_IS_LEFT
-        return f"its devices are on {node_rule_text(selection.rule)}{gone}"
+        gone = "" if self._nodes.context.view.matching(selector.rule).any() else NONE_IS_LEFT
+        return f"its devices are on {node_rule_text(selector.rule)}{gone}"
 
     def _shortages(self, found: NodeFindings, wording: _Wording) -> Iterator[str]:
         """Yield what each request lacks, and where none lacks anything alone, which constraint is in the way."""

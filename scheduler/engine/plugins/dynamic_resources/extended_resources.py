@@ -73,7 +73,7 @@ def _new_claim(pod: Pod) -> ResourceClaim:
         key=f"{pod.namespace}/{SPECIAL_NAME}",
         uid=f"{SPECIAL_NAME} {pod.uid}",
         resource_version="",
-        owners=(OwnerReference("v1", "Pod", pod.name, pod.uid, controller=True),),
+        owners=(OwnerReference("v1", "Pod", pod.name, uid=pod.uid, controller=True),),
         annotations={EXTENDED_RESOURCE_CLAIM: "true"},
         finalizers=(),
         terminating=False,

@@ -19,7 +19,7 @@ from scheduler.engine.framework.interface import NodeFilter, PreFilterExtensions
 from scheduler.engine.framework.status import Code, NodeStatuses, Status, failed, unresolvable, unschedulable
 from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.device_requests import ResourceClaim
-from scheduler.engine.model.node_selection import NodeSelection
+from scheduler.engine.model.node_selector import NodeSelector
 from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Semantics
@@ -132,9 +132,9 @@ class DeviceFilter(NodeFilter):
         self._unready = tuple(map(self._is_unready, claims.all))
         #: By index of an allocated claim that is bound to nodes, the rows where it is.
         self._available = {
-            index: self._matching(claims.selections[claim.key])
+            index: self._matching(claims.selectors[claim.key])
             for index, claim in enumerate(claims.all)
-            if claim.key in claims.selections
+            if claim.key in claims.selectors
         }
 
     @property
@@ -425,9 +425,9 @@ class DeviceFilter(NodeFilter):
             return True
         return not ready and has_timed_out(claim, self._binding_timeout_s, self._view.devices.epoch_s)
 
-    def _matching(self, selection: NodeSelection) -> Mask:
-        terms = selection.terms
+    def _matching(self, selector: NodeSelector) -> Mask:
+        terms = selector.terms
         if len(terms) == 1 and not terms[0].expressions and len(terms[0].names) == 1:
             # The selector of nearly every claim: its node's name, which other claims do not share.
             return self._view.matching_names(terms[0])
-        return self._view.matching(selection.rule)
+        return self._view.matching(selector.rule)

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from scheduler.engine.model.devices import Device, DeviceId, PoolId, ResourceSlice
-from scheduler.engine.model.node_selection import NodeSelection, go_text
+from scheduler.engine.model.node_selector import NodeSelector, go_text
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
 from scheduler.engine.state.devices import Devices
 
@@ -37,8 +37,8 @@ class PoolDevice:
     def has_several_terms(self) -> bool:
         """Whether its nodes may not have a single selector, which is an error once it is taken."""
         of_device = self.slice.per_device_node_selection
-        selection = self.device.node_selection if of_device else self.slice.node_selection
-        return selection is not None and len(selection.terms) > 1
+        selector = self.device.node_selector if of_device else self.slice.node_selector
+        return selector is not None and len(selector.terms) > 1
 
 
 class PoolState(Enum):
@@ -141,23 +141,23 @@ def node_pools(
 
 
 def reaches(
-    node: TargetNode, name: str | None, selection: NodeSelection | None, *, all_nodes: bool
+    node: TargetNode, name: str | None, selector: NodeSelector | None, *, all_nodes: bool
 ) -> bool | NotAllocated:
     """Return whether the node is the one of a slice or device; the first field that is set decides."""
     if name:
         return node.name == name
     if all_nodes:
         return True
-    if selection is None:
+    if selector is None:
         return False
-    if selection.problem is not None:
-        return NotAllocated(f"failed to parse node selector {go_text(selection)}: {selection.problem}")
-    return selection.matches(node.name, node.labels)
+    if selector.problem is not None:
+        return NotAllocated(f"failed to parse node selector {go_text(selector)}: {selector.problem}")
+    return selector.matches(node.name, node.labels)
 
 
 def device_reaches(node: TargetNode, device: Device) -> bool | NotAllocated:
     """Return whether the node is the one of a device, in a slice that selects nodes per device."""
-    return reaches(node, device.node_name, device.node_selection, all_nodes=device.all_nodes)
+    return reaches(node, device.node_name, device.node_selector, all_nodes=device.all_nodes)
 
 
 def is_relevant(each: ResourceSlice, node: TargetNode) -> bool | NotAllocated:
@@ -165,8 +165,8 @@ def is_relevant(each: ResourceSlice, node: TargetNode) -> bool | NotAllocated:
     if each.shared_counters:
         return True
     failure = "gather pool information: failed to perform node selection for"
-    if each.node_name or each.all_nodes or each.node_selection is not None:
-        match = reaches(node, each.node_name, each.node_selection, all_nodes=each.all_nodes)
+    if each.node_name or each.all_nodes or each.node_selector is not None:
+        match = reaches(node, each.node_name, each.node_selector, all_nodes=each.all_nodes)
         return (
             NotAllocated(f"{failure} slice {each.key}: {match.text}")
             if isinstance(match, NotAllocated)

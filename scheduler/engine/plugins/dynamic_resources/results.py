@@ -18,7 +18,7 @@ from scheduler.engine.model.allocations import (
     DeviceResults,
 )
 from scheduler.engine.model.device_requests import ResourceClaim
-from scheduler.engine.model.node_selection import NodeSelection, on_node
+from scheduler.engine.model.node_selector import NodeSelector, on_node
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
 from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
@@ -38,7 +38,7 @@ def allocation_of(
         node: where the devices are used.
         seed: makes share IDs unique; another one for each decision.
     """
-    selector = _node_selection(taken, node)
+    selector = _node_selector(taken, node)
     if isinstance(selector, NotAllocated):
         return NotAllocated(f"create NodeSelector for claim {claim.name}: {selector.text}")
     return Allocation(
@@ -46,7 +46,7 @@ def allocation_of(
             results=tuple(_result(each, f"{seed}/{claim.key}/{index}") for index, each in enumerate(taken)),
             config=(*_class_configuration(chosen), *_claim_configuration(claim, chosen)),
         ),
-        node_selector=None if selector is None else selector.to_wire(),
+        node_selector=selector,
     )
 
 
@@ -98,7 +98,7 @@ def _claim_configuration(
             yield AllocatedConfiguration(FROM_CLAIM, names or None, each.opaque)
 
 
-def _node_selection(taken: Sequence[Taken], node: TargetNode) -> NodeSelection | NotAllocated | None:
+def _node_selector(taken: Sequence[Taken], node: TargetNode) -> NodeSelector | NotAllocated | None:
     """Return the nodes that reach all devices; None for all nodes."""
     expressions: list[NodeRequirement] = []
     names: list[NodeRequirement] = []
@@ -108,16 +108,16 @@ def _node_selection(taken: Sequence[Taken], node: TargetNode) -> NodeSelection |
         node_name = device.node_name if per_device else source.node_name
         if node_name is not None or device.binds_to_node:
             return on_node(node.name)
-        selection = device.node_selection if per_device else source.node_selection
-        if selection is None or not selection.terms:
+        selector = device.node_selector if per_device else source.node_selector
+        if selector is None or not selector.terms:
             continue
-        if len(selection.terms) > 1:
-            return NotAllocated(f"unsupported ResourceSlice.NodeSelector with {len(selection.terms)} terms")
-        _add_new(selection.terms[0].names, names)
-        _add_new(selection.terms[0].expressions, expressions)
+        if len(selector.terms) > 1:
+            return NotAllocated(f"unsupported ResourceSlice.NodeSelector with {len(selector.terms)} terms")
+        _add_new(selector.terms[0].names, names)
+        _add_new(selector.terms[0].expressions, expressions)
     if not expressions and not names:
         return None
-    return NodeSelection((NodeTerm(tuple(expressions), tuple(names)),))
+    return NodeSelector((NodeTerm(tuple(expressions), tuple(names)),))
 
 
 def _add_new(requirements: Sequence[NodeRequirement], kept: list[NodeRequirement]) -> None:

@@ -103,7 +103,7 @@ def _text(part: _Refusals, row: int, view: ClusterView) -> str | Where:
         if volume is None:
             return Where(f"claim {claim.name}: there is no volume {claim.volume_name}", is_nowhere=True)
         gone = "" if (view.alive & (part.statuses.codes == 0)).any() else NONE_IS_LEFT
-        nodes = topology_text(volume.topology)
+        nodes = topology_text(volume.source.topology)
         return f"claim {claim.name}: volume {volume.key} is reached from {nodes}{gone}"
     status = part.statuses.at(row)
     reasons = () if status is None else status.reasons

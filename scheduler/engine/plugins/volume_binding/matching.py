@@ -59,7 +59,7 @@ class StaticMatching:
                 continue
             if _fits(volume, claim) and volume.capacity_bytes >= (claim.requested_bytes or 0):
                 best = self._nothing()
-                best[self._topologies.mask(volume.topology)] = self._number_of(volume)
+                best[self._topologies.mask(volume.source.topology)] = self._number_of(volume)
                 return best
         return None
 
@@ -97,7 +97,7 @@ class StaticMatching:
         return [volume for _, _, volume in candidates]
 
     def _reached(self, volume: PersistentVolume) -> Reached:
-        topology = volume.topology
+        topology = volume.source.topology
         return self._topologies.mask(None) if topology is None else self._topologies.rows(topology)
 
     def _give(self, volume: PersistentVolume, reached: Mask, best: Rows) -> int:
@@ -129,11 +129,11 @@ class StaticMatching:
 
 def reached_rows(volume: PersistentVolume, view: ClusterView) -> Mask:
     """Return the rows that reach a bound volume: by its driver's labels where its plugin was migrated."""
-    topologies = view.topology_rows()
-    mask = topologies.mask(volume.topology)
-    if volume.migrated_topology is volume.topology:
+    topologies, source = view.topology_rows(), volume.source
+    mask = topologies.mask(source.topology)
+    if source.migrated_topology is source.topology:
         return mask
-    return np.where(view.migrated_rows(volume.plugin), topologies.mask(volume.migrated_topology), mask)
+    return np.where(view.migrated_rows(source.plugin), topologies.mask(source.migrated_topology), mask)
 
 
 def _fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

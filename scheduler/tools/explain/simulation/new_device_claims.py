@@ -19,7 +19,8 @@ from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import EXACT_COUNT, DeviceQuery, DeviceRequest, ResourceClaim
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.match_label_keys import Json
-from scheduler.engine.model.pods import Pod, PodResourceClaim
+from scheduler.engine.model.pod_wire import PodResourceClaim
+from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.wire import MalformedObjectError, OwnerReference
 from scheduler.engine.state.devices import Devices
 
@@ -82,7 +83,7 @@ def claim_made_before(
 def _generated(pod: Pod, entry: PodResourceClaim, described: ResourceClaim) -> ResourceClaim:
     """Return the claim for an entry of the pod; its name is a stand-in for a generated one."""
     name = f"{pod.namespace}/{pod.name}-{entry.name}-new"
-    owner = OwnerReference("v1", "Pod", pod.name, pod.uid, controller=True)
+    owner = OwnerReference("v1", "Pod", pod.name, uid=pod.uid, controller=True)
     return replace(_unused(described, name), owners=(owner,))
 
 

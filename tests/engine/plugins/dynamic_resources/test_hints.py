@@ -45,7 +45,7 @@ def _allocated(claim: ResourceClaim) -> ResourceClaim:
 
 
 def _special(pod: Pod) -> ResourceClaim:
-    owner = OwnerReference("v1", "Pod", pod.name, pod.uid, controller=True)
+    owner = OwnerReference("v1", "Pod", pod.name, uid=pod.uid, controller=True)
     return replace(_claim("x"), owners=(owner,), annotations={EXTENDED_RESOURCE_CLAIM: "true"})
 
 

@@ -58,11 +58,11 @@ def test_a_provisioner_makes_the_volume_where_its_class_allows_it() -> None:
     assert made.claim.is_bound
     assert made.volume is not None
     assert made.volume.is_for(made.claim)
-    assert made.volume.topology is not None
+    assert made.volume.source.topology is not None
     assert "class s makes volumes before pods are placed" in made.assumption
     everywhere = new_claim(decoded(claim("c", "s")), state(IMMEDIATE).volumes).volume
     assert everywhere is not None
-    assert everywhere.topology is None
+    assert everywhere.source.topology is None
 
 
 @pytest.mark.parametrize(

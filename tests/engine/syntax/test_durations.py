@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.daemon.settings.durations import format_duration, parse_duration_ns
+from scheduler.engine.syntax.durations import format_duration, parse_duration_ns
 
 READ = {
     "seconds": ("15s", 15_000_000_000),
@@ -18,6 +18,7 @@ READ = {
     "no digit before the point": (".5s", 500_000_000),
     "no digit after the point": ("1.s", 1_000_000_000),
     "negative": ("-1s", -1_000_000_000),
+    "the least of 64 bits": ("-2562047h47m16.854775808s", -(2**63)),
     "explicitly positive": ("+1s", 1_000_000_000),
     "zero needs no unit": ("0", 0),
     "a unit twice": ("1s1s", 2_000_000_000),

@@ -18,9 +18,10 @@ _NANOSECONDS: Final = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
-_PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _LIMIT_NS: Final = 1 << 63
-_MAX_CHARS: Final = 64
+#: Longer texts are no duration; it bounds the conversion of their digits.
+_MAX_CHARS: Final = 512
 
 
 def parse_duration_ns(text: str) -> int | None:
@@ -31,11 +32,12 @@ def parse_duration_ns(text: str) -> int | None:
     total_ns, at = 0, 0
     while at < len(body) <= _MAX_CHARS:
         part = _PART.match(body, at)
-        if part is None:
+        if part is None or not (part[1] or part[2]):
             return None
-        total_ns += int(Decimal(part[1]) * _NANOSECONDS[part[2]])
+        unit_ns, fraction = _NANOSECONDS[part[3]], (part[2] or "")[:18]
+        total_ns += int(part[1] or 0) * unit_ns + int(fraction or 0) * unit_ns // 10 ** len(fraction)
         at = part.end()
-    if at == 0 or total_ns >= _LIMIT_NS:
+    if at == 0 or total_ns - (sign < 0) >= _LIMIT_NS:
         return None
     return sign * total_ns
 

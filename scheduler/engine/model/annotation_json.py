@@ -1,0 +1,106 @@
+"""
+The JSON of our annotations, in which an unknown field is an error.
+
+An affinity annotation has the fields of the API, see `engine.model.pod_wire`, and those of
+`engine.model.annotations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from operator import or_
+from types import UnionType
+from typing import Any, Final, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from scheduler.engine.model import pod_wire
+from scheduler.engine.model.terms import Problem
+from scheduler.engine.model.wire import Wire
+from scheduler.engine.syntax.selectors import escaped
+
+_T = TypeVar("_T")
+#: Longest problem text, which may quote user input and is copied into conditions, events and logs.
+_LIMIT_PROBLEM: Final = 512
+
+
+class Term(pod_wire.AffinityTerm, frozen=True):
+    """A term of pod affinity."""
+
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+    max_pods_per_domain: int | str | None = None
+    domain_weights: dict[str, int] | None = None
+
+
+class WeightedTerm(Wire, frozen=True):
+    """A preferred term of pod affinity."""
+
+    weight: int = 0
+    pod_affinity_term: Term = Term()
+
+
+class PodAffinity(Wire, frozen=True):
+    """podAffinity, or podAntiAffinity."""
+
+    required: tuple[Term, ...] = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+    preferred: tuple[WeightedTerm, ...] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+    enforced: tuple[Term, ...] = msgspec.field(
+        name="requiredDuringSchedulingRequiredDuringExecution", default=()
+    )
+
+
+class Affinity(Wire, frozen=True):
+    """The whole annotation."""
+
+    node_affinity: pod_wire.NodeAffinity = pod_wire.NodeAffinity()
+    pod_affinity: PodAffinity = PodAffinity()
+    pod_anti_affinity: PodAffinity = PodAffinity()
+
+
+def _strict(kind: Any) -> Any:  # noqa: ANN401 - any type
+    """Return the type with structs that refuse unknown fields."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is tuple:
+        return tuple[_strict(args[0]), ...]  # type: ignore[misc]  # a type that is known at runtime alone
+    if origin in (Union, UnionType):
+        return reduce(or_, map(_strict, args))
+    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        return kind
+    members = [
+        (each.name, _strict(each.type), msgspec.field(name=each.encode_name, default=each.default))
+        for each in msgspec.structs.fields(kind)
+    ]
+    return msgspec.defstruct(kind.__name__, members, bases=(kind,), frozen=True, forbid_unknown_fields=True)
+
+
+_STRICT: Final = msgspec.json.Decoder(_strict(Affinity))
+_AFFINITY: Final = msgspec.json.Decoder(Affinity)
+
+
+def decode_affinity(text: str) -> Affinity:
+    """Return the affinity of an annotation; raise DecodeError, also for an unknown field."""
+    _STRICT.decode(text)
+    return _AFFINITY.decode(text)
+
+
+def decoded(name: str, decode: Callable[[str], _T], text: str) -> _T | Problem:
+    """Return what `decode` makes of the annotation of that name."""
+    try:
+        return decode(text)
+    except msgspec.ValidationError as error:
+        cause, at, path = str(error).rpartition(" - at `")
+        return problem(name, f"{path.rstrip('`')}: {cause}" if at else f"$: {path}")
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        return problem(name, f"$: {error}")
+
+
+def problem(name: str, cause: str) -> Problem:
+    """Return what is wrong in the annotation of that name, on one line."""
+    shown = cause if len(cause) <= _LIMIT_PROBLEM else f"{cause[:_LIMIT_PROBLEM]}..."
+    return Problem(f"annotation {name}: {escaped(shown)}")
