@@ -6,7 +6,7 @@ Source: plugins/dynamicresources/dynamicresources.go, Filter (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.engine.framework.interface import NodeFilter, PreFilterExtensions
+from scheduler.engine.framework.interface import NodeFilter, PreFilterExtensions, TrialAt
 from scheduler.engine.framework.status import Code, NodeStatuses, Status, failed, unresolvable, unschedulable
 from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.device_requests import ResourceClaim
@@ -37,7 +37,7 @@ from scheduler.engine.plugins.dynamic_resources.node_answers import Cycle, NodeA
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.reserving import NAME, ReservedClaims, reserved_claims
-from scheduler.engine.plugins.dynamic_resources.trial import DeviceTrials, FixedTrial
+from scheduler.engine.plugins.dynamic_resources.trial import DeviceTrials
 from scheduler.engine.state.arrays import Mask, RowIndex
 from scheduler.engine.state.batches import Pieces, finished
 from scheduler.engine.state.cluster_view import ClusterView
@@ -138,7 +138,7 @@ class DeviceFilter(NodeFilter):
         }
 
     @property
-    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
+    def trial(self) -> TrialAt | None:
         """Return the answer at a row while pods release its devices; None if no claim needs devices."""
         return None if self._trials is None else partial(self._trial_at, self._trials)
 
@@ -177,18 +177,20 @@ class DeviceFilter(NodeFilter):
             {row: self._status(row) for row in np.flatnonzero(refused).tolist()}, self._view.n_rows
         )
 
-    def _trial_at(self, trials: DeviceTrials, row: int) -> PreFilterExtensions:
+    def _trial_at(self, trials: DeviceTrials, row: int) -> PreFilterExtensions | Status | None:
         node = self._view.node_at(row)
         if node is None or self.missing(row):
-            return FixedTrial(UNAVAILABLE)
+            return UNAVAILABLE
         if self.is_undecided(row) or self._has_devices.item(row) == Answer.ERROR:
-            return FixedTrial(self._status(row))
+            return self._status(row)
         claims = self.claims_at(node)
         if isinstance(claims, Status):
-            return FixedTrial(claims)
+            return claims
         pools = self._index.pools(TargetNode(node.name, node.labels))
-        if not claims or isinstance(pools, NotAllocated):
-            return FixedTrial(failed(pools.text) if isinstance(pools, NotAllocated) else None)
+        if isinstance(pools, NotAllocated):
+            return failed(pools.text)
+        if not claims:
+            return None
         has_devices = self._has_devices.item(row) == Answer.DEVICES
         return trials.at(row, node, pools, claims, has_devices=has_devices)
 

@@ -189,22 +189,3 @@ class DeviceTrial(PreFilterExtensions):
             key for key, claim in self.holders.items() if self._trials.is_released(claim, self._left)
         )
         return self._trials.refusal(self, released, self._joined.values())
-
-
-class FixedTrial(PreFilterExtensions):
-    """The trial of a row that pods do not change."""
-
-    __slots__ = ("_status",)
-
-    def __init__(self, status: Status | None) -> None:
-        self._status = status
-
-    def add_pod(self, pod: Pod) -> None:
-        """Change nothing."""
-
-    def remove_pod(self, pod: Pod) -> None:
-        """Change nothing."""
-
-    def refusal(self) -> Status | None:
-        """Return the row's status."""
-        return self._status
