@@ -86,14 +86,14 @@ class Store:
 class _Objects(Protocol):
     """The part of a state that has the objects of some kinds."""
 
-    def get(self, kind: str, key: str) -> WatchedObject | None: ...
-    def upsert(self, obj: Any) -> None: ...  # noqa: ANN401 - of its kinds alone
-    def remove(self, kind: str, key: str) -> None: ...
+    def seen(self, kind: Any, key: str) -> WatchedObject | None: ...  # noqa: ANN401 - one of its kinds
+    def upsert(self, obj: Any) -> None: ...  # noqa: ANN401 - as above
+    def remove(self, kind: Any, key: str) -> None: ...  # noqa: ANN401 - as above
 
 
 def _part(objects: Callable[[ClusterState], _Objects]) -> Store:
     return Store(
-        lambda state, kind, key: objects(state).get(kind, key),
+        lambda state, kind, key: objects(state).seen(kind, key),
         lambda state, obj: objects(state).upsert(obj),
         lambda state, kind, key: objects(state).remove(kind, key),
     )
@@ -105,22 +105,10 @@ _NAMESPACES: Final = Store(
     lambda state, _, name: state.remove_namespace(name),
 )
 _WORKLOADS: Final = _part(lambda state: state.workloads)
-_DEVICES: Final = Store(
-    lambda state, kind, key: state.devices.seen(kind, key),
-    lambda state, obj: state.devices.upsert(obj),
-    lambda state, kind, key: state.devices.remove(kind, key),
-)
+_DEVICES: Final = _part(lambda state: state.devices)
 _HIERARCHIES: Final = _part(lambda state: state.hierarchies)
-_VOLUMES: Final = Store(
-    lambda state, kind, key: state.volumes.seen(StorageKind(kind), key),
-    lambda state, obj: state.volumes.upsert(obj),
-    lambda state, kind, key: state.volumes.remove(StorageKind(kind), key),
-)
-_BUDGETS: Final = Store(
-    lambda state, _, key: state.budgets.get(key),
-    lambda state, budget: state.budgets.upsert(budget),
-    lambda state, _, key: state.budgets.remove(key),
-)
+_VOLUMES: Final = _part(lambda state: state.volumes)
+_BUDGETS: Final = _part(lambda state: state.budgets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
