@@ -114,7 +114,7 @@ class DeviceFilter(NodeFilter):
     ) -> None:
         self.pod, self.claims = pod, claims
         self._frees_beside_missing_devices = semantics.frees_claims_beside_missing_devices
-        self._variants, self._view, self._index, self._allocator = variants, view, index, allocator
+        self._variants, self._view, self.index, self._allocator = variants, view, index, allocator
         self._binding_timeout_s = args.binding_timeout_s
         self._trials = (
             DeviceTrials(claims.all, allocator, view)
@@ -147,7 +147,7 @@ class DeviceFilter(NodeFilter):
 
     def prepare(self, rows: Mask) -> Pieces[None]:
         """Look at the slices that changed, then ask these rows; a first search takes 60 µs a node of eight devices."""
-        yield from self._index.refreshing()
+        yield from self.index.refreshing()
         yield from self._look_at(rows, until_error=True)
 
     def mask_within(self, rows: Mask) -> Mask:
@@ -186,7 +186,7 @@ class DeviceFilter(NodeFilter):
         claims = self.claims_at(node)
         if isinstance(claims, Status):
             return claims
-        pools = self._index.pools(TargetNode(node.name, node.labels))
+        pools = self.index.pools(TargetNode(node.name, node.labels))
         if isinstance(pools, NotAllocated):
             return failed(pools.text)
         if not claims:
@@ -340,7 +340,7 @@ class DeviceFilter(NodeFilter):
             self._has_devices[rows] = Answer.DEVICES
             return
         answers = self._node_answers(claims)
-        cycle = Cycle(self._allocator, claims, self._index, self._view)
+        cycle = Cycle(self._allocator, claims, self.index, self._view)
         yield from answers.ask(rows, cycle, until_error=until_error)
         np.copyto(self._has_devices, answers.answers, where=rows)
         np.copyto(self._scores, answers.scores, where=rows)
@@ -394,7 +394,7 @@ class DeviceFilter(NodeFilter):
         """Return what the claims get on a node; as long as its search took in one cycle, it may take once more."""
         self._allocator.renew()
         target = TargetNode(node.name, node.labels)
-        pools = self._index.pools(target)
+        pools = self.index.pools(target)
         long = (
             None if isinstance(pools, NotAllocated) else self._node_answers(claims).long_search(target, pools)
         )
