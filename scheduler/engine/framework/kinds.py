@@ -8,7 +8,7 @@ recordings and the checks of rights read the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, Protocol
@@ -216,9 +216,6 @@ def _stored(
     asked_by: Asker,
     decode: Callable[[bytes | msgspec.Raw], Any],
     store: Store,
-    on_served: WatchEvent | None = None,
-    on_unserved: WatchEvent | None = None,
-    on_relist: WatchEvent | None = None,
 ) -> WatchedKind:
     """Return the row of a kind without stimuli of its own."""
     return WatchedKind(
@@ -233,9 +230,6 @@ def _stored(
         resource=_RESOURCES.get(kind),
         is_optional=api in _OPTIONAL,
         may_be_forbidden=api in _DEVICE_APIS,
-        on_served=on_served,
-        on_unserved=on_unserved,
-        on_relist=on_relist,
     )
 
 
@@ -322,6 +316,7 @@ def kinds(
     namespaces = ("Namespace", _CORE, "namespaces", NAMESPACES)
     budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", BUDGETS)
     decode_storage, decode_device = StorageDecoder(semantics).decode, DeviceDecoder().decode
+    of_taint_rules = _RESOURCE_BETA if semantics.version < _TAINT_RULES_GA else _RESOURCE
     return (
         _node(node_annotations),
         _stored(*namespaces, Asker.EVERY_CONFIGURATION, decode_namespace, _NAMESPACES),
@@ -335,19 +330,19 @@ def kinds(
             for row in _STORAGE_ROWS
         ),
         *(
-            _stored(
-                kind,
-                _RESOURCE_BETA
-                if kind == DeviceKind.TAINT_RULE and semantics.version < _TAINT_RULES_GA
-                else _RESOURCE,
-                section,
-                DEVICES[kind],
-                Asker.PLUGINS,
-                partial(decode_device, kind),
-                _DEVICES,
-                DevicesServed(kind),
-                DevicesServed(kind, is_served=False),
-                DevicesRelisted(kind),
+            replace(
+                _stored(
+                    kind,
+                    of_taint_rules if kind == DeviceKind.TAINT_RULE else _RESOURCE,
+                    section,
+                    DEVICES[kind],
+                    Asker.PLUGINS,
+                    partial(decode_device, kind),
+                    _DEVICES,
+                ),
+                on_served=DevicesServed(kind),
+                on_unserved=DevicesServed(kind, is_served=False),
+                on_relist=DevicesRelisted(kind),
             )
             for kind, section in _DEVICE_ROWS
         ),
