@@ -27,10 +27,10 @@ from scheduler.engine.framework.interface import (
     NodeScorer,
     PodContext,
     PreFiltered,
-    PreFilterExtensions,
     PreFilterResult,
     PreScored,
     ScorePlugin,
+    TrialAt,
 )
 from scheduler.engine.framework.observer import Observer
 from scheduler.engine.framework.profile import Profile
@@ -314,7 +314,7 @@ class _TimedNodeFilter(NodeFilter):
         return self._filter.statuses()
 
     @property
-    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
+    def trial(self) -> TrialAt | None:
         return self._filter.trial
 
     @property

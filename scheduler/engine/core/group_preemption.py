@@ -97,7 +97,7 @@ def _room(
 
 def preemptor_of(profile: Profile) -> GroupPreemptor | None:
     """Return the rules by which the profile evicts pods for groups; None if it evicts none."""
-    return next(filter(None, (plugin.group_preemptor for plugin in profile.post_filters)), None)
+    return next((plugin for plugin in profile.post_filters if isinstance(plugin, GroupPreemptor)), None)
 
 
 class _Attempt:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -71,6 +71,10 @@ class PreFilterExtensions(ABC):
         """Return why the row is refused now, None if it is not."""
 
 
+#: Returns a filter's answer at a row; its status, None if it accepts the row, where pods do not matter.
+TrialAt: TypeAlias = Callable[[int], PreFilterExtensions | Status | None]
+
+
 class CountingExtensions(PreFilterExtensions):
     """Extensions that count a pod in and out by the same rule."""
 
@@ -111,7 +115,7 @@ class NodeFilter(ABC):
     prepare: Callable[[Mask], Pieces[None]] | None = None
 
     @property
-    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
+    def trial(self) -> TrialAt | None:
         """Return the answer at a row while pods come and go there; None if it does not depend on the row's pods."""
         return None
 

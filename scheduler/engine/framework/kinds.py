@@ -8,7 +8,7 @@ recordings and the checks of rights read the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, Protocol
@@ -86,14 +86,14 @@ class Store:
 class _Objects(Protocol):
     """The part of a state that has the objects of some kinds."""
 
-    def get(self, kind: str, key: str) -> WatchedObject | None: ...
-    def upsert(self, obj: Any) -> None: ...  # noqa: ANN401 - of its kinds alone
-    def remove(self, kind: str, key: str) -> None: ...
+    def seen(self, kind: Any, key: str) -> WatchedObject | None: ...  # noqa: ANN401 - one of its kinds
+    def upsert(self, obj: Any) -> None: ...  # noqa: ANN401 - as above
+    def remove(self, kind: Any, key: str) -> None: ...  # noqa: ANN401 - as above
 
 
 def _part(objects: Callable[[ClusterState], _Objects]) -> Store:
     return Store(
-        lambda state, kind, key: objects(state).get(kind, key),
+        lambda state, kind, key: objects(state).seen(kind, key),
         lambda state, obj: objects(state).upsert(obj),
         lambda state, kind, key: objects(state).remove(kind, key),
     )
@@ -105,22 +105,10 @@ _NAMESPACES: Final = Store(
     lambda state, _, name: state.remove_namespace(name),
 )
 _WORKLOADS: Final = _part(lambda state: state.workloads)
-_DEVICES: Final = Store(
-    lambda state, kind, key: state.devices.seen(kind, key),
-    lambda state, obj: state.devices.upsert(obj),
-    lambda state, kind, key: state.devices.remove(kind, key),
-)
+_DEVICES: Final = _part(lambda state: state.devices)
 _HIERARCHIES: Final = _part(lambda state: state.hierarchies)
-_VOLUMES: Final = Store(
-    lambda state, kind, key: state.volumes.seen(StorageKind(kind), key),
-    lambda state, obj: state.volumes.upsert(obj),
-    lambda state, kind, key: state.volumes.remove(StorageKind(kind), key),
-)
-_BUDGETS: Final = Store(
-    lambda state, _, key: state.budgets.get(key),
-    lambda state, budget: state.budgets.upsert(budget),
-    lambda state, _, key: state.budgets.remove(key),
-)
+_VOLUMES: Final = _part(lambda state: state.volumes)
+_BUDGETS: Final = _part(lambda state: state.budgets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,9 +216,6 @@ def _stored(
     asked_by: Asker,
     decode: Callable[[bytes | msgspec.Raw], Any],
     store: Store,
-    on_served: WatchEvent | None = None,
-    on_unserved: WatchEvent | None = None,
-    on_relist: WatchEvent | None = None,
 ) -> WatchedKind:
     """Return the row of a kind without stimuli of its own."""
     return WatchedKind(
@@ -245,9 +230,6 @@ def _stored(
         resource=_RESOURCES.get(kind),
         is_optional=api in _OPTIONAL,
         may_be_forbidden=api in _DEVICE_APIS,
-        on_served=on_served,
-        on_unserved=on_unserved,
-        on_relist=on_relist,
     )
 
 
@@ -334,6 +316,7 @@ def kinds(
     namespaces = ("Namespace", _CORE, "namespaces", NAMESPACES)
     budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", BUDGETS)
     decode_storage, decode_device = StorageDecoder(semantics).decode, DeviceDecoder().decode
+    of_taint_rules = _RESOURCE_BETA if semantics.version < _TAINT_RULES_GA else _RESOURCE
     return (
         _node(node_annotations),
         _stored(*namespaces, Asker.EVERY_CONFIGURATION, decode_namespace, _NAMESPACES),
@@ -347,19 +330,19 @@ def kinds(
             for row in _STORAGE_ROWS
         ),
         *(
-            _stored(
-                kind,
-                _RESOURCE_BETA
-                if kind == DeviceKind.TAINT_RULE and semantics.version < _TAINT_RULES_GA
-                else _RESOURCE,
-                section,
-                DEVICES[kind],
-                Asker.PLUGINS,
-                partial(decode_device, kind),
-                _DEVICES,
-                DevicesServed(kind),
-                DevicesServed(kind, is_served=False),
-                DevicesRelisted(kind),
+            replace(
+                _stored(
+                    kind,
+                    of_taint_rules if kind == DeviceKind.TAINT_RULE else _RESOURCE,
+                    section,
+                    DEVICES[kind],
+                    Asker.PLUGINS,
+                    partial(decode_device, kind),
+                    _DEVICES,
+                ),
+                on_served=DevicesServed(kind),
+                on_unserved=DevicesServed(kind, is_served=False),
+                on_relist=DevicesRelisted(kind),
             )
             for kind, section in _DEVICE_ROWS
         ),

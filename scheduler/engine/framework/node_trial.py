@@ -9,13 +9,13 @@ Source: framework/runtime/framework.go, RunFilterPluginsWithNominatedPods (kuber
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.engine.framework.interface import NodeFilter, PreFilterExtensions
+from scheduler.engine.framework.interface import NodeFilter, PreFilterExtensions, TrialAt
 from scheduler.engine.framework.room import RoomFilter
 from scheduler.engine.framework.status import NodeStatuses, Status
 from scheduler.engine.model.pods import Pod
@@ -53,7 +53,7 @@ class FilterTrials:
         self._filters = filters
         #: The rows that pass every filter for which pods do not matter; None before the first trial.
         self._passed: Mask | None = None
-        self._counting: list[tuple[str, Callable[[int], PreFilterExtensions]]] = []
+        self._counting: list[tuple[str, TrialAt]] = []
         self._statuses: dict[int, NodeStatuses] = {}
 
     def at(self, row: int, nominated: Sequence[Pod] = ()) -> NodeUnderTrial:
@@ -62,12 +62,10 @@ class FilterTrials:
             self._prepare()
         if self._passed is None or self._passed.item(row):
             return NodeUnderTrial([(plugin, trial(row)) for plugin, trial in self._counting], nominated)
-        parts: list[tuple[str, PreFilterExtensions | Status]] = []
+        parts: list[tuple[str, PreFilterExtensions | Status | None]] = []
         for index, (plugin, node_filter) in enumerate(self._filters):
             trial = node_filter.trial
-            answer = self._fixed(index, row) if trial is None else trial(row)
-            if answer is not None:
-                parts.append((plugin, answer))
+            parts.append((plugin, self._fixed(index, row) if trial is None else trial(row)))
         return NodeUnderTrial(parts, nominated)
 
     @cached_property
@@ -123,10 +121,10 @@ class NodeUnderTrial:
     """The answers of the filters at one row."""
 
     def __init__(
-        self, parts: Sequence[tuple[str, PreFilterExtensions | Status]], nominated: Sequence[Pod]
+        self, parts: Sequence[tuple[str, PreFilterExtensions | Status | None]], nominated: Sequence[Pod]
     ) -> None:
-        self._parts = parts
-        self._trials = [part for _, part in parts if not isinstance(part, Status)]
+        self._parts = [(plugin, part) for plugin, part in parts if part is not None]
+        self._trials = [part for _, part in self._parts if not isinstance(part, Status)]
         self._nominated = nominated
 
     def add_pod(self, pod: Pod) -> None:

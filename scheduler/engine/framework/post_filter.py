@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from scheduler.engine.framework.diagnosis import FitError, PostFiltered
 from scheduler.engine.framework.interface import Plugin, PodContext, Rng
@@ -28,22 +27,22 @@ class UnfitPod:
     trials: FilterTrials
 
 
-class GroupPreemptor(Protocol):
-    """The rules by which pods are evicted for a group."""
+class GroupPreemptor(ABC):
+    """The rules by which a plugin of this point evicts pods for a group."""
 
+    @abstractmethod
     def group_ineligibility(
         self, members: Sequence[Pod], priority: int, node_names: Collection[str], view: ClusterView
     ) -> str | None:
         """Return why the members, of this priority and nominated to these nodes, may not preempt; None if they may."""
-        ...
 
+    @abstractmethod
     def reprieve_order(self, units: Sequence[Unit], view: ClusterView) -> tuple[list[Unit], int]:
         """
         Return the units in the order in which they are reprieved where there is room for them.
 
         The second value is the number of units at the beginning whose removal would break a PodDisruptionBudget.
         """
-        ...
 
 
 class PostFilterPlugin(Plugin, ABC):
@@ -56,8 +55,3 @@ class PostFilterPlugin(Plugin, ABC):
 
         It changes no state: the machine acts on the result. Nor does the state change between two pieces.
         """
-
-    @property
-    def group_preemptor(self) -> GroupPreemptor | None:
-        """The rules by which it evicts pods for a group, None if it evicts none."""
-        return None

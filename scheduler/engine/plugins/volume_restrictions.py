@@ -91,12 +91,10 @@ class VolumeRestrictions(FilterPlugin):
         mask = np.ones(view.n_rows, dtype=np.bool_)
         mask[list(view.state.disks.conflicting_rows(pod.spec.disks))] = False
         trial = partial(_SharingTrial, pod, [claim.name for claim in once_per_pod], n_taken, view)
-        if not n_taken:
-            return RuleFilter(view.n_rows, (mask, DISK_TAKEN), trial=trial, needs_pods=False)
-        nowhere = np.zeros(view.n_rows, dtype=np.bool_)
-        return RuleFilter(
-            view.n_rows, (mask, DISK_TAKEN), (nowhere, CLAIM_TAKEN), trial=trial, needs_pods=False
-        )
+        rules = [(mask, DISK_TAKEN)]
+        if n_taken:
+            rules.append((np.zeros(view.n_rows, dtype=np.bool_), CLAIM_TAKEN))
+        return RuleFilter(view.n_rows, *rules, trial=trial, needs_pods=False)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Name the pods that use a wanted claim; propose that they leave, or the pods that hold a wanted disk."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from scheduler.engine.model.disruption_budgets import DisruptionBudget
+from scheduler.engine.state.rule_guard import not_for_rules
 from scheduler.engine.state.sparse_dicts import discard_entry
 
 _NONE: Final[Mapping[str, DisruptionBudget]] = {}
@@ -29,18 +30,20 @@ class DisruptionBudgets:
         copy._by_namespace = {namespace: dict(budgets) for namespace, budgets in self._by_namespace.items()}
         return copy
 
-    def get(self, key: str) -> DisruptionBudget | None:
+    def seen(self, _kind: str, key: str) -> DisruptionBudget | None:
         """Return the budget of `namespace/name`, None if it is not known."""
         namespace, _, name = key.partition("/")
         return self._by_namespace.get(namespace, _NONE).get(name)
 
+    @not_for_rules
     def upsert(self, budget: DisruptionBudget) -> None:
         """Take over the budget."""
         self._by_namespace.setdefault(budget.namespace, {})[budget.name] = budget
 
-    def remove(self, key: str) -> None:
+    @not_for_rules
+    def remove(self, kind: str, key: str) -> None:
         """Forget the budget, if it is known."""
-        if self.get(key) is not None:
+        if self.seen(kind, key) is not None:
             namespace, _, name = key.partition("/")
             discard_entry(self._by_namespace, namespace, name)
 

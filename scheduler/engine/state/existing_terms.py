@@ -21,7 +21,7 @@ from scheduler.engine.model.terms import AffinityTerm, DomainLimit, TermList, us
 from scheduler.engine.state.columns import LabelColumn, PerDomain
 from scheduler.engine.state.label_sets import LabelSet, LabelSets
 from scheduler.engine.state.matching import NamespaceRule, PodMatcher, declared_rule
-from scheduler.engine.state.rule_guard import not_for_rules
+from scheduler.engine.state.rule_guard import not_for_rules, refuse_rule
 from scheduler.engine.state.sparse_dicts import add_count, discard_entry
 from scheduler.engine.state.term_table import TermTable
 
@@ -145,6 +145,8 @@ class ExistingTerms:
     def add(self, label_set: LabelSet, spec: PodSpec, row: int) -> tuple[ExistingPodTerm, ...]:
         """Count a pod that came to the row. Return the terms that it declares, for `remove`. O(terms of the spec)."""
         declared = self._by_spec.get(spec)
+        if declared != ():
+            refuse_rule("add")
         if declared is None or not all(term.pods_by_row for term in declared):
             declared = tuple(self._term(key) for key in self.keys(label_set, spec))
             if not has_limits(spec):
@@ -154,18 +156,22 @@ class ExistingTerms:
         self._declare(declared, row, 1)
         return declared
 
+    @not_for_rules
     def forget_spec(self, spec: PodSpec) -> None:
         """Forget which terms pods of the spec declare, since labels of its namespace changed."""
         self._by_spec.pop(spec, None)
 
     def remove(self, declared: Sequence[ExistingPodTerm], row: int) -> None:
         """Subtract a pod that declared these terms and left the row."""
+        if declared:
+            refuse_rule("remove")
         self._declare(declared, row, -1)
         for term in declared:
             term.pods_by_row = self._counted(term.pods_by_row, row, -1)
             if not term.pods_by_row and self._terms.pop(term.key, None) is not None:
                 self._drop(term)
 
+    @not_for_rules
     def sweep(self) -> None:
         """Make the index anew if few terms are left of many, which gives their memory back. At most 5 ms."""
         n_terms = len(self._terms)

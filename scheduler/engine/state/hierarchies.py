@@ -20,7 +20,7 @@ class Hierarchies:
         copy._objects = dict(self._objects)
         return copy
 
-    def get(self, kind: str, key: str) -> KueueObject | None:
+    def seen(self, kind: str, key: str) -> KueueObject | None:
         """Return the object of that kind and name, None if it is not known."""
         return self._objects.get((kind, key))
 

@@ -89,13 +89,21 @@ class PodMatcher:
         return None
 
 
-def spread_matcher(
-    constraint: SpreadConstraint, namespace: str, labels: Mapping[str, str]
-) -> PodMatcher | None:
-    """Return the matcher of the pods that a pod's constraint counts; None if it counts none, as an empty selector."""
-    selector = constraint.selector
-    if isinstance(selector, Problem) or selector.is_nothing or selector.is_empty:
+def spread_selector(constraint: SpreadConstraint, labels: Mapping[str, str]) -> Selector:
+    """Return the selector of a pod's constraint, with matchLabelKeys merged into it. `labels`: of the pod."""
+    selector = NOTHING if isinstance(constraint.selector, Problem) else constraint.selector
+    return with_requirements(
+        selector, {key: labels[key] for key in constraint.match_label_keys if key in labels}
+    )
+
+
+def spread_matcher(selector: Selector, namespace: str) -> PodMatcher | None:
+    """
+    Return the matcher of the pods of the namespace that a constraint of this selector counts; None if it counts none.
+
+    Quirk of kubernetes 1.36 (common.go, countPodsMatchSelector): an empty selector counts no pod, although it matches
+    the incoming pod.
+    """
+    if selector.is_empty or selector.is_nothing:
         return None
-    own = {key: labels[key] for key in constraint.match_label_keys if key in labels}
-    rule = NamespaceRule(frozenset((namespace,)), NOTHING)
-    return PodMatcher(((rule, with_requirements(selector, own)),))
+    return PodMatcher(((NamespaceRule(frozenset((namespace,)), NOTHING), selector),))

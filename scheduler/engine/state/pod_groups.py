@@ -12,6 +12,7 @@ from scheduler.engine.model.group_agreement import disagreement, of_newest_templ
 from scheduler.engine.model.group_topology import ANYWHERE, Topology
 from scheduler.engine.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.engine.model.pods import Pod
+from scheduler.engine.state.rule_guard import not_for_rules, refuse_rule
 
 _NONE: Final[Mapping[str, Pod]] = {}
 
@@ -67,6 +68,7 @@ class PodGroups:
         copy._finished = {key: counts.copy() for key, counts in self._finished.items()}
         return copy
 
+    @not_for_rules
     def serve(self, kind: GroupKind, *, is_served: bool = True) -> None:
         """Note that the cluster has this kind of groups, or has it no more; Kubernetes' own counts as there."""
         if is_served:
@@ -74,6 +76,7 @@ class PodGroups:
         elif kind is GroupKind.COSCHEDULING:
             self._served.discard(kind)
 
+    @not_for_rules
     def upsert(self, group: PodGroup) -> None:
         """Add the PodGroup or update it."""
         self._served.add(group.key.kind)
@@ -82,6 +85,7 @@ class PodGroups:
         if group.was_scheduled and group.key not in self._released:
             self._whole.setdefault(group.key, group.min_count)
 
+    @not_for_rules
     def remove(self, key: GroupKey) -> None:
         """Forget the PodGroup; its members stay."""
         self._objects.pop(key, None)
@@ -159,6 +163,7 @@ class PodGroups:
         disrupted_whole = (key for key, group in self._objects.items() if group.is_disrupted_whole)
         return (pod for key in self._unequal.union(disrupted_whole) for pod in self.placed(key))
 
+    @not_for_rules
     def note_evicted(self, pod: Pod) -> None:
         """Note that a member was evicted: if the group is disrupted as a whole, the others have to follow."""
         if pod.group is not None and self.is_disrupted_whole(pod) and pod.group.key in self._placed:
@@ -210,17 +215,20 @@ class PodGroups:
         """Return whether the group was placed once when it needed at least so many members."""
         return self._whole.get(key, 0) >= min_count
 
+    @not_for_rules
     def note_whole(self, key: GroupKey, min_count: int) -> None:
         """Note that the group, which needs so many members, is placed: from now on, it was placed once."""
         self._whole[key] = max(min_count, self._whole.get(key, 0))
         self._released.discard(key)
 
+    @not_for_rules
     def note_left(self, key: GroupKey) -> None:
         """Note that no member is left on nodes: unless some have finished, the group is placed as a new one."""
         known = self._objects.get(key)
         if key not in self._finished and (known is None or not known.was_scheduled):
             self._whole.pop(key, None)
 
+    @not_for_rules
     def note_finished(self, pod: Pod) -> None:
         """Note that a member on a node has finished, before it leaves: its group and its part do not wait for it."""
         if pod.group is not None and self.has_placed(pod):
@@ -247,6 +255,7 @@ class PodGroups:
             n_missing -= self._finished[key].total()
         return max(0, n_missing)
 
+    @not_for_rules
     def release(self, key: GroupKey) -> None:
         """Note that the group is to be placed anew, with as many members as it needs."""
         self._whole.pop(key, None)
@@ -303,6 +312,7 @@ class PodGroups:
     def add_pending(self, pod: Pod) -> None:
         """Add or update a member that is not bound."""
         if pod.group is not None:
+            refuse_rule("add_pending")
             members = self._pending.setdefault(pod.group.key, {})
             other = next((member for member in members.values() if member.uid != pod.uid), None)
             if other is not None and _described_by(other) != _described_by(pod):
@@ -313,11 +323,13 @@ class PodGroups:
     def remove_pending(self, pod: Pod) -> None:
         """Forget a member that is bound or gone."""
         if pod.group is not None:
+            refuse_rule("remove_pending")
             self._discard(self._pending, pod)
 
     def place(self, pod: Pod) -> None:
         """Count a member that came to a node."""
         if pod.group is not None and not pod.terminating:
+            refuse_rule("place")
             self._placed.setdefault(pod.group.key, {})[pod.uid] = pod
             self._note_priority(pod.group.key, pod)
             self._note_ready(pod.group.key, pod.uid)
@@ -325,6 +337,7 @@ class PodGroups:
     def displace(self, pod: Pod) -> None:
         """Count a member out that left its node."""
         if pod.group is not None:
+            refuse_rule("displace")
             self._discard(self._placed, pod)
 
     def _discard(self, members: dict[GroupKey, dict[str, Pod]], pod: Pod) -> None:

@@ -37,7 +37,7 @@ class Workloads:
         copy._owners = dict(self._owners)
         return copy
 
-    def get(self, kind: str, key: str) -> Workload | None:
+    def seen(self, kind: str, key: str) -> Workload | None:
         """Return the workload of `namespace/name`, without its version; None if it is not known."""
         namespace, _, name = key.partition("/")
         if kind == SERVICE:

@@ -28,7 +28,7 @@ from scheduler.engine.state.cluster import ClusterState, PlacedPod
 from scheduler.engine.state.columns import ABSENT, LabelColumn
 from scheduler.engine.state.domain_limits import weights_in_use
 from scheduler.engine.state.existing_terms import declared_matcher
-from scheduler.engine.state.matching import PodMatcher, spread_matcher
+from scheduler.engine.state.matching import PodMatcher, spread_matcher, spread_selector
 
 #: How often the loop checks: a check looks at all pods, 0.5 µs each, and at those of ReplicaSets with rules.
 COST_PERIOD_S: Final = 5.0
@@ -166,7 +166,7 @@ class DeletionCosts:
         for is_hard in (True, False):
             for constraint in pod.spec.spread:
                 if constraint.hard is is_hard:
-                    matcher = spread_matcher(constraint, pod.namespace, pod.labels)
+                    matcher = spread_matcher(spread_selector(constraint, pod.labels), pod.namespace)
                     if matcher is not None:
                         yield _DomainRule(matcher, constraint.topology_key)
             if pod.namespace in self._exempt_namespaces and is_hard:

@@ -19,7 +19,7 @@ from scheduler.engine.model.terms import (
 from scheduler.engine.model.wording import namespaces_text, node_rule_text, selector_text
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.existing_terms import declared_matcher
-from scheduler.engine.state.matching import PodMatcher, incoming_rule, spread_matcher
+from scheduler.engine.state.matching import PodMatcher, incoming_rule, spread_matcher, spread_selector
 
 RuleKind = Literal[
     "requiredAffinity", "requiredAntiAffinity", "topologySpread", "preferredAffinity", "preferredAntiAffinity"
@@ -146,7 +146,7 @@ def _affinity(required: tuple[AffinityTerm, ...]) -> Iterator[DeclaredRule]:
 
 def _spread(spec: PodSpec, labels: Mapping[str, str], constraint: SpreadConstraint) -> DeclaredRule | None:
     """Return the rule of the constraint; None if it counts no pod because its selector is empty."""
-    matcher = spread_matcher(constraint, spec.namespace, labels)
+    matcher = spread_matcher(spread_selector(constraint, labels), spec.namespace)
     if matcher is None:
         return None
     node_rule = spec.required_node_affinity

@@ -117,7 +117,7 @@ def test_a_copy_changes_on_its_own(full: Driver) -> None:
     before = contents(vars(full.state.copy()))
     copy = full.state.copy()
     copy.groups.release(GANG)
-    copy.budgets.remove("default/kept")
+    copy.budgets.remove("PodDisruptionBudget", "default/kept")
     copy.workloads.remove("Service", "default/web")
     copy.kubelet_refusals.forget_node("a")
     copy.kubelet_refusals.expire(1e9)
@@ -127,7 +127,7 @@ def test_a_copy_changes_on_its_own(full: Driver) -> None:
     for node in ("a", "b", "c"):
         copy.remove_node(node)
     left = (*copy.budgets, *copy.placed, *copy.preempting)
-    assert (left, len(copy.kubelet_refusals), copy.workloads.get("Service", "default/web")) == ((), 0, None)
+    assert (left, len(copy.kubelet_refusals), copy.workloads.seen("Service", "default/web")) == ((), 0, None)
     after = contents(vars(full.state.copy()))
     for name in _TAKEN_OVER:
         assert before[name] == after[name], name

@@ -18,7 +18,7 @@ from scheduler.engine.model.nodes import Node, decode_namespace, decode_node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.terms import AffinityTerm, Toleration
-from scheduler.engine.plugins.inter_pod_affinity.filtering import full_domains
+from scheduler.engine.plugins.inter_pod_affinity.filtering import full_domains, limiting_terms
 from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import ClusterState
@@ -348,7 +348,7 @@ class States(RuleBasedStateMachine):
         label_set, incoming = self._incoming(its, namespace)
         context = PodContext(self._pod(its, namespace), label_set)
         full: set[str] = set()
-        for mask in full_domains(context, self.view):
+        for mask in full_domains(limiting_terms(context, self.view), self.view):
             full |= self._names(mask)
         assert full == self.plain.full_nodes(incoming)
 

@@ -36,8 +36,8 @@ def test_a_service_spreads_the_pods_that_it_selects_until_it_is_gone() -> None:
     workloads = Workloads()
     made = Workload(SERVICE, "default", "s", "1", WEB)
     workloads.upsert(made)
-    assert workloads.get("Service", "default/s") == made
-    assert workloads.get("ReplicaSet", "default/s") is None
+    assert workloads.seen("Service", "default/s") == made
+    assert workloads.seen("ReplicaSet", "default/s") is None
     assert workloads.default_selector("default", {"app": "web"}, None) == WEB
     assert workloads.default_selector("default", {"app": "db"}, None) is None
     workloads.upsert(Workload(SERVICE, "default", "another", "1", WEB))

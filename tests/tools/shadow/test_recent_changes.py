@@ -74,7 +74,7 @@ def told(state: ClusterState) -> tuple[object, ...]:
     nominated = {name: sorted(pod.uid for pod in pods) for name, pods in state.nominated.by_node()}
     nodes = {node.name: (node.labels, node.taints) for node in state.nodes.nodes if node is not None}
     volumes = {(one.kind, one.key): one for one in state.volumes.objects()}
-    service = state.workloads.get("Service", "default/s")
+    service = state.workloads.seen("Service", "default/s")
     return placed, nominated, nodes, dict(state.label_sets.namespace_labels), volumes, service
 
 

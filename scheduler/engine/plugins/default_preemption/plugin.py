@@ -32,7 +32,7 @@ NAME: Final = "DefaultPreemption"
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 
 
-class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
+class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GroupPreemptor):
     """Nominates a pod to a node, and names the pods that have to leave it."""
 
     name = NAME
@@ -63,16 +63,11 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
             return PostFiltered(unschedulable(f"preemption: {reason}"))
         search = yield from find_candidates(unfit, view, self.args, rng)
         if search.candidates:
-            best = _best_of(search, unfit, view)
+            best = _best_of(search)
             return PostFiltered(SUCCESS, view.nodes.name_of(best.row), best.victims, best.n_violations)
         if search.errors:
             return PostFiltered(failed(f"preemption: {_joined(search.errors)}"))
-        return PostFiltered(unschedulable(f"preemption: {_message(search, view)}"), "")
-
-    @property
-    def group_preemptor(self) -> GroupPreemptor:
-        """Return the plugin itself."""
-        return self
+        return PostFiltered(unschedulable(f"preemption: {_message(search)}"), "")
 
     def group_ineligibility(
         self, members: Sequence[Pod], priority: int, node_names: Collection[str], view: ClusterView
@@ -86,12 +81,12 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         return [*violating, *others], len(violating)
 
 
-def _best_of(search: Search, unfit: UnfitPod, view: ClusterView) -> Candidate:
+def _best_of(search: Search) -> Candidate:
     """Return the candidate that does the least harm."""
     best = min(search.candidates, key=lambda each: each.harm)
-    answer = candidate_at(best.row, unfit, view)
+    answer = candidate_at(best.row, search.unfit, search.view)
     if isinstance(answer, Status):
-        raise InvariantViolation(f"{unfit.context.pod.key}: a node that was a candidate is none")
+        raise InvariantViolation(f"{search.unfit.context.pod.key}: a node that was a candidate is none")
     return answer
 
 
@@ -104,11 +99,11 @@ def with_preemptor_priority(unfit: UnfitPod, view: ClusterView) -> UnfitPod:
     return replace(unfit, context=replace(context, pod=replace(context.pod, priority=priority)))
 
 
-def _message(search: Search, view: ClusterView) -> str:
-    reasons = search.reasons.copy()
-    if n_others := view.n_nodes - search.n_asked:
+def _message(search: Search) -> str:
+    reasons, n_nodes = search.reasons.copy(), search.view.n_nodes
+    if n_others := n_nodes - search.n_asked:
         reasons[NOT_HELPFUL] += n_others
-    return fit_message(view.n_nodes, reasons)
+    return fit_message(n_nodes, reasons)
 
 
 def _joined(errors: list[str]) -> str:

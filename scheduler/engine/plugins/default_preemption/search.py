@@ -53,8 +53,18 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """The candidates that were found, candidates without violations first, and what the other nodes said."""
+    """
+    The search for one pod.
 
+    Attributes:
+        room: where only room keeps the pod out, many nodes are asked at once; None if all are asked one by one.
+        candidates: those that were found, candidates without violations first.
+        reasons, n_asked, errors: what the other nodes said.
+    """
+
+    unfit: UnfitPod
+    view: ClusterView
+    room: tuple[RoomOnly, Protections] | None = None
     candidates: list[Found] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
     n_asked: int = 0
@@ -68,6 +78,39 @@ class Search:
         if n_nodes and not status.code.rejects:
             self.errors.append(status.message)
 
+    def in_turn(self, rows: Rows, n_first: int) -> Iterator[Found | None]:
+        """Yield the candidates among the rows in this order, None after each piece; note what the others say."""
+        n_most = max(1, _PODS_AT_ONCE * len(rows) // max(1, int(self.view.nodes.pod_count[rows].sum())))
+        begin, n_at_once, n_next = 0, n_first, _AT_ONCE
+        while begin < len(rows):
+            some = rows[begin : begin + min(n_at_once, n_most)]
+            begin += len(some)
+            # Often few are missing after the first nodes. Where these are not enough either, most others will be asked.
+            n_at_once, n_next = n_next, 2 * n_next
+            yield from self._one_by_one(some) if self.room is None else self._at_once(some, *self.room)
+            yield None
+
+    def _at_once(self, rows: Rows, room: RoomOnly, protected: Protections) -> Iterator[Found | None]:
+        answers = dry_runs(rows, self.unfit.context.pod, room, protected, self.view)
+        is_refused = ~(answers.is_undecided | answers.is_candidate)
+        self.n_asked += int(np.count_nonzero(is_refused))
+        self.reasons += answers.reasons(room)
+        is_undecided, numbers, harms = answers.is_undecided.tolist(), rows.tolist(), answers.harms
+        for index in np.flatnonzero(~is_refused).tolist():
+            if is_undecided[index]:
+                yield from self._one_by_one(rows[index : index + 1])
+            else:
+                yield Found(harms[index], numbers[index])
+
+    def _one_by_one(self, rows: Rows) -> Iterator[Found | None]:
+        for row in rows.tolist():
+            answer = candidate_at(row, self.unfit, self.view)
+            if isinstance(answer, Candidate):
+                yield Found(answer.harm, row)
+            else:
+                self.note(answer, 1)
+            yield None
+
 
 def find_candidates(
     unfit: UnfitPod, view: ClusterView, args: DefaultPreemptionArgs, rng: Rng
@@ -79,7 +122,7 @@ def find_candidates(
     without violations.
     """
     rows = np.flatnonzero(unfit.fit_error.unschedulable_rows(view.alive))
-    search = Search()
+    search = Search(unfit, view)
     if not len(rows):
         return search
     wanted = args.n_wanted(len(rows))
@@ -91,8 +134,8 @@ def find_candidates(
     violating: list[Found] = []
     # A pod that a PreFilter refused was not put to all filters.
     room = unfit.trials.room_only if unfit.fit_error.prefilter is None else None
-    known = None if room is None else (room, (yield from protections(view)))
-    for found in _in_turn(ordered, max(wanted, _AT_ONCE), known, unfit, view, search):
+    search.room = None if room is None else (room, (yield from protections(view)))
+    for found in search.in_turn(ordered, max(wanted, _AT_ONCE)):
         if found is None:
             yield
             continue
@@ -101,57 +144,3 @@ def find_candidates(
             break
     search.candidates = clean[:wanted] + violating[:wanted]
     return search
-
-
-def _in_turn(
-    rows: Rows,
-    n_first: int,
-    room: tuple[RoomOnly, Protections] | None,
-    unfit: UnfitPod,
-    view: ClusterView,
-    search: Search,
-) -> Iterator[Found | None]:
-    """Yield the candidates among the rows in this order, None after each piece; tell the search what the others say."""
-    n_most = max(1, _PODS_AT_ONCE * len(rows) // max(1, int(view.nodes.pod_count[rows].sum())))
-    begin, n_at_once, n_next = 0, n_first, _AT_ONCE
-    while begin < len(rows):
-        some = rows[begin : begin + min(n_at_once, n_most)]
-        begin += len(some)
-        # Often few are missing after the first nodes. Where these are not enough either, most others will be asked.
-        n_at_once, n_next = n_next, 2 * n_next
-        yield from (
-            _one_by_one(some, unfit, view, search)
-            if room is None
-            else _at_once(some, *room, unfit, view, search)
-        )
-        yield None
-
-
-def _at_once(
-    rows: Rows,
-    room: RoomOnly,
-    protected: Protections,
-    unfit: UnfitPod,
-    view: ClusterView,
-    search: Search,
-) -> Iterator[Found | None]:
-    answers = dry_runs(rows, unfit.context.pod, room, protected, view)
-    is_refused = ~(answers.is_undecided | answers.is_candidate)
-    search.n_asked += int(np.count_nonzero(is_refused))
-    search.reasons += answers.reasons(room)
-    is_undecided, numbers, harms = answers.is_undecided.tolist(), rows.tolist(), answers.harms
-    for index in np.flatnonzero(~is_refused).tolist():
-        if is_undecided[index]:
-            yield from _one_by_one(rows[index : index + 1], unfit, view, search)
-        else:
-            yield Found(harms[index], numbers[index])
-
-
-def _one_by_one(rows: Rows, unfit: UnfitPod, view: ClusterView, search: Search) -> Iterator[Found | None]:
-    for row in rows.tolist():
-        answer = candidate_at(row, unfit, view)
-        if isinstance(answer, Candidate):
-            yield Found(answer.harm, row)
-        else:
-            search.note(answer, 1)
-        yield None

@@ -40,14 +40,21 @@ def wanted_of(query: DeviceQuery, device: Device) -> Wanted | None:
     return wanted
 
 
-def is_left(
-    wanted: Wanted, device: Device, stored: Mapping[str, int] = _NO_USE, taken: Mapping[str, int] = _NO_USE
-) -> bool:
-    """Return whether the capacities leave the amounts besides what is stored and was taken, in billionths."""
-    return all(
-        amount.nano + stored.get(name, 0) + taken.get(name, 0) <= device.capacity[name].value.nano
+def missing_capacity(
+    wanted: Wanted, device: Device, stored: Mapping[str, int], taken: Mapping[str, int] = _NO_USE
+) -> dict[str, int]:
+    """Return how much of which capacities is missing beside what is stored and was taken, in billionths."""
+    return {
+        name: missing
         for name, amount in wanted.items()
-    )
+        if (
+            missing := amount.nano
+            + stored.get(name, 0)
+            + taken.get(name, 0)
+            - device.capacity[name].value.nano
+        )
+        > 0
+    }
 
 
 def _rounded(requested: FormattedQuantity | None, capacity: DeviceCapacity) -> FormattedQuantity:

@@ -9,7 +9,7 @@ Source: structured/internal/incubating/allocator_incubating.go, checkAvailableCo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from scheduler.engine.model.devices import Device, DeviceId
 from scheduler.engine.plugins.dynamic_resources.pools import Pool
@@ -25,9 +25,7 @@ class Counters:
 
     def can_take(self, pool: Pool, device: Device) -> bool:
         """Return whether with the device no counter of the pool is below zero, also those that it does not consume."""
-        left = self._left(pool)
-        consumed = consumption_of(device)
-        return all(amount >= consumed.get(counter, 0) for counter, amount in left.items())
+        return not missing_counters(device, self._left(pool))
 
     def take(self, pool: Pool, device: Device) -> None:
         """Consume the counters of a device."""
@@ -56,6 +54,16 @@ def available(pool: Pool, allocated: AllocatedDevices) -> dict[tuple[str, str], 
         for counter, amount in consumed.items():
             left[counter] -= amount
     return left
+
+
+def missing_counters(device: Device, left: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """Return how much the device needs beyond what is left of each counter of its pool, consumed by it or not."""
+    consumed = consumption_of(device)
+    return {
+        counter: missing
+        for counter, amount in left.items()
+        if (missing := consumed.get(counter, 0) - amount) > 0
+    }
 
 
 def consuming(

@@ -16,22 +16,21 @@ from scheduler.engine.model.devices import DeviceAttribute, DeviceId, DeviceKind
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.model.wording import taint_text
 from scheduler.engine.plugins.dynamic_resources.answers import UNFINISHED, NotAllocated
+from scheduler.engine.plugins.dynamic_resources.capacity import missing_capacity
 from scheduler.engine.plugins.dynamic_resources.checks import checked
 from scheduler.engine.plugins.dynamic_resources.constraints import attribute_of
-from scheduler.engine.plugins.dynamic_resources.counters import available, consuming, consumption_of
+from scheduler.engine.plugins.dynamic_resources.counters import available, consuming, missing_counters
 from scheduler.engine.plugins.dynamic_resources.filtering import DeviceFilter
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.engine.plugins.dynamic_resources.pools import (
     NodePools,
     Pool,
     PoolDevice,
-    PoolState,
     TargetNode,
 )
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.engine.plugins.dynamic_resources.taking import NodeDevices, NodeQuery, Verdict
 from scheduler.engine.state.devices import Devices
-from scheduler.engine.syntax.plurals import counted
 from scheduler.engine.syntax.quantity_format import binary
 
 #: How often as much may be evaluated as for one decision: 1.3 s in all.
@@ -157,7 +156,7 @@ class DeviceInspection:
     _counters_by_pool: dict[Pool, tuple[Mapping[tuple[str, str], int], Sequence[DeviceUse]]] = field(
         default_factory=dict
     )
-    _by_pools: dict[tuple[NodePools, tuple[str, ...]], NodeFindings] = field(default_factory=dict)
+    _known: dict[tuple[NodePools, str, tuple[str, ...]], NodeFindings] = field(default_factory=dict)
 
     def look(self, node: TargetNode, claims: Sequence[ResourceClaim]) -> NodeFindings:
         """Return what the claims find on the node. O(its devices * requests)."""
@@ -166,16 +165,17 @@ class DeviceInspection:
             return NodeFindings(error=pools.text)
         # Of the claim for extended resources, nodes that serve some of them have other requests.
         names = tuple(f"{claim.key}/{request.name}" for claim in claims for request in claim.requests)
-        findings = None if pools.selects_per_device else self._by_pools.get((pools, names))
+        question = pools, node.name if pools.selects_per_device else "", names
+        findings = self._known.get(question)
         if findings is None:
-            findings = self._by_pools[pools, names] = self._look(node, pools, claims)
+            findings = self._known[question] = self._look(node, pools, claims)
         return findings
 
     def _look(self, node: TargetNode, pools: NodePools, claims: Sequence[ResourceClaim]) -> NodeFindings:
         self.n_devices -= len(pools.devices) * sum(len(claim.requests) for claim in claims)
         if self.n_devices < 0:
             return NodeFindings(error="not looked at: the nodes before have too many devices")
-        problems = list(self._pool_problems(pools))
+        problems = [(str(pool.id), pool.problem) for pool in pools.pools if pool.problem]
         allocated = self.devices.allocated
         of_node = NodeDevices(node, pools, allocated, self.results)
         requests: list[tuple[ResourceClaim, Sequence[Sequence[QueryFinding]]]] = []
@@ -240,11 +240,7 @@ class DeviceInspection:
 
     def _short_of_capacity(self, query: NodeQuery, device: PoolDevice) -> Obstacle | None:
         consumed = self.devices.allocated.consumed.get(device.id, _NO_USE)
-        short = {
-            name: missing
-            for name, amount in (query.wanted_of(device.device) or {}).items()
-            if (missing := amount.nano + consumed.get(name, 0) - device.device.capacity[name].value.nano) > 0
-        }
+        short = missing_capacity(query.wanted_of(device.device) or {}, device.device, consumed)
         uses = (DeviceUse(device.id, None),) if consumed else ()
         return Obstacle("short of capacity", _short_text(short), short, uses) if short else None
 
@@ -254,14 +250,7 @@ class DeviceInspection:
             consumers = [DeviceUse(each, _named(amounts)) for each, amounts in consuming(pool, allocated)]
             self._counters_by_pool[pool] = available(pool, allocated), consumers
         left, uses = self._counters_by_pool[pool]
-        consumption = consumption_of(device.device)
-        short = _named(
-            {
-                counter: missing
-                for counter, amount in left.items()
-                if (missing := consumption.get(counter, 0) - amount) > 0
-            }
-        )
+        short = _named(missing_counters(device.device, left))
         return Obstacle("short of counters", _short_text(short), short, uses)
 
     def _unselected(self, query: NodeQuery, device: PoolDevice) -> Obstacle:
@@ -274,17 +263,6 @@ class DeviceInspection:
             if expression is not None and result is False:
                 return Obstacle(why, ", ".join(_values_read(expression, device)))
         return Obstacle("not looked at: the limit of evaluations was reached")
-
-    def _pool_problems(self, pools: NodePools) -> Iterator[tuple[str, str]]:
-        for pool in pools.pools:
-            if pool.state is PoolState.INVALID:
-                yield str(pool.id), f"is invalid: {pool.problem}"
-            elif pool.state is PoolState.INCOMPLETE:
-                slices = self.index.slices_of(pool.id)
-                newest = max(each.generation for each in slices)
-                of_newest = [each for each in slices if each.generation == newest]
-                n_all = counted(of_newest[0].slice_count, "slice")
-                yield str(pool.id), f"is incomplete: {len(of_newest)} of {n_all} of generation {newest}"
 
 
 def value_text(device: PoolDevice, attribute: str) -> str | None:
@@ -336,31 +314,21 @@ def _short_text(short: Mapping[str, int]) -> str:
     return ", ".join(f"{name} by {binary(-(-amount // _BILLION))}" for name, amount in short.items())
 
 
+@dataclass(frozen=True, slots=True)
 class RefusedNodes:
-    """Looks at each node once."""
+    """The nodes that a filter refuses a pod with claims, and what these find there."""
 
-    def __init__(
-        self, context: ExplainContext, device_filter: DeviceFilter, inspection: DeviceInspection
-    ) -> None:
-        self.context, self.filter = context, device_filter
-        self._inspection = inspection
-        self._by_row: dict[int, NodeFindings] = {}
+    context: ExplainContext
+    filter: DeviceFilter
+    inspection: DeviceInspection
 
     def findings(self, row: int) -> NodeFindings:
         """Return what the claims find on the row's node."""
-        findings = self._by_row.get(row)
-        if findings is None:
-            findings = self._by_row[row] = self._look(row)
-        return findings
-
-    def _look(self, row: int) -> NodeFindings:
-        node = self.context.view.node_at(row)
-        if node is None:
-            return NodeFindings()
+        node = self.context.view.nodes.live(row)
         claims = self.filter.claims_at(node)
         if isinstance(claims, Status):
             return NodeFindings(error=claims.message)
-        return self._inspection.look(TargetNode(node.name, node.labels), claims)
+        return self.inspection.look(TargetNode(node.name, node.labels), claims)
 
 
 def claims_of(device: DeviceId, devices: Devices) -> Iterator[ResourceClaim]:

@@ -6,7 +6,7 @@ Source: plugins/dynamicresources/dynamicresources.go, Filter (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.engine.framework.interface import NodeFilter, PreFilterExtensions
+from scheduler.engine.framework.interface import NodeFilter, PreFilterExtensions, TrialAt
 from scheduler.engine.framework.status import Code, NodeStatuses, Status, failed, unresolvable, unschedulable
 from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.device_requests import ResourceClaim
@@ -37,7 +37,7 @@ from scheduler.engine.plugins.dynamic_resources.node_answers import Cycle, NodeA
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.reserving import NAME, ReservedClaims, reserved_claims
-from scheduler.engine.plugins.dynamic_resources.trial import DeviceTrials, FixedTrial
+from scheduler.engine.plugins.dynamic_resources.trial import DeviceTrial, DeviceTrials
 from scheduler.engine.state.arrays import Mask, RowIndex
 from scheduler.engine.state.batches import Pieces, finished
 from scheduler.engine.state.cluster_view import ClusterView
@@ -114,7 +114,7 @@ class DeviceFilter(NodeFilter):
     ) -> None:
         self.pod, self.claims = pod, claims
         self._frees_beside_missing_devices = semantics.frees_claims_beside_missing_devices
-        self._variants, self._view, self._index, self._allocator = variants, view, index, allocator
+        self._variants, self._view, self.index, self._allocator = variants, view, index, allocator
         self._binding_timeout_s = args.binding_timeout_s
         self._trials = (
             DeviceTrials(claims.all, allocator, view)
@@ -123,11 +123,10 @@ class DeviceFilter(NodeFilter):
         )
         #: What rows get, of those for which it was worked out.
         self._answers: dict[int, NodeAllocation | Status] = {}
-        #: By row, of those that were asked: whether there are devices for the unallocated claims.
+        #: By row, of those that were asked: whether there are devices for the unallocated claims; else UNKNOWN.
         self._has_devices = np.zeros(view.n_rows, np.int8)
         self._scores = np.zeros(view.n_rows, np.int16)
-        #: The rows for which that is known, and those that the cycle has asked about.
-        self._known = np.zeros(view.n_rows, np.bool_)
+        #: The rows that the cycle has asked about.
         self._asked = np.zeros(view.n_rows, np.bool_)
         self._unready = tuple(map(self._is_unready, claims.all))
         #: By index of an allocated claim that is bound to nodes, the rows where it is.
@@ -138,7 +137,7 @@ class DeviceFilter(NodeFilter):
         }
 
     @property
-    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
+    def trial(self) -> TrialAt | None:
         """Return the answer at a row while pods release its devices; None if no claim needs devices."""
         return None if self._trials is None else partial(self._trial_at, self._trials)
 
@@ -148,7 +147,7 @@ class DeviceFilter(NodeFilter):
 
     def prepare(self, rows: Mask) -> Pieces[None]:
         """Look at the slices that changed, then ask these rows; a first search takes 60 µs a node of eight devices."""
-        yield from self._index.refreshing()
+        yield from self.index.refreshing()
         yield from self._look_at(rows, until_error=True)
 
     def mask_within(self, rows: Mask) -> Mask:
@@ -170,27 +169,30 @@ class DeviceFilter(NodeFilter):
 
     def statuses(self) -> NodeStatuses:
         """Return why the rows that were asked about are refused; of all rows if none was."""
-        if not self._known.any():
+        if not self._has_devices.any():
             self.mask()
-        refused = self._known & ~self._accepted(self._known)
+        known = np.not_equal(self._has_devices, Answer.UNKNOWN)
+        refused = known & ~self._usable(known)
         return NodeStatuses.by_row(
             {row: self._status(row) for row in np.flatnonzero(refused).tolist()}, self._view.n_rows
         )
 
-    def _trial_at(self, trials: DeviceTrials, row: int) -> PreFilterExtensions:
+    def _trial_at(self, trials: DeviceTrials, row: int) -> PreFilterExtensions | Status | None:
         node = self._view.node_at(row)
         if node is None or self.missing(row):
-            return FixedTrial(UNAVAILABLE)
+            return UNAVAILABLE
         if self.is_undecided(row) or self._has_devices.item(row) == Answer.ERROR:
-            return FixedTrial(self._status(row))
+            return self._status(row)
         claims = self.claims_at(node)
         if isinstance(claims, Status):
-            return FixedTrial(claims)
-        pools = self._index.pools(TargetNode(node.name, node.labels))
-        if not claims or isinstance(pools, NotAllocated):
-            return FixedTrial(failed(pools.text) if isinstance(pools, NotAllocated) else None)
+            return claims
+        pools = self.index.pools(TargetNode(node.name, node.labels))
+        if isinstance(pools, NotAllocated):
+            return failed(pools.text)
+        if not claims:
+            return None
         has_devices = self._has_devices.item(row) == Answer.DEVICES
-        return trials.at(row, node, pools, claims, has_devices=has_devices)
+        return DeviceTrial(trials, row, node, pools, claims, has_devices)
 
     def unavailable(self) -> list[ResourceClaim]:
         """Return the allocated claims that are not available on a node that the cycle has asked about."""
@@ -213,8 +215,7 @@ class DeviceFilter(NodeFilter):
         """Return what the claims get on the row, or why it is refused."""
         answer = self._answers.get(row)
         if answer is None:
-            node = self._view.node_at(row)
-            answer = self._answers[row] = UNAVAILABLE if node is None else self._answer(row, node)
+            answer = self._answers[row] = self._answer(row, self._view.nodes.live(row))
         return answer
 
     def claims_at(self, node: Node) -> tuple[ResourceClaim, ...] | Status:
@@ -255,10 +256,7 @@ class DeviceFilter(NodeFilter):
         self, others: Sequence[DeviceFilter], row: int
     ) -> list[ReservedClaims | None] | None:
         """Return what this pod and others reserve on the row, with devices from one search; None if it finds none."""
-        node = self._view.node_at(row)
-        if node is None:
-            return None
-        filters = (self, *others)
+        node, filters = self._view.nodes.live(row), (self, *others)
         asked: list[tuple[ResourceClaim, ...]] = []
         for each in filters:
             claims = each.claims_at(node)
@@ -286,10 +284,9 @@ class DeviceFilter(NodeFilter):
         return self._variants.at(node, is_only_claim=not self.claims.of_user)
 
     def _look_at(self, rows: Mask, *, until_error: bool) -> Pieces[None]:
-        new = rows & self._view.alive & ~self._known
+        new = rows & self._view.alive & (self._has_devices == Answer.UNKNOWN)
         if not new.any():
             return
-        self._known |= new
         yield from self._ask(new, until_error=until_error)
         for _ in range(_MAX_PIECES - 1 if until_error else 0):
             answers = self._has_devices
@@ -324,12 +321,11 @@ class DeviceFilter(NodeFilter):
         )
         for supply in np.unique(supplies[rows]).tolist():
             alike = rows & (supplies == supply)
-            node = self._view.node_at(int(np.argmax(alike)))
-            claims = None if node is None else self.claims_at(node)
-            if isinstance(claims, tuple):
-                yield from self._ask_for(alike, claims, until_error=until_error)
-            else:
+            claims = self.claims_at(self._view.nodes.live(int(np.argmax(alike))))
+            if isinstance(claims, Status):
                 self._has_devices[alike] = Answer.ERROR
+            else:
+                yield from self._ask_for(alike, claims, until_error=until_error)
 
     def _supplies(self, rows: RowIndex) -> npt.NDArray[np.int64] | int:
         """Return numbers that are equal for nodes that have the same of the requested resources."""
@@ -344,7 +340,7 @@ class DeviceFilter(NodeFilter):
             self._has_devices[rows] = Answer.DEVICES
             return
         answers = self._node_answers(claims)
-        cycle = Cycle(self._allocator, claims, self._index, self._view)
+        cycle = Cycle(self._allocator, claims, self.index, self._view)
         yield from answers.ask(rows, cycle, until_error=until_error)
         np.copyto(self._has_devices, answers.answers, where=rows)
         np.copyto(self._scores, answers.scores, where=rows)
@@ -398,7 +394,7 @@ class DeviceFilter(NodeFilter):
         """Return what the claims get on a node; as long as its search took in one cycle, it may take once more."""
         self._allocator.renew()
         target = TargetNode(node.name, node.labels)
-        pools = self._index.pools(target)
+        pools = self.index.pools(target)
         long = (
             None if isinstance(pools, NotAllocated) else self._node_answers(claims).long_search(target, pools)
         )

@@ -114,22 +114,19 @@ class NodeAnswers:
             if fails:
                 self.answers[unknown & (self.answers == Answer.UNKNOWN)] = Answer.POSTPONED
                 return
-            node = cycle.view.node_at(row)
-            if node is not None:
-                target = TargetNode(node.name, node.labels)
-                pools = cycle.pools.pools(target)
-                self._nodes[row] = node
-                self._pools[row] = None if isinstance(pools, NotAllocated) else pools
-                if pools in by_pools:
-                    self._alike[row] = self._number_by_pools.setdefault(pools, len(self._number_by_pools) + 1)
-                self.answers[row], self.scores[row] = _answer(target, pools, cycle, by_pools, self._long)
-                fails = until_error and self.answers.item(row) == Answer.ERROR
-                n_devices += max(
-                    _FEWEST_DEVICES, 0 if isinstance(pools, NotAllocated) else len(pools.devices)
-                )
-                if n_devices >= _DEVICES_PER_PIECE:
-                    n_devices = 0
-                    yield
+            node = cycle.view.nodes.live(row)
+            target = TargetNode(node.name, node.labels)
+            pools = cycle.pools.pools(target)
+            self._nodes[row] = node
+            self._pools[row] = None if isinstance(pools, NotAllocated) else pools
+            if pools in by_pools:
+                self._alike[row] = self._number_by_pools.setdefault(pools, len(self._number_by_pools) + 1)
+            self.answers[row], self.scores[row] = _answer(target, pools, cycle, by_pools, self._long)
+            fails = until_error and self.answers.item(row) == Answer.ERROR
+            n_devices += max(_FEWEST_DEVICES, 0 if isinstance(pools, NotAllocated) else len(pools.devices))
+            if n_devices >= _DEVICES_PER_PIECE:
+                n_devices = 0
+                yield
 
     def _ask_alike(self, unknown: Mask, cycle: Cycle) -> None:
         """Answer the rows that have their pools with others, all at once; none if there are many such pools."""
@@ -139,11 +136,10 @@ class NodeAnswers:
         pools_by_number = {number: pools for pools, number in self._number_by_pools.items()}
         for number in filter(None, numbers):
             rows = unknown & (self._alike == number)
-            node = cycle.view.node_at(int(rows.argmax()))
-            if node is not None:
-                target = TargetNode(node.name, node.labels)
-                answer = _answer(target, pools_by_number[number], cycle, {}, self._long)
-                self.answers[rows], self.scores[rows] = answer
+            node = cycle.view.nodes.live(int(rows.argmax()))
+            target = TargetNode(node.name, node.labels)
+            answer = _answer(target, pools_by_number[number], cycle, {}, self._long)
+            self.answers[rows], self.scores[rows] = answer
 
     def same_as(self, _fresh: NodeAnswers) -> bool:
         """Return whether the next few answers are what a search of now gives; for the audit."""

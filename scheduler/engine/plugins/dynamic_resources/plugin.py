@@ -192,10 +192,10 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         if not isinstance(device_filter, DeviceFilter):
             return None
         device_filter.mask()
-        devices = view.devices
-        index = view.state.derived.kept("pools of devices", lambda: PoolIndex(devices))
-        inspection = DeviceInspection(index, devices, SelectorResults(view.state.derived.kept))
-        return RefusedNodes(context, device_filter, inspection)
+        results = SelectorResults(view.state.derived.kept)
+        return RefusedNodes(
+            context, device_filter, DeviceInspection(device_filter.index, view.devices, results)
+        )
 
     def explain_rejection(self, context: ExplainContext) -> str:
         """Say which classes there are for a claim that names an unknown one, or which objects make the search fail."""

@@ -6,7 +6,7 @@ Source: structured/internal/incubating/pools_incubating.go, GatherPools (kuberne
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import chain
@@ -16,6 +16,7 @@ from scheduler.engine.model.devices import Device, DeviceId, PoolId, ResourceSli
 from scheduler.engine.model.node_selector import NodeSelector, go_text
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
 from scheduler.engine.state.devices import Devices
+from scheduler.engine.syntax.plurals import counted
 
 
 class TargetNode(NamedTuple):
@@ -60,7 +61,7 @@ class Pool:
         slices: those with devices that the node may reach, by name.
         slices_elsewhere: the others of the generation; their devices consume counters.
         counters: declared amounts in billionths, by set and counter.
-        problem: why it is invalid; empty if it is not.
+        problem: why its devices cannot be allocated, behind its name; empty if they can.
         devices: in the order in which they are tried.
         has_binding_conditions: whether a device has some: such pools are tried last.
         selects_per_device: whether a slice selects nodes per device, so that nodes with these slices may differ.
@@ -200,7 +201,9 @@ def pool_of(
             return None
         current = sorted((each for each in all_slices if each.generation == generation), key=_name)
         if len(current) != kept[0].slice_count:
-            return Pool(pool_id, PoolState.INCOMPLETE)
+            n_all = counted(kept[0].slice_count, "slice")
+            problem = f"is incomplete: {len(current)} of {n_all} of generation {generation}"
+            return Pool(pool_id, PoolState.INCOMPLETE, problem=problem)
         names = {each.key for each in kept}
         elsewhere = [each for each in current if each.key not in names]
     return _validated(pool_id, kept, elsewhere)
@@ -208,34 +211,21 @@ def pool_of(
 
 def _validated(pool_id: PoolId, kept: list[ResourceSlice], elsewhere: list[ResourceSlice]) -> Pool:
     device_slices = tuple(each for each in kept if not each.shared_counters)
-    names: set[str] = set()
-    for each, device in _devices(device_slices):
-        if device.name in names:
-            problem = f"duplicate device name {device.name} in slice {each.key}"
-            return Pool(pool_id, PoolState.INVALID, problem=problem)
-        names.add(device.name)
-    declared: dict[str, Mapping[str, int]] = {}
-    for each in kept:
-        for counters in each.shared_counters:
-            if counters.name in declared:
-                problem = f"duplicate counter set name {counters.name} in slice {each.key}"
-                return Pool(pool_id, PoolState.INVALID, problem=problem)
-            declared[counters.name] = counters.counters
-    if consumption_problem := _consumption_problem(declared, [*kept, *elsewhere]):
-        return Pool(pool_id, PoolState.INVALID, problem=consumption_problem)
-    counters_by_name = {
-        (name, counter): amount for name, counters in declared.items() for counter, amount in counters.items()
-    }
+    if problem := _contradiction(kept, device_slices, elsewhere):
+        return Pool(pool_id, PoolState.INVALID, problem=f"is invalid: {problem}")
     return Pool(
         pool_id,
         PoolState.USABLE,
         device_slices,
         tuple(elsewhere),
-        counters_by_name,
+        {
+            (of_set.name, counter): amount
+            for each in kept
+            for of_set in each.shared_counters
+            for counter, amount in of_set.counters.items()
+        },
         devices=tuple(
-            PoolDevice(device, each, each.device_id(device))
-            for each in device_slices
-            for device in each.devices
+            PoolDevice(device, each, each.device_id(device)) for each, device in _devices(device_slices)
         ),
         has_binding_conditions=any(
             device.binding_conditions is not None for _, device in _devices(device_slices)
@@ -244,15 +234,29 @@ def _validated(pool_id: PoolId, kept: list[ResourceSlice], elsewhere: list[Resou
     )
 
 
-def _consumption_problem(declared: Mapping[str, Mapping[str, int]], slices: Iterable[ResourceSlice]) -> str:
-    for each, device in _devices(slices):
+def _contradiction(
+    kept: Sequence[ResourceSlice], device_slices: Iterable[ResourceSlice], elsewhere: Sequence[ResourceSlice]
+) -> str:
+    """Return in what the slices contradict each other; empty if they do not."""
+    names: set[str] = set()
+    for each, device in _devices(device_slices):
+        if device.name in names:
+            return f"duplicate device name {device.name} in slice {each.key}"
+        names.add(device.name)
+    declared: dict[str, Mapping[str, int]] = {}
+    for each in kept:
+        for of_set in each.shared_counters:
+            if of_set.name in declared:
+                return f"duplicate counter set name {of_set.name} in slice {each.key}"
+            declared[of_set.name] = of_set.counters
+    for each, device in _devices([*kept, *elsewhere]):
         of_device = f"of device {device.name} in slice {each.key}"
         for consumed in device.consumes_counters:
-            counters = declared.get(consumed.name)
-            if counters is None:
+            known = declared.get(consumed.name)
+            if known is None:
                 return f"counter set {consumed.name} {of_device} not found"
             for counter in consumed.counters:
-                if counter not in counters:
+                if counter not in known:
                     return f"counter {counter} {of_device} not found in counter set {consumed.name}"
     return ""
 

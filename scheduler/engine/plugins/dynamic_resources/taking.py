@@ -15,7 +15,7 @@ from scheduler.engine.model.device_requests import DeviceQuery, ResourceClaim
 from scheduler.engine.model.devices import NO_EXECUTE, NO_SCHEDULE, Device, DeviceClass
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
-from scheduler.engine.plugins.dynamic_resources.capacity import Wanted, is_left, wanted_of
+from scheduler.engine.plugins.dynamic_resources.capacity import Wanted, missing_capacity, wanted_of
 from scheduler.engine.plugins.dynamic_resources.constraints import AttributeConstraint
 from scheduler.engine.plugins.dynamic_resources.counters import Counters
 from scheduler.engine.plugins.dynamic_resources.pools import NodePools, PoolDevice, TargetNode, device_reaches
@@ -179,7 +179,7 @@ class NodeDevices:
         if wanted is None:
             return False
         stored = self._allocated.consumed.get(device.id, _NO_USE)
-        return is_left(wanted, device.device, stored, self._taken_of(device))
+        return not missing_capacity(wanted, device.device, stored, self._taken_of(device))
 
     def take(self, query: NodeQuery, device: PoolDevice) -> Taken:
         """Take a device that suits the query, and of which enough is left."""

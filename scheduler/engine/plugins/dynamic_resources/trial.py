@@ -9,6 +9,7 @@ Difference: upstream's dry run never returns a victim's devices (KEP-5690 is ope
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.engine.framework.interface import PreFilterExtensions
@@ -21,6 +22,7 @@ from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
 from scheduler.engine.plugins.dynamic_resources.answers import Answer, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.claims import resolved, unknown_class
 from scheduler.engine.plugins.dynamic_resources.extended_resources import (
+    Variant,
     Variants,
     extended_request,
     special_claim,
@@ -56,17 +58,6 @@ class DeviceTrials:
         self._allocator, self._view = allocator, view
         self._holders: dict[NodePools, Mapping[str, ResourceClaim]] = {}
         self._answers: dict[tuple[int, frozenset[str], tuple[str, ...]], Status | None] = {}
-
-    def at(
-        self, row: int, node: Node, pools: NodePools, claims: Sequence[ResourceClaim], *, has_devices: bool
-    ) -> DeviceTrial:
-        """
-        Return the trial of a row.
-
-        `claims`: those of the pod that need devices there. `has_devices`: whether there are some as it is.
-        """
-        target = TargetNode(node.name, node.labels)
-        return DeviceTrial(self, row, target, pools, claims, has_devices=has_devices)
 
     def holders(self, pools: NodePools) -> Mapping[str, ResourceClaim]:
         """Return by key the claims that have devices of the pools. O(devices of the pools) where not yet known."""
@@ -107,7 +98,7 @@ class DeviceTrials:
 
     def _search(self, trial: DeviceTrial, released: frozenset[str], pods: Iterable[Pod]) -> Status | None:
         allocated = AllocatedDevices()
-        for key, claim in trial.holders.items():
+        for key, claim in self.holders(trial.pools).items():
             if key not in released and claim.allocation is not None:
                 allocated.add(claim.allocation, key)
         before = {
@@ -117,12 +108,13 @@ class DeviceTrials:
             if claim.uid not in self._own
         }
         claims = (*before.values(), *trial.claims)
-        search = self._allocator.beside(allocated).search(trial.node, trial.pools, claims)
+        node = TargetNode(trial.node.name, trial.node.labels)
+        search = self._allocator.beside(allocated).search(node, trial.pools, claims)
         if not isinstance(search, NotAllocated):
             return None
         return failed(search.text) if search.answer is Answer.ERROR else unschedulable(search.text)
 
-    def _unallocated(self, pod: Pod, node: TargetNode) -> tuple[ResourceClaim, ...]:
+    def _unallocated(self, pod: Pod, node: Node) -> tuple[ResourceClaim, ...]:
         """Return the claims of another pod that need devices on the node, as far as they are known."""
         devices = self._view.devices
         of_user = resolved(pod, devices.claim)
@@ -132,41 +124,31 @@ class DeviceTrials:
             claim for claim in of_user if claim.allocation is None and unknown_class(claim, devices) is None
         )
         request = extended_request(pod) if devices.extended_resources else {}
-        special, row = special_claim(pod, request, devices), self._view.state.nodes.row_by_name.get(node.name)
-        live = None if row is None else self._view.node_at(row)
-        if special is None or live is None:
+        special = special_claim(pod, request, devices)
+        if special is None:
             return unallocated
-        variant = Variants(pod, special, request, devices).at(live, is_only_claim=not of_user)
-        return (
-            unallocated if variant is None or isinstance(variant, Status) else (*unallocated, variant.claim)
-        )
+        variant = Variants(pod, special, request, devices).at(node, is_only_claim=not of_user)
+        return (*unallocated, variant.claim) if isinstance(variant, Variant) else unallocated
 
 
+@dataclass(slots=True, eq=False)
 class DeviceTrial(PreFilterExtensions):
     """
     The trial of one row.
 
     Attributes:
-        holders: by key, the claims that have devices of the row's pools.
+        claims: those of the pod that need devices there.
+        has_devices: whether there are some as it is.
     """
 
-    __slots__ = ("_has_devices", "_joined", "_left", "_trials", "claims", "holders", "node", "pools", "row")
-
-    def __init__(
-        self,
-        trials: DeviceTrials,
-        row: int,
-        node: TargetNode,
-        pools: NodePools,
-        claims: Sequence[ResourceClaim],
-        *,
-        has_devices: bool,
-    ) -> None:
-        self._trials, self._has_devices = trials, has_devices
-        self.row, self.node, self.pools, self.claims = row, node, pools, claims
-        self.holders = trials.holders(pools)
-        self._left: set[str] = set()
-        self._joined: dict[str, Pod] = {}
+    trials: DeviceTrials
+    row: int
+    node: Node
+    pools: NodePools
+    claims: Sequence[ResourceClaim]
+    has_devices: bool
+    _left: set[str] = field(default_factory=set)
+    _joined: dict[str, Pod] = field(default_factory=dict)
 
     def add_pod(self, pod: Pod) -> None:
         """Let a pod that left return, or give devices to the claims of another one first."""
@@ -182,29 +164,11 @@ class DeviceTrial(PreFilterExtensions):
 
     def refusal(self) -> Status | None:
         """Return why there are no devices for the claims."""
-        if self._has_devices and not self._joined:
+        if self.has_devices and not self._joined:
             # A claim that is released takes no device away. A search might end at the limit here.
             return None
+        holders = self.trials.holders(self.pools)
         released = frozenset(
-            key for key, claim in self.holders.items() if self._trials.is_released(claim, self._left)
+            key for key, claim in holders.items() if self.trials.is_released(claim, self._left)
         )
-        return self._trials.refusal(self, released, self._joined.values())
-
-
-class FixedTrial(PreFilterExtensions):
-    """The trial of a row that pods do not change."""
-
-    __slots__ = ("_status",)
-
-    def __init__(self, status: Status | None) -> None:
-        self._status = status
-
-    def add_pod(self, pod: Pod) -> None:
-        """Change nothing."""
-
-    def remove_pod(self, pod: Pod) -> None:
-        """Change nothing."""
-
-    def refusal(self) -> Status | None:
-        """Return the row's status."""
-        return self._status
+        return self.trials.refusal(self, released, self._joined.values())

@@ -18,7 +18,7 @@ Source: plugins/interpodaffinity/filtering.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Final
@@ -81,9 +81,9 @@ def forbidden_domains(context: PodContext, view: ClusterView) -> Iterator[Mask]:
             yield per_domain.at_least(1)
 
 
-def full_domains(context: PodContext, view: ClusterView) -> Iterator[Mask]:
+def full_domains(limiting: Iterable[ExistingPodTerm], view: ClusterView) -> Iterator[Mask]:
     """Yield per limiting term the rows in domains that have a declaring pod and as many selected pods as allowed."""
-    for term in limiting_terms(context, view):
+    for term in limiting:
         # Look only at declaring rows, not at all rows: a pod may declare thousands of such terms.
         limit = PodLimit.of_placed(term.key)
         pods, capacity = limit.pods(view), limit.capacity(view)
@@ -132,9 +132,9 @@ def limiting_terms(context: PodContext, view: ClusterView) -> Iterator[ExistingP
             yield term
 
 
-def has_shares_of_others(context: PodContext, view: ClusterView) -> bool:
-    """Return whether a limiting term with shares that the pod does not declare itself selects it. O(terms)."""
-    shared = [term for term in limiting_terms(context, view) if isinstance(term.key.max_pods, Shares)]
+def has_shares_of_others(limiting: Iterable[ExistingPodTerm], context: PodContext, view: ClusterView) -> bool:
+    """Return whether a limiting term has shares that the pod does not declare itself. O(terms)."""
+    shared = [term for term in limiting if isinstance(term.key.max_pods, Shares)]
     declared = set(view.state.terms.keys(context.label_set, context.pod.spec)) if shared else set()
     return any(term.key not in declared for term in shared)
 

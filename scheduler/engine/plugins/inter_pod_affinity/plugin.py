@@ -56,6 +56,7 @@ from scheduler.engine.plugins.inter_pod_affinity.scoring import min_max_normaliz
 from scheduler.engine.plugins.inter_pod_affinity.terms import incoming_terms
 from scheduler.engine.plugins.inter_pod_affinity.trial import AffinityTrial, DeclaredAgainst
 from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.engine.state.existing_terms import ExistingPodTerm
 from scheduler.engine.state.matching import PodMatcher, declared_rule
 from scheduler.engine.syntax.selectors import Selector
 
@@ -152,18 +153,18 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         if terms.crosses_by_annotation and not view.state.terms.may_cross(pod.namespace):
             return unresolvable(reach_problem(pod.namespace))
         rules = list(own_rules(context, view, terms))
-        is_exempt, is_limited = pod.namespace in self._exempt, False
+        is_exempt, limiting = pod.namespace in self._exempt, list[ExistingPodTerm]()
         if not is_exempt:
             refused = list(forbidden_domains(context, view))
-            is_limited = any(True for _ in limiting_terms(context, view))
-            if is_limited and (full := list(full_domains(context, view))):
+            limiting += limiting_terms(context, view)
+            if limiting and (full := list(full_domains(limiting, view))):
                 self._refused_by_limits.add(pod.spec)
-                if has_shares_of_others(context, view):
+                if has_shares_of_others(limiting, context, view):
                     self._refused_by_others_shares.add(pod.spec)
                 refused += full
             if refused:
                 rules.append(existing_rule(refused))
-        if not rules and not is_limited:
+        if not rules and not limiting:
             return SKIP
 
         declared = DeclaredAgainst(context, view)

@@ -14,10 +14,10 @@ from typing import Final
 from scheduler.engine.framework.memo import MemoBySpec
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Gate, Semantics
-from scheduler.engine.model.terms import Problem, SpreadConstraint
+from scheduler.engine.model.terms import SpreadConstraint
 from scheduler.engine.model.wire import Int32, LabelSelector, Wire
-from scheduler.engine.state.matching import NamespaceRule, PodMatcher
-from scheduler.engine.syntax.selectors import EVERYTHING, NOTHING, Selector, with_requirements
+from scheduler.engine.state.matching import PodMatcher, spread_matcher, spread_selector
+from scheduler.engine.syntax.selectors import EVERYTHING, Selector
 
 DEFAULTING_TYPES: Final = ("System", "List")
 ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
@@ -171,11 +171,8 @@ def _hard_and_soft(constraints: Iterable[tuple[bool, Constraint]]) -> _HardAndSo
 
 
 def _selector(pod: Pod, declared: SpreadConstraint, semantics: Semantics) -> Selector:
-    selector = NOTHING if isinstance(declared.selector, Problem) else declared.selector
-    if semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD) and declared.match_label_keys:
-        own = {key: pod.labels[key] for key in declared.match_label_keys if key in pod.labels}
-        selector = with_requirements(selector, own)
-    return selector
+    merges = semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD)
+    return spread_selector(declared, pod.labels if merges else {})
 
 
 def _constraint(declared: SpreadConstraint, selector: Selector, namespace: str) -> Constraint:
@@ -183,20 +180,8 @@ def _constraint(declared: SpreadConstraint, selector: Selector, namespace: str) 
         max_skew=declared.max_skew,
         topology_key=declared.topology_key,
         selector=selector,
-        matcher=_matcher(selector, namespace),
+        matcher=spread_matcher(selector, namespace),
         min_domains=declared.min_domains,
         honor_node_affinity=declared.honor_node_affinity,
         honor_node_taints=declared.honor_node_taints,
     )
-
-
-def _matcher(selector: Selector, namespace: str) -> PodMatcher | None:
-    """
-    Return the matcher of the pods of the namespace that the selector selects.
-
-    Quirk of kubernetes 1.36 (common.go, countPodsMatchSelector): an empty selector counts no pod, although it matches
-    the incoming pod.
-    """
-    if selector.is_empty or selector.is_nothing:
-        return None
-    return PodMatcher(((NamespaceRule(frozenset((namespace,)), NOTHING), selector),))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from scheduler.engine.state.columns import LabelColumn, PerDomain
 from scheduler.engine.state.counts import Domains, PodCounts
 
 
-class CountedPods(NamedTuple):
+@dataclass(eq=False)
+class CountedPods:
     """
     A constraint, the domains of its topology key, and the pods that it counts.
 
@@ -51,9 +53,29 @@ class CountedPods(NamedTuple):
     def fewest(self) -> int:
         """Return the fewest pods of a domain; 0 if there are fewer domains than minDomains."""
         domains = self.domains()
-        if not len(domains) or len(domains) < self.constraint.min_domains:
-            return 0
-        return int(self.per_domain().amounts[domains].min())
+        return int(self.per_domain().amounts[domains].min()) if self._has_enough(len(domains)) else 0
+
+    def fewest_beside(self, domain: int, n_here: int) -> int:
+        """Return the same if the domain had so many pods. O(n_rows) at first, then O(1)."""
+        domains, emptiest = self._emptiest
+        elsewhere = [n_pods for n_pods, other in emptiest if other != domain]
+        # The domain of a node that is not eligible may be none.
+        return (
+            min([*elsewhere, n_here] if domain in domains else elsewhere)
+            if self._has_enough(len(domains))
+            else 0
+        )
+
+    def _has_enough(self, n_domains: int) -> bool:
+        return n_domains >= max(1, self.constraint.min_domains)
+
+    @cached_property
+    def _emptiest(self) -> tuple[frozenset[int], Sequence[tuple[int, int]]]:
+        """The ids of the domains; of the two of them with the fewest pods, how many these are, and the id."""
+        ids = self.domains()
+        n_pods = self.per_domain().amounts[ids]
+        two = np.argsort(n_pods, kind="stable")[:2]
+        return frozenset(ids.tolist()), list(zip(n_pods[two].tolist(), ids[two].tolist(), strict=True))
 
     def most(self, pod: Pod, fewest: int) -> int:
         """Return how many pods a domain may have before the pod comes, if the emptiest one has `fewest`."""

@@ -37,7 +37,7 @@ from scheduler.engine.plugins.pod_topology_spread.counting import counted_pods, 
 from scheduler.engine.plugins.pod_topology_spread.explaining import fields_to_change, spread_rules
 from scheduler.engine.plugins.pod_topology_spread.filtering import skew_rules
 from scheduler.engine.plugins.pod_topology_spread.scoring import SpreadScorer
-from scheduler.engine.plugins.pod_topology_spread.trial import SkewTrials
+from scheduler.engine.plugins.pod_topology_spread.trial import SkewTrial
 from scheduler.engine.state.cluster_view import ClusterView
 
 NAME: Final = "PodTopologySpread"
@@ -103,8 +103,8 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         counted = counted_pods(context.pod, view, constraints, topology_keys(constraints))
         rules = skew_rules(context.pod, view, counted)
         # A pod that leaves makes its own domain emptier, so that the skew of this domain does not grow.
-        trials = SkewTrials(context.pod, counted)
-        return RuleFilter(view.n_rows, *rules, trial=trials, needs_pods=False)
+        trial = partial(SkewTrial, context.pod, counted)
+        return RuleFilter(view.n_rows, *rules, trial=trial, needs_pods=False)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the constraints that refuse a node."""

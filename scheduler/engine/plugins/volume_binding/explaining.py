@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scheduler.engine.framework.explaining import NONE_IS_LEFT, ExplainContext, PluginExplanation, Where
 from scheduler.engine.framework.status import NodeStatuses, Status
@@ -17,8 +17,7 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.volumes import Volumes
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusals:
+class _Refusals(NamedTuple):
     """The statuses of the nodes for one claim alone. `storage_class`: None for a claim that has its volume."""
 
     claim: PersistentVolumeClaim
@@ -32,9 +31,13 @@ def explain_claims(context: ExplainContext) -> PluginExplanation:
     claims = claims_of(context.pod, view.volumes)
     if isinstance(claims, Status):
         return PluginExplanation()
+
+    def refused(alone: PodClaims) -> NodeStatuses:
+        return VolumeFilter(alone, view, bind_timeout_s=0).statuses()
+
     parts = [
-        *(_refusals(PodClaims(bound=[claim]), claim, None, view) for claim in claims.bound),
-        *(_refusals(PodClaims(delayed=[delayed]), *delayed, view) for delayed in claims.delayed),
+        *(_Refusals(claim, None, refused(PodClaims(bound=[claim]))) for claim in claims.bound),
+        *(_Refusals(*delayed, refused(PodClaims(delayed=[delayed]))) for delayed in claims.delayed),
     ]
     gone = tuple(
         UnselectNode(context.pod.namespace, claim.name, claim.selected_node)
@@ -71,12 +74,6 @@ def _unbound(claim: PersistentVolumeClaim, volumes: Volumes) -> str | Where:
     if not maker:
         return f"claim {claim.name}: no volume of class {claim.class_name} is bound to it yet, and the class makes none"
     return f"claim {claim.name}: {maker} has made no volume of class {claim.class_name} for it"
-
-
-def _refusals(
-    claims: PodClaims, claim: PersistentVolumeClaim, storage_class: StorageClass | None, view: ClusterView
-) -> _Refusals:
-    return _Refusals(claim, storage_class, VolumeFilter(claims, view, bind_timeout_s=0).statuses())
 
 
 def _admitted(claims: PodClaims) -> str:
