@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.framework.interface import NodeFilter, PodContext
+from scheduler.engine.framework.interface import NodeFilter, PodContext, PreFilterExtensions
 from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.model.allocations import Consumer
 from scheduler.engine.model.device_requests import ResourceClaim
@@ -69,15 +69,18 @@ def _placed(live: LiveCluster, name: str, node: str) -> Pod:
     return pod
 
 
-def _filter(live: LiveCluster) -> NodeFilter:
-    """Return the filter of a pod that has the first claim."""
+def _trial(live: LiveCluster, node: str) -> PreFilterExtensions:
+    """Return the trial of a node for a pod that has the first claim."""
     entry = {"name": "c", "resourceClaimName": "c0"}
     pod, view = live.pod(build.pod("asked", spec={"resourceClaims": [entry]})), live.view()
     node_filter = DynamicResources(DynamicResourcesArgs(), PluginContext()).prefilter(
         PodContext(pod, view.label_set(pod)), view
     )
     assert isinstance(node_filter, NodeFilter)
-    return node_filter
+    assert node_filter.trial is not None
+    trial = node_filter.trial(view.nodes.row_by_name[node])
+    assert isinstance(trial, PreFilterExtensions)
+    return trial
 
 
 class _Drawn(Random):
@@ -130,9 +133,7 @@ def _changes(seed: int) -> int:
             consumers = tuple(Consumer(resource="pods", name=name, uid=pods[name].uid) for name in users)
             held.append(replace(claim, reserved_for=consumers))
             live.state.devices.upsert(held[-1])
-    make = _filter(live).trial
-    assert make is not None
-    trials = {name: make(live.view().nodes.row_by_name[name]) for name in NODES}
+    trials = {name: _trial(live, name) for name in NODES}
     left: set[str] = set()
     answers: list[list[str]] = []
     for name in ("", *draw.choices(_PODS, k=6)):
@@ -172,9 +173,7 @@ def test_a_nominated_pod_comes_first_where_a_device_serves_its_extended_resource
     live = _built(([{"metadata": {"name": "s"}, "spec": spec}], classes, [_wanted("c0")]))
     room = {"pods": "10"} if offered is None else {"pods": "10", resource: offered}
     live.apply({**build.node(NODES[0], labels=_LABELS, allocatable=room), "kind": "Node"})
-    make = _filter(live).trial
-    assert make is not None
-    trial = make(live.view().nodes.row_by_name[NODES[0]])
+    trial = _trial(live, NODES[0])
     assert trial.refusal() is None
     trial.add_pod(live.pod(build.pod("first", containers=[build.container(requests={resource: "1"})])))
     refused = trial.refusal()
