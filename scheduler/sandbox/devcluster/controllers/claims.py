@@ -2,17 +2,18 @@
 The claim half of the PV controller: finds each claim its volume, orders one, and says when a claim lost its volume.
 
 Source: pkg/controller/volume/persistentvolume/pv_controller.go (syncUnboundClaim, syncBoundClaim, bind),
-pkg/controller/volume/pvcprotection (kubernetes 1.36). Differences: a claim takes the volume that it names, or
-that names it, whether or not that suits it; one without such a volume waits for a scheduler, since classes that bind at
-once get none.
+component-helpers storage/volume/pv_helpers.go (FindMatchingVolume), pkg/controller/volume/pvcprotection (kubernetes
+1.36). Differences: a claim takes the volume that it names, or that names it, whether or not that suits it; and no event
+says why none does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from scheduler.sandbox.devcluster.admission.checks import quantity
 from scheduler.sandbox.devcluster.admission.volumes import CLAIM_PROTECTION
 from scheduler.sandbox.devcluster.controllers.actions import (
     Action,
@@ -36,10 +37,13 @@ from scheduler.sandbox.devcluster.controllers.volumes import (
     provisions,
 )
 from scheduler.sandbox.devcluster.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, JsonObject
+from scheduler.sandbox.devcluster.label_selectors import selects
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
+#: Seconds until a failed provisioning of an immediate claim is tried again.
+_RETRY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +54,13 @@ class ClaimView:
     volume: JsonObject | None
     #: Volumes that refer to the claim.
     promised: Sequence[JsonObject]
+    #: Return the volumes of the claim's class that refer to no claim.
+    list_free: Callable[[], Sequence[JsonObject]]
     storage_class: JsonObject | None
     pods: Sequence[JsonObject]
     #: The node that a scheduler selected.
     node: JsonObject | None
+    list_nodes: Callable[[], Sequence[JsonObject]]
     #: Seconds since the claim was first to be provisioned on its node.
     waited_s: float
 
@@ -73,6 +80,10 @@ def plan(claim: JsonObject, view: ClaimView) -> list[Action]:
     for volume in view.promised:
         if _is_for(volume, claim) and not volume["metadata"].get("deletionTimestamp"):
             return _bind(claim, volume)
+    if not is_delayed(view.storage_class):
+        suitable = [one for one in view.list_free() if _suits(one, claim)]
+        if suitable:
+            return _bind(claim, min(suitable, key=lambda one: _storage_nano(one["spec"]["capacity"])))
     return [*_order(claim, view), *_phase(claim, "Pending")]
 
 
@@ -84,7 +95,8 @@ def is_bound(claim: JsonObject) -> bool:
 def is_awaiting_volume(claim: JsonObject, storage_class: JsonObject | None) -> bool:
     """Return whether the provisioner is to make a volume for the claim."""
     unbound = not is_bound(claim) and not (claim.get("spec") or {}).get("volumeName")
-    return unbound and provisions(storage_class) and bool(annotation(claim, SELECTED_NODE))
+    has_place = bool(annotation(claim, SELECTED_NODE)) or not is_delayed(storage_class)
+    return unbound and has_place and provisions(storage_class)
 
 
 # -- binding -------------------------------------------------------------------------------------------------
@@ -131,19 +143,35 @@ def _is_for(volume: JsonObject, claim: JsonObject) -> bool:
     return reference.get("uid") in (None, "", uid(claim))
 
 
+def _suits(volume: JsonObject, claim: JsonObject) -> bool:
+    """Return whether a free volume has the size, the modes and the labels that the claim asks for."""
+    metadata, spec, wanted = volume["metadata"], volume["spec"], claim["spec"]
+    selector = wanted.get("selector")
+    return (
+        (volume.get("status") or {}).get("phase") == "Available"
+        and not metadata.get("deletionTimestamp")
+        and spec["volumeMode"] == wanted["volumeMode"]
+        and set(wanted["accessModes"]) <= set(spec["accessModes"])
+        and _storage_nano(spec["capacity"]) >= _storage_nano(wanted["resources"]["requests"])
+        and (selector is None or selects(selector, metadata.get("labels") or {}))
+    )
+
+
+def _storage_nano(amounts: JsonObject) -> int:
+    """Return the amount of storage in billionths of a byte, 0 if there is none."""
+    found = quantity(amounts.get("storage"))
+    return found.nano if found else 0
+
+
 # -- without a volume ---------------------------------------------------------------------------------------
 
 
 def _order(claim: JsonObject, view: ClaimView) -> list[Action]:
     """Return what becomes of a claim without a volume: it waits for a scheduler, or gets a volume made."""
     storage_class, selected = view.storage_class, annotation(claim, SELECTED_NODE)
-    if storage_class is None or not is_delayed(storage_class):
-        text = (
-            "no volume names this claim, and the volumeBindingMode of its class is not WaitForFirstConsumer"
-        )
-        return [Emit("FailedBinding", text)]
-    if not selected or not provisions(storage_class):
-        return []
+    if storage_class is None or not is_awaiting_volume(claim, storage_class):
+        text = "no persistent volume suits this claim, and no storage class makes one"
+        return [] if is_delayed(storage_class) else [Emit("FailedBinding", text)]
     provisioner = storage_class["provisioner"]
     if annotation(claim, PROVISIONER) != provisioner:
         named = replaced(claim, ("metadata", "annotations", PROVISIONER), provisioner)
@@ -153,14 +181,16 @@ def _order(claim: JsonObject, view: ClaimView) -> list[Action]:
     made: list[Action] | str
     if failure := failure_of(storage_class):
         made = failure
-    elif view.node is None:
+    elif selected and view.node is None:
         made = f'error getting selected node: node "{selected}" not found'
     else:
-        made = provision(claim, storage_class, view.node)
+        made = provision(claim, storage_class, view.node, view.list_nodes)
     if isinstance(made, list):
         return made
     text = f'failed to provision volume with StorageClass "{storage_class["metadata"]["name"]}": {made}'
+    event = Emit("ProvisioningFailed", text)
+    if not selected:
+        return [event, Revisit(_RETRY_S)]
     # The scheduler selects a node anew.
     left = without(claim["metadata"]["annotations"], SELECTED_NODE)
-    taken_back = replaced(claim, ("metadata", "annotations"), left)
-    return [Emit("ProvisioningFailed", text), Update(PERSISTENT_VOLUME_CLAIM, taken_back)]
+    return [event, Update(PERSISTENT_VOLUME_CLAIM, replaced(claim, ("metadata", "annotations"), left))]

@@ -99,7 +99,7 @@ def _references(kind: Kind, obj: JsonObject) -> Iterator[tuple[str, tuple[str, .
         for claim in (obj.get("spec") or {}).get("resourceClaims") or ():
             yield "template", (namespace, claim.get("resourceClaimTemplateName") or "")
     elif kind is PERSISTENT_VOLUME:
-        yield "claim", _claim_key(obj)
+        yield ("claim", _claim_key(obj)) if obj["spec"].get("claimRef") else ("class", (class_name(obj),))
     elif kind is PERSISTENT_VOLUME_CLAIM and not claims.is_bound(obj):
         yield "class", (class_name(obj),)
         yield "volume", ((obj.get("spec") or {}).get("volumeName") or "",)
@@ -178,6 +178,12 @@ class Planner:
             yield (PERSISTENT_VOLUME_CLAIM, *_claim_key(obj))
             naming = self._index.get(PERSISTENT_VOLUME_CLAIM, "volume", name)
             yield from _places(PERSISTENT_VOLUME_CLAIM, naming)
+            of_class = class_name(obj)
+            is_delayed = volumes.is_delayed(self._store.find(STORAGE_CLASS, "", of_class))
+            # For delayed claims the scheduler chooses.
+            if not is_delayed and not obj["spec"].get("claimRef"):
+                takers = self._index.get(PERSISTENT_VOLUME_CLAIM, "class", of_class)
+                yield from _places(PERSISTENT_VOLUME_CLAIM, takers)
         elif kind is PERSISTENT_VOLUME_CLAIM:
             yield from _places(
                 PERSISTENT_VOLUME, self._index.get(PERSISTENT_VOLUME, "claim", namespace, name)
@@ -226,9 +232,11 @@ class Planner:
         view = claims.ClaimView(
             volume=find(PERSISTENT_VOLUME, "", named) if named else None,
             promised=self._index.get(PERSISTENT_VOLUME, "claim", *key_of(claim)),
+            list_free=lambda: self._index.get(PERSISTENT_VOLUME, "class", class_name(claim)),
             storage_class=storage_class,
             pods=self._index.get(POD, "claim", *key_of(claim)),
             node=find(NODE, "", selected) if selected else None,
+            list_nodes=lambda: self._store.list(NODE)[0],
             waited_s=self._waited_s(claim, storage_class),
         )
         return claims.plan(claim, view)

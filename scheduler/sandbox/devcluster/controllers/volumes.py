@@ -11,8 +11,10 @@ Recycle retains.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
 from typing import Final
+from zlib import crc32
 
 from scheduler.sandbox.devcluster.admission.volumes import VOLUME_PROTECTION
 from scheduler.sandbox.devcluster.controllers.actions import (
@@ -74,16 +76,14 @@ def _reclaim(volume: JsonObject) -> list[Action]:
 # -- provisioning --------------------------------------------------------------------------------------------
 
 
-def is_delayed(storage_class: JsonObject) -> bool:
+def is_delayed(storage_class: JsonObject | None) -> bool:
     """Return whether claims of the class wait for a scheduler, which chooses a volume or a node."""
-    return bool(storage_class.get("volumeBindingMode") == "WaitForFirstConsumer")
+    return (storage_class or {}).get("volumeBindingMode") == "WaitForFirstConsumer"
 
 
 def provisions(storage_class: JsonObject | None) -> bool:
     """Return whether the class makes volumes."""
-    if storage_class is None or not is_delayed(storage_class):
-        return False
-    return bool(storage_class.get("provisioner") != _NO_PROVISIONER)
+    return storage_class is not None and storage_class.get("provisioner") != _NO_PROVISIONER
 
 
 def delay_s(storage_class: JsonObject) -> float:
@@ -97,24 +97,39 @@ def failure_of(storage_class: JsonObject) -> str:
     return annotation(storage_class, PROVISION_FAILURE)
 
 
-def provision(claim: JsonObject, storage_class: JsonObject, node: JsonObject) -> list[Action] | str:
-    """Return the write that makes the claim's volume where the selected node is, or why there can be none."""
-    segment = _segment(storage_class, node["metadata"].get("labels") or {})
-    if segment is None:
+def provision(
+    claim: JsonObject,
+    storage_class: JsonObject,
+    node: JsonObject | None,
+    list_nodes: Callable[[], Iterable[JsonObject]],
+) -> list[Action] | str:
+    """
+    Return the write that makes the claim's volume, or why there can be none.
+
+    `node` is the selected one; None for an immediate claim, whose volume may be in the zone of any node.
+    """
+    nodes = list_nodes() if node is None else (node,)
+    segments = _segments(storage_class, [one["metadata"].get("labels") or {} for one in nodes])
+    if node is not None:
+        segments = [one for one in segments if one.items() <= (node["metadata"].get("labels") or {}).items()]
+    if not segments:
         return "error generating accessibility requirements: no topology key matches the selected node"
-    return [Create(PERSISTENT_VOLUME, _volume(claim, storage_class, segment))]
+    # As upstream spreads the claims of a stateful set over zones: by name, each ordinal one further.
+    stem, _, ordinal = claim["metadata"]["name"].rpartition("-")
+    offset = crc32(stem.encode()) + int(ordinal) if ordinal.isdecimal() else crc32(ordinal.encode())
+    return [Create(PERSISTENT_VOLUME, _volume(claim, storage_class, segments[offset % len(segments)]))]
 
 
-def _segment(storage_class: JsonObject, labels: Segment) -> Segment | None:
-    """Return the topology of a volume for a node with these labels; None if the class allows none."""
-    terms = storage_class.get("allowedTopologies")
-    if not terms:
-        return {ZONE: labels[ZONE]} if ZONE in labels else {}
-    for term in terms:
+def _segments(storage_class: JsonObject, labels: Iterable[Segment]) -> list[Segment]:
+    """Return the topologies that the class allows, else the zones of nodes with these labels, else an empty one."""
+    allowed: list[Segment] = []
+    for term in storage_class.get("allowedTopologies") or ():
         expressions = term.get("matchLabelExpressions") or ()
-        if all(labels.get(one["key"]) in one["values"] for one in expressions):
-            return {one["key"]: labels[one["key"]] for one in expressions}
-    return None
+        keys = [one["key"] for one in expressions]
+        choices = product(*(one["values"] for one in expressions))
+        allowed += [dict(zip(keys, values, strict=True)) for values in choices]
+    zones = sorted({one[ZONE] for one in labels if ZONE in one})
+    return allowed or [{ZONE: zone} for zone in zones] or [{}]
 
 
 def _volume(claim: JsonObject, storage_class: JsonObject, segment: Segment) -> JsonObject:

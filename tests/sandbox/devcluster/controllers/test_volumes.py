@@ -1,7 +1,6 @@
 """Volumes and claims on a running cluster: bound, provisioned, refused, reclaimed."""
 
 import itertools
-from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from scheduler.sandbox.devcluster.kinds import (
     JsonObject,
 )
 from tests.sandbox.devcluster.controllers.running import cluster
+from tests.support.round_robin_binder import N_NODES
 from tests.support.waiting import until_written
 
 pytestmark = pytest.mark.asyncio
@@ -42,7 +42,7 @@ def make_volume(store, name, **spec):
     return store.create(PERSISTENT_VOLUME, "", volume_body(name, **spec))
 
 
-def make_class(store, name, *, mode="WaitForFirstConsumer", annotations=None, **fields):
+def make_class(store, name, *, mode="Immediate", annotations=None, **fields):
     metadata = {"name": name, "annotations": annotations or {}}
     body = {"metadata": metadata, "provisioner": "p.test", "volumeBindingMode": mode, **fields}
     return store.create(STORAGE_CLASS, "", body)
@@ -83,10 +83,6 @@ def topology(volume) -> Any:
     return {one["key"]: one["values"] for one in term["matchExpressions"]}
 
 
-def is_told(store, name):
-    return "FailedBinding" in reasons(store, name)
-
-
 def reasons(store, name="c"):
     return [one["reason"] for one in store.list(CORE_EVENT)[0] if one["involvedObject"]["name"] == name]
 
@@ -94,34 +90,44 @@ def reasons(store, name="c"):
 # -- binding -------------------------------------------------------------------------------------------------
 
 
+async def test_a_claim_gets_the_smallest_volume_that_suits_it():
+    async with cluster(storage=True) as store:
+        for name, size in (("large", "9Gi"), ("right", "3Gi"), ("small", "1Gi")):
+            make_volume(store, name, size=size)
+        await until_written(store, in_phase(store, PERSISTENT_VOLUME, "large", "Available", ""))
+        make_claim(store, "c", of_class="manual", size="2Gi")
+        await until_written(store, bound(store))
+        stored, volume = claim(store), volume_of(store)
+    assert volume["metadata"]["name"] == "right"
+    assert stored["metadata"]["annotations"] == {
+        "pv.kubernetes.io/bind-completed": "yes",
+        "pv.kubernetes.io/bound-by-controller": "yes",
+    }
+    assert stored["status"] == {
+        "phase": "Bound",
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "3Gi"},
+    }
+    reference = volume["spec"]["claimRef"]
+    assert (reference["uid"], volume["status"]["phase"]) == (stored["metadata"]["uid"], "Bound")
+    assert volume["metadata"]["annotations"] == {"pv.kubernetes.io/bound-by-controller": "yes"}
+
+
 async def test_a_volume_promised_by_its_maker_is_kept_for_its_claim():
     async with cluster(storage=True) as store:
         make_volume(store, "v", size="9Gi", claimRef={"namespace": "default", "name": "c"})
+        make_volume(store, "w")
         make_claim(store, "other", of_class="manual")
-        stored = make_claim(store, "c", of_class="manual")
+        make_claim(store, "c", of_class="manual")
         await until_written(store, bound(store))
-        volume, annotations = volume_of(store), claim(store)["metadata"]["annotations"]
-        assert claim(store)["status"]["capacity"] == {"storage": "9Gi"}
-    bound_yes = {f"pv.kubernetes.io/{name}": "yes" for name in ("bind-completed", "bound-by-controller")}
-    assert (volume["metadata"]["name"], annotations) == ("v", bound_yes)
-    assert (volume["spec"]["claimRef"]["uid"], volume["status"]["phase"]) == (
-        stored["metadata"]["uid"],
-        "Bound",
-    )
-    assert "annotations" not in volume["metadata"]
-
-
-async def test_a_claim_that_nobody_binds_says_why():
-    async with cluster(storage=True) as store:
-        make_class(store, "now", mode="Immediate")
-        for name in ("now", "manual"):
-            make_claim(store, name, of_class=name)
-            await until_written(store, partial(is_told, store, name))
+        await until_written(store, bound(store, "other"))
+        assert claim(store)["spec"]["volumeName"] == "v"
+        assert "annotations" not in volume_of(store)["metadata"]
 
 
 async def test_a_scheduler_promises_a_volume_and_the_controller_binds_it():
     async with cluster(storage=True) as store:
-        make_class(store, "local", provisioner="kubernetes.io/no-provisioner")
+        make_class(store, "local", mode="WaitForFirstConsumer", provisioner="kubernetes.io/no-provisioner")
         volume = make_volume(store, "v", of_class="local")
         stored = make_claim(store, "c", of_class="local")
         await until_written(store, in_phase(store, PERSISTENT_VOLUME_CLAIM, "c", "Pending"))
@@ -159,6 +165,20 @@ async def test_a_claim_whose_volume_is_gone_is_lost():
 # -- provisioning --------------------------------------------------------------------------------------------
 
 
+async def test_an_immediate_claim_gets_a_volume_in_some_zone():
+    async with cluster(storage=True) as store:
+        make_class(store, "now", reclaimPolicy="Retain")
+        for number in range(N_NODES):
+            make_claim(store, f"data-{number}", of_class="now")
+        for number in range(N_NODES):
+            await until_written(store, bound(store, f"data-{number}"))
+        volumes = [volume_of(store, f"data-{number}") for number in range(N_NODES)]
+    assert {zone for volume in volumes for zone in topology(volume)[ZONE]} == {"zone-a", "zone-b", "zone-c"}
+    spec = volumes[0]["spec"]
+    assert (spec["persistentVolumeReclaimPolicy"], spec["csi"]["driver"]) == ("Retain", "p.test")
+    assert volumes[0]["metadata"]["annotations"] == {"pv.kubernetes.io/provisioned-by": "p.test"}
+
+
 async def test_a_delayed_claim_gets_a_volume_in_the_zone_of_its_node():
     async with cluster(storage=True) as store:
         make_claim(store, "c")
@@ -172,7 +192,7 @@ async def test_a_delayed_claim_gets_a_volume_in_the_zone_of_its_node():
 async def test_a_class_says_where_its_volumes_may_be():
     async with cluster(storage=True) as store:
         terms = [{"matchLabelExpressions": [{"key": ZONE, "values": ["zone-b"]}]}]
-        make_class(store, "b", allowedTopologies=terms)
+        make_class(store, "b", mode="WaitForFirstConsumer", allowedTopologies=terms)
         make_claim(store, "c", of_class="b")
         make_pod(store, "p", claims=["c"])
         await until_written(store, in_phase(store, POD, "p", "Running"))
@@ -183,7 +203,7 @@ async def test_a_class_says_where_its_volumes_may_be():
 async def test_a_provisioner_that_fails_takes_the_selected_node_back():
     async with cluster(storage=True) as store:
         annotations = {PROVISION_FAILURE: "the shelf is on fire"}
-        made = make_class(store, "broken", annotations=annotations)
+        made = make_class(store, "broken", mode="WaitForFirstConsumer", annotations=annotations)
         make_claim(store, "c", of_class="broken")
         make_pod(store, "p", claims=["c"])
         seen: list[bool] = []
@@ -198,11 +218,19 @@ async def test_a_provisioner_that_fails_takes_the_selected_node_back():
         await until_written(store, in_phase(store, POD, "p", "Running"))
 
 
+async def test_an_immediate_claim_is_tried_again_once_its_class_works():
+    async with cluster(storage=True) as store:
+        made = make_class(store, "broken", annotations={PROVISION_FAILURE: "no"})
+        make_claim(store, "c", of_class="broken")
+        await until_written(store, lambda: "ProvisioningFailed" in reasons(store))
+        store.update(STORAGE_CLASS, {**made, "metadata": {"name": "broken", "annotations": {}}})
+        await until_written(store, bound(store))
+
+
 async def test_a_slow_provisioner_names_itself_on_the_claim_that_waits():
     async with cluster(storage=True) as store:
         made = make_class(store, "slow", annotations={PROVISION_AFTER_S: "3600"})
         make_claim(store, "c", of_class="slow")
-        make_pod(store, "p", claims=["c"])
         await until_written(store, lambda: PROVISIONER in (claim(store)["metadata"].get("annotations") or {}))
         assert claim(store)["status"]["phase"] == "Pending"
         annotations = {PROVISION_AFTER_S: "0.01"}
@@ -230,10 +258,13 @@ async def test_a_claim_in_use_stays_until_its_pod_is_gone():
 async def test_a_retained_volume_is_released_and_stays():
     async with cluster(storage=True) as store:
         make_volume(store, "v")
-        make_claim(store, "c", of_class="manual", volumeName="v")
+        make_claim(store, "c", of_class="manual")
         await until_written(store, bound(store))
         store.delete(PERSISTENT_VOLUME_CLAIM, "default", "c")
         await until_written(store, in_phase(store, PERSISTENT_VOLUME, "v", "Released", ""))
+        make_claim(store, "c", of_class="manual")
+        await until_written(store, lambda: "FailedBinding" in reasons(store))
+        assert claim(store)["status"]["phase"] == "Pending"
 
 
 # -- claims of workloads -------------------------------------------------------------------------------------
