@@ -113,6 +113,25 @@ async def test_a_claim_gets_the_smallest_volume_that_suits_it():
     assert volume["metadata"]["annotations"] == {"pv.kubernetes.io/bound-by-controller": "yes"}
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"size": "2Gi"},
+        {"volumeMode": "Block"},
+        {"accessModes": ["ReadOnlyMany"]},
+        {"selector": {"matchLabels": {"tier": "fast"}}},
+        {"of_class": "other"},
+    ],
+)
+async def test_a_claim_leaves_a_volume_that_does_not_suit_it(wanted):
+    async with cluster(storage=True) as store:
+        make_volume(store, "v")
+        await until_written(store, in_phase(store, PERSISTENT_VOLUME, "v", "Available", ""))
+        make_claim(store, "c", **{"of_class": "manual", **wanted})
+        await until_written(store, lambda: reasons(store) or bound(store)())
+        assert (reasons(store), claim(store)["spec"].get("volumeName")) == (["FailedBinding"], None)
+
+
 async def test_a_volume_promised_by_its_maker_is_kept_for_its_claim():
     async with cluster(storage=True) as store:
         make_volume(store, "v", size="9Gi", claimRef={"namespace": "default", "name": "c"})
@@ -177,6 +196,15 @@ async def test_an_immediate_claim_gets_a_volume_in_some_zone():
     spec = volumes[0]["spec"]
     assert (spec["persistentVolumeReclaimPolicy"], spec["csi"]["driver"]) == ("Retain", "p.test")
     assert volumes[0]["metadata"]["annotations"] == {"pv.kubernetes.io/provisioned-by": "p.test"}
+
+
+async def test_an_immediate_claim_gets_a_volume_where_its_class_says_even_without_a_node_there():
+    async with cluster(storage=True) as store:
+        terms = [{"matchLabelExpressions": [{"key": ZONE, "values": ["zone-x"]}]}]
+        make_class(store, "far", allowedTopologies=terms)
+        make_claim(store, "c", of_class="far")
+        await until_written(store, bound(store))
+        assert topology(volume_of(store)) == {ZONE: ["zone-x"]}
 
 
 async def test_a_delayed_claim_gets_a_volume_in_the_zone_of_its_node():
