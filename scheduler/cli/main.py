@@ -117,7 +117,7 @@ class _Formatter(argparse.HelpFormatter):
         return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
 
 
-class _Parser(argparse.ArgumentParser):
+class _ArgumentParser(argparse.ArgumentParser):
     """Reports wrong arguments in one line, without the usage text."""
 
     def error(self, message: str) -> NoReturn:
@@ -178,7 +178,7 @@ def _end_at_sigterm() -> None:
 
 
 def _parse(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
-    parser = _Parser(
+    parser = _ArgumentParser(
         prog=_PROGRAM,
         description="A second Kubernetes scheduler for workloads that care which pods run beside which.",
         epilog=_examples("explain -n shop web-0", "simulate -f deployment.yaml", "explain --help"),

@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import NAMESPACE, NODE, POD
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 from tests.bench.loaded import SCHEDULER
 from tests.bench.measuring import children_of, cpu_s
 from tests.bench.scene import Scene, Size, build_scene
@@ -136,7 +136,7 @@ def _devcluster(folder: Path, *scene: str) -> Iterator[Server]:
             process.terminate()
 
 
-def _fill(store: Store, scene: Scene) -> None:
+def _fill(store: ObjectStore, scene: Scene) -> None:
     for namespace in scene.namespaces:
         if store.find(NAMESPACE, "", namespace["metadata"]["name"]) is None:
             store.create(NAMESPACE, "", as_new(namespace))

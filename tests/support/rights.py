@@ -12,7 +12,7 @@ import msgspec
 
 from scheduler.daemon.assembly.watched_kinds import resource_of
 from scheduler.daemon.kube.access_reviews import UserInfo
-from scheduler.daemon.kube.requests import ClaimReference, LeaseSpec, PodCondition, Request, Resource
+from scheduler.daemon.kube.requests import ConditionPatch, LeaseSpec, Request, VolumeClaimRef, WatchPath
 from scheduler.engine.framework.kinds import KINDS
 from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import ResourceClaim
@@ -52,9 +52,9 @@ _ARGUMENTS: dict[str, Any] = {
     "verb": "get",
     "spec": LeaseSpec(),  # a Lease without a holder
     "metadata": msgspec.Raw(b'{"name":"affinity-scheduler","namespace":"kube-system"}'),
-    "claim": ClaimReference(NAMESPACE, LEASE, "nobody", "1"),
+    "claim": VolumeClaimRef(NAMESPACE, LEASE, "nobody", "1"),
     "annotations": {"by": "nobody"},
-    "condition": PodCondition("PodScheduled", "False"),
+    "condition": ConditionPatch("PodScheduled", "False"),
     "finalizers": (),
     "allocation": None,
     "consumers": (),
@@ -134,7 +134,7 @@ def _builders() -> list[Any]:
     ]
 
 
-def _built(builder: Any, watched: Iterable[Resource]) -> Iterator[Request]:
+def _built(builder: Any, watched: Iterable[WatchPath]) -> Iterator[Request]:
     """Yield the builder's request, or one per watched resource if it takes one."""
     parameters = inspect.signature(builder).parameters.values()
     wanted = {p.name for p in parameters if p.default is p.empty}

@@ -15,8 +15,8 @@ from scheduler.sandbox.devcluster.kinds import (
     Kind,
 )
 from scheduler.sandbox.devcluster.storage.binding import bind
-from scheduler.sandbox.devcluster.storage.history import Change
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.history import ObjectChange
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 N_NODES = 3
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -26,11 +26,11 @@ _BACKOFF_S = 0.1
 _FOLLOWED = (POD, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS, NODE)
 
 
-async def bind_in_turn(store: Store) -> None:
+async def bind_in_turn(store: ObjectStore) -> None:
     """Bind every new pod to node-0001, node-0002, node-0003 in turn, until cancelled."""
     binder, woken = _Binder(store), asyncio.Event()
 
-    def follow(kind: Kind, change: Change) -> None:
+    def follow(kind: Kind, change: ObjectChange) -> None:
         if kind is POD:
             binder.note(change)
         if kind in _FOLLOWED:
@@ -51,7 +51,7 @@ async def bind_in_turn(store: Store) -> None:
 class _Binder:
     """Pods that wait for a node, in the order in which they came."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._turn = 0
         self._pending: dict[tuple[str, str], JsonObject] = {}
@@ -60,7 +60,7 @@ class _Binder:
         #: A claim lost its selected node and waits for another one.
         self.waits = False
 
-    def note(self, change: Change) -> None:
+    def note(self, change: ObjectChange) -> None:
         """Add a pod that waits for a node; drop one that is gated, bound or deleted."""
         pod = change.revision.obj
         key = pod["metadata"]["namespace"], pod["metadata"]["name"]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Turns:
             await asyncio.sleep(0)
 
 
-async def until_written(store: Store, holds: Callable[[], object]) -> None:
+async def until_written(store: ObjectStore, holds: Callable[[], object]) -> None:
     """Wait for a write of an embedded cluster after which `holds()` is true. Raises: TimeoutError."""
     written = asyncio.Event()
 

@@ -26,7 +26,7 @@ from scheduler.daemon.kube.pager import list_pages
 from scheduler.daemon.kube.requests import (
     SERVER_VERSION,
     Request,
-    Resource,
+    WatchPath,
     escaped,
     get_pod,
     list_page,
@@ -230,7 +230,7 @@ async def list_kinds(
 
 async def list_all(
     client: KubeClient,
-    resource: Resource,
+    resource: WatchPath,
     decode: Callable[[msgspec.Raw], T],
     progress: Callable[[int], None],
 ) -> list[T]:
@@ -277,5 +277,5 @@ async def _first_page(args: argparse.Namespace, path: str) -> _Page:
     kubeconfig, context = given.get("kubeconfig"), given.get("context")
     path = path.format(namespace_of(args)) if "{}" in path else path
     async with asyncio.timeout(_TAB_TIMEOUT_S), connect(kubeconfig, context, os.environ) as client:
-        answer = await client.request(list_page(Resource(path)), timeout_s=_TAB_TIMEOUT_S)
+        answer = await client.request(list_page(WatchPath(path)), timeout_s=_TAB_TIMEOUT_S)
     return msgspec.json.decode(answer, type=_Page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from scheduler.daemon.assembly.profiles import preempts, storage_kinds_read, uses_default_spreading
-from scheduler.daemon.kube.requests import Resource
+from scheduler.daemon.kube.requests import WatchPath
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.framework.kinds import KINDS, Asker, WatchedKind, kinds
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
@@ -32,9 +32,9 @@ def kinds_asked_by(*askers: Asker, semantics: Semantics = DEFAULT_SEMANTICS) -> 
     return tuple(row for row in kinds(semantics=semantics) if row.asked_by in askers)
 
 
-def resource_of(row: WatchedKind) -> Resource:
+def resource_of(row: WatchedKind) -> WatchPath:
     """Return the collection to list and watch."""
-    return Resource(row.path, row.field_selector)
+    return WatchPath(row.path, row.field_selector)
 
 
 #: All pods that may still run, whichever scheduler they name.

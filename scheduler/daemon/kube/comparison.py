@@ -19,7 +19,7 @@ import msgspec
 
 from scheduler.daemon.kube.changes import Change, T
 from scheduler.daemon.kube.responses import ObjectMeta
-from scheduler.daemon.kube.store import Store, Version, read_meta
+from scheduler.daemon.kube.store import ObjectVersion, Store, read_meta
 from scheduler.engine.model.resource_versions import is_older
 
 #: Suspects that one step repairs, at most 0.1 ms each.
@@ -37,7 +37,7 @@ class Comparison(Generic[T]):
     def __init__(self, store: Store[T]) -> None:
         self._store = store
         #: The stored version when the first list ended, and the metadata in that list; None if absent.
-        self._suspects: dict[str, tuple[Version | None, ObjectMeta | None]] = {}
+        self._suspects: dict[str, tuple[ObjectVersion | None, ObjectMeta | None]] = {}
         #: Objects stored before the first list that it has not returned, as `Store.copy_versions` yields them.
         self._unlisted: list[dict[str, bytes]] = []
         #: Suspects as the second list returned them.
@@ -93,7 +93,7 @@ class Comparison(Generic[T]):
             yield sum(self._repair(key, stored, listed, changes) for key, (stored, listed) in step), changes
 
     def _repair(
-        self, key: str, stored: Version | None, listed: ObjectMeta | None, changes: list[Change[T]]
+        self, key: str, stored: ObjectVersion | None, listed: ObjectMeta | None, changes: list[Change[T]]
     ) -> bool:
         """Append the changes that repair the suspect. Returns: True if it is divergent."""
         current = self._store.version_of(key)
@@ -109,6 +109,6 @@ class Comparison(Generic[T]):
         return True
 
 
-def _is_outdated(stored: Version, listed: ObjectMeta) -> bool:
+def _is_outdated(stored: ObjectVersion, listed: ObjectMeta) -> bool:
     """Return True if the list has another object of that name, or a newer version."""
     return stored.uid != listed.uid or is_older(stored.resource_version, listed.resource_version)

@@ -35,7 +35,7 @@ import msgspec
 
 from scheduler.daemon.kube.changes import Change, Interrupted, Malformed, Synced, T
 from scheduler.daemon.kube.pager import PageSize
-from scheduler.daemon.kube.requests import Request, Resource, list_page, watch, watch_list
+from scheduler.daemon.kube.requests import Request, WatchPath, list_page, watch, watch_list
 from scheduler.daemon.kube.responses import (
     ListMeta,
     WatchEvent,
@@ -149,7 +149,7 @@ class ListWatch(Generic[T]):
 
     def __init__(
         self,
-        resource: Resource,
+        resource: WatchPath,
         decode: Callable[[msgspec.Raw], T],
         *,
         jitter: Callable[[], float],

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from scheduler.daemon.kube.client import KubeClient
-from scheduler.daemon.kube.requests import PAGE_LIMIT, Resource, list_page
+from scheduler.daemon.kube.requests import PAGE_LIMIT, WatchPath, list_page
 from scheduler.daemon.kube.responses import decode_page
 from scheduler.daemon.kube.transport import BODY_LIMIT_BYTES, BODY_TOO_LONG
 from scheduler.errors import ApiError, Invalid
@@ -37,7 +37,7 @@ class PageSize:
 
 
 async def list_pages(
-    client: KubeClient, resource: Resource, *, timeout_s: float
+    client: KubeClient, resource: WatchPath, *, timeout_s: float
 ) -> AsyncGenerator[list[msgspec.Raw], None]:
     """
     Yield the objects of each page; the next page is requested when the caller asks for it.

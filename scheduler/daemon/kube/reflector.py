@@ -36,7 +36,7 @@ from scheduler.daemon.kube.list_watch import (
     StreamEnded,
 )
 from scheduler.daemon.kube.pager import list_pages
-from scheduler.daemon.kube.requests import Request, Resource
+from scheduler.daemon.kube.requests import Request, WatchPath
 from scheduler.errors import ApiError, InvariantViolation
 
 #: Pauses of a comparison: between two pages, and between its two lists.
@@ -61,7 +61,7 @@ class Reflector(Generic[T]):
     def __init__(
         self,
         client: KubeClient,
-        resource: Resource,
+        resource: WatchPath,
         decode: Callable[[msgspec.Raw], T],
         *,
         watch_list: bool = True,

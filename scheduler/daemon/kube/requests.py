@@ -55,7 +55,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class WatchPath:
     """A collection to list and watch: its path, such as `/api/v1/pods`, and a selector."""
 
     path: str
@@ -72,13 +72,13 @@ class Resource:
 SERVER_VERSION: Final = Request("GET", "/version", "get")
 
 
-def list_page(resource: Resource, *, continue_token: str = "", limit: int = PAGE_LIMIT) -> Request:
+def list_page(resource: WatchPath, *, continue_token: str = "", limit: int = PAGE_LIMIT) -> Request:
     """Return a request for one page of the newest state, since it names no resourceVersion."""
     query = resource.query(("limit", str(limit)), ("continue", continue_token))
     return Request("GET", resource.path, "list", query)
 
 
-def watch(resource: Resource, *, resource_version: str, timeout_s: int) -> Request:
+def watch(resource: WatchPath, *, resource_version: str, timeout_s: int) -> Request:
     """Return a watch of all changes after `resource_version`, with bookmarks; the server ends it after `timeout_s`."""
     query = resource.query(
         ("watch", "true"),
@@ -89,7 +89,7 @@ def watch(resource: Resource, *, resource_version: str, timeout_s: int) -> Reque
     return Request("GET", resource.path, "watch", query)
 
 
-def watch_list(resource: Resource, *, timeout_s: int) -> Request:
+def watch_list(resource: WatchPath, *, timeout_s: int) -> Request:
     """
     Return a watch that begins with the newest state: ADDED events up to a marked bookmark, then all changes.
 
@@ -136,7 +136,7 @@ def bind(
     return Request.writing("create", _pod_path(namespace, name, "binding"), body)
 
 
-class PodCondition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ConditionPatch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """
     A condition to patch. `last_transition_time` is None if the status did not change.
 
@@ -156,7 +156,7 @@ def patch_pod_status(
     namespace: str,
     name: str,
     uid: str,
-    condition: PodCondition | None,
+    condition: ConditionPatch | None,
     nominated_node_name: str | None = None,
 ) -> Request:
     """
@@ -173,7 +173,7 @@ def patch_pod_status(
     return Request.writing("patch", _pod_path(namespace, name, "status"), body, STRATEGIC_MERGE)
 
 
-class GroupCondition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class GroupConditionPatch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """status.conditions[] of a PodGroup."""
 
     type: str
@@ -190,7 +190,7 @@ def patch_pod_group_status(
     name: str,
     api_version: str,
     resource_version: str,
-    conditions: tuple[GroupCondition, ...],
+    conditions: tuple[GroupConditionPatch, ...],
 ) -> Request:
     """
     Return a request that replaces the conditions of a PodGroup of scheduling.k8s.io; Conflict for another version.
@@ -207,7 +207,7 @@ def delete_pod(namespace: str, name: str, uid: str) -> Request:
     return Request.writing("delete", _pod_path(namespace, name), {"preconditions": {"uid": uid}})
 
 
-class ClaimReference(msgspec.Struct, frozen=True, rename="camel"):
+class VolumeClaimRef(msgspec.Struct, frozen=True, rename="camel"):
     """spec.claimRef of a volume."""
 
     namespace: str
@@ -219,7 +219,7 @@ class ClaimReference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def promise_volume(
-    name: str, *, resource_version: str, claim: ClaimReference, annotations: Mapping[str, str]
+    name: str, *, resource_version: str, claim: VolumeClaimRef, annotations: Mapping[str, str]
 ) -> Request:
     """
     Return a request that lets a PersistentVolume refer to the claim; Conflict if the volume is not of this version.
@@ -282,7 +282,7 @@ def get_lease(namespace: str, name: str) -> Request:
 
 def watch_lease(namespace: str, name: str, *, timeout_s: int) -> Request:
     """Return a watch of one Lease that begins with its newest state; the server ends it after `timeout_s`."""
-    resource = Resource(_leases_path(namespace), f"metadata.name={name}")
+    resource = WatchPath(_leases_path(namespace), f"metadata.name={name}")
     return watch(resource, resource_version="", timeout_s=timeout_s)
 
 

@@ -19,7 +19,7 @@ from prometheus_client import (
 from prometheus_client.metrics_core import Metric
 
 from scheduler.daemon.metrics.series import Counter, Family, Histogram, Numbers
-from scheduler.engine.model.semantics import Semantics, Stage, Version
+from scheduler.engine.model.semantics import FeatureStage, Semantics, Version
 
 #: The only format of `render`: OpenMetrics would need the library's encoder, which blocks the loop for 30 ms.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -150,7 +150,9 @@ class ControllerMetrics(ProcessMetrics):
 
     def register_semantics(self, semantics: Semantics, server: Version | None) -> None:
         """Show what is emulated, beside an API server of this version; None if a flag named it. Call once."""
-        stages = {gate: "" if stage is Stage.GA else stage.value for gate, stage in semantics.stages.items()}
+        stages = {
+            gate: "" if stage is FeatureStage.GA else stage.value for gate, stage in semantics.stages.items()
+        }
         features = {(gate.value, stage): int(semantics.enabled(gate)) for gate, stage in stages.items()}
         minimum = str(semantics.minimum_compatibility)
         labels: tuple[str, ...] = ("kube", self._version, str(semantics.version), minimum)

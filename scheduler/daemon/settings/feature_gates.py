@@ -20,9 +20,9 @@ from scheduler.engine.model.semantics import (
     NEWEST,
     OLDEST,
     WITHOUT_EFFECT,
+    FeatureStage,
     Gate,
     Semantics,
-    Stage,
     Version,
     change_at,
     semantics_of,
@@ -45,7 +45,7 @@ _MIXED: Final = (
 )
 _GATE_BY_NAME: Final = {gate.value: gate for gate in Gate}
 #: Names that switch every gate of a stage that is not named itself.
-_ALL_OF_STAGE: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
+_ALL_OF_STAGE: Final = {"AllAlpha": FeatureStage.ALPHA, "AllBeta": FeatureStage.BETA}
 _NAMES: Final = _GATE_BY_NAME.keys() | _ALL_OF_STAGE.keys() | WITHOUT_EFFECT
 #: Numbers with dots; upstream ignores what follows them.
 _VERSION: Final = re.compile(r"\s*v?([0-9]+(?:\.[0-9]+)*)")

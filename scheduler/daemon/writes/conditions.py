@@ -16,8 +16,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from scheduler.daemon.kube.requests import (
-    GroupCondition,
-    PodCondition,
+    ConditionPatch,
+    GroupConditionPatch,
     Request,
     patch_pod_group_status,
     patch_pod_status,
@@ -167,11 +167,11 @@ class ConditionWriter:
             nominated_node_name=_nomination(instruction),
         )
 
-    def _condition(self, instruction: PatchCondition) -> PodCondition:
+    def _condition(self, instruction: PatchCondition) -> ConditionPatch:
         pod = instruction.pod
         previous = pod.scheduled_condition
         is_transition = previous is None or previous.status != "False"
-        return PodCondition(
+        return ConditionPatch(
             type="PodScheduled",
             status="False",
             reason=instruction.reason,
@@ -199,7 +199,7 @@ def _group_request(instruction: PatchPodGroup, epoch_s: float) -> Request:
     group, status = instruction.group, "True" if instruction.is_true else "False"
     before = group.condition_of(instruction.condition_type)
     is_transition = before is None or before.status != status
-    own = GroupCondition(
+    own = GroupConditionPatch(
         type=instruction.condition_type or CONDITION_TYPES[group.api_version]
         if before is None
         else before.type,
@@ -212,7 +212,7 @@ def _group_request(instruction: PatchPodGroup, epoch_s: float) -> Request:
         observed_generation=group.generation,
     )
     others = (
-        msgspec.convert(other, GroupCondition, from_attributes=True)
+        msgspec.convert(other, GroupConditionPatch, from_attributes=True)
         for other in group.conditions
         if other is not before
     )

@@ -151,7 +151,7 @@ def _promise(promise: VolumePromise) -> _ObjectWrite:
     patch = requests.promise_volume(
         volume.key,
         resource_version=volume.resource_version,
-        claim=requests.ClaimReference(*wanted, claim.resource_version),
+        claim=requests.VolumeClaimRef(*wanted, claim.resource_version),
         # Without it, the PV controller keeps the volume for the claim's name when the claim is gone.
         annotations={} if volume.is_for(claim) else {BOUND_BY_CONTROLLER: "yes"},
     )

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from scheduler.daemon.kube.requests import PodCondition, Request, delete_pod, patch_pod_status, second_time
+from scheduler.daemon.kube.requests import ConditionPatch, Request, delete_pod, patch_pod_status, second_time
 from scheduler.daemon.writes.conditions import is_pod_gone
 from scheduler.daemon.writes.sending import DELETION, NOT_LEADING, VICTIM_CONDITION, Sender
 from scheduler.engine.model.instructions import EvictVictim, Instruction, SpareVictim
@@ -112,7 +112,7 @@ class VictimEvictor:
             and victim.group.key == preemptor.group.key
         ):
             why = "its pod group has lost members and is placed anew"
-        condition = PodCondition(
+        condition = ConditionPatch(
             type="DisruptionTarget",
             status="True",
             reason=reason,

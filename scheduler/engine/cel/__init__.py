@@ -17,17 +17,17 @@ formats or puts together lists, texts and patterns for which upstream charges le
 imports `syntax` alone.
 """
 
-from scheduler.engine.cel.device import AttributeValue, DeviceFields, EvaluationError, Version
+from scheduler.engine.cel.device import AttributeValue, DeviceFields, EvaluationError, VersionText
 from scheduler.engine.cel.plans import MAX_STEPS
-from scheduler.engine.cel.selector import CompileError, Selector, compile_selector
+from scheduler.engine.cel.selector import CompiledSelector, CompileError, compile_selector
 
 __all__ = [
     "MAX_STEPS",
     "AttributeValue",
     "CompileError",
+    "CompiledSelector",
     "DeviceFields",
     "EvaluationError",
-    "Selector",
-    "Version",
+    "VersionText",
     "compile_selector",
 ]

@@ -16,7 +16,7 @@ from scheduler.engine.cel.values import (
     MISSING,
     NONE,
     CelError,
-    DomainMap,
+    MapWithDefault,
     Optional,
     Uint,
     Value,
@@ -161,7 +161,7 @@ def presence(operand: Plan, field: str) -> Plan:
         container = operand_run(frame)
         if container.__class__ is Optional:
             container = container.value if container.has_value else None
-        return isinstance(container, dict) and (field in container or container.__class__ is DomainMap)
+        return isinstance(container, dict) and (field in container or container.__class__ is MapWithDefault)
 
     return Plan(run, "bool", (operand,))
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from scheduler.engine.cel.semvers import parse_semver
-from scheduler.engine.cel.values import CelError, DomainMap, Value
+from scheduler.engine.cel.values import CelError, MapWithDefault, Value
 from scheduler.engine.syntax.quantity import Quantity
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class VersionText:
     """An attribute of type version, as written; whether it parses is seen when a selector is evaluated."""
 
     text: str
@@ -28,7 +28,7 @@ class EvaluationError:
 
 
 #: None: the attribute has no value that this version knows; every selector fails on such a device.
-AttributeValue = str | int | bool | Version | None
+AttributeValue = str | int | bool | VersionText | None
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class DeviceFields:
             if value is None:
                 return EvaluationError(f"attribute {name}: unsupported attribute value")
             try:
-                attributes[name] = parse_semver(value.text) if isinstance(value, Version) else value
+                attributes[name] = parse_semver(value.text) if isinstance(value, VersionText) else value
             except CelError as error:
                 return EvaluationError(f"attribute {name}: parse semantic version: {error}")
         return {
@@ -63,8 +63,8 @@ class DeviceFields:
             "capacity": self._by_domain(self.capacity),
         }
 
-    def _by_domain(self, fields: Mapping[str, Value]) -> DomainMap:
-        by_domain = DomainMap()
+    def _by_domain(self, fields: Mapping[str, Value]) -> MapWithDefault:
+        by_domain = MapWithDefault()
         for name, value in fields.items():
             domain, slash, identifier = name.partition("/")
             key = (domain, identifier) if slash else (self.driver, name)

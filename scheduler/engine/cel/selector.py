@@ -23,7 +23,7 @@ class CompileError:
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
+class CompiledSelector:
     """A compiled expression. Immutable, so it may be shared and remembered."""
 
     expression: str
@@ -70,7 +70,7 @@ def _not_a_bool(value: Value) -> str:
     return f"CEL result of type {name} could not be converted to bool: {reason}"
 
 
-def compile_selector(expression: str) -> Selector | CompileError:
+def compile_selector(expression: str) -> CompiledSelector | CompileError:
     """Return the expression compiled for the variable `device`, or why it does not compile."""
     try:
         plan, n_slots, nbytes = parse(expression)
@@ -79,4 +79,4 @@ def compile_selector(expression: str) -> Selector | CompileError:
     if plan.kind not in ("", "any", "bool") or (plan.is_constant and plan.value.__class__ is not bool):
         kind = plan.kind.partition("(")[0] or type_name(plan.value)
         return CompileError(f"must evaluate to bool, not {kind}")
-    return Selector(expression, plan.run, plan.weight, n_slots, 2000 + nbytes)
+    return CompiledSelector(expression, plan.run, plan.weight, n_slots, 2000 + nbytes)

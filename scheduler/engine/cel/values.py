@@ -80,7 +80,7 @@ class Optional:
     value: Value = None
 
 
-class DomainMap(dict[str, Value]):
+class MapWithDefault(dict[str, Value]):
     """A map of a device by domain: a lookup of a domain that it does not have gives an empty map."""
 
 
@@ -107,7 +107,7 @@ _NO_KEY: Final = BoolKey(value=False)
 #: Names of types by class; the libraries add theirs (`register_type`).
 _TYPE_NAMES: Final[dict[type, str]] = {
     bool: "bool", int: "int", Uint: "uint", float: "double", str: "string", bytes: "bytes",
-    type(None): "null_type", list: "list", dict: "map", DomainMap: "map", TypeValue: "type",
+    type(None): "null_type", list: "list", dict: "map", MapWithDefault: "map", TypeValue: "type",
     Duration: "google.protobuf.Duration", Timestamp: "google.protobuf.Timestamp", Optional: "optional_type",
     Quantity: "kubernetes.Quantity", DerivedQuantity: "kubernetes.Quantity",
 }  # fmt: skip
@@ -201,7 +201,7 @@ def equal(left: Value, right: Value, meter: Meter) -> bool:
             meter.charge(int(len(left) * COMPARED))
         elif class_ is list:
             return _equal_lists(left, right, meter)
-        elif class_ is dict or class_ is DomainMap:
+        elif class_ is dict or class_ is MapWithDefault:
             return _equal_maps(left, right, meter)
         else:
             meter.charge(4 * COMPARISON if class_ in _STRICT else COMPARISON)
@@ -219,7 +219,7 @@ def equal(left: Value, right: Value, meter: Meter) -> bool:
         if class_ is DerivedQuantity and other is Quantity:
             return bool(left.nano == right.nano)
         raise CelError("no such overload")
-    if (class_ is DomainMap or class_ is dict) and (other is DomainMap or other is dict):
+    if (class_ is MapWithDefault or class_ is dict) and (other is MapWithDefault or other is dict):
         return _equal_maps(left, right, meter)
     return False
 
@@ -278,7 +278,7 @@ EMPTY_MAP: Final[dict[Value, Value]] = {}
 def lookup(map_: dict[Value, Value], key: Value) -> Value:
     """Return the value at a key, or MISSING."""
     value = map_.get(key if key.__class__ is str else map_key(key), MISSING)
-    if value is MISSING and map_.__class__ is DomainMap:
+    if value is MISSING and map_.__class__ is MapWithDefault:
         return EMPTY_MAP
     return value
 

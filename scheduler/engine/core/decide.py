@@ -59,7 +59,7 @@ Decision = ScheduleResult | FitError | CycleError
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class DecisionScope:
     """
     What a decision on a member of a group is about.
 
@@ -76,7 +76,7 @@ def decide(
     profile: Profile,
     rng: Rng,
     observer: Observer,
-    scope: Scope | None = None,
+    scope: DecisionScope | None = None,
 ) -> Decision:
     """
     Return the best node for the pod, or why there is none. `rng` chooses among equally good nodes.
@@ -93,7 +93,7 @@ def deciding(
     profile: Profile,
     rng: Rng,
     observer: Observer,
-    scope: Scope | None = None,
+    scope: DecisionScope | None = None,
 ) -> Pieces[Decision]:
     """
     As `decide`, in pieces: PostFilter may look at every pod, which takes 60 ms at 150,000, and a first search for
@@ -113,7 +113,7 @@ def deciding(
 
 
 def _decide(
-    pod: Pod, view: ClusterView, profile: Profile, rng: Rng, observer: Observer, scope: Scope | None
+    pod: Pod, view: ClusterView, profile: Profile, rng: Rng, observer: Observer, scope: DecisionScope | None
 ) -> Pieces[Decision | UnfitPod]:
     """Return the decision; a pod for which PostFilter is to be asked."""
     if view.n_nodes == 0:

@@ -15,8 +15,8 @@ import numpy as np
 
 from scheduler.engine.core.decide import CycleError, ScheduleResult
 from scheduler.engine.core.group_domains import Domains, domain_ids
-from scheduler.engine.core.group_members import Kind, is_selected
-from scheduler.engine.core.group_trial import GroupTrial, Place
+from scheduler.engine.core.group_members import MemberKind, is_selected
+from scheduler.engine.core.group_trial import AssumedPlaces, Place
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.pod_groups import most_copies
 from scheduler.engine.model.group_topology import Topology
@@ -145,7 +145,7 @@ class Attempt:
         liftable_rows: the rows without room that may get some once siblings are placed, bool array of shape (n_rows,).
     """
 
-    def __init__(self, request: SearchRequest, trial: GroupTrial, kinds: Sequence[Kind]) -> None:
+    def __init__(self, request: SearchRequest, trial: AssumedPlaces, kinds: Sequence[MemberKind]) -> None:
         self.request, self.trial, self.view, self.kinds = request, trial, trial.view, kinds
         self.outcome = Outcome(key=request.topology.required[-1] if request.topology.required else "")
         self.kind_of = {pod.uid: kind for kind in kinds for pod in kind.pods}
@@ -178,12 +178,12 @@ class Attempt:
             self.kind_of[self.trial.take_back().uid].n_placed -= 1
             yield
 
-    def place(self, kind: Kind, result: ScheduleResult, *, is_owed: bool) -> None:
+    def place(self, kind: MemberKind, result: ScheduleResult, *, is_owed: bool) -> None:
         """Place the next member of the kind."""
         self.trial.place(kind.left[0], result, is_owed=is_owed)
         kind.n_placed += 1
 
-    def try_next(self, kind: Kind, rows: Mask, siblings: Sequence[Pod] = ()) -> Pieces[FitError | None]:
+    def try_next(self, kind: MemberKind, rows: Mask, siblings: Sequence[Pod] = ()) -> Pieces[FitError | None]:
         """Place the next member of the kind on one of the rows; return why it has no place."""
         decision = yield from self.trial.deciding(kind.left[0], rows, siblings)
         if isinstance(decision, ScheduleResult):
@@ -194,7 +194,7 @@ class Attempt:
         yield
         return decision
 
-    def note(self, kind: Kind, error: FitError, rows: Mask) -> None:
+    def note(self, kind: MemberKind, error: FitError, rows: Mask) -> None:
         """Note why the next member of the kind is refused on these rows."""
         outcome = self.outcome
         for member in kind.left:
@@ -202,7 +202,7 @@ class Attempt:
         if outcome.stuck is None or self.n_placed > outcome.stuck.n_placed:
             outcome.stuck = Stuck(tuple(self.trial.places), self.domain, rows, kind.left[0], error)
 
-    def siblings(self, kind: Kind) -> list[Pod]:
+    def siblings(self, kind: MemberKind) -> list[Pod]:
         """Return the members still to be placed after the next one of the kind that its affinity waits for."""
         others = (other.left[1:2] if other is kind else other.left[:1] for other in self.kinds)
         return [pod for left in others for pod in left if is_selected(kind.needs, pod, self.view)]
@@ -246,7 +246,7 @@ class Attempt:
         }
         return len(forms) == 1
 
-    def rows_of(self, kind: Kind) -> Mask | None:
+    def rows_of(self, kind: MemberKind) -> Mask | None:
         """Return the rows on which the kind's part may be, now that some of it have places; None for all."""
         part = self.request.parts.get(kind.part)
         if part is None:
@@ -261,7 +261,7 @@ class Attempt:
 
     # Several members.
 
-    def fill(self, kinds: Sequence[Kind], rows: Mask, *, is_partial: bool = False) -> Pieces[bool]:
+    def fill(self, kinds: Sequence[MemberKind], rows: Mask, *, is_partial: bool = False) -> Pieces[bool]:
         """
         Place the members of the kinds; a kind that others may help waits for them. Return whether all have places.
 
@@ -284,7 +284,7 @@ class Attempt:
                 return False
         return True
 
-    def _defer(self, waiting: Sequence[Kind], rows: Mask) -> Pieces[bool]:
+    def _defer(self, waiting: Sequence[MemberKind], rows: Mask) -> Pieces[bool]:
         """Place one member whose affinity waits for a sibling; return whether there is one."""
         for kind in waiting:
             siblings = self.siblings(kind)
@@ -294,7 +294,7 @@ class Attempt:
 
     # Room.
 
-    def room_of(self, kind: Kind, scope: Mask, n_most: int = 0) -> Pieces[Amounts | None]:
+    def room_of(self, kind: MemberKind, scope: Mask, n_most: int = 0) -> Pieces[Amounts | None]:
         """
         Return for how many members of the kind each row of the scope has room, None if none has. One decision.
 
@@ -329,6 +329,6 @@ class Attempt:
         return domains
 
 
-def largest_of(kinds: Sequence[Kind]) -> Kind:
+def largest_of(kinds: Sequence[MemberKind]) -> MemberKind:
     """Return the kind with the most members without a place."""
     return max(kinds, key=lambda kind: len(kind.left))

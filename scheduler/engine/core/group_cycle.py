@@ -34,7 +34,7 @@ from scheduler.engine.core.group_messages import (
 from scheduler.engine.core.group_preemption import Nominations
 from scheduler.engine.core.group_requests import search_request, unnominated
 from scheduler.engine.core.group_search import search
-from scheduler.engine.core.group_trial import GroupTrial, Place, TrialRng
+from scheduler.engine.core.group_trial import AssumedPlaces, Place, SplitMix64
 from scheduler.engine.core.lost_members import RELEASED
 from scheduler.engine.core.nominator import Nominator
 from scheduler.engine.core.outcomes import attempted, report_failure, report_group
@@ -173,7 +173,7 @@ class GroupCycles:
         key: GroupKey,
         request: SearchRequest,
         outcome: Outcome,
-        trial: GroupTrial,
+        trial: AssumedPlaces,
         now_s: float,
     ) -> Pieces[GroupResult]:
         """Put the members back; nominate them where room can be made for all."""
@@ -230,10 +230,10 @@ class GroupCycles:
             return False
         return has_minimum(self._groups, key)
 
-    def _trial(self, identity: str, profile: Profile, max_decisions: int) -> GroupTrial:
+    def _trial(self, identity: str, profile: Profile, max_decisions: int) -> AssumedPlaces:
         """`identity`: of the decision, from which the trial's random numbers follow."""
-        rng = TrialRng(identity)
-        return GroupTrial(
+        rng = SplitMix64(identity)
+        return AssumedPlaces(
             self._state, self._reservations, profile, rng, self._observer, self._annotations, max_decisions
         )
 

@@ -15,7 +15,7 @@ import numpy as np
 from scheduler.engine.core.decide import ScheduleResult
 from scheduler.engine.core.group_attempt import Attempt
 from scheduler.engine.core.group_domains import domain_ids
-from scheduler.engine.core.group_members import Kind, has_closed_form
+from scheduler.engine.core.group_members import MemberKind, has_closed_form
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.pod_groups import most_copies
 from scheduler.engine.state.arrays import Amounts, Mask
@@ -26,7 +26,7 @@ from scheduler.engine.state.batches import Pieces
 class _Frame:
     """One level of the exhaustive search: the kinds to try, and the rows left for the first of them."""
 
-    kinds: list[Kind]
+    kinds: list[MemberKind]
     rows: Mask
     is_deferring: bool = False
 
@@ -61,7 +61,7 @@ def _are_equal_parts(attempt: Attempt) -> bool:
     return are_atomic and not any(kind.first.generated_claims for kind in attempt.kinds)
 
 
-def _room_of(kind: Kind, attempt: Attempt) -> Pieces[Amounts]:
+def _room_of(kind: MemberKind, attempt: Attempt) -> Pieces[Amounts]:
     """Return an upper bound of the members of the kind by row, by resources. One decision."""
     n_pods, part = len(kind.pods), attempt.request.parts.get(kind.part)
     possible = attempt.request.rows if part is None else attempt.request.rows & part.rows

@@ -17,7 +17,7 @@ from scheduler.engine.core.group_attempt import Attempt, largest_of
 from scheduler.engine.core.group_domains import Domain, Domains, domain_ids
 from scheduler.engine.core.group_exhaustive import exhaust, is_proven
 from scheduler.engine.core.group_layouts import layout_of
-from scheduler.engine.core.group_members import Component, Kind
+from scheduler.engine.core.group_members import Component, MemberKind
 from scheduler.engine.model.group_topology import Topology
 from scheduler.engine.state.arrays import Amounts, Mask, Rows
 from scheduler.engine.state.batches import Pieces
@@ -80,7 +80,7 @@ class GreedySearch:
                 of_all = room if of_all is None else np.maximum(of_all, room)
         return of_all, n_largest
 
-    def _room(self, kinds: Sequence[Kind], scope: Mask) -> Pieces[Amounts | None]:
+    def _room(self, kinds: Sequence[MemberKind], scope: Mask) -> Pieces[Amounts | None]:
         """Return the room for the largest of the kinds; None if there is none."""
         kind = largest_of(kinds)
         return (yield from self._attempt.room_of(kind, scope)) if kind.left else None
@@ -184,7 +184,7 @@ class GreedySearch:
 
     def _fill_levels(
         self,
-        kinds: Sequence[Kind],
+        kinds: Sequence[MemberKind],
         levels: Sequence[Rows],
         scope: Mask,
         held: Amounts,
@@ -219,7 +219,7 @@ class GreedySearch:
         attempt.outcome.stuck = stuck
         return not waiting
 
-    def _fill_domain(self, kinds: Sequence[Kind], rows: Mask, n_most: int) -> Pieces[None]:
+    def _fill_domain(self, kinds: Sequence[MemberKind], rows: Mask, n_most: int) -> Pieces[None]:
         """Place as many members as fit; of a single kind there is room for `n_most` at most."""
         if len(kinds) > 1 or kinds[0].needs is not None:
             yield from self._attempt.fill(kinds, rows, is_partial=True)
@@ -255,7 +255,7 @@ class GreedySearch:
         """Place what the first option places that places most."""
         attempt = self._attempt
         n_before = attempt.n_placed
-        best: list[tuple[Kind, str, bool]] = []
+        best: list[tuple[MemberKind, str, bool]] = []
         for option in options:
             yield from option
             places = self._trial.places[n_before:]

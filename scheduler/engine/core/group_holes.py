@@ -25,7 +25,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.engine.core.decide import ScheduleResult, Scope, decide
+from scheduler.engine.core.decide import DecisionScope, ScheduleResult, decide
 from scheduler.engine.core.group_attempt import Attempt, Outcome, SearchRequest
 from scheduler.engine.core.group_devices import FreedClaims
 from scheduler.engine.core.group_domains import domain_ids
@@ -33,11 +33,11 @@ from scheduler.engine.core.group_members import kinds_of
 from scheduler.engine.core.group_requests import all_levels, search_request
 from scheduler.engine.core.group_search import search
 from scheduler.engine.core.group_trial import (
+    AssumedPlaces,
     CycleBrokenError,
-    GroupTrial,
     OutOfDecisionsError,
-    TrialRng,
-    detached_trial,
+    SplitMix64,
+    detached_places,
 )
 from scheduler.engine.core.group_vacancy import Vacancy
 from scheduler.engine.framework.observer import Unobserved
@@ -95,7 +95,7 @@ class HoleSearch:
     ) -> None:
         self._state, self._view, self._key, self._members = state, ClusterView(state), key, members
         self._profiles, self._profile = profiles, profiles[members[0].scheduler_name]
-        self._rng, self._n_most, self._n_left = TrialRng(f"{key.text} moves"), n_most, _MOST_DECISIONS
+        self._rng, self._n_most, self._n_left = SplitMix64(f"{key.text} moves"), n_most, _MOST_DECISIONS
         self._vacancy = Vacancy(state, FreedClaims((), (), state))
         self._priority = min(pod.priority for pod in members)
         #: The UIDs of the pods that were out of the state for a while.
@@ -200,10 +200,10 @@ class HoleSearch:
             used.update(budget.key for budget in guards)
         return True
 
-    def _search(self) -> Pieces[tuple[Outcome, GroupTrial]]:
+    def _search(self) -> Pieces[tuple[Outcome, AssumedPlaces]]:
         """Return what the search for the group's places finds; they are taken in the trial."""
         n_most = 2 * len(self._members) + min(self._profile.max_search_decisions, 100)
-        trial = detached_trial(self._state, self._profile, self._key.text, n_most)
+        trial = detached_places(self._state, self._profile, self._key.text, n_most)
         group, outcome = self._state.groups.get(self._key), Outcome()
         if group is not None:
             request = search_request(self._state, self._key, group, self._members, self._profile)
@@ -221,7 +221,7 @@ class HoleSearch:
         if len(kinds) != 1 or kinds[0].needs is not None or not required:
             return {}
         self._n_left -= 1
-        trial = detached_trial(self._state, self._profile, self._key.text, _MOST_DECISIONS)
+        trial = detached_places(self._state, self._profile, self._key.text, _MOST_DECISIONS)
         attempt = Attempt(request, trial, kinds)
         try:
             room = yield from attempt.room_of(kinds[0], request.rows)
@@ -283,7 +283,7 @@ class HoleSearch:
     def _nodes_for(self, pod: Pod, rows: Mask, *, is_any: bool) -> Sequence[str]:
         self._n_left -= 1
         decision = decide(
-            pod, self._view, self._profiles[pod.scheduler_name], self._rng, Unobserved(), Scope(rows)
+            pod, self._view, self._profiles[pod.scheduler_name], self._rng, Unobserved(), DecisionScope(rows)
         )
         if not isinstance(decision, ScheduleResult):
             return ()

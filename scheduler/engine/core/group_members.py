@@ -27,7 +27,7 @@ _MOST_COMPARED: Final = 100_000
 
 
 @dataclass(slots=True, eq=False)
-class Kind:
+class MemberKind:
     """
     Members between which no plugin tells a difference, in the order in which they are placed.
 
@@ -59,7 +59,7 @@ class Kind:
 class Component:
     """Kinds that have to be near each other: in one domain of the topology key, empty for kinds that need not."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[MemberKind, ...]
     key: str
 
     @property
@@ -88,7 +88,7 @@ def waiting_members(state: ClusterState, key: GroupKey) -> list[Pod]:
     return [pod for pod in pending if not (pod.gates or pod.terminating or pod.uid in state.placed)]
 
 
-def kinds_of(members: Sequence[Pod], view: ClusterView) -> Pieces[list[Kind]]:
+def kinds_of(members: Sequence[Pod], view: ClusterView) -> Pieces[list[MemberKind]]:
     """Return the kinds, first the kind that takes the largest share of the cluster."""
     read_keys = set(_label_keys(members))
     by_identity: dict[object, list[Pod]] = {}
@@ -100,7 +100,7 @@ def kinds_of(members: Sequence[Pod], view: ClusterView) -> Pieces[list[Kind]]:
     return sorted(kinds, key=lambda kind: -_share(kind.first, view))
 
 
-def components_of(kinds: Sequence[Kind], view: ClusterView) -> Pieces[list[Component]]:
+def components_of(kinds: Sequence[MemberKind], view: ClusterView) -> Pieces[list[Component]]:
     """
     Return the components, the largest first.
 
@@ -112,7 +112,7 @@ def components_of(kinds: Sequence[Kind], view: ClusterView) -> Pieces[list[Compo
     while left:
         near, key, left = [left[0]], "", left[1:]
         for kind in near:
-            apart: list[Kind] = []
+            apart: list[MemberKind] = []
             for other in left:
                 shared = ""
                 if (kind.needs is not None or other.needs is not None) and n_compared < _MOST_COMPARED:
@@ -144,7 +144,7 @@ def is_selected(needs: PodMatcher | None, pod: Pod, view: ClusterView) -> bool:
     return needs is not None and view.selects(needs, pod)
 
 
-def has_closed_form(kind: Kind, view: ClusterView) -> bool:
+def has_closed_form(kind: MemberKind, view: ClusterView) -> bool:
     """
     Return whether as many pods of a kind find a place as there can be, in whatever order the nodes are taken.
 
@@ -165,11 +165,11 @@ def has_closed_form(kind: Kind, view: ClusterView) -> bool:
     return is_first_fit_best(kind.first, view)
 
 
-def _kind(pods: list[Pod]) -> Kind:
+def _kind(pods: list[Pod]) -> MemberKind:
     terms = usable(pods[0].spec.affinity.required)
     pods = sorted(pods, key=lambda pod: (-pod.priority, pod.rank))
     keys = tuple(dict.fromkeys(term.topology_key for term in terms))
-    return Kind(pods, _matcher(terms), keys, part_of(pods[0]))
+    return MemberKind(pods, _matcher(terms), keys, part_of(pods[0]))
 
 
 def _matcher(terms: tuple[AffinityTerm, ...]) -> PodMatcher | None:
@@ -206,7 +206,7 @@ def _share(pod: Pod, view: ClusterView) -> float:
     return max(shares)
 
 
-def _shared_key(first: Kind, second: Kind, view: ClusterView) -> str:
+def _shared_key(first: MemberKind, second: MemberKind, view: ClusterView) -> str:
     """Return the key of a term by which one of the kinds needs the other, empty if neither does."""
     for kind, sibling in ((first, second), (second, first)):
         if is_selected(kind.needs, sibling.first, view):

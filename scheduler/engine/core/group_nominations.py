@@ -24,7 +24,7 @@ from typing import Final
 
 from scheduler.engine.core.group_attempt import SearchRequest
 from scheduler.engine.core.group_preemption import Nominations, make_room, preemptor_of
-from scheduler.engine.core.group_trial import GroupTrial
+from scheduler.engine.core.group_trial import AssumedPlaces
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster import ClusterState
@@ -81,7 +81,7 @@ class GroupNominations:
         key: GroupKey,
         request: SearchRequest,
         before: Mapping[str, str],
-        trial: GroupTrial,
+        trial: AssumedPlaces,
         now_s: float,
     ) -> Pieces[Nominations]:
         """

@@ -15,7 +15,7 @@ from scheduler.engine.core.group_attempt import Attempt, PartRequest, PartRoom, 
 from scheduler.engine.core.group_domains import Domain, DomainIds, Domains, domain_ids
 from scheduler.engine.core.group_greedy import GreedySearch
 from scheduler.engine.core.group_layouts import layout_of
-from scheduler.engine.core.group_members import Component, Kind
+from scheduler.engine.core.group_members import Component, MemberKind
 from scheduler.engine.state.arrays import Amounts, Mask
 from scheduler.engine.state.batches import Pieces
 
@@ -25,7 +25,7 @@ class PartSearch(GreedySearch):
 
     def __init__(self, attempt: Attempt, components: Sequence[Component]) -> None:
         super().__init__(attempt, components)
-        self._by_part: dict[str, list[Kind]] = {name: [] for name in self._request.parts}
+        self._by_part: dict[str, list[MemberKind]] = {name: [] for name in self._request.parts}
         for kind in attempt.kinds:
             self._by_part[kind.part].append(kind)
         self._sizes = {name: sum(len(kind.pods) for kind in kinds) for name, kinds in self._by_part.items()}
@@ -152,7 +152,7 @@ class PartSearch(GreedySearch):
         return False
 
     def _candidates(
-        self, kinds: Sequence[Kind], part: PartRequest, room: Amounts, rows: Mask, n_least: int
+        self, kinds: Sequence[MemberKind], part: PartRequest, room: Amounts, rows: Mask, n_least: int
     ) -> Iterator[Domain]:
         """Return the domains in which the part may be, the best one first."""
         if not part.topology.required:
@@ -162,7 +162,7 @@ class PartSearch(GreedySearch):
         n_wanted = min(len(largest_of(kinds).left), n_least)
         return self._in_order(domains, room, n_wanted, self._levels_of(part.topology), part.held)
 
-    def _fill_part(self, kinds: Sequence[Kind], domain: Domain, part: PartRequest) -> Pieces[None]:
+    def _fill_part(self, kinds: Sequence[MemberKind], domain: Domain, part: PartRequest) -> Pieces[None]:
         """Place as many members of the part as the domain takes."""
         attempt, n_before = self._attempt, self._attempt.n_placed
         levels = self._levels_of(part.topology)

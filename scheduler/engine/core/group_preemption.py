@@ -27,7 +27,7 @@ from scheduler.engine.core.group_attempt import SearchRequest
 from scheduler.engine.core.group_clearings import clearings_for
 from scheduler.engine.core.group_devices import FreedClaims
 from scheduler.engine.core.group_search import search
-from scheduler.engine.core.group_trial import GroupTrial, Place
+from scheduler.engine.core.group_trial import AssumedPlaces, Place
 from scheduler.engine.core.group_vacancy import Vacancy, search_places
 from scheduler.engine.framework.post_filter import GroupPreemptor, Unit
 from scheduler.engine.framework.profile import Profile
@@ -65,7 +65,7 @@ def make_room(
     below_priority: int,
     state: ClusterState,
     preemptor: GroupPreemptor,
-    trial: GroupTrial,
+    trial: AssumedPlaces,
 ) -> Pieces[Nominations | None]:
     """
     Return where the members go once pods of lower priorities have left, None if there is no room even then.
@@ -106,7 +106,7 @@ class _Attempt:
         request: SearchRequest,
         state: ClusterState,
         preemptor: GroupPreemptor,
-        trial: GroupTrial,
+        trial: AssumedPlaces,
     ) -> None:
         self._request, self._state = request, state
         self._preemptor, self._trial = preemptor, trial

@@ -5,7 +5,7 @@ Searches a place for every member of a group, on a trial state.
                 `group_parts`
     as many     if the group needs fewer than it has: as many as fit, where most do
     exhaustive  every order of kinds and every node: `group_exhaustive`; skipped where greedy is a proof
-    in turn     a member comes after those that its required affinity needs: `GroupTrial.line_up`
+    in turn     a member comes after those that its required affinity needs: `AssumedPlaces.line_up`
     in order    members that are alike exchange their places, so that neighbours in rank are near: `group_order`
 
 A placement is valid if there is an order in which every member passes every filter; required affinity may also be met
@@ -22,11 +22,11 @@ from scheduler.engine.core.group_greedy import GreedySearch
 from scheduler.engine.core.group_members import components_of, kinds_of
 from scheduler.engine.core.group_order import lay_out_ranks
 from scheduler.engine.core.group_parts import PartSearch
-from scheduler.engine.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError
+from scheduler.engine.core.group_trial import AssumedPlaces, CycleBrokenError, OutOfDecisionsError
 from scheduler.engine.state.batches import Pieces
 
 
-def search(request: SearchRequest, trial: GroupTrial) -> Pieces[Outcome]:
+def search(request: SearchRequest, trial: AssumedPlaces) -> Pieces[Outcome]:
     """
     Place at least `n_needed` of the members, and as many as it can.
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.engine.core.decide import CycleError, ScheduleResult, Scope, decide, deciding
+from scheduler.engine.core.decide import CycleError, DecisionScope, ScheduleResult, decide, deciding
 from scheduler.engine.core.decision_annotation import DecisionAnnotations
 from scheduler.engine.core.group_devices import claim_forms, is_first_fit_best
 from scheduler.engine.core.pod_records import PodRecords
@@ -41,7 +41,7 @@ _MIX_2: Final = 0x94D049BB133111EB
 _MASK: Final = (1 << 64) - 1
 
 
-class TrialRng:
+class SplitMix64:
     """The generator SplitMix64. `identity`: of the trial; equal identities give equal numbers."""
 
     def __init__(self, identity: str) -> None:
@@ -107,7 +107,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class GroupTrial:
+class AssumedPlaces:
     """
     The places of one attempt. Everything is taken back unless the caller keeps it.
 
@@ -163,7 +163,7 @@ class GroupTrial:
             self._n_spared, self._asked = outer, asked
             self._n_counted = min(self._n_counted, n_most)
 
-    def anew(self) -> GroupTrial:
+    def anew(self) -> AssumedPlaces:
         """Return a trial like this one, without places, which is not observed."""
         return replace(self, observer=Unobserved())
 
@@ -186,7 +186,7 @@ class GroupTrial:
         # The first decision on each member counts once, whatever it costs.
         self._n_counted += _weight(pod) if pod.uid in self._asked else 1
         self._asked.add(pod.uid)
-        scope = Scope(rows, siblings)
+        scope = DecisionScope(rows, siblings)
         # An observer would bring the scorers back.
         profile, observer = (self.profile, self.observer) if is_scored else (self._unscored, Unobserved())
         decision = yield from deciding(pod, self.view, profile, self.rng, observer, scope)
@@ -196,7 +196,7 @@ class GroupTrial:
             return (yield from self._exchanged(pod, scope, decision)) or decision
         return decision
 
-    def _exchanged(self, pod: Pod, scope: Scope, refused: FitError) -> Pieces[ScheduleResult | None]:
+    def _exchanged(self, pod: Pod, scope: DecisionScope, refused: FitError) -> Pieces[ScheduleResult | None]:
         """Return a row that takes the member once others there have other parts of the node; None if there is none."""
         plugins = (each for each in self.profile.filters if each.gives_out and each.name in refused.rejecting)
         plugin, n_left = next(plugins, None), min(_MOST_EXCHANGES, self.n_left)
@@ -391,18 +391,20 @@ class GroupTrial:
         rows = self.view.alive & False
         rows[self.view.nodes.row_by_name[place.node_name]] = True
         asked = replace(self.profile, filters=filters, scorers=())
-        decision = decide(place.pod, self.view, asked, self.rng, Unobserved(), Scope(rows, siblings))
+        decision = decide(place.pod, self.view, asked, self.rng, Unobserved(), DecisionScope(rows, siblings))
         return isinstance(decision, ScheduleResult)
 
     def _assume(self, place: Place) -> None:
         self.state.assume(replace(place.pod, node_name=place.node_name), place.node_name)
 
 
-def detached_trial(state: ClusterState, profile: Profile, identity: str, max_decisions: int) -> GroupTrial:
+def detached_places(
+    state: ClusterState, profile: Profile, identity: str, max_decisions: int
+) -> AssumedPlaces:
     """Return a trial outside of the machine. `identity`: of the decision, from which its random numbers follow."""
-    reservations, rng = Reservations(state, PodRecords(state)), TrialRng(identity)
+    reservations, rng = Reservations(state, PodRecords(state)), SplitMix64(identity)
     annotations = DecisionAnnotations(state.nodes)
-    return GroupTrial(state, reservations, profile, rng, Unobserved(), annotations, max_decisions)
+    return AssumedPlaces(state, reservations, profile, rng, Unobserved(), annotations, max_decisions)
 
 
 def _weight(pod: Pod) -> int:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from scheduler.engine.core.group_attempt import Outcome, SearchRequest
 from scheduler.engine.core.group_devices import FreedClaims
 from scheduler.engine.core.group_search import search
-from scheduler.engine.core.group_trial import GroupTrial
+from scheduler.engine.core.group_trial import AssumedPlaces
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster import ClusterState, PlacedPod
 
@@ -71,7 +71,9 @@ class Vacancy:
             self.put_back(pods)
 
 
-def search_places(request: SearchRequest, trial: GroupTrial) -> Pieces[tuple[Outcome, dict[str, str] | None]]:
+def search_places(
+    request: SearchRequest, trial: AssumedPlaces
+) -> Pieces[tuple[Outcome, dict[str, str] | None]]:
     """Return what a search finds, and the nodes of the members by UID, None without places; take the places back."""
     outcome = yield from search(request, trial)
     nodes = {place.pod.uid: place.node_name for place in trial.places}

@@ -1,8 +1,8 @@
 """
 The table of kinds: each kind of object that a scheduler may watch, and what is done with its objects.
 
-A new kind is a row, its decoder in `model`, and a `Store` of the state. Informers, stimuli, event handlers, snapshots,
-recordings and the checks of rights read the table.
+A new kind is a row, its decoder in `model`, and a `KindStore` of the state. Informers, stimuli, event handlers,
+snapshots, recordings and the checks of rights read the table.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Asker(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class KindStore:
     """
     What a state does with the objects of a kind.
 
@@ -91,15 +91,15 @@ class _Objects(Protocol):
     def remove(self, kind: Any, key: str) -> None: ...  # noqa: ANN401 - as above
 
 
-def _part(objects: Callable[[ClusterState], _Objects]) -> Store:
-    return Store(
+def _part(objects: Callable[[ClusterState], _Objects]) -> KindStore:
+    return KindStore(
         lambda state, kind, key: objects(state).seen(kind, key),
         lambda state, obj: objects(state).upsert(obj),
         lambda state, kind, key: objects(state).remove(kind, key),
     )
 
 
-_NAMESPACES: Final = Store(
+_NAMESPACES: Final = KindStore(
     lambda state, _, name: state.namespace(name),
     ClusterState.upsert_namespace,
     lambda state, _, name: state.remove_namespace(name),
@@ -142,7 +142,7 @@ class WatchedKind:
     on_upsert: Callable[[Any], WatchEvent] = ObjectSeen
     on_delete: Callable[[str, str, str], WatchEvent]
     field_selector: str = ""
-    store: Store | None = None
+    store: KindStore | None = None
     resource: Resource | None = None
     find_problem: Callable[[Any], str | None] = lambda _: None
     is_optional: bool = False
@@ -215,7 +215,7 @@ def _stored(
     reader: Reader[Any],
     asked_by: Asker,
     decode: Callable[[bytes | msgspec.Raw], Any],
-    store: Store,
+    store: KindStore,
 ) -> WatchedKind:
     """Return the row of a kind without stimuli of its own."""
     return WatchedKind(
@@ -359,7 +359,9 @@ def kinds(
 
 #: The rows by kind, for all that decodes nothing.
 KINDS: Final[Mapping[str, WatchedKind]] = {row.kind: row for row in kinds()}
-STORES: Final[Mapping[str, Store]] = {row.kind: row.store for row in KINDS.values() if row.store is not None}
+STORES: Final[Mapping[str, KindStore]] = {
+    row.kind: row.store for row in KINDS.values() if row.store is not None
+}
 
 
 def event_of(kind: str, action: Action) -> ClusterEvent | None:

@@ -43,15 +43,15 @@ def label_selector(raw: wire.LabelSelector | None) -> Selector:
     )
 
 
-def parse_affinity(namespace: str, raw: pod_wire.Affinity | None) -> PodAffinity:
+def parse_affinity(namespace: str, raw: pod_wire.WireAffinity | None) -> PodAffinity:
     """Return the four term lists of a pod in `namespace`; a list with a bad term is a Problem."""
     if raw is None:
         return PodAffinity()
 
-    def weighted(preferred: pod_wire.WeightedTerm) -> AffinityTerm:
+    def weighted(preferred: pod_wire.WireWeightedTerm) -> AffinityTerm:
         return _term(namespace, preferred.pod_affinity_term, preferred.weight)
 
-    def required(term: pod_wire.AffinityTerm) -> AffinityTerm:
+    def required(term: pod_wire.WireAffinityTerm) -> AffinityTerm:
         return _term(namespace, term, 0)
 
     return PodAffinity(
@@ -69,7 +69,7 @@ def _terms(raw: Iterable[_W], parse: Callable[[_W], AffinityTerm]) -> TermList:
         return Problem(str(error))
 
 
-def _term(namespace: str, raw: pod_wire.AffinityTerm, weight: int) -> AffinityTerm:
+def _term(namespace: str, raw: pod_wire.WireAffinityTerm, weight: int) -> AffinityTerm:
     if raw.namespaces:
         namespaces = frozenset(raw.namespaces)
     else:
@@ -89,7 +89,7 @@ def _only(namespace: str) -> frozenset[str]:
     return frozenset((namespace,))
 
 
-def parse_spread(raw: pod_wire.SpreadConstraint) -> SpreadConstraint:
+def parse_spread(raw: pod_wire.WireSpreadConstraint) -> SpreadConstraint:
     """Return a spread constraint with its defaults: minDomains 1, node affinity honoured, taints ignored."""
     selector: Selector | Problem
     try:
@@ -109,7 +109,7 @@ def parse_spread(raw: pod_wire.SpreadConstraint) -> SpreadConstraint:
 
 
 def parse_required_node_affinity(
-    node_selector: Mapping[str, str] | None, affinity: pod_wire.Affinity | None
+    node_selector: Mapping[str, str] | None, affinity: pod_wire.WireAffinity | None
 ) -> RequiredNodeAffinity:
     """Return nodeSelector and required node affinity of a pod."""
     required = None if affinity is None else affinity.node_affinity.required

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 _LIMIT_PROBLEM: Final = 512
 
 
-class Term(pod_wire.AffinityTerm, frozen=True):
+class JsonTerm(pod_wire.WireAffinityTerm, frozen=True):
     """A term of pod affinity."""
 
     match_label_keys: tuple[str, ...] = ()
@@ -34,33 +34,33 @@ class Term(pod_wire.AffinityTerm, frozen=True):
     domain_weights: dict[str, int] | None = None
 
 
-class WeightedTerm(Wire, frozen=True):
+class JsonWeightedTerm(Wire, frozen=True):
     """A preferred term of pod affinity."""
 
     weight: int = 0
-    pod_affinity_term: Term = Term()
+    pod_affinity_term: JsonTerm = JsonTerm()
 
 
-class PodAffinity(Wire, frozen=True):
+class JsonPodAffinity(Wire, frozen=True):
     """podAffinity, or podAntiAffinity."""
 
-    required: tuple[Term, ...] = msgspec.field(
+    required: tuple[JsonTerm, ...] = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=()
     )
-    preferred: tuple[WeightedTerm, ...] = msgspec.field(
+    preferred: tuple[JsonWeightedTerm, ...] = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=()
     )
-    enforced: tuple[Term, ...] = msgspec.field(
+    enforced: tuple[JsonTerm, ...] = msgspec.field(
         name="requiredDuringSchedulingRequiredDuringExecution", default=()
     )
 
 
-class Affinity(Wire, frozen=True):
+class JsonAffinity(Wire, frozen=True):
     """The whole annotation."""
 
-    node_affinity: pod_wire.NodeAffinity = pod_wire.NodeAffinity()
-    pod_affinity: PodAffinity = PodAffinity()
-    pod_anti_affinity: PodAffinity = PodAffinity()
+    node_affinity: pod_wire.WireNodeAffinity = pod_wire.WireNodeAffinity()
+    pod_affinity: JsonPodAffinity = JsonPodAffinity()
+    pod_anti_affinity: JsonPodAffinity = JsonPodAffinity()
 
 
 def _strict(kind: Any) -> Any:  # noqa: ANN401 - any type
@@ -79,11 +79,11 @@ def _strict(kind: Any) -> Any:  # noqa: ANN401 - any type
     return msgspec.defstruct(kind.__name__, members, bases=(kind,), frozen=True, forbid_unknown_fields=True)
 
 
-_STRICT: Final = msgspec.json.Decoder(_strict(Affinity))
-_AFFINITY: Final = msgspec.json.Decoder(Affinity)
+_STRICT: Final = msgspec.json.Decoder(_strict(JsonAffinity))
+_AFFINITY: Final = msgspec.json.Decoder(JsonAffinity)
 
 
-def decode_affinity(text: str) -> Affinity:
+def decode_affinity(text: str) -> JsonAffinity:
     """Return the affinity of an annotation; raise DecodeError, also for an unknown field."""
     _STRICT.decode(text)
     return _AFFINITY.decode(text)

@@ -24,9 +24,16 @@ from typing import Final
 
 from scheduler.engine.model import annotation_json
 from scheduler.engine.model.affinity import label_selector
-from scheduler.engine.model.annotation_json import decode_affinity, decoded
+from scheduler.engine.model.annotation_json import (
+    JsonAffinity,
+    JsonPodAffinity,
+    JsonTerm,
+    JsonWeightedTerm,
+    decode_affinity,
+    decoded,
+)
 from scheduler.engine.model.pod_groups import group_minimum
-from scheduler.engine.model.pod_wire import NodeAffinity
+from scheduler.engine.model.pod_wire import WireNodeAffinity
 from scheduler.engine.model.terms import (
     ANY_NODE,
     AffinityTerm,
@@ -139,9 +146,7 @@ def parse_affinity_annotation(
         return annotation_json.problem(AFFINITY, str(error))
 
 
-def _parsed_affinity(
-    parser: _TermParser, raw: annotation_json.Affinity, *, replaces: bool
-) -> AnnotatedAffinity:
+def _parsed_affinity(parser: _TermParser, raw: JsonAffinity, *, replaces: bool) -> AnnotatedAffinity:
     pod, anti = raw.pod_affinity, raw.pod_anti_affinity
     lists = (pod.required, pod.preferred, pod.enforced, anti.required, anti.preferred, anti.enforced)
     node_terms = _node_terms(raw.node_affinity)
@@ -168,12 +173,12 @@ def reach_problem(namespace: str) -> str:
     )
 
 
-def _node_terms(raw: NodeAffinity) -> tuple[NodeTerm, ...]:
+def _node_terms(raw: WireNodeAffinity) -> tuple[NodeTerm, ...]:
     required = () if raw.required is None else raw.required.terms
     return (*required, *(each.term for each in raw.preferred or ()))
 
 
-def _required_nodes(raw: NodeAffinity) -> RequiredNodeAffinity:
+def _required_nodes(raw: WireNodeAffinity) -> RequiredNodeAffinity:
     if raw.required is None:
         return ANY_NODE
     path = "$.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
@@ -185,7 +190,7 @@ def _required_nodes(raw: NodeAffinity) -> RequiredNodeAffinity:
     return RequiredNodeAffinity(None, terms)
 
 
-def _preferred_nodes(raw: NodeAffinity) -> tuple[PreferredNodeTerm, ...]:
+def _preferred_nodes(raw: WireNodeAffinity) -> tuple[PreferredNodeTerm, ...]:
     path = "$.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
     for index, each in enumerate(raw.preferred or ()):
         _check_weight(f"{path}[{index}]", each.weight)
@@ -211,7 +216,7 @@ class _TermParser:
     labels: Mapping[str, str]
     group_minimum: int
 
-    def required(self, path: str, raw: annotation_json.PodAffinity, *, is_anti: bool) -> TermList:
+    def required(self, path: str, raw: JsonPodAffinity, *, is_anti: bool) -> TermList:
         """Return the required terms, enforced ones last; only anti-affinity accepts maxPodsPerDomain."""
         not_enforced = self._terms(
             f"{path}.requiredDuringSchedulingIgnoredDuringExecution", raw.required, is_anti=is_anti
@@ -224,7 +229,7 @@ class _TermParser:
         )
         return (*not_enforced, *enforced)
 
-    def preferred(self, path: str, raw: Iterable[annotation_json.WeightedTerm], *, is_anti: bool) -> TermList:
+    def preferred(self, path: str, raw: Iterable[JsonWeightedTerm], *, is_anti: bool) -> TermList:
         """Return the preferred terms with their weights; only anti-affinity accepts domainWeights."""
         path = f"{path}.preferredDuringSchedulingIgnoredDuringExecution"
         terms = []
@@ -235,7 +240,7 @@ class _TermParser:
         return tuple(terms)
 
     def _terms(
-        self, path: str, raw: Iterable[annotation_json.Term], *, is_anti: bool, enforced: bool = False
+        self, path: str, raw: Iterable[JsonTerm], *, is_anti: bool, enforced: bool = False
     ) -> tuple[AffinityTerm, ...]:
         return tuple(
             self._term(f"{path}[{index}]", term, is_anti=is_anti, enforced=enforced)
@@ -243,7 +248,7 @@ class _TermParser:
         )
 
     def _term(
-        self, path: str, raw: annotation_json.Term, *, is_anti: bool, enforced: bool = False, weight: int = 0
+        self, path: str, raw: JsonTerm, *, is_anti: bool, enforced: bool = False, weight: int = 0
     ) -> AffinityTerm:
         if not raw.topology_key:
             raise _MalformedError(f"{path}.topologyKey: can not be empty")
@@ -265,11 +270,11 @@ class _TermParser:
             percent_of_minimum=int(str(raw.max_pods_per_domain).rstrip("%")) if is_of_minimum else 0,
         )
 
-    def _namespaces(self, raw: annotation_json.Term) -> frozenset[str]:
+    def _namespaces(self, raw: JsonTerm) -> frozenset[str]:
         is_own_only = not raw.namespaces and raw.namespace_selector is None
         return frozenset((self.namespace,) if is_own_only else raw.namespaces or ())
 
-    def _selector(self, path: str, raw: annotation_json.Term) -> Selector:
+    def _selector(self, path: str, raw: JsonTerm) -> Selector:
         """Return the labelSelector with matchLabelKeys and mismatchLabelKeys merged in, as the API server does."""
         selector = _parsed_selector(f"{path}.labelSelector", raw.label_selector)
         if (raw.match_label_keys or raw.mismatch_label_keys) and selector is NOTHING:
@@ -290,9 +295,7 @@ class _TermParser:
         return Selector((*selector.requirements, *matching, *mismatching))
 
 
-def _max_pods(
-    path: str, raw: annotation_json.Term, minimum: int, *, is_anti: bool, is_required: bool
-) -> DomainLimit:
+def _max_pods(path: str, raw: JsonTerm, minimum: int, *, is_anti: bool, is_required: bool) -> DomainLimit:
     """Return how many pods a domain may have; a percentage of the group's minimum is rounded up."""
     limit, at = raw.max_pods_per_domain, f"{path}.maxPodsPerDomain"
     if raw.domain_weights is not None:
@@ -311,9 +314,7 @@ def _max_pods(
     return limit
 
 
-def _weights(
-    path: str, raw: annotation_json.Term, weights: Mapping[str, int], minimum: int, *, is_anti: bool
-) -> Shares:
+def _weights(path: str, raw: JsonTerm, weights: Mapping[str, int], minimum: int, *, is_anti: bool) -> Shares:
     at = f"{path}.domainWeights"
     if not is_anti:
         raise _MalformedError(f"{at}: only anti-affinity takes it")

@@ -14,7 +14,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from scheduler.engine.cel import AttributeValue, DeviceFields, Version
+from scheduler.engine.cel import AttributeValue, DeviceFields, VersionText
 from scheduler.engine.model.allocations import DeviceConfiguration, with_own_parameters
 from scheduler.engine.model.json_fields import At, Created, Name, Reader, ResourceVersion, Uid
 from scheduler.engine.model.node_selector import NodeSelector
@@ -108,7 +108,7 @@ class DeviceAttribute(Wire, frozen=True):
         return next((each for each in given if each is not None), None)
 
 
-class Counter(Wire, frozen=True):
+class DraCounter(Wire, frozen=True):
     """A counter of a slice or of a device."""
 
     value: QuantityText = None
@@ -118,7 +118,7 @@ def _quantity(text: QuantityText) -> FormattedQuantity:
     return parse_formatted(0 if text is None else text)
 
 
-def _counters(counters: Mapping[str, Counter]) -> Mapping[str, int]:
+def _counters(counters: Mapping[str, DraCounter]) -> Mapping[str, int]:
     return {intern(name): _quantity(counter.value).nano for name, counter in counters.items()}
 
 
@@ -192,7 +192,7 @@ class CounterSet:
     """Counters that the devices of a pool share, in billionths; of a device: what it consumes of them."""
 
     name: Interned
-    counters: Annotated[Mapping[str, int], At(of=dict[str, Counter], parse=_counters)] = field(hash=False)
+    counters: Annotated[Mapping[str, int], At(of=dict[str, DraCounter], parse=_counters)] = field(hash=False)
 
 
 #: Reads an entry of `consumesCounters`, whose field for the name differs from that of a set.
@@ -341,4 +341,4 @@ def fields_of(driver: str, device: Device) -> DeviceFields:
 
 
 def _value(attribute: DeviceAttribute) -> AttributeValue:
-    return Version(str(attribute.value)) if attribute.type is AttributeType.VERSION else attribute.value
+    return VersionText(str(attribute.value)) if attribute.type is AttributeType.VERSION else attribute.value

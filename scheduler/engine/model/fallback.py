@@ -50,7 +50,7 @@ FALLBACK: Final = "affinity-scheduler.io/fallback"
 #: Written with the bind: the entries that were relaxed, and why.
 RELAXED: Final = "affinity-scheduler.io/relaxed"
 
-Kind = Literal["podAffinity", "podAntiAffinity", "nodeAffinity", "topologySpreadConstraints"]
+FallbackKind = Literal["podAffinity", "podAntiAffinity", "nodeAffinity", "topologySpreadConstraints"]
 
 LIMIT_CHARACTERS: Final = 16 * 1024
 #: A pod that fits nowhere is tried twice per entry at most.
@@ -60,7 +60,7 @@ _LIMIT_SECONDS: Final = 999_999
 
 
 class _Entry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    rule: Kind
+    rule: FallbackKind
     topology_key: str = ""
     match_labels: dict[str, str] = {}
     after_seconds: int | None = None
@@ -84,7 +84,7 @@ _MARK: Final = msgspec.json.Decoder(tuple[RelaxedRule, ...])
 class Fallback:
     """One entry."""
 
-    kind: Kind
+    kind: FallbackKind
     topology_key: str
     labels: tuple[tuple[str, str], ...]
     after_s: int
@@ -118,7 +118,7 @@ class Fallback:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SpecRules:
     """The parts of a spec that entries are about."""
 
     affinity: PodAffinity
@@ -182,8 +182,8 @@ def _fallback(entry: _Entry) -> Fallback:
 
 
 def yielding(
-    rules: Rules, fallbacks: tuple[Fallback, ...], *, spec_requires_nodes: bool = False
-) -> Rules | Problem:
+    rules: SpecRules, fallbacks: tuple[Fallback, ...], *, spec_requires_nodes: bool = False
+) -> SpecRules | Problem:
     """
     Return the rules in which each anti-affinity term with an entry is marked; a Problem if an entry names no term.
 
@@ -207,7 +207,7 @@ def yielding(
     return replace(rules, affinity=replace(rules.affinity, required_anti=marked))
 
 
-def _is_about_any(entry: Fallback, rules: Rules) -> bool:
+def _is_about_any(entry: Fallback, rules: SpecRules) -> bool:
     match entry.kind:
         case "nodeAffinity":
             return rules.required_nodes.terms is not None
@@ -221,7 +221,9 @@ def _is_about_any(entry: Fallback, rules: Rules) -> bool:
     return isinstance(terms, Problem) or any(map(entry.names, terms))
 
 
-def relaxed_rules(rules: Rules, entries: Collection[Fallback]) -> tuple[Rules, tuple[AffinityTerm, ...]]:
+def relaxed_rules(
+    rules: SpecRules, entries: Collection[Fallback]
+) -> tuple[SpecRules, tuple[AffinityTerm, ...]]:
     """Return the rules with the terms of these entries as preferences, and the anti-affinity terms among them."""
     by_kind = {
         kind: [entry for entry in entries if entry.kind == kind] for kind in {entry.kind for entry in entries}
@@ -249,7 +251,7 @@ def relaxed_rules(rules: Rules, entries: Collection[Fallback]) -> tuple[Rules, t
         preferred=_appended(affinity.preferred, near),
         preferred_anti=_appended(affinity.preferred_anti, apart),
     )
-    return Rules(softened, spread, nodes, preferred_nodes), tuple(term for term, _ in apart)
+    return SpecRules(softened, spread, nodes, preferred_nodes), tuple(term for term, _ in apart)
 
 
 def _split(terms: TermList, entries: Iterable[Fallback]) -> tuple[TermList, list[tuple[AffinityTerm, int]]]:

@@ -90,7 +90,7 @@ class PodDecoder:
 
     def __init__(self, semantics: Semantics = DEFAULT_SEMANTICS) -> None:
         self._semantics = semantics
-        self._decoder = msgspec.json.Decoder(pod_wire.Pod)
+        self._decoder = msgspec.json.Decoder(pod_wire.WirePod)
         #: Weak values: a spec is dropped with its last pod.
         self._specs: WeakValueDictionary[tuple[object, ...], PodSpec] = WeakValueDictionary()
 
@@ -143,7 +143,7 @@ class PodDecoder:
             ),
         )
 
-    def _spec(self, meta: wire.Metadata, namespace: str, raw: pod_wire.PodSpec) -> PodSpec:
+    def _spec(self, meta: wire.Metadata, namespace: str, raw: pod_wire.WirePodSpec) -> PodSpec:
         key = _spec_key(namespace, raw)
         annotations = meta.annotations or {}
         if AFFINITY in annotations:
@@ -181,7 +181,9 @@ def _within(text: str, limit: int) -> str | None:
     return text if len(text) <= limit else None
 
 
-def _new_spec(meta: wire.Metadata, namespace: str, raw: pod_wire.PodSpec, semantics: Semantics) -> PodSpec:
+def _new_spec(
+    meta: wire.Metadata, namespace: str, raw: pod_wire.WirePodSpec, semantics: Semantics
+) -> PodSpec:
     annotations = meta.annotations or {}
     annotated = parse_affinity_annotation(namespace, meta.labels or {}, annotations)
     spec = within_limits(_parse_spec(namespace, raw, annotated, semantics))
@@ -201,7 +203,7 @@ def _new_spec(meta: wire.Metadata, namespace: str, raw: pod_wire.PodSpec, semant
     return replace(spec, affinity=marked.affinity, fallbacks=fallbacks)
 
 
-def _spec_key(namespace: str, raw: pod_wire.PodSpec) -> tuple[object, ...]:
+def _spec_key(namespace: str, raw: pod_wire.WirePodSpec) -> tuple[object, ...]:
     """Return the key that equal specs share; volumes that no plugin reads are left out, as their names are random."""
     return (
         namespace,
@@ -229,7 +231,7 @@ def _part(raw: msgspec.Raw) -> bytes:
     return bytes(raw) if len(raw) <= _PLAIN_BYTES else blake2b(raw).digest()
 
 
-def _container_key(raw: pod_wire.Container) -> tuple[object, ...]:
+def _container_key(raw: pod_wire.WireContainer) -> tuple[object, ...]:
     return (
         raw.name,
         raw.image,
@@ -242,7 +244,7 @@ def _container_key(raw: pod_wire.Container) -> tuple[object, ...]:
 
 def _parse_spec(
     namespace: str,
-    raw: pod_wire.PodSpec,
+    raw: pod_wire.WirePodSpec,
     annotated: AnnotatedAffinity | Problem | None,
     semantics: Semantics,
 ) -> PodSpec:
@@ -291,7 +293,7 @@ def _parse_spec(
 
 
 def _declared_affinity(
-    namespace: str, raw: pod_wire.PodSpec, annotated: AnnotatedAffinity | Problem | None
+    namespace: str, raw: pod_wire.WirePodSpec, annotated: AnnotatedAffinity | Problem | None
 ) -> tuple[DeclaredAffinity, str | None]:
     """Return the affinity, and why the annotation counts as absent; no reason (None) if it counts."""
     of_spec = decode_part(pod_wire.AFFINITY, raw.affinity)
@@ -306,7 +308,7 @@ def _declared_affinity(
     return (affinity, of_both.cause) if isinstance(of_both, Problem) else (of_both, None)
 
 
-def _container(raw: pod_wire.Container) -> Container:
+def _container(raw: pod_wire.WireContainer) -> Container:
     resources = decode_part(pod_wire.RESOURCES, raw.resources)
     return Container(
         name=raw.name,
@@ -371,7 +373,7 @@ def _disruption(status: pod_wire.PodStatus) -> str:
     return "" if condition is None or condition.status != "True" else condition.reason or ""
 
 
-def _resize(spec: pod_wire.PodSpec, status: pod_wire.PodStatus, semantics: Semantics) -> Resize | None:
+def _resize(spec: pod_wire.WirePodSpec, status: pod_wire.PodStatus, semantics: Semantics) -> Resize | None:
     """Return the resources that the pod holds on its node by its status; None if these agree with the spec."""
     declared = {c.name: c for c in (*(spec.containers or ()), *(spec.init_containers or ()))}
     containers: dict[str, ContainerResize] = {}

@@ -33,7 +33,7 @@ class RestartRule(Wire, frozen=True):
     action: str = ""
 
 
-class Container(Wire, frozen=True):
+class WireContainer(Wire, frozen=True):
     """containers[] and initContainers[]."""
 
     name: str = ""
@@ -44,7 +44,7 @@ class Container(Wire, frozen=True):
     restart_policy_rules: tuple[RestartRule, ...] | None = None
 
 
-class ClaimVolume(Wire, frozen=True):
+class WireClaimVolume(Wire, frozen=True):
     """volumes[].persistentVolumeClaim."""
 
     claim_name: str = ""
@@ -92,7 +92,7 @@ class Volume(MigratedDisk, frozen=True):
     """volumes[]: the sources that restrict where a pod can run."""
 
     name: str = ""
-    persistent_volume_claim: ClaimVolume = ClaimVolume()
+    persistent_volume_claim: WireClaimVolume = WireClaimVolume()
     ephemeral: EphemeralVolume | None = None
     image: ImageVolume = ImageVolume()
     csi: CsiVolume | None = None
@@ -112,7 +112,7 @@ class SchedulingGroup(Wire, frozen=True):
     pod_group_name: str = ""
 
 
-class PodSpec(Wire, frozen=True):
+class WirePodSpec(Wire, frozen=True):
     """spec of a pod."""
 
     node_name: str | None = None
@@ -123,8 +123,8 @@ class PodSpec(Wire, frozen=True):
     affinity: Raw = Raw()
     topology_spread_constraints: Raw = Raw()
     tolerations: Raw = Raw()
-    containers: tuple[Container, ...] | None = None
-    init_containers: tuple[Container, ...] | None = None
+    containers: tuple[WireContainer, ...] | None = None
+    init_containers: tuple[WireContainer, ...] | None = None
     overhead: Raw = Raw()
     resources: Raw = Raw()
     resource_claims: Raw = Raw()
@@ -184,11 +184,11 @@ class PodStatus(Wire, frozen=True):
     resource_claim_statuses: tuple[ResourceClaimStatus, ...] | None = None
 
 
-class Pod(Wire, frozen=True):
+class WirePod(Wire, frozen=True):
     """A pod."""
 
     metadata: Metadata
-    spec: PodSpec = PodSpec()
+    spec: WirePodSpec = WirePodSpec()
     status: PodStatus = PodStatus()
 
 
@@ -206,7 +206,7 @@ class ContainerPort(Wire, frozen=True):
     protocol: str | None = None
 
 
-class Toleration(Wire, frozen=True):
+class WireToleration(Wire, frozen=True):
     """tolerations[]."""
 
     key: str | None = None
@@ -215,7 +215,7 @@ class Toleration(Wire, frozen=True):
     effect: str | None = None
 
 
-class AffinityTerm(Wire, frozen=True):
+class WireAffinityTerm(Wire, frozen=True):
     """A term of pod affinity or anti-affinity."""
 
     topology_key: str = ""
@@ -224,25 +224,25 @@ class AffinityTerm(Wire, frozen=True):
     namespace_selector: LabelSelector | None = None
 
 
-class WeightedTerm(Wire, frozen=True):
+class WireWeightedTerm(Wire, frozen=True):
     """A preferred term."""
 
     weight: int = 0
-    pod_affinity_term: AffinityTerm = AffinityTerm()
+    pod_affinity_term: WireAffinityTerm = WireAffinityTerm()
 
 
-class PodAffinity(Wire, frozen=True):
+class WirePodAffinity(Wire, frozen=True):
     """podAffinity and podAntiAffinity."""
 
-    required: tuple[AffinityTerm, ...] = msgspec.field(
+    required: tuple[WireAffinityTerm, ...] = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=()
     )
-    preferred: tuple[WeightedTerm, ...] = msgspec.field(
+    preferred: tuple[WireWeightedTerm, ...] = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=()
     )
 
 
-class NodeAffinity(Wire, frozen=True):
+class WireNodeAffinity(Wire, frozen=True):
     """nodeAffinity."""
 
     required: NodeSelector | None = msgspec.field(
@@ -253,15 +253,15 @@ class NodeAffinity(Wire, frozen=True):
     )
 
 
-class Affinity(Wire, frozen=True):
+class WireAffinity(Wire, frozen=True):
     """affinity of a pod."""
 
-    node_affinity: NodeAffinity = NodeAffinity()
-    pod_affinity: PodAffinity = PodAffinity()
-    pod_anti_affinity: PodAffinity = PodAffinity()
+    node_affinity: WireNodeAffinity = WireNodeAffinity()
+    pod_affinity: WirePodAffinity = WirePodAffinity()
+    pod_anti_affinity: WirePodAffinity = WirePodAffinity()
 
 
-class SpreadConstraint(Wire, frozen=True):
+class WireSpreadConstraint(Wire, frozen=True):
     """topologySpreadConstraints[]."""
 
     max_skew: int = 1
@@ -274,10 +274,10 @@ class SpreadConstraint(Wire, frozen=True):
     match_label_keys: tuple[str, ...] | None = None
 
 
-AFFINITY: Final = msgspec.json.Decoder(Affinity | None)
+AFFINITY: Final = msgspec.json.Decoder(WireAffinity | None)
 LABELS: Final = msgspec.json.Decoder(dict[str, str] | None)
-SPREAD: Final = msgspec.json.Decoder(tuple[SpreadConstraint, ...] | None)
-TOLERATIONS: Final = msgspec.json.Decoder(tuple[Toleration, ...] | None)
+SPREAD: Final = msgspec.json.Decoder(tuple[WireSpreadConstraint, ...] | None)
+TOLERATIONS: Final = msgspec.json.Decoder(tuple[WireToleration, ...] | None)
 QUANTITIES: Final = msgspec.json.Decoder(dict[str, QuantityText] | None)
 RESOURCES: Final = msgspec.json.Decoder(Resources | None)
 PORTS: Final = msgspec.json.Decoder(tuple[ContainerPort, ...] | None)

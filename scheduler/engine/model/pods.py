@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from scheduler.engine.model.disks import Disk
-from scheduler.engine.model.fallback import Fallback, RelaxedRule, Rules, relaxed_rules
+from scheduler.engine.model.fallback import Fallback, RelaxedRule, SpecRules, relaxed_rules
 from scheduler.engine.model.group_forms import Rank
 from scheduler.engine.model.pod_groups import GroupReference
 from scheduler.engine.model.pod_wire import PodResourceClaim
@@ -319,9 +319,9 @@ def as_relaxed(pod: Pod, spec: PodSpec) -> Pod:
     return replace(pod, spec=relaxed_spec(pod.spec, entries)) if entries and not pod.spec.relaxed else pod
 
 
-def rules_of(spec: PodSpec) -> Rules:
+def rules_of(spec: PodSpec) -> SpecRules:
     """Return the parts of the spec that fallbacks are about."""
-    return Rules(spec.affinity, spec.spread, spec.required_node_affinity, spec.preferred_nodes)
+    return SpecRules(spec.affinity, spec.spread, spec.required_node_affinity, spec.preferred_nodes)
 
 
 def term_problem(pod: Pod) -> str | None:

@@ -39,7 +39,7 @@ def kept_fields(reader: Reader[Any]) -> FieldTree:
 VOLUME_SOURCES: Final[FieldTree] = {
     name: tree for name, tree in field_tree(pod_wire.Volume).items() if name not in ("name", "csi")
 }
-_POD: Final = field_tree(pod_wire.Pod, pod_wire.PARTS)
+_POD: Final = field_tree(pod_wire.WirePod, pod_wire.PARTS)
 POD: Final[FieldTree] = {
     **_POD,
     "spec": {**cast("FieldTree", _POD["spec"]), "volumes": {"name": True, **VOLUME_SOURCES}},

@@ -24,7 +24,7 @@ class Version(NamedTuple):
         return f"{self.major}.{self.minor}"
 
 
-class Stage(Enum):
+class FeatureStage(Enum):
     """How mature a feature is."""
 
     ALPHA = "ALPHA"
@@ -69,19 +69,19 @@ class GateChange(NamedTuple):
 
     since: Version
     default: bool
-    stage: Stage
+    stage: FeatureStage
 
 
 def _alpha(minor: int) -> GateChange:
-    return GateChange(Version(1, minor), False, Stage.ALPHA)
+    return GateChange(Version(1, minor), False, FeatureStage.ALPHA)
 
 
 def _beta(minor: int, *, default: bool = True) -> GateChange:
-    return GateChange(Version(1, minor), default, Stage.BETA)
+    return GateChange(Version(1, minor), default, FeatureStage.BETA)
 
 
 def _ga(minor: int) -> GateChange:
-    return GateChange(Version(1, minor), True, Stage.GA)
+    return GateChange(Version(1, minor), True, FeatureStage.GA)
 
 
 #: The changes of each gate, oldest first. Before the first one the gate is unknown and off. 1.37: its changelog, since
@@ -152,7 +152,7 @@ class Semantics:
         return self.version >= Version(1, 37)
 
     @property
-    def stages(self) -> Mapping[Gate, Stage]:
+    def stages(self) -> Mapping[Gate, FeatureStage]:
         """The gates that the version has, with their stages."""
         changes = {gate: change_at(gate, self.version) for gate in Gate}
         return {gate: change.stage for gate, change in changes.items() if change is not None}

@@ -76,7 +76,7 @@ _FIXED_LABELS: Final = frozenset(
 class NodeAffinityArgs(Wire, frozen=True):
     """`added_affinity`: a v1 NodeAffinity, whose terms parse; ANDed with every pod's own."""
 
-    added_affinity: pod_wire.NodeAffinity | None = None
+    added_affinity: pod_wire.WireNodeAffinity | None = None
 
 
 class NodeAffinity(FilterPlugin, ScorePlugin):
@@ -88,9 +88,9 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
     args_type: ClassVar = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs, _context: PluginContext) -> None:
-        added = args.added_affinity or pod_wire.NodeAffinity()
+        added = args.added_affinity or pod_wire.WireNodeAffinity()
         #: Its `terms` are None if the profile adds no required term.
-        self._added = parse_required_node_affinity(None, pod_wire.Affinity(added))
+        self._added = parse_required_node_affinity(None, pod_wire.WireAffinity(added))
         self._added_preferred = added.preferred or ()
         self._named = MemoBySpec(lambda pod: named_nodes(pod.spec.required_node_affinity))
 

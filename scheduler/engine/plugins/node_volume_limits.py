@@ -111,7 +111,7 @@ class NodeVolumeLimits(FilterPlugin):
             view.n_rows,
             *_driver_rules(context.pod, view),
             (mask, TOO_MANY),
-            trial=partial(_RoomTrial, wanted, view),
+            trial=partial(_VolumeTrial, wanted, view),
             needs_pods=False,
         )
 
@@ -127,7 +127,7 @@ class NodeVolumeLimits(FilterPlugin):
         )
 
 
-class _RoomTrial(CountingExtensions):
+class _VolumeTrial(CountingExtensions):
     """The volumes of one node while pods come and go there."""
 
     def __init__(self, wanted: Mapping[str, set[AttachedVolume]], view: ClusterView, row: int) -> None:

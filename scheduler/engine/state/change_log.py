@@ -20,7 +20,7 @@ _REMEMBERED_TERMS: Final = 8 * _REMEMBERED
 _FIRST_ROWS: Final = 64
 
 
-class Change(NamedTuple):
+class RowChange(NamedTuple):
     """
     One change at a row: a pod came (`delta` 1) or left (-1), or amounts or images of the row's node changed (0).
 
@@ -46,13 +46,13 @@ class ChangeLog:
         self.version = 0
         #: The version at the last restart. A value that depends only on nodes is current if it is at least as new.
         self.restarted_at = 0
-        self._changes: list[Change] = []
+        self._changes: list[RowChange] = []
         self._n_terms = 0
         self._swept_at = 0
         #: The version of the latest change at each row, of a node or of its pods.
         self._changed_at: Amounts = np.zeros(_FIRST_ROWS, np.int64)
 
-    def append(self, change: Change) -> None:
+    def append(self, change: RowChange) -> None:
         """Remember the change. O(1)."""
         self.version += 1
         self._note(change.row)
@@ -77,7 +77,7 @@ class ChangeLog:
         self._n_terms = sum(len(kept.terms) for kept in self._changes)
         self._swept_at = self.version
 
-    def since(self, version: int) -> Sequence[Change] | None:
+    def since(self, version: int) -> Sequence[RowChange] | None:
         """Return the changes after `version`, oldest first; None if they are not all remembered."""
         n_changes = self.version - version
         if n_changes > len(self._changes) or n_changes > _REMEMBERED:

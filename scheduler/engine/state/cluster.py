@@ -27,7 +27,7 @@ from scheduler.engine.model.object_writes import ObjectWrite, StoredObject
 from scheduler.engine.model.pods import Pod, PodSpec
 from scheduler.engine.model.requests import non_zero_on_node, on_node_request
 from scheduler.engine.state.batches import Pieces, batches
-from scheduler.engine.state.change_log import Change, ChangeLog
+from scheduler.engine.state.change_log import ChangeLog, RowChange
 from scheduler.engine.state.counts import PodCounter
 from scheduler.engine.state.derived import MAX_BYTES, DerivedValues
 from scheduler.engine.state.devices import Devices
@@ -436,7 +436,7 @@ class ClusterState:
             (label_set, live, 1),
         ):
             counted.n_pods += delta
-            self.log.append(Change(placed.row, delta, counted, was_live))
+            self.log.append(RowChange(placed.row, delta, counted, was_live))
         self.pods.recount(placed.slot, label_set.number, live=live)
         placed.label_set = label_set
 
@@ -456,7 +456,7 @@ class ClusterState:
             self.volumes.count_pod(pod, node_name, 1)
         if pod.group is not None:
             self.groups.place(pod)
-        self.log.append(Change(row, 1, label_set, live, terms))
+        self.log.append(RowChange(row, 1, label_set, live, terms))
 
     def _uncount(self, placed: PlacedPod) -> None:
         uid, row, live = placed.pod.uid, placed.row, not placed.pod.terminating
@@ -473,7 +473,7 @@ class ClusterState:
         placed.label_set.n_pods -= 1
         self.n_assumed -= placed.assumed
         # Before count_usage, which may free the row.
-        self.log.append(Change(row, -1, placed.label_set, live, placed.terms))
+        self.log.append(RowChange(row, -1, placed.label_set, live, placed.terms))
         self.nodes.count_usage(row, placed.usage, -1)
 
 

@@ -19,11 +19,11 @@ from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.volumes import PersistentVolumeClaim
 from scheduler.engine.state.arrays import Amounts, Counts, Mask, RowIndex, Rows, Scores, read_only
-from scheduler.engine.state.change_log import Change
+from scheduler.engine.state.change_log import RowChange
 from scheduler.engine.state.class_devices import class_devices
 from scheduler.engine.state.cluster import ClusterState, PlacedPod
 from scheduler.engine.state.columns import LabelColumn, PerDomain
-from scheduler.engine.state.counts import Domains, PodCounts
+from scheduler.engine.state.counts import KeyDomains, PodCounts
 from scheduler.engine.state.derived import Sized
 from scheduler.engine.state.label_sets import LabelSet
 from scheduler.engine.state.matching import NamespaceRule, PodMatcher
@@ -135,7 +135,7 @@ class ClusterView(NodeMasks):
         if not column.id_by_value:
             # Pods name keys as they like: nothing is counted for a key that no node has.
             return PerDomain(np.zeros(column.n_ids, dtype=np.int64), column.ids[: self.n_rows])
-        return self.selected(matcher).per_domain(Domains(column))
+        return self.selected(matcher).per_domain(KeyDomains(column))
 
     def selects(self, matcher: PodMatcher, pod: Pod) -> bool:
         """Return whether the matcher selects the pod, placed or not."""
@@ -338,7 +338,7 @@ class ClusterView(NodeMasks):
         def compute_all() -> npt.NDArray[_Scalar]:
             return np.array(np.broadcast_to(compute(slice(0, self.n_rows)), self.n_rows), dtype=dtype)
 
-        def patch(array: npt.NDArray[_Scalar], changes: Sequence[Change]) -> None:
+        def patch(array: npt.NDArray[_Scalar], changes: Sequence[RowChange]) -> None:
             rows = {change.row for change in changes}
             if len(rows) > _ONE_BY_ONE:
                 several = np.array(list(rows), dtype=np.intp)
@@ -387,7 +387,7 @@ class ClusterView(NodeMasks):
         """Return an array that depends only on nodes and their images; cached until one of them changes."""
         nodes = self.state.nodes
 
-        def patch(cached: _ImageScores, _changes: Sequence[Change]) -> None:
+        def patch(cached: _ImageScores, _changes: Sequence[RowChange]) -> None:
             if cached.images_version != nodes.images_version:
                 cached.scores, cached.images_version = read_only(compute()), nodes.images_version
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from scheduler.engine.state.arrays import Amounts, Counts, Mask, read_only
-from scheduler.engine.state.change_log import Change, ChangeLog
+from scheduler.engine.state.change_log import ChangeLog, RowChange
 from scheduler.engine.state.columns import LabelColumn, PerDomain
 from scheduler.engine.state.derived import DerivedValues
 from scheduler.engine.state.existing_terms import ExistingPodTerm, ExistingTerms
@@ -40,7 +40,7 @@ _MANY_TERMS: Final = 4096
 _DENSE_SHARE: Final = 16
 
 
-class Domains(NamedTuple):
+class KeyDomains(NamedTuple):
     """
     The domains of a topology key, formed by the eligible nodes only.
 
@@ -64,7 +64,7 @@ class PodCounts:
     version: int
     n_parts: int = 1
     #: The pods in domains, and as readers get them.
-    _by_domain: dict[tuple[str, int], tuple[Domains, PerDomain, PerDomain]] = field(default_factory=dict)
+    _by_domain: dict[tuple[str, int], tuple[KeyDomains, PerDomain, PerDomain]] = field(default_factory=dict)
     _selects: dict[LabelSet, bool] = field(default_factory=dict)
     #: Of `by_row`.
     _own: Counts = field(init=False)
@@ -82,7 +82,7 @@ class PodCounts:
         own = self.by_row.nbytes + _PART_BYTES * self.n_parts
         return own + by_domain + _ENTRY_BYTES * len(self._selects)
 
-    def per_domain(self, domains: Domains) -> PerDomain:
+    def per_domain(self, domains: KeyDomains) -> PerDomain:
         """Return the pods in each of the domains. O(n_rows) the first time, then O(1)."""
         # `id()` is a safe key: the entry holds a strong reference to the array.
         key = (domains.column.key, id(domains.eligible))
@@ -96,7 +96,12 @@ class PodCounts:
         return entry[2]
 
     def patch(
-        self, changes: Sequence[Change], version: int, matches: Callable[[LabelSet], bool], *, live_only: bool
+        self,
+        changes: Sequence[RowChange],
+        version: int,
+        matches: Callable[[LabelSet], bool],
+        *,
+        live_only: bool,
     ) -> None:
         """Apply the changes up to the version. O(changes * cached domains), 0.2 µs each."""
         by_row, selects = self._own, self._selects
@@ -122,7 +127,7 @@ class PodCounts:
             for domains, pods, _ in self._by_domain.values()
         )
 
-    def _added_up(self, domains: Domains) -> PerDomain:
+    def _added_up(self, domains: KeyDomains) -> PerDomain:
         eligible = domains.eligible
         return domains.column.per_domain(self.by_row if eligible is None else self.by_row * eligible)
 
@@ -200,7 +205,7 @@ class PodCounter:
             by_row = self._pods.per_row(selected, self._nodes.n_rows, live_only=live_only)
             return PodCounts(by_row, self._log.version, len(matcher.parts))
 
-        def patch(counts: PodCounts, changes: Sequence[Change]) -> None:
+        def patch(counts: PodCounts, changes: Sequence[RowChange]) -> None:
             counts.patch(
                 changes, self._log.version, partial(label_sets.matches, matcher), live_only=live_only
             )
@@ -218,7 +223,7 @@ class PodCounter:
             )
             return counts
 
-        def patch(counts: Counts, changes: Sequence[Change]) -> None:
+        def patch(counts: Counts, changes: Sequence[RowChange]) -> None:
             for change in changes:
                 counts[change.row] += change.delta * change.terms.count(term)
 
@@ -262,7 +267,7 @@ class PodCounter:
                         self._add(term_sums, term, weight)
             return term_sums
 
-        def patch(term_sums: TermSums, changes: Sequence[Change]) -> None:
+        def patch(term_sums: TermSums, changes: Sequence[RowChange]) -> None:
             weights = term_sums.weights
             if not limiting:
                 if sum(len(change.terms) for change in changes) > _MANY_TERMS:

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 import numpy as np
 
 from scheduler.engine.state.arrays import read_only
-from scheduler.engine.state.change_log import Change, ChangeLog
+from scheduler.engine.state.change_log import ChangeLog, RowChange
 
 #: Bytes of an entry beside its value: the key, two functions and what they hold. Measured: 1,400.
 ENTRY_BYTES: Final = 1400
@@ -39,11 +39,11 @@ T = TypeVar("T", bound=Sized)
 
 
 @dataclass(slots=True)
-class _Entry:
+class _Derived:
     value: Any
     version: int
     compute: Callable[[], Any]
-    patch: Callable[[Any, Sequence[Change]], None] | None
+    patch: Callable[[Any, Sequence[RowChange]], None] | None
     #: Sweeps before it was last asked for.
     used_at: int
     n_bytes: int = 0
@@ -66,7 +66,7 @@ class DerivedValues:
         """`max_bytes`: None keeps every value, for a process that uses all of them regularly."""
         self._log = log
         self._max_bytes = max_bytes
-        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self._entries: OrderedDict[Hashable, _Derived] = OrderedDict()
         self.n_bytes = 0
         self._n_sweeps = 0
 
@@ -77,7 +77,7 @@ class DerivedValues:
         self,
         key: Hashable,
         compute: Callable[[], T],
-        patch: Callable[[T, Sequence[Change]], None] | None = None,
+        patch: Callable[[T, Sequence[RowChange]], None] | None = None,
     ) -> T:
         """
         Return the value of the key.
@@ -91,7 +91,9 @@ class DerivedValues:
         """
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(compute(), self._log.version, compute, patch, self._n_sweeps)
+            entry = self._entries[key] = _Derived(
+                compute(), self._log.version, compute, patch, self._n_sweeps
+            )
         else:
             entry.compute, entry.patch, entry.used_at = compute, patch, self._n_sweeps
             self._entries.move_to_end(key)
@@ -111,7 +113,7 @@ class DerivedValues:
         """Return the value of the key. Its reader brings it up to date, so that a changed node does not drop it."""
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(make(), self._log.version, make, None, self._n_sweeps)
+            entry = self._entries[key] = _Derived(make(), self._log.version, make, None, self._n_sweeps)
         entry.used_at = self._n_sweeps
         self._entries.move_to_end(key)
         value: T = entry.value
@@ -144,11 +146,11 @@ class DerivedValues:
             return not np.array_equal(entry.value, fresh)
         return not entry.value.same_as(fresh)
 
-    def _is_current(self, entry: _Entry) -> bool:
+    def _is_current(self, entry: _Derived) -> bool:
         version = entry.version
         return version == self._log.version or (entry.patch is None and version >= self._log.restarted_at)
 
-    def _bring_up_to_date(self, entry: _Entry) -> bool:
+    def _bring_up_to_date(self, entry: _Derived) -> bool:
         """Patch the value if it is stale. Return False if it has to be recomputed."""
         if self._is_current(entry):
             return True
@@ -162,7 +164,7 @@ class DerivedValues:
         entry.version = log.version
         return True
 
-    def _resize(self, entry: _Entry, n_bytes: int) -> None:
+    def _resize(self, entry: _Derived, n_bytes: int) -> None:
         """Account for the new size of the entry, the last one used, and evict others while the total is too large."""
         if n_bytes != entry.n_bytes:
             self.n_bytes += n_bytes - entry.n_bytes

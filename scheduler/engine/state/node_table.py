@@ -23,7 +23,7 @@ from scheduler.engine.state.arrays import (
     Rows,
     amount_at,
 )
-from scheduler.engine.state.change_log import Change, ChangeLog
+from scheduler.engine.state.change_log import ChangeLog, RowChange
 from scheduler.engine.state.columns import LabelColumn
 from scheduler.engine.state.id_sets import Interned
 from scheduler.engine.state.rule_guard import not_for_rules, refuse_rule
@@ -253,7 +253,7 @@ class NodeTable:
         if old is not None and old.annotations != node.annotations:
             self._log.restart(row)
         if old is None or old.allocatable != node.allocatable:
-            self._log.append(Change(row))
+            self._log.append(RowChange(row))
             self._allocatable.own[:, row] = 0
             for resource, amount in node.allocatable.items():
                 index = self._resource(resource)  # first: it may replace the array
@@ -386,7 +386,7 @@ class NodeTable:
 
     def _set_images(self, row: int, old: Node | None, new: Node | None) -> None:
         self.images_version += 1
-        self._log.append(Change(row))
+        self._log.append(RowChange(row))
         before = {name for image in old.images for name in image.names} if old else set()
         after: dict[str, int] = {}
         for image in new.images if new else ():

@@ -124,7 +124,7 @@ def _breaking(selector: Selector) -> set[Hashable]:
     )
 
 
-class RuleIndex:
+class NamespaceRuleIndex:
     """Namespace rules by id, and which of them cover a namespace."""
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class TermTable:
     """
 
     def __init__(self) -> None:
-        self._selectors, self._rules = SelectorIndex(), RuleIndex()
+        self._selectors, self._rules = SelectorIndex(), NamespaceRuleIndex()
         self._keys: Interned[str] = Interned()
         self._free = array("i")
         self._n_terms = 0

@@ -27,7 +27,7 @@ from scheduler.engine.model.volumes import (
 from scheduler.engine.state.assumed_objects import AssumedObjects
 from scheduler.engine.state.attached_volumes import AttachedVolume, AttachedVolumes
 from scheduler.engine.state.batches import batches
-from scheduler.engine.state.change_log import Change, ChangeLog
+from scheduler.engine.state.change_log import ChangeLog, RowChange
 from scheduler.engine.state.free_volumes import FreeVolumes
 from scheduler.engine.state.holders import Holders
 from scheduler.engine.state.node_table import NodeTable
@@ -320,7 +320,7 @@ class Volumes:
         """Log that the room of the node for volumes has changed."""
         row = self._nodes.row_by_name.get(node_name)
         if row is not None:
-            self._log.append(Change(row))
+            self._log.append(RowChange(row))
 
     def copy_pieces(self, copy: Volumes) -> Iterator[None]:
         """Add all objects, and what is assumed of them, to the empty `copy`; yield after every few of them."""

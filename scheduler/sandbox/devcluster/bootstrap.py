@@ -13,7 +13,7 @@ from scheduler.sandbox.devcluster.kinds import (
     STORAGE_CLASS,
     JsonObject,
 )
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR
 
 NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -88,7 +88,7 @@ def csi_node(name: str) -> JsonObject:
     return {"metadata": {"name": name}, "spec": {"drivers": [driver]}}
 
 
-def add_storage(store: Store) -> None:
+def add_storage(store: ObjectStore) -> None:
     """Create a default storage class with its driver, and the CSINode of every node."""
     store.create(CSI_DRIVER, "", {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False}})
     storage_class = {
@@ -102,7 +102,7 @@ def add_storage(store: Store) -> None:
 
 
 def populate(
-    store: Store,
+    store: ObjectStore,
     *,
     nodes: int,
     zones: int,

@@ -18,7 +18,7 @@ from scheduler.sandbox.devcluster.http.faults import Faults
 from scheduler.sandbox.devcluster.http.server import MAX_BODY_BYTES, ApiServer
 from scheduler.sandbox.devcluster.http.watches import BOOKMARK_INTERVAL_S
 from scheduler.sandbox.devcluster.kinds import JsonObject
-from scheduler.sandbox.devcluster.storage.store import HISTORY_CAPACITY, Store
+from scheduler.sandbox.devcluster.storage.store import HISTORY_CAPACITY, ObjectStore
 from scheduler.sandbox.devcluster.versions import DEFAULT_MINOR
 from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 
@@ -73,7 +73,7 @@ class DevCluster:
             minor: the minor version of Kubernetes, which decides what is served and stored.
             now_s: the monotonic clock by which controllers wait.
         """
-        self.store: Final = Store(capacity=history_capacity, minor=minor)
+        self.store: Final = ObjectStore(capacity=history_capacity, minor=minor)
         self.faults: Final = Faults()
         self.token: Final = secrets.token_urlsafe(32) if token == "" else token
         self._webhooks = WebhookAdmission(self.store)

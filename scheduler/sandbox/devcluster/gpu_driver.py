@@ -11,7 +11,7 @@ from typing import Final
 from uuid import NAMESPACE_DNS, uuid5
 
 from scheduler.sandbox.devcluster.kinds import DEVICE_CLASS, NODE, RESOURCE_SLICE, JsonObject
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 DRIVER: Final = "gpu.nvidia.com"
 #: Pods that ask for this resource get a GPU of the class without naming a claim.
@@ -23,7 +23,7 @@ _GPUS_PER_NUMA_NODE: Final = 4
 _MEMORY: Final = "80Gi"
 
 
-def add_gpus(store: Store, *, per_node: int, per_fabric: int) -> None:
+def add_gpus(store: ObjectStore, *, per_node: int, per_fabric: int) -> None:
     """
     Create the device class, and a slice with `per_node` GPUs for every node.
 

@@ -38,7 +38,7 @@ from scheduler.sandbox.devcluster.label_selectors import selects
 from scheduler.sandbox.devcluster.status import StatusError, internal
 from scheduler.sandbox.devcluster.storage.history import copied
 from scheduler.sandbox.devcluster.storage.patches import JsonPatch, PatchType, patched
-from scheduler.sandbox.devcluster.storage.store import Store, stored_form
+from scheduler.sandbox.devcluster.storage.store import ObjectStore, stored_form
 
 _LOG: Final = logging.getLogger(__name__)
 _API_VERSION: Final = "admission.k8s.io/v1"
@@ -85,7 +85,7 @@ class _Request:
 class WebhookAdmission:
     """Creates pods that all webhooks allow. Close it when done."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._http: aiohttp.ClientSession | None = None
         self._slots = asyncio.Semaphore(_MAX_CALLS)

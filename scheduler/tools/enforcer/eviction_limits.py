@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from scheduler.tools.enforcer.eviction_plan import PlannedEviction
-from scheduler.tools.enforcer.instructions import ReportTooManyEvictions, Share
+from scheduler.tools.enforcer.instructions import EvictionShare, ReportTooManyEvictions
 from scheduler.tools.enforcer.limits import EvictionLimits
 
 WINDOW_S: Final = 60.0
@@ -70,7 +70,7 @@ def too_many(
     in_grace: Mapping[str, int],
     n_enforced: Mapping[str, int],
     limits: EvictionLimits,
-) -> dict[Share, ReportTooManyEvictions]:
+) -> dict[EvictionShare, ReportTooManyEvictions]:
     """
     Return the shares that the plan exceeds.
 
@@ -79,7 +79,7 @@ def too_many(
     """
     counts = Counter(share for planned in evictions for share in shares_of(planned))
     for namespace, n in in_grace.items():
-        share = Share(namespace, by_others=False)
+        share = EvictionShare(namespace, by_others=False)
         # Pods in their grace period make a plan too large, but are no plan.
         if share in counts:
             counts[share] += n
@@ -92,9 +92,9 @@ def too_many(
     return found
 
 
-def shares_of(planned: PlannedEviction) -> list[Share]:
+def shares_of(planned: PlannedEviction) -> list[EvictionShare]:
     """Return the shares that the eviction counts for: of the rule's namespace, and of the pod's if it is another."""
-    own = Share(planned.declaring_namespace, by_others=False)
+    own = EvictionShare(planned.declaring_namespace, by_others=False)
     if planned.pod.namespace == own.namespace:
         return [own]
-    return [own, Share(planned.pod.namespace, by_others=True)]
+    return [own, EvictionShare(planned.pod.namespace, by_others=True)]

@@ -54,7 +54,7 @@ class Evict:
     report: ViolationReport
 
 
-class Share(NamedTuple):
+class EvictionShare(NamedTuple):
     """The pods that a namespace may lose at once: for its own rules, or for the rules of other namespaces."""
 
     namespace: str
@@ -65,7 +65,7 @@ class Share(NamedTuple):
 class ReportTooManyEvictions:
     """Report that a share evicts nothing because too many pods would be evicted. Given once until fewer would be."""
 
-    share: Share
+    share: EvictionShare
     n_would_go: int
     n_enforced: int
     n_allowed: int

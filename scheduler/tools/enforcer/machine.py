@@ -44,8 +44,8 @@ from scheduler.tools.enforcer.instructions import (
     EnforcerInstruction,
     Evict,
     EvictionResult,
+    EvictionShare,
     ReportViolation,
-    Share,
     ViolationCause,
     ViolationReport,
 )
@@ -128,7 +128,7 @@ class Enforcer:
         #: Pods placed since the last check; None before the first.
         self._placed_since_check: set[str] | None = None
         #: The shares that the last plan exceeded.
-        self._exceeded: frozenset[Share] = frozenset()
+        self._exceeded: frozenset[EvictionShare] = frozenset()
         self._wake_s: float | None = None
 
     # Stimuli.

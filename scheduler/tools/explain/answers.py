@@ -23,7 +23,7 @@ from scheduler.tools.explain.formats.json_values import mapping_or_empty, object
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.serving import Leases, Service, service_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from scheduler.tools.explain.workloads import Workload, alike
+from scheduler.tools.explain.workloads import OwningWorkload, alike
 
 #: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
 _SEED: Final = 1
@@ -119,7 +119,7 @@ def explain_named_pod(
     return None if pod is None else explain_waiting(cluster, pod, recorded)
 
 
-def explain_workload(cluster: LoadedCluster, workload: Workload) -> list[Explanation]:
+def explain_workload(cluster: LoadedCluster, workload: OwningWorkload) -> list[Explanation]:
     """Return one explanation of all pending pods that are alike; if none is pending, of one of the others, if any."""
     pods = [pod for pod in cluster.pods.values() if workload.has(pod)]
     pending = [pod for pod in pods if not pod.node_name and not pod.terminating]

@@ -13,7 +13,7 @@ from scheduler.engine.framework.explaining import BlockingRule, PodsPerRow
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.columns import ABSENT
 from scheduler.engine.state.matching import PodMatcher
-from scheduler.tools.explain.formats.explanation import Domain, PodRef, Pods, Rule
+from scheduler.tools.explain.formats.explanation import DomainCount, PodRef, Pods, Rule
 from scheduler.tools.explain.inspection import Inspection
 from scheduler.tools.explain.sentences import rule_text
 
@@ -86,7 +86,7 @@ def _pending_matching(inspection: Inspection, matcher: PodMatcher) -> Pods:
     return Pods(len(found), tuple(PodRef(pod.namespace, pod.name) for pod in found[:_SHOWN_PODS]))
 
 
-def _domains(rule: BlockingRule) -> tuple[tuple[Domain, ...], int]:
+def _domains(rule: BlockingRule) -> tuple[tuple[DomainCount, ...], int]:
     """Return the domains to list and the number left out: sorted by name, or by pods if there are too many."""
     column, n_rows = rule.column, len(rule.refused)
     n_nodes = column.per_domain(rule.eligible.astype(np.int64)).amounts
@@ -103,7 +103,7 @@ def _domains(rule: BlockingRule) -> tuple[tuple[Domain, ...], int]:
     else:
         ids.sort(key=column.value_of)
     shown = tuple(
-        Domain(
+        DomainCount(
             column.value_of(domain),
             int(n_nodes[domain]),
             int(n_pods[domain]),

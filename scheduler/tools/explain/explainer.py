@@ -38,12 +38,12 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.blocking_rules import describe_rule
 from scheduler.tools.explain.formats.explanation import Explanation, NodeGroup, State, Suggestion
-from scheduler.tools.explain.groups import GroupChangeTrial, incomplete_group, refused_member
+from scheduler.tools.explain.groups import GroupChangeCheck, incomplete_group, refused_member
 from scheduler.tools.explain.inspection import Inspection, inspect_pod
 from scheduler.tools.explain.node_groups import node_groups
 from scheduler.tools.explain.preemption import preemption_notes
 from scheduler.tools.explain.sentences import SUCH_MEMBERS
-from scheduler.tools.explain.simulation.changes import ChangeTrial
+from scheduler.tools.explain.simulation.changes import PodChangeCheck
 from scheduler.tools.explain.simulation.groups import move_notes, next_cycle, rank_notes
 from scheduler.tools.explain.simulation.world import World
 from scheduler.tools.explain.suggestions import find_suggestions, held_notes, proposals
@@ -309,7 +309,7 @@ def _with_refused_member(
         request.on_step("looking for pods whose move makes room")
         explanation = with_parts(explanation, notes=(*explanation.notes, *move_notes(key, world)))
     profile = world.profiles[request.pod.scheduler_name]
-    trial = GroupChangeTrial(request.pod, pods, key, world.state, profile, request.kept_pods)
+    trial = GroupChangeCheck(request.pod, pods, key, world.state, profile, request.kept_pods)
     with trial.stuck() as stuck:
         if stuck is None:
             return explanation
@@ -384,7 +384,7 @@ def _tried(
 ) -> tuple[Suggestion, ...]:
     """Return those of the proposed changes that help the pod, each tried on a copy of the cluster."""
     state = request.state if request.owns_state else request.state.copy()
-    trial = ChangeTrial(request.pod, state, request.new_profile(ClusterView(state)), request.rng)
+    trial = PodChangeCheck(request.pod, state, request.new_profile(ClusterView(state)), request.rng)
     return find_suggestions(inspection.context, proposed, trial, request.on_step, request.avoided_nodes)
 
 

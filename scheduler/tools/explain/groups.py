@@ -17,7 +17,7 @@ from scheduler.engine.core.group_members import n_needed
 from scheduler.engine.core.group_messages import whole_group_problem
 from scheduler.engine.core.group_requests import search_request
 from scheduler.engine.core.group_search import search
-from scheduler.engine.core.group_trial import CycleBrokenError, GroupTrial, Place, detached_trial
+from scheduler.engine.core.group_trial import AssumedPlaces, CycleBrokenError, Place, detached_places
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.changes import (
@@ -51,7 +51,7 @@ _MOST_ROUNDS: Final = 16
 
 
 @dataclass
-class GroupChangeTrial:
+class GroupChangeCheck:
     """
     Decides where a pod goes with its group if changes are made: `tools.explain.suggestions.Trial`.
 
@@ -116,7 +116,7 @@ class GroupChangeTrial:
                 finished(again.take_all_back())
 
     def _stuck(
-        self, outcome: Outcome, trial: GroupTrial, again: GroupTrial, members: Sequence[Pod]
+        self, outcome: Outcome, trial: AssumedPlaces, again: AssumedPlaces, members: Sequence[Pod]
     ) -> Stuck | None:
         """Return where the search came furthest; `again` gets the places there, if they are not in `trial`."""
         if any(place.pod.uid == self.pod.uid for place in trial.places):
@@ -151,7 +151,7 @@ class GroupChangeTrial:
         ]
 
     @contextmanager
-    def _searched(self, changes: Changes) -> Iterator[tuple[Outcome, GroupTrial, Sequence[Pod]]]:
+    def _searched(self, changes: Changes) -> Iterator[tuple[Outcome, AssumedPlaces, Sequence[Pod]]]:
         """Return what the group's search finds once the changes are made; within the block its places are taken."""
         group = self.state.groups.get(self.key)
         with (
@@ -159,7 +159,7 @@ class GroupChangeTrial:
             state.without_nominations({pod.uid for pod in self.members}),
         ):
             members = self._changed_members(changes)
-            trial, outcome = detached_trial(state, self.profile, self.key.text, 0), Outcome()
+            trial, outcome = detached_places(state, self.profile, self.key.text, 0), Outcome()
             if group is not None:
                 request = search_request(state, self.key, group, members, self.profile)
                 trial.max_decisions = request.max_decisions(self._n_more(limited=bool(changes)))
@@ -185,7 +185,7 @@ class GroupChangeTrial:
         ]
 
 
-def _place_again(trial: GroupTrial, places: Sequence[Place], members: Sequence[Pod]) -> None:
+def _place_again(trial: AssumedPlaces, places: Sequence[Place], members: Sequence[Pod]) -> None:
     """Give the members the places that they had in another trial."""
     left = {pod.uid: pod for pod in members}
     for place in places:

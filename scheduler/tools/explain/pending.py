@@ -26,7 +26,7 @@ from scheduler.tools.explain.formats.explanation import (
 )
 from scheduler.tools.explain.sentences import SUCH_MEMBERS, change_texts, reason_in
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from scheduler.tools.explain.workloads import Alike, Workload, alike
+from scheduler.tools.explain.workloads import Alike, OwningWorkload, alike
 
 #: A few seconds at 5,000 nodes and 50,000 pods.
 MAX_EXPLAINED: Final = 50
@@ -60,9 +60,9 @@ class PendingWorkload(JsonStruct, frozen=True, kw_only=True):
     misspelt: bool = False
 
     @property
-    def workload(self) -> Workload:
+    def workload(self) -> OwningWorkload:
         """The workload."""
-        return Workload(self.workload_kind, self.namespace, self.name)
+        return OwningWorkload(self.workload_kind, self.namespace, self.name)
 
 
 class PendingWorkloads(Document, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ def pending_workloads(
 ) -> PendingWorkloads:
     """Return the pods that wait, of one namespace if it is named. Nothing else may read the cluster meanwhile."""
     pods = [pod for pod in cluster.pending_pods() if not pod.terminating and namespace in ("", pod.namespace)]
-    found: dict[tuple[Workload, str], PendingWorkload] = {}
+    found: dict[tuple[OwningWorkload, str], PendingWorkload] = {}
     for number, group in enumerate(alike(pods)):
         one = _explained(cluster, group) if number < max_explained else _unexplained(group)
         same = found.setdefault((one.workload, one.reason), one)

@@ -28,7 +28,7 @@ from scheduler.engine.model.changes import (
 )
 from scheduler.engine.model.volumes import SELECTED_NODE
 from scheduler.engine.model.wording import amount_text, taint_text
-from scheduler.tools.explain.formats.explanation import Domain, Rule
+from scheduler.tools.explain.formats.explanation import DomainCount, Rule
 
 #: The part of PostFilter in the message of a pod that fits nowhere: what is done with its claims, then preemption.
 _POSTFILTER: Final = re.compile(
@@ -95,7 +95,7 @@ def _shares_text(rule: Rule, share: Share) -> str:
     return f": {'; '.join(texts[:_SHOWN_FULL])}{more} ({counted})" if full else ""
 
 
-def _allows(domain: Domain, share: Share) -> str:
+def _allows(domain: DomainCount, share: Share) -> str:
     most = (domain.most or 0) + 1 + share.declaring_takes
     if share.percent:
         return f"{share.percent}% allows {most}"

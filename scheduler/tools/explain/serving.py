@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.daemon.kube.requests import LeaseSpec, Resource, seconds_of
+from scheduler.daemon.kube.requests import LeaseSpec, WatchPath, seconds_of
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME, Pod
 
@@ -75,9 +75,9 @@ def lease_names(settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys((settings.leader_election.resource_name, _KUBE_SCHEDULER)))
 
 
-def leases_named(name: str) -> Resource:
+def leases_named(name: str) -> WatchPath:
     """Return the Leases of this name, in every namespace; a role may grant to list them by `resourceNames`."""
-    return Resource("/apis/coordination.k8s.io/v1/leases", f"metadata.name={name}")
+    return WatchPath("/apis/coordination.k8s.io/v1/leases", f"metadata.name={name}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ _MAX_ALIKE: Final = 2
 #: Combinations of the plugins' alternatives per node.
 _MAX_COMBINATIONS: Final = 6
 #: Proposals to try.
-_MAX_TRIALS: Final = 60
+_MAX_TRIED: Final = 60
 #: Size of a proposal up to which each change is tried without.
 _MAX_PRUNED: Final = 12
 #: Nodes that get more room by one suggestion: more is no small change.
@@ -71,7 +71,7 @@ _RANK: Final = {
 }
 
 
-class Trial(Protocol):
+class ChangeCheck(Protocol):
     """Decides where the pod would go after changes, on a copy of the cluster."""
 
     def completed(self, changes: Changes) -> Changes | None:
@@ -93,13 +93,13 @@ def proposals(
     size = partial(_size, inspection.context)
     for_all = sorted(set(_for_all_nodes(inspection)), key=size)
     for_nodes = sorted(set(_for_nodes(inspection, avoided_nodes, within)), key=size)
-    return [*for_all, *for_nodes][:_MAX_TRIALS]
+    return [*for_all, *for_nodes][:_MAX_TRIED]
 
 
 def find_suggestions(
     context: ExplainContext,
     proposed: Sequence[Changes],
-    trial: Trial,
+    trial: ChangeCheck,
     on_step: Callable[[str], None],
     avoided_nodes: Collection[str] = (),
     pod_text: str = "the pod",
@@ -180,7 +180,7 @@ def _vary(confirmed: Iterable[Suggestion], context: ExplainContext) -> list[Sugg
     return sorted((first + more)[:_MAX_SUGGESTIONS], key=size)
 
 
-def _confirm(trial: Trial, proposed: Changes, pod_text: str) -> Suggestion | None:
+def _confirm(trial: ChangeCheck, proposed: Changes, pod_text: str) -> Suggestion | None:
     """Return the changes that are needed if they let the pod schedule, else None."""
     changes = trial.completed(proposed)
     if (

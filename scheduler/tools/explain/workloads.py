@@ -38,7 +38,7 @@ _NO_WORKLOADS: Final = (
 )
 
 
-class Workload(NamedTuple):
+class OwningWorkload(NamedTuple):
     """What made a pod: its controller, or that one's Deployment; a pod without a controller itself."""
 
     kind: str
@@ -64,22 +64,22 @@ class Workload(NamedTuple):
         return is_owned or workload_of(pod) == self
 
 
-def workload_of(pod: Pod) -> Workload:
+def workload_of(pod: Pod) -> OwningWorkload:
     """Return the pod's workload. The ReplicaSet of a Deployment is named after it and the pods' revision."""
     owner = pod.owner
     if owner is None:
-        return Workload("Pod", pod.namespace, pod.name)
+        return OwningWorkload("Pod", pod.namespace, pod.name)
     revision = pod.labels.get(REVISION_KEY)
     if owner.kind == "ReplicaSet" and revision and owner.name.endswith(f"-{revision}"):
-        return Workload("Deployment", pod.namespace, owner.name.removesuffix(f"-{revision}"))
-    return Workload(owner.kind, pod.namespace, owner.name)
+        return OwningWorkload("Deployment", pod.namespace, owner.name.removesuffix(f"-{revision}"))
+    return OwningWorkload(owner.kind, pod.namespace, owner.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Alike:
     """Pending pods that one explanation is about, the oldest first."""
 
-    workload: Workload
+    workload: OwningWorkload
     pods: Sequence[Pod]
 
 
@@ -102,7 +102,7 @@ def kind_of(text: str) -> str | None:
     return _KINDS_AS_WRITTEN.get(text.partition(".")[0])
 
 
-def parse_workload(text: str, namespace: str) -> Workload:
+def parse_workload(text: str, namespace: str) -> OwningWorkload:
     """Return what an argument names; `namespace` is that of arguments which name none. Raises SettingsError."""
     parts = text.split("/")
     kind = kind_of(parts[-2]) if len(parts) > 1 else "Pod"
@@ -110,10 +110,10 @@ def parse_workload(text: str, namespace: str) -> Workload:
         raise SettingsError("POD", "", repr(text), _EXPECTED)
     if kind is None or len(parts) == 3:
         namespace = parts[0]
-    return Workload(kind or "Pod", namespace, parts[-1])
+    return OwningWorkload(kind or "Pod", namespace, parts[-1])
 
 
-def why_not_found(text: str, named: Workload, stated: str | None, namespaces: Container[str]) -> str:
+def why_not_found(text: str, named: OwningWorkload, stated: str | None, namespaces: Container[str]) -> str:
     """
     Return why an argument names no pod; what stands before its slash may have been meant as a kind.
 
@@ -125,7 +125,7 @@ def why_not_found(text: str, named: Workload, stated: str | None, namespaces: Co
         if prefix in _NO_WORKLOADS:
             return f"{prefix}: no kind of workload; expected {_EXPECTED}"
         if alike:
-            meant = Workload(_KINDS_AS_WRITTEN[alike[0]], "", name).text
+            meant = OwningWorkload(_KINDS_AS_WRITTEN[alike[0]], "", name).text
             return f"{prefix}: no kind of workload; did you mean {meant}?"
         if stated is not None and stated != prefix:
             return f"there is no pod {name} in namespace {prefix}, and {prefix} is no kind of workload"

@@ -54,7 +54,7 @@ from scheduler.tools.page.groups import Groups, waiting_groups
 from scheduler.tools.page.machine_room import MachineRoom, RoomQuestion, machine_room_pieces
 from scheduler.tools.page.nodes import NodeUses, node_uses
 from scheduler.tools.page.now import CacheStatus, Now, queue_status
-from scheduler.tools.page.pending import GROUP_WAITS, Pending, Search, grouped, message_of, reason_of
+from scheduler.tools.page.pending import GROUP_WAITS, Pending, PodQuery, grouped, message_of, reason_of
 from scheduler.tools.page.rule_survey import ON_REQUEST, RuleSurvey
 from scheduler.tools.page.stream import PageStream
 from scheduler.tools.page.survey import Rules
@@ -217,7 +217,7 @@ class ClusterPage(View):
         return device_pool(self._state, PoolId(asked["driver"], asked["pool"]))
 
     async def _pending(self, asked: Asked) -> Pending:
-        search = Search(asked["namespace"], asked["name"], asked["label"])
+        search = PodQuery(asked["namespace"], asked["name"], asked["label"])
         if search.label.startswith("="):
             raise SettingsError("label", "", search.label, "KEY or KEY=VALUE")
         return await self._sliced(grouped(self._attempts.pending(), self._attempts.messages(), search))

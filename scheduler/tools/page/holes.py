@@ -18,7 +18,7 @@ from scheduler.engine.core.group_domains import domain_ids
 from scheduler.engine.core.group_members import kinds_of, n_needed, part_of, waiting_members
 from scheduler.engine.core.group_parts import in_whole_parts
 from scheduler.engine.core.group_requests import search_request
-from scheduler.engine.core.group_trial import CycleBrokenError, detached_trial
+from scheduler.engine.core.group_trial import CycleBrokenError, detached_places
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.state.arrays import Amounts, Mask
@@ -110,7 +110,7 @@ def _room(
     state: ClusterState, key: GroupKey, request: SearchRequest, profile: Profile
 ) -> tuple[Amounts, Amounts]:
     """Return for how many members each row has room, and the same in whole parts."""
-    trial = detached_trial(state, profile, key.text, _MOST_MEMBERS)
+    trial = detached_places(state, profile, key.text, _MOST_MEMBERS)
     with state.without_nominations({pod.uid for pod in request.members}):
         kinds = finished(kinds_of(request.members[:_MOST_MEMBERS], trial.view))
         try:

@@ -34,7 +34,7 @@ OF_GROUP: Final = "the group's levels"
 _OTHERS: Final = -1
 
 
-class Place(JsonStruct, frozen=True, kw_only=True):
+class HostOrDomain(JsonStruct, frozen=True, kw_only=True):
     """
     A host or a domain. `members`: the number of a group, and how many of its members are there.
 
@@ -47,13 +47,13 @@ class Place(JsonStruct, frozen=True, kw_only=True):
     n_room: int
 
 
-class RoomDomain(Place, frozen=True, kw_only=True):
+class RoomDomain(HostOrDomain, frozen=True, kw_only=True):
     """A domain of the lowest level. `outer`: the domains around it. `hosts`: empty beyond `MAX_HOSTS` in the answer."""
 
     outer: tuple[str, ...]
     n_nodes: int
     is_hole: bool
-    hosts: tuple[Place, ...]
+    hosts: tuple[HostOrDomain, ...]
 
 
 class PlacedGroup(JsonStruct, frozen=True, kw_only=True):
@@ -264,10 +264,12 @@ class _Drawing:
             hosts=tuple(sorted(hosts, key=lambda host: _natural(host.name))),
         )
 
-    def _host(self, row: int) -> Place:
+    def _host(self, row: int) -> HostOrDomain:
         members, n_others = self.seats.at(row)
         n_room = 0 if self.asked is None else self.asked.room.item(row)
-        return Place(name=self.state.nodes.name_of(row), members=members, n_others=n_others, n_room=n_room)
+        return HostOrDomain(
+            name=self.state.nodes.name_of(row), members=members, n_others=n_others, n_room=n_room
+        )
 
 
 def _natural(name: str) -> tuple[tuple[int, str], ...]:

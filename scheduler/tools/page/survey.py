@@ -23,7 +23,7 @@ from scheduler.engine.queueing.queued_pod import QueuedPod
 from scheduler.engine.state.cluster import ClusterState, PlacedPod
 from scheduler.engine.state.label_sets import LabelSet
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct
-from scheduler.tools.page.now import Component, components
+from scheduler.tools.page.now import ComponentPods, components
 from scheduler.tools.page.occupancy import DomainState, Occupancy, RuleRecord, occupancy
 from scheduler.tools.page.rules import DeclaredRule, Defaults, has_rules, relaxed_rules_of, rules_of
 
@@ -81,7 +81,7 @@ class Survey:
     records: dict[str, RuleRecord]
     summaries: Sequence[RuleSummary]
     n_more: int
-    components: tuple[Component, ...]
+    components: tuple[ComponentPods, ...]
 
 
 def survey_pieces(

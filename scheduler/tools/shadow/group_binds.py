@@ -23,10 +23,10 @@ from scheduler.engine.core.group_members import part_of
 from scheduler.engine.core.group_requests import search_request
 from scheduler.engine.core.group_search import search
 from scheduler.engine.core.group_trial import (
+    AssumedPlaces,
     CycleBrokenError,
-    GroupTrial,
     OutOfDecisionsError,
-    detached_trial,
+    detached_places,
 )
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pod_groups import GroupKey
@@ -104,9 +104,9 @@ class GroupComparison:
         group = self._state.groups.get(key)
         return None if group is None else search_request(self._state, key, group, members, self._profile)
 
-    def _trial(self, key: GroupKey, n_members: int) -> GroupTrial:
+    def _trial(self, key: GroupKey, n_members: int) -> AssumedPlaces:
         most = _MOST_TRIES * n_members + self._profile.max_search_decisions
-        return detached_trial(self._state, self._profile, key.text, most)
+        return detached_places(self._state, self._profile, key.text, most)
 
     def _places(self, key: GroupKey, members: Sequence[Pod]) -> Pieces[dict[str, str]]:
         """Return the nodes that the search finds, by UID; none if the group has no places."""
@@ -191,7 +191,7 @@ class GroupComparison:
         node = binds.nodes[behind.uid]
         return Worse(Cause.SCORE, behind, node, here, f"no order of the members makes {node} one of the best")
 
-    def _place(self, trial: GroupTrial, pod: Pod, node: str, rows: Mask | None) -> bool:
+    def _place(self, trial: AssumedPlaces, pod: Pod, node: str, rows: Mask | None) -> bool:
         """Place the member on the node if it fits there; with `rows`, only if none of them has more points."""
         row = self._state.nodes.row_by_name.get(node)
         if row is None:

@@ -16,7 +16,7 @@ from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.shadow.differences import as_race, with_note
 from scheduler.tools.shadow.orders import ChangeKey, ProvenOrders
-from scheduler.tools.shadow.recent_changes import MAX_RECENT, Change, RecentChanges
+from scheduler.tools.shadow.recent_changes import MAX_RECENT, AppliedEvent, RecentChanges
 from scheduler.tools.shadow.report import Cause, Difference
 
 _MAX_DIFFERENCES: Final = 1_000
@@ -90,7 +90,7 @@ class Races:
         if len(self._unsettled) < MAX_RECENT:
             self._unsettled[key] = unsettled
 
-    def settle(self, latest: Change, now_s: float) -> None:
+    def settle(self, latest: AppliedEvent, now_s: float) -> None:
         """Decide again about recent differences with the latest change, which the other scheduler may have known."""
         for key, unsettled in list(self._unsettled.items()):
             if now_s - unsettled.at_s > self._race_s:

@@ -29,7 +29,7 @@ _SEEN: Final = (PodSeen, NodeSeen, ObjectSeen)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AppliedEvent:
     """
     An event that changed the state at a time, and the event that takes it back.
 
@@ -49,9 +49,9 @@ class RecentChanges:
     def __init__(self, state: ClusterState, *, window_s: float) -> None:
         """`window_s`: how long a change counts as recent."""
         self._state, self._window_s = state, window_s
-        self._changes: deque[Change] = deque(maxlen=MAX_RECENT)
+        self._changes: deque[AppliedEvent] = deque(maxlen=MAX_RECENT)
 
-    def apply(self, event: WatchEvent, now_s: float) -> Change | None:
+    def apply(self, event: WatchEvent, now_s: float) -> AppliedEvent | None:
         """Apply the event to the state. Return it as a change; None if no decision depends on it."""
         made = _change(self._state, event, now_s)
         apply_event(self._state, event)
@@ -65,7 +65,7 @@ class RecentChanges:
 
     def explains(
         self, agrees: Callable[[], bool], now_s: float, *, but: Collection[str] = ()
-    ) -> Iterator[Sequence[Change]]:
+    ) -> Iterator[Sequence[AppliedEvent]]:
         """
         Yield the recent changes without which `agrees` holds, the first of them first, for each such set.
 
@@ -77,7 +77,7 @@ class RecentChanges:
             if is_explained:
                 yield left_out
 
-    def _recent(self, now_s: float, but: Collection[str]) -> list[Change]:
+    def _recent(self, now_s: float, but: Collection[str]) -> list[AppliedEvent]:
         return [
             change
             for change in self._changes
@@ -85,7 +85,7 @@ class RecentChanges:
         ]
 
     @contextmanager
-    def _without(self, changes: Sequence[Change]) -> Iterator[None]:
+    def _without(self, changes: Sequence[AppliedEvent]) -> Iterator[None]:
         with self._state.devices.order_kept():
             for one in reversed(changes):
                 apply_event(self._state, one.reversal)
@@ -96,7 +96,7 @@ class RecentChanges:
                     apply_event(self._state, one.event)
 
 
-def _left_out(recent: Sequence[Change]) -> Iterator[Sequence[Change]]:
+def _left_out(recent: Sequence[AppliedEvent]) -> Iterator[Sequence[AppliedEvent]]:
     """
     Yield sets of changes that the other scheduler may not have known yet: the latest ones, then every subset of few
     changes, or each single change of many.
@@ -113,18 +113,18 @@ def _left_out(recent: Sequence[Change]) -> Iterator[Sequence[Change]]:
                 yield [recent[at] for at in places]
 
 
-def _change(state: ClusterState, event: WatchEvent, now_s: float) -> Change | None:
+def _change(state: ClusterState, event: WatchEvent, now_s: float) -> AppliedEvent | None:
     """Return the change that the event will make. An object whose changes let no pod in changes no decision."""
     undo = reversal(state, event)
     if undo is None or _counts_alike(undo, event):
         return None
     match event if isinstance(event, _SEEN) else undo:
         case PodSeen(pod):
-            return Change(pod.key, ("Pod", pod.uid), event, undo, now_s)
+            return AppliedEvent(pod.key, ("Pod", pod.uid), event, undo, now_s)
         case NodeSeen(node):
-            return Change(f"node {node.name}", ("Node", node.name), event, undo, now_s)
+            return AppliedEvent(f"node {node.name}", ("Node", node.name), event, undo, now_s)
         case ObjectSeen(obj) if KINDS[obj.kind].resource is not None:
-            return Change(f"{obj.kind} {obj.key}", (obj.kind, obj.key), event, undo, now_s)
+            return AppliedEvent(f"{obj.kind} {obj.key}", (obj.kind, obj.key), event, undo, now_s)
     return None
 
 

@@ -48,7 +48,7 @@ def mutate(review: Review, *, merges_fields: bool) -> Response:
         return Allowed()
     earlier = merged_labels(pod)
     if isinstance(earlier, FieldError):
-        change = _Change(errors=[earlier])
+        change = _PodPatch(errors=[earlier])
     else:
         change = _change(pod, earlier, merges_fields=merges_fields)
     status = invalid_pod(pod.name, change.errors)
@@ -76,7 +76,7 @@ def kep_3633_terms(pod: ReviewedPod, term_list: TermList) -> ParsedTerms | Field
 
 
 @dataclass
-class _Change:
+class _PodPatch:
     """The patch of a pod, and the warnings and errors."""
 
     patch: list[Json] = field(default_factory=list)
@@ -88,8 +88,8 @@ class _Change:
     has_keys_to_record: bool = False
 
 
-def _change(pod: ReviewedPod, earlier: Labels | None, *, merges_fields: bool) -> _Change:
-    change = _Change()
+def _change(pod: ReviewedPod, earlier: Labels | None, *, merges_fields: bool) -> _PodPatch:
+    change = _PodPatch()
     affinity: Json = dict(pod.affinity or {})
     for term_list in TERM_LISTS:
         items = _list_items(change, term_list, pod, earlier, merges_fields=merges_fields)
@@ -108,7 +108,7 @@ def _change(pod: ReviewedPod, earlier: Labels | None, *, merges_fields: bool) ->
     return change
 
 
-def _mirror(change: _Change, pod: ReviewedPod, affinity: Json) -> Json:
+def _mirror(change: _PodPatch, pod: ReviewedPod, affinity: Json) -> Json:
     """Return the affinity with the annotation's rules if the pod asks for that; add warnings and errors."""
     mirrored = mirror(pod, affinity)
     if isinstance(mirrored, FieldError):
@@ -124,7 +124,7 @@ def _mirror(change: _Change, pod: ReviewedPod, affinity: Json) -> Json:
 
 
 def _list_items(
-    change: _Change, term_list: TermList, pod: ReviewedPod, earlier: Labels | None, *, merges_fields: bool
+    change: _PodPatch, term_list: TermList, pod: ReviewedPod, earlier: Labels | None, *, merges_fields: bool
 ) -> list[object] | None:
     """Return the list's new items, None if they are unchanged; add warnings and errors to `change`."""
     found = kep_3633_terms(pod, term_list)
@@ -141,7 +141,7 @@ def _list_items(
     return items
 
 
-def _merge_annotation(change: _Change, pod: ReviewedPod, earlier: Labels | None) -> None:
+def _merge_annotation(change: _PodPatch, pod: ReviewedPod, earlier: Labels | None) -> None:
     """Add the merge of the scheduler's own annotation to `change`."""
     own = merge_annotation(pod, earlier)
     if own is None:

@@ -16,11 +16,11 @@ from scheduler.daemon.kube.list_watch import (
     Publish,
 )
 from scheduler.daemon.kube.reflector import Reflector
-from scheduler.daemon.kube.requests import Resource
+from scheduler.daemon.kube.requests import WatchPath
 from tests.support.api_bodies import page
 from tests.support.scripted_server import FakeSleep, client_of
 
-PODS = Resource("/api/v1/pods")
+PODS = WatchPath("/api/v1/pods")
 
 
 class _Labelled(msgspec.Struct):

@@ -12,7 +12,7 @@ from aiohttp import web
 from scheduler.daemon.kube.client import MAX_LINES_PER_BATCH, READ_BYTES, KubeClient
 from scheduler.daemon.kube.credentials import Credentials, Endpoint
 from scheduler.daemon.kube.login import Identity
-from scheduler.daemon.kube.requests import JSON, Resource, bind, get_pod, list_page, watch
+from scheduler.daemon.kube.requests import JSON, WatchPath, bind, get_pod, list_page, watch
 from scheduler.errors import Invalid, NotFound, ServerFault, SettingsError, Unauthorized, Unreachable
 from scheduler.version import product_version
 from tests.support.api_bodies import body
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.asyncio
 
 GET = get_pod("d", "p")
 POST = bind(namespace="d", name="p", uid="u", node_name="n")
-WATCH = watch(Resource("/api/v1/pods"), resource_version="1", timeout_s=300)
+WATCH = watch(WatchPath("/api/v1/pods"), resource_version="1", timeout_s=300)
 
 
 async def failure(client, request, *, timeout_s=5.0):
@@ -39,7 +39,7 @@ async def lines_of(client, **options):
 
 async def test_requests_are_sent_as_built():
     """Method, path, query, body and headers; no compression; our User-Agent."""
-    listing = list_page(Resource("/api/v1/pods", field_selector="a!=b,c=d"), continue_token="t/+=")
+    listing = list_page(WatchPath("/api/v1/pods", field_selector="a!=b,c=d"), continue_token="t/+=")
     async with scripted(reply(b"one"), reply(b"two")) as script, client_of(script) as client:
         assert await client.request(POST, timeout_s=5) == b"one"
         assert await client.request(listing, timeout_s=5) == b"two"

@@ -13,7 +13,7 @@ import pytest
 
 from scheduler.daemon.kube.changes import Change, Deleted, Upserted
 from scheduler.daemon.kube.comparison import Comparison
-from scheduler.daemon.kube.store import Store, Version
+from scheduler.daemon.kube.store import ObjectVersion, Store
 
 Told = list[tuple[str, str, int]]
 
@@ -99,7 +99,7 @@ def test_watch_events_older_than_the_list_change_nothing() -> None:
         assert store.upsert(raw(*late), []) == str(late[2])
     store.delete(raw("a", "u", 2), changes)
     assert changes == [Upserted("a", "v", 3)]
-    assert store.version_of("a") == Version("v", "3")
+    assert store.version_of("a") == ObjectVersion("v", "3")
 
 
 def test_a_deletion_older_than_the_list_changes_nothing() -> None:
@@ -108,7 +108,7 @@ def test_a_deletion_older_than_the_list_changes_nothing() -> None:
     store.upsert(raw("a", "u", 3), [], is_listed=True)
     changes: list[Change[int]] = []
     assert store.delete(raw("a", "u", 2), changes) == "2"
-    assert (changes, store.version_of("a")) == ([], Version("u", "3"))
+    assert (changes, store.version_of("a")) == ([], ObjectVersion("u", "3"))
     store.delete(raw("a", "u", 4), changes)
     assert changes == [Deleted("a", "u")]
 
@@ -185,7 +185,9 @@ class _Collection:
 
     def stored(self) -> dict[str, tuple[str, int]]:
         versions = (
-            (name, Version.of(packed)) for part in self.store.copy_versions() for name, packed in part.items()
+            (name, ObjectVersion.of(packed))
+            for part in self.store.copy_versions()
+            for name, packed in part.items()
         )
         return {name: (version.uid, int(version.resource_version)) for name, version in versions}
 

@@ -20,7 +20,7 @@ from scheduler.daemon.kube.list_watch import (
     RequestFailed,
     StreamEnded,
 )
-from scheduler.daemon.kube.requests import Resource
+from scheduler.daemon.kube.requests import WatchPath
 from scheduler.errors import Gone, Invalid, Unreachable
 from tests.support.api_bodies import body, bookmark, line, page, pod
 
@@ -117,7 +117,7 @@ class Run:
         self.server = Server(streams_lists=streams_lists)
         self.mirror = Mirror(self.server)
         self.machine = ListWatch(
-            Resource("/p"),
+            WatchPath("/p"),
             lambda raw: msgspec.json.decode(raw)["metadata"]["resourceVersion"],
             jitter=lambda: 0.5,
         )

@@ -15,13 +15,13 @@ from scheduler.daemon.kube.credentials import Credentials, Endpoint, load_creden
 from scheduler.daemon.kube.event_series import EventKey, EventSeries, ObjectReference
 from scheduler.daemon.kube.login import Identity
 from scheduler.daemon.kube.reflector import Reflector
-from scheduler.daemon.kube.requests import PodCondition, patch_pod_status
+from scheduler.daemon.kube.requests import ConditionPatch, patch_pod_status
 from scheduler.daemon.writes.binder import Binder
 from scheduler.daemon.writes.sending import Sender
 from scheduler.engine.model.instructions import Bind
 from scheduler.errors import Invalid, NotFound, Unauthorized
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import EVENT, POD
 from tests.support.driving import Driver
 from tests.support.scripted_server import FakeSleep
@@ -131,9 +131,9 @@ async def test_a_collection_larger_than_a_page_is_mirrored(tmp_path, watch_list)
 
 
 WATCH_FAULTS = {
-    "stream ended": Fault(Action.END_STREAM, kind="pods"),
-    "stream cut inside an object": Fault(Action.CUT_STREAM, kind="pods"),
-    "410 inside the stream": Fault(Action.EXPIRE_STREAM, kind="pods"),
+    "stream ended": Fault(Effect.END_STREAM, kind="pods"),
+    "stream cut inside an object": Fault(Effect.CUT_STREAM, kind="pods"),
+    "410 inside the stream": Fault(Effect.EXPIRE_STREAM, kind="pods"),
 }
 
 
@@ -162,8 +162,8 @@ async def test_a_relist_makes_up_for_compacted_history(tmp_path, watch_list):
             put(served, name)
         async with Mirror(client, watch_list=watch_list) as mirror:
             await mirror.until({"a", "b"})
-            served.faults.add(Fault(Action.RESPOND, verb="watch", kind="pods", code=410))
-            served.faults.add(Fault(Action.END_STREAM, kind="pods"))
+            served.faults.add(Fault(Effect.RESPOND, verb="watch", kind="pods", code=410))
+            served.faults.add(Fault(Effect.END_STREAM, kind="pods"))
             remove(served, "a")
             await mirror.until_told(Interrupted)
             put(served, "c")
@@ -178,9 +178,9 @@ async def test_throttling_and_failures_are_retried(tmp_path, watch_list):
     async with cluster(tmp_path) as (served, client):
         put(served, "a")
         served.faults.add(
-            Fault(Action.RESPOND, kind="pods", code=429, retry_after_s=3),
-            Fault(Action.RESPOND, kind="pods", code=503),
-            Fault(Action.DROP, kind="pods", times=2),
+            Fault(Effect.RESPOND, kind="pods", code=429, retry_after_s=3),
+            Fault(Effect.RESPOND, kind="pods", code=503),
+            Fault(Effect.DROP, kind="pods", times=2),
         )
         async with Mirror(client, watch_list=watch_list) as mirror:
             await mirror.until({"a"})
@@ -216,16 +216,16 @@ async def bound(client, name, uid, node_name="n1"):
     return await binder.bind(Bind(pod, node_name, {"why": "because"}))
 
 
-LOST = Fault(Action.LOSE_ANSWER, method="post", path="/binding$")
+LOST = Fault(Effect.LOSE_ANSWER, method="post", path="/binding$")
 
 
 BIND_FAULTS = {
     "nothing": [],
     "the answer is lost after it took effect": [LOST],
-    "the request is lost": [Fault(Action.DROP, method="post", path="/binding$")],
-    "429": [Fault(Action.RESPOND, method="post", path="/binding$", code=429)],
-    "500": [Fault(Action.RESPOND, method="post", path="/binding$", code=500)],
-    "lost, and reading fails too": [LOST, Fault(Action.RESPOND, verb="get", code=500, times=3)],
+    "the request is lost": [Fault(Effect.DROP, method="post", path="/binding$")],
+    "429": [Fault(Effect.RESPOND, method="post", path="/binding$", code=429)],
+    "500": [Fault(Effect.RESPOND, method="post", path="/binding$", code=500)],
+    "lost, and reading fails too": [LOST, Fault(Effect.RESPOND, verb="get", code=500, times=3)],
 }
 
 
@@ -264,7 +264,7 @@ async def test_a_condition_and_a_nomination_are_merged_into_the_status(tmp_path)
     async with cluster(tmp_path) as (served, client):
         uid = put(served, "a")
         for message, nominated in (("first", "n1"), ("second", "")):
-            condition = PodCondition(
+            condition = ConditionPatch(
                 type="PodScheduled",
                 status="False",
                 reason="Unschedulable",

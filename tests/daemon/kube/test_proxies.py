@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import load_credentials
 from scheduler.daemon.kube.proxies import proxy_of
-from scheduler.daemon.kube.requests import Resource, bind, delete_pod, get_pod, watch
+from scheduler.daemon.kube.requests import WatchPath, bind, delete_pod, get_pod, watch
 from scheduler.errors import SettingsError, Unreachable
 from tests.daemon.kube.kubeconfigs import changed, written
 from tests.support.certificates import Authority
@@ -130,7 +130,7 @@ async def all_answers(credentials):
     async with KubeClient(credentials) as client:
         read = await client.request(get_pod("d", "p"), timeout_s=5)
         wrote = await client.request(bind(namespace="d", name="p", uid="u", node_name="n"), timeout_s=5)
-        request = watch(Resource("/api/v1/pods"), resource_version="1", timeout_s=300)
+        request = watch(WatchPath("/api/v1/pods"), resource_version="1", timeout_s=300)
         async with aclosing(client.stream(request)) as batches:
             lines = [line async for batch in batches for line in batch]
     return read, wrote, lines

@@ -33,7 +33,7 @@ def test_a_binding_names_pod_uid_and_node():
     assert "annotations" not in json.loads(plain.body)["metadata"]
 
 
-CONDITION = requests.PodCondition(
+CONDITION = requests.ConditionPatch(
     type="PodScheduled",
     status="False",
     reason="Unschedulable",
@@ -56,7 +56,7 @@ STATUSES = {
     "nomination alone": (None, "n", {"nominatedNodeName": "n"}),
     "nomination cleared": (CONDITION, "", {"conditions": [CONDITION_SENT], "nominatedNodeName": None}),
     "status unchanged: no transition time": (
-        requests.PodCondition(type="PodScheduled", status="False"),
+        requests.ConditionPatch(type="PodScheduled", status="False"),
         None,
         {"conditions": [{"type": "PodScheduled", "status": "False"}]},
     ),

@@ -15,7 +15,7 @@ from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Version, semantics_of
 from scheduler.errors import SettingsError
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.support.scripted_server import anonymous, answering
 
 pytestmark = pytest.mark.asyncio
@@ -33,7 +33,7 @@ async def answered(*codes: int) -> tuple[list[float], str]:
 
     async with DevCluster() as server, KubeClient(anonymous(server.url)) as client:
         for code in codes:
-            server.faults.add(Fault(action=Action.RESPOND, kind="pods", code=code))
+            server.faults.add(Fault(action=Effect.RESPOND, kind="pods", code=code))
         log = configure(verbosity=0, form="text", stream=written)
         await check_answer(client, server.url, waits=True, log=log, sleep=sleep)
     return pauses, written.getvalue()

@@ -19,7 +19,7 @@ from scheduler.daemon.metrics.logs import configure
 from scheduler.daemon.settings.resolved import LeaderElection
 from scheduler.errors import LeadershipLost
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import LEASE
 
 SETTINGS = LeaderElection()
@@ -175,7 +175,7 @@ async def test_what_a_leader_left_ends_with_the_lease(scene: Scene) -> None:
     first = await scene.join("first")
     await first.kill()
     await first.leadership.release("41")
-    scene.cluster.faults.add(Fault(action=Action.RESPOND, code=409, method="PUT", kind=LEASES, times=2))
+    scene.cluster.faults.add(Fault(action=Effect.RESPOND, code=409, method="PUT", kind=LEASES, times=2))
     second = await scene.join("second")
     assert (second.elected, second.leadership.handover) == (False, "41")
     scene.cluster.store.delete(LEASE, "kube-system", SETTINGS.resource_name)
@@ -208,7 +208,7 @@ async def test_of_two_standbys_one_is_elected(scene: Scene) -> None:
 @pytest.mark.parametrize("code", [403, 500])
 async def test_without_a_watch_a_released_lease_is_taken_within_a_retry(scene: Scene, code: int) -> None:
     """SIGTERM just after the standby has read the Lease: it leads within 2 s, and asks for no watch that it may not."""
-    scene.cluster.faults.add(Fault(action=Action.RESPOND, code=code, verb="watch", kind=LEASES, times=1000))
+    scene.cluster.faults.add(Fault(action=Effect.RESPOND, code=code, verb="watch", kind=LEASES, times=1000))
     first = await scene.join("first")
     second = await scene.join("second", jitter=0.999)
     await first.kill()
@@ -224,7 +224,7 @@ async def test_a_watch_that_broke_is_opened_again(scene: Scene) -> None:
     """The next release is seen at once all the same."""
     first = await scene.join("first")
     second = await scene.join("second")
-    scene.cluster.faults.add(Fault(action=Action.CUT_STREAM, verb="watch", kind=LEASES))
+    scene.cluster.faults.add(Fault(action=Effect.CUT_STREAM, verb="watch", kind=LEASES))
     await scene.clock.advance(6.0)
     assert not scene.cluster.faults.pending()
     await first.kill()
@@ -238,7 +238,7 @@ async def test_a_renewal_cancelled_by_the_shutdown_does_not_keep_the_lease(scene
     """The server wrote it, so that our version is out of date when we release the Lease."""
     first = await scene.join("first")
     second = await scene.join("second")
-    scene.cluster.faults.add(Fault(action=Action.LOSE_ANSWER, method="put", kind=LEASES, delay_s=5.0))
+    scene.cluster.faults.add(Fault(action=Effect.LOSE_ANSWER, method="put", kind=LEASES, delay_s=5.0))
     await scene.clock.advance(2.5)
     await first.kill()
     assert not scene.cluster.faults.pending()
@@ -279,7 +279,7 @@ def test_time_counts_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPa
 async def test_a_leader_that_cannot_renew_stops_before_another_can_lead(scene: Scene) -> None:
     """At the renew deadline, by its own clock."""
     first = await scene.join("first")
-    scene.cluster.faults.add(Fault(action=Action.RESPOND, code=500, path="leases", times=1000))
+    scene.cluster.faults.add(Fault(action=Effect.RESPOND, code=500, path="leases", times=1000))
     held = []
     for _ in range(2):
         await scene.clock.advance(6)
@@ -293,7 +293,7 @@ async def test_a_leader_that_cannot_renew_stops_before_another_can_lead(scene: S
 async def test_a_short_outage_costs_nothing(scene: Scene) -> None:
     """Two renewals fail, the third succeeds within the deadline."""
     first = await scene.join("first")
-    scene.cluster.faults.add(Fault(action=Action.RESPOND, code=503, path="leases", times=2))
+    scene.cluster.faults.add(Fault(action=Effect.RESPOND, code=503, path="leases", times=2))
     await scene.clock.advance(30)
     assert first.leadership.is_leader
 
@@ -302,7 +302,7 @@ async def test_a_short_outage_costs_nothing(scene: Scene) -> None:
 async def test_a_renewal_whose_answer_was_lost_counts(scene: Scene) -> None:
     """The next attempt gets a conflict, reads the Lease and finds itself the holder."""
     first = await scene.join("first")
-    scene.cluster.faults.add(Fault(action=Action.LOSE_ANSWER, method="PUT", path="leases", times=1))
+    scene.cluster.faults.add(Fault(action=Effect.LOSE_ANSWER, method="PUT", path="leases", times=1))
     await scene.clock.advance(8)
     assert first.leadership.is_leader
 

@@ -18,7 +18,7 @@ import pytest_asyncio
 from scheduler.daemon.port.certificates import issue
 from scheduler.daemon.port.serving_certificate import FILES_PERIOD_S
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import SERVICE_ACCOUNT
 from tests.support import accounts
 from tests.support import daemon as scheduling
@@ -213,7 +213,7 @@ async def test_without_the_api_server_requests_are_rejected_and_the_process_live
     """401 for tokens, 500 for rights, whatever was granted ten seconds before; probes need no authentication."""
     async with outside("scheduler", tmp_path) as port:
         assert (await port.get("/metrics", "prometheus"))[0] == 200
-        down = Fault(Action.RESPOND, path="reviews$", code=503, times=-1)
+        down = Fault(Effect.RESPOND, path="reviews$", code=503, times=-1)
         port.cluster.faults.add(down)
 
         async def status() -> int:

@@ -8,7 +8,7 @@ import pytest
 from scheduler.daemon.settings.loading import parse_settings
 from scheduler.daemon.settings.writing import resolved_yaml
 from scheduler.engine.framework.shape import ShapePoint
-from scheduler.engine.model.pod_wire import NodeAffinity
+from scheduler.engine.model.pod_wire import WireNodeAffinity
 from scheduler.engine.model.semantics import Gate, Semantics, Version, semantics_of
 from scheduler.engine.plugins.default_preemption.search import DefaultPreemptionArgs
 from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
@@ -123,7 +123,7 @@ FIELDS = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [
 def test_added_affinity_stays_as_it_is(affinity):
     args = json.dumps({"addedAffinity": affinity})
     assert profile_of(config("NodeAffinity", args)).args_by_plugin["NodeAffinity"] == NodeAffinityArgs(
-        msgspec.convert(affinity, NodeAffinity)
+        msgspec.convert(affinity, WireNodeAffinity)
     )
 
 

@@ -13,7 +13,7 @@ from scheduler.daemon.writes.concurrency_limit import MAX_LIMIT, MIN_LIMIT, SLOW
 from scheduler.daemon.writes.sending import Sender
 from scheduler.engine.model.instructions import Bind
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import POD
 from tests.support import build
 from tests.support.driving import Driver
@@ -68,8 +68,8 @@ def test_a_slow_answer_is_an_overload() -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(Fault(action=Action.RESPOND, path="/binding$", code=429), id="429"),
-        pytest.param(Fault(action=Action.LOSE_ANSWER, path="/binding$"), id="no answer"),
+        pytest.param(Fault(action=Effect.RESPOND, path="/binding$", code=429), id="429"),
+        pytest.param(Fault(action=Effect.LOSE_ANSWER, path="/binding$"), id="no answer"),
     ],
 )
 async def test_the_binder_reports_overload(fault: Fault) -> None:

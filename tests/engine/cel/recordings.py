@@ -11,7 +11,7 @@ from scheduler.engine.cel import (
     CompileError,
     DeviceFields,
     EvaluationError,
-    Version,
+    VersionText,
     compile_selector,
 )
 from scheduler.engine.syntax.quantity import parse_quantity
@@ -39,7 +39,7 @@ def device_fields(driver: str, device: dict[str, Any]) -> DeviceFields:
 
 def _attribute(value: dict[str, Any]) -> AttributeValue:
     if "version" in value:
-        return Version(value["version"])
+        return VersionText(value["version"])
     return next((value[kind] for kind in ("string", "int", "bool") if kind in value), None)
 
 

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.cel import (
+    CompiledSelector,
     CompileError,
     DeviceFields,
     EvaluationError,
-    Selector,
-    Version,
+    VersionText,
     compile_selector,
 )
 from scheduler.engine.syntax.quantity import parse_quantity
@@ -17,7 +17,7 @@ from tests.engine.cel.recordings import DATA, read_recording
 
 DEVICE = DeviceFields(
     "gpu.example.com",
-    attributes={"model": "a100", "index": 3, "healthy": True, "version": Version("1.2.3")},
+    attributes={"model": "a100", "index": 3, "healthy": True, "version": VersionText("1.2.3")},
     capacity={"memory": parse_quantity("40Gi")},
 )
 
@@ -34,7 +34,7 @@ PIECES = sorted(
 
 def evaluate(text: str) -> bool | EvaluationError | CompileError:
     selector = compile_selector(text)
-    return selector.matches(DEVICE) if isinstance(selector, Selector) else selector
+    return selector.matches(DEVICE) if isinstance(selector, CompiledSelector) else selector
 
 
 @given(st.text(max_size=60))

@@ -3,19 +3,19 @@
 import pytest
 
 from scheduler.engine.cel import (
+    CompiledSelector,
     CompileError,
     DeviceFields,
     EvaluationError,
-    Selector,
-    Version,
+    VersionText,
     compile_selector,
 )
 from scheduler.engine.syntax.quantity import parse_quantity
 
 
-def selector(expression: str) -> Selector:
+def selector(expression: str) -> CompiledSelector:
     compiled = compile_selector(expression)
-    assert isinstance(compiled, Selector)
+    assert isinstance(compiled, CompiledSelector)
     return compiled
 
 
@@ -34,8 +34,8 @@ def test_names_without_a_domain_are_the_drivers():
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (Version("1.2"), "parse semantic version: No Major.Minor.Patch elements found"),
-        (Version("1.x.0"), 'parse semantic version: Invalid character(s) found in minor number "x"'),
+        (VersionText("1.2"), "parse semantic version: No Major.Minor.Patch elements found"),
+        (VersionText("1.x.0"), 'parse semantic version: Invalid character(s) found in minor number "x"'),
         (None, "unsupported attribute value"),
     ],
 )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.core.decide import ScheduleResult
-from scheduler.engine.core.group_trial import OutOfDecisionsError, detached_trial
+from scheduler.engine.core.group_trial import OutOfDecisionsError, detached_places
 from scheduler.engine.model.instructions import Bind, Instruction
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
@@ -134,13 +134,13 @@ def test_a_trial_takes_as_many_decisions_as_it_may() -> None:
     driver.node("n")
     preferred = [(1, build.term(RACK, build.selector(f"n={one}"))) for one in range(64)]
     plain, costly = driver.pod("plain"), driver.pod("costly", affinity=build.affinity(preferred=preferred))
-    trial = detached_trial(driver.state, driver.profiles[NAME], "p", 3)
+    trial = detached_places(driver.state, driver.profiles[NAME], "p", 3)
     for n_left, pod in ((2, plain), (1, costly), (0, plain)):
         assert isinstance(trial.decide(pod, trial.view.alive), ScheduleResult)
         assert trial.n_left == n_left
     with pytest.raises(OutOfDecisionsError):
         trial.decide(plain, trial.view.alive)
-    trial = detached_trial(driver.state, driver.profiles[NAME], "p", 100)
+    trial = detached_places(driver.state, driver.profiles[NAME], "p", 100)
     for _ in range(2):
         trial.decide(costly, trial.view.alive)
     assert trial.n_left < 98

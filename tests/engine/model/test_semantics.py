@@ -9,8 +9,8 @@ from scheduler.engine.model.semantics import (
     GATE_CHANGES,
     GATE_DEPENDENCIES,
     WITHOUT_EFFECT,
+    FeatureStage,
     Gate,
-    Stage,
     Version,
     semantics_of,
 )
@@ -20,9 +20,9 @@ from scheduler.engine.model.semantics import (
 def test_changes_of_a_gate_are_in_order(gate: Gate) -> None:
     changes = GATE_CHANGES[gate]
     assert [change.since for change in changes] == sorted({change.since for change in changes})
-    stages = [list(Stage).index(change.stage) for change in changes]
+    stages = [list(FeatureStage).index(change.stage) for change in changes]
     assert stages == sorted(stages)
-    assert not any(change.default for change in changes if change.stage is Stage.ALPHA)
+    assert not any(change.default for change in changes if change.stage is FeatureStage.ALPHA)
 
 
 @pytest.mark.parametrize(

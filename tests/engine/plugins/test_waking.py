@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.engine.framework.events import Resource
 from scheduler.engine.model.devices import CLASS_RESOURCE_PREFIX
-from scheduler.engine.model.pod_wire import NodeAffinity
+from scheduler.engine.model.pod_wire import WireNodeAffinity
 from scheduler.engine.plugins.node_affinity import NodeAffinityArgs
 from scheduler.engine.plugins.node_resources.resource_allocation import NodeResourcesFitArgs
 from scheduler.engine.plugins.pod_topology_spread.constraints import (
@@ -134,7 +134,7 @@ TAINT_TOLERATION: Final = [
 WEB_NODE = node("a", labels={"app": "web"})
 ADDED: Mapping[str, object] = {
     "NodeAffinity": NodeAffinityArgs(
-        msgspec.convert(node_affinity(required=[node_term("pool in x")]), NodeAffinity)
+        msgspec.convert(node_affinity(required=[node_term("pool in x")]), WireNodeAffinity)
     )
 }
 

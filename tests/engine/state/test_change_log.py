@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.engine.model.devices import PoolId
-from scheduler.engine.state.change_log import Change, ChangeLog
+from scheduler.engine.state.change_log import ChangeLog, RowChange
 from scheduler.engine.state.device_changes import DeviceChange, DeviceChanges
 from scheduler.engine.state.existing_terms import ExistingPodTerm, TermKey, TermKind
 from scheduler.engine.state.matching import PodMatcher
@@ -18,7 +18,7 @@ _TERM = ExistingPodTerm(TermKey(TermKind.REQUIRED, PodMatcher(()), "zone"))
 
 def _appended(log: ChangeLog, rows: range) -> None:
     for row in rows:
-        log.append(Change(row))
+        log.append(RowChange(row))
 
 
 def test_changes_after_a_version_come_oldest_first() -> None:
@@ -27,8 +27,8 @@ def test_changes_after_a_version_come_oldest_first() -> None:
     seen = log.version
     assert log.since(seen) == []
     _appended(log, range(3, 5))
-    assert log.since(seen) == [Change(3), Change(4)]
-    assert log.since(seen + 1) == [Change(4)]
+    assert log.since(seen) == [RowChange(3), RowChange(4)]
+    assert log.since(seen + 1) == [RowChange(4)]
 
 
 def test_changes_that_are_not_all_remembered_are_none() -> None:
@@ -44,7 +44,7 @@ def test_changes_that_are_not_all_remembered_are_none() -> None:
 @pytest.mark.parametrize("n_terms", [0, 100])
 def test_changes_of_pods_that_are_gone_take_bounded_memory(n_terms: int) -> None:
     """However many terms each of the pods declared."""
-    log, change = ChangeLog(), Change(0, terms=(_TERM,) * n_terms)
+    log, change = ChangeLog(), RowChange(0, terms=(_TERM,) * n_terms)
     for _ in range(5000):
         log.append(change)
         assert len(log._changes) <= 2048
@@ -75,7 +75,7 @@ def test_nothing_is_patched_across_a_restart() -> None:
     assert log.restarted_at == log.version
     assert log.since(before) is None
     _appended(log, range(7, 8))
-    assert log.since(log.restarted_at) == [Change(7)]
+    assert log.since(log.restarted_at) == [RowChange(7)]
     assert log.since(before) is None
 
 
@@ -89,7 +89,7 @@ def test_rows_that_changed_after_a_version_are_told_across_restarts(changes: lis
     log, rows_by_version = ChangeLog(), {0: set[int]()}
     for row, kind in changes:
         if kind == "append":
-            log.append(Change(row))
+            log.append(RowChange(row))
         else:
             log.restart(row if kind == "restart" else None)
         for rows in rows_by_version.values():
@@ -105,15 +105,15 @@ def test_a_sweep_forgets_what_the_one_before_left() -> None:
     _appended(log, range(3))
     log.sweep()
     before = log.version
-    assert log.since(0) == [Change(0), Change(1), Change(2)]
+    assert log.since(0) == [RowChange(0), RowChange(1), RowChange(2)]
     _appended(log, range(3, 5))
     log.sweep()
-    assert log.since(before) == [Change(3), Change(4)]
+    assert log.since(before) == [RowChange(3), RowChange(4)]
     assert log.since(before - 1) is None
     log.restart()
     _appended(log, range(5, 6))
     log.sweep()
-    assert log.since(log.version - 1) == [Change(5)]
+    assert log.since(log.version - 1) == [RowChange(5)]
     log.sweep()
     assert log.since(log.version - 1) is None
     assert log.since(log.version) == []

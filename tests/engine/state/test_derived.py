@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scheduler.engine.state.arrays import Amounts
-from scheduler.engine.state.change_log import Change, ChangeLog
+from scheduler.engine.state.change_log import ChangeLog, RowChange
 from scheduler.engine.state.derived import ENTRY_BYTES, DerivedValues
 
 #: Bytes of a value of three rows.
@@ -34,13 +34,13 @@ class Rows:
 
     def set(self, row: int, amount: int) -> None:
         self.amounts[row] = amount
-        self.log.append(Change(row))
+        self.log.append(RowChange(row))
 
     def _compute(self) -> Amounts:
         self.n_computed += 1
         return np.array(self.amounts, dtype=np.int64)
 
-    def _patch(self, array: Amounts, changes: Sequence[Change]) -> None:
+    def _patch(self, array: Amounts, changes: Sequence[RowChange]) -> None:
         self.n_patched += 1
         for change in changes:
             array[change.row] = self.amounts[change.row]

@@ -24,7 +24,7 @@ from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.columns import PerDomain
-from scheduler.engine.state.counts import Domains
+from scheduler.engine.state.counts import KeyDomains
 from scheduler.engine.state.existing_terms import ExistingPodTerm, TermKind
 from scheduler.engine.state.label_sets import LabelSet
 from scheduler.engine.state.matching import NamespaceRule, PodMatcher
@@ -317,7 +317,7 @@ class States(RuleBasedStateMachine):
         zoned = {name: n for name, n in wanted.items() if self.plain.domain(name, build.ZONE) is not None}
         for key in KEYS:
             column = self.view.column(key)
-            per_domain = counts.per_domain(Domains(column))
+            per_domain = counts.per_domain(KeyDomains(column))
             in_domains = self.plain.per_domain(wanted, key)
             assert self._by_domain(per_domain, key) == in_domains
             for least in (1, 2):
@@ -325,7 +325,7 @@ class States(RuleBasedStateMachine):
                     n for n in self.plain.nodes if in_domains[self.plain.domain(n, key) or ""] >= least
                 }
                 assert self._names(per_domain.at_least(least)) == reaching
-            among_zoned = counts.per_domain(Domains(column, self.view.eligible((build.ZONE,))))
+            among_zoned = counts.per_domain(KeyDomains(column, self.view.eligible((build.ZONE,))))
             assert self._by_domain(among_zoned, key) == self.plain.per_domain(zoned, key)
 
     @rule(its=asked_labels, namespace=asked_namespaces)

@@ -6,7 +6,7 @@ from hypothesis import given
 
 from scheduler.engine.state.id_sets import Interned, Postings
 from scheduler.engine.state.matching import NamespaceRule
-from scheduler.engine.state.term_table import RuleIndex, SelectorIndex
+from scheduler.engine.state.term_table import NamespaceRuleIndex, SelectorIndex
 from scheduler.engine.syntax.selectors import EVERYTHING, NOTHING, Requirement, Selector
 
 KEYS, VALUES = ("a", "b", "c"), ("1", "2", "3")
@@ -51,7 +51,7 @@ def test_what_selectors_read_of_labels_is_matched_as_the_labels_are(its, some):
 
 @given(st.lists(rules, max_size=8), namespaces, st.one_of(st.none(), labels))
 def test_an_index_covers_the_namespaces_that_its_rules_cover(its, namespace, some):
-    index = RuleIndex()
+    index = NamespaceRuleIndex()
     wide = NamespaceRule(frozenset(f"{namespace}{number}" for number in range(2000)) | {"y"}, NOTHING)
     ids = [(rule, index.add(rule)) for rule in [*its, wide, NamespaceRule(frozenset(), EVERYTHING)]]
     covers = index.covering(namespace, some)

@@ -15,12 +15,12 @@ from typing import ClassVar, Protocol, TypeVar
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.state.audit import differences
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Action as FaultAction
+from scheduler.sandbox.devcluster.http.faults import Effect as FaultAction
 from scheduler.sandbox.devcluster.http.faults import Fault
 from scheduler.sandbox.devcluster.http.server import user_agent
 from scheduler.sandbox.devcluster.kinds import NODE, POD, JsonObject, Kind
-from scheduler.sandbox.devcluster.storage.history import Change
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.history import ObjectChange
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 from tests.proof.chaos.instance import KILL_POINTS, OURS, RESERVATION_KILL_POINTS, Instance, living
 from tests.proof.chaos.journal import Choice, Journal, key_of, node_of
 from tests.proof.chaos.nominations import nomination_of
@@ -48,7 +48,7 @@ class ClaimStage:
     claim_kind: ClassVar[Kind]
     cached_kinds: ClassVar[tuple[Kind, ...]]
 
-    store: Store
+    store: ObjectStore
     cluster: DevCluster
     instances: list[Instance]
     journal: Journal
@@ -191,7 +191,7 @@ class ClaimStage:
                     wrong.append(f"{kind.kind} {key_of(obj)} is not as the server has it")
         return wrong
 
-    def watch(self, kind: Kind, change: Change) -> None:
+    def watch(self, kind: Kind, change: ObjectChange) -> None:
         """Judge one write of the server."""
         obj, before = change.revision.obj, change.previous.obj if change.previous else None
         by = user_agent.get()

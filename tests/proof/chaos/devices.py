@@ -7,7 +7,7 @@ import itertools
 import random
 
 from scheduler.sandbox.devcluster.admission.device_claims import DELETE_PROTECTION
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_SLICE, JsonObject
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.binding import bind
@@ -168,30 +168,30 @@ class _Trouble:
             return
         if chance.random() < 0.45:
             actions = (
-                Action.STALL_STREAM, Action.STALL_STREAM, Action.CUT_STREAM, Action.EXPIRE_STREAM, Action.END_STREAM,
-                Action.REPEAT_EVENT,
+                Effect.STALL_STREAM, Effect.STALL_STREAM, Effect.CUT_STREAM, Effect.EXPIRE_STREAM, Effect.END_STREAM,
+                Effect.REPEAT_EVENT,
             )  # fmt: skip
             action = chance.choice(actions)
-            delay_s = chance.choice((0.5, 2.0, 8.0)) if action is Action.STALL_STREAM else 0.0
+            delay_s = chance.choice((0.5, 2.0, 8.0)) if action is Effect.STALL_STREAM else 0.0
             fault = Fault(
                 action=action, kind=chance.choice(_WATCHED), delay_s=delay_s, times=chance.choice((1, 2))
             )
         else:
             action = chance.choice(
                 (
-                    Action.RESPOND,
-                    Action.DELAY,
-                    Action.LOSE_ANSWER,
-                    Action.LOSE_ANSWER,
-                    Action.RESPOND_AFTER,
-                    Action.DROP,
+                    Effect.RESPOND,
+                    Effect.DELAY,
+                    Effect.LOSE_ANSWER,
+                    Effect.LOSE_ANSWER,
+                    Effect.RESPOND_AFTER,
+                    Effect.DROP,
                 )
             )
             delay_s = (
-                chance.choice((0.05, 1.0, 12.0)) if action in (Action.DELAY, Action.LOSE_ANSWER) else 0.0
+                chance.choice((0.05, 1.0, 12.0)) if action in (Effect.DELAY, Effect.LOSE_ANSWER) else 0.0
             )
             verb = chance.choice(("patch", "patch", "patch", "create", "get", "delete"))
-            code = chance.choice((409, 429, 500, 503)) if action is Action.RESPOND else 503
+            code = chance.choice((409, 429, 500, 503)) if action is Effect.RESPOND else 503
             times = chance.choice((1, 2, 8))
             fault = Fault(action=action, verb=verb, path=CLAIM_PATHS, code=code, delay_s=delay_s, times=times)
         self._stage.cluster.faults.add(fault)

@@ -24,7 +24,7 @@ from pathlib import Path
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.gpu_driver import EXTENDED_RESOURCE
 from scheduler.sandbox.devcluster.kinds import NODE, POD, RESOURCE_CLAIM, JsonObject, Kind
-from scheduler.sandbox.devcluster.storage.history import Change as StoreChange
+from scheduler.sandbox.devcluster.storage.history import ObjectChange as StoreChange
 from tests.proof.chaos.caches import placeable
 from tests.proof.chaos.exchange_users import Users, has_claims, wants_resource
 from tests.proof.chaos.groups import group_of, is_over, left_groups, member_labels

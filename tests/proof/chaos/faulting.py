@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.proof.chaos.happenings import Cut, Freeze, Kill, Leap, Misfortune, Terminate, WallClock
 from tests.proof.chaos.instance import EVICTION_KILL_POINTS, KILL_POINTS
 
@@ -49,12 +49,12 @@ class FaultGenerator:
                                 {"kind": "events.events.k8s.io"}, {"kind": chance.choice(_KINDS), "verb": "watch"},
                                 {"kind": chance.choice(_KINDS)}, {}))  # fmt: skip
         action = chance.choice(_REQUEST_FAULTS)
-        if action in (Action.LOSE_ANSWER, Action.RESPOND_AFTER) and "path" not in target:
+        if action in (Effect.LOSE_ANSWER, Effect.RESPOND_AFTER) and "path" not in target:
             # Only a write can take effect and lose its answer.
             target |= {"verb": chance.choice(("create", "update", "patch"))}
-        answers = action in (Action.RESPOND, Action.RESPOND_AFTER)
-        code = chance.choice((500, 503, 504, 429, 429) if action is Action.RESPOND else (500, 503, 504))
-        waits = action in (Action.DELAY, Action.LOSE_ANSWER)
+        answers = action in (Effect.RESPOND, Effect.RESPOND_AFTER)
+        code = chance.choice((500, 503, 504, 429, 429) if action is Effect.RESPOND else (500, 503, 504))
+        waits = action in (Effect.DELAY, Effect.LOSE_ANSWER)
         delay_s = chance.choice((0.0, 0.05, 0.5, 3.0, 12.0))
         retry_after_s = chance.choice((0, 1, 3))
         return [
@@ -80,7 +80,7 @@ class FaultGenerator:
                 kind=chance.choice(_KINDS),
                 after_events=chance.choice((0, 1, 3)),
                 times=chance.choice((1, 1, 2)),
-                delay_s=delay_s if action is Action.STALL_STREAM else 0.0,
+                delay_s=delay_s if action is Effect.STALL_STREAM else 0.0,
             )
         ]
 
@@ -88,15 +88,15 @@ class FaultGenerator:
         """Return faults by which binds take effect, their answers are errors or lost, and watches are late."""
         for_s = self._chance.choice((1.0, 5.0, 15.0))
         times = self._chance.choice((1, 2, 5))
-        action = self._chance.choice((Action.LOSE_ANSWER, Action.RESPOND_AFTER))
+        action = self._chance.choice((Effect.LOSE_ANSWER, Effect.RESPOND_AFTER))
         code = self._chance.choice((500, 503, 504))
-        late = Fault(action=Action.STALL_STREAM, kind="pods", delay_s=for_s, times=len(self._instances))
+        late = Fault(action=Effect.STALL_STREAM, kind="pods", delay_s=for_s, times=len(self._instances))
         return [late, Fault(action=action, path=_BINDINGS, code=code, times=times)]
 
     def _slowness(self) -> list[Misfortune]:
         """Return a fault that delays binds."""
         delay_s, times = self._chance.choice((0.2, 1.0, 3.0)), self._chance.choice((3, 10, 30))
-        return [Fault(action=Action.DELAY, path=_BINDINGS, delay_s=delay_s, times=times)]
+        return [Fault(action=Effect.DELAY, path=_BINDINGS, delay_s=delay_s, times=times)]
 
     def _wire(self) -> list[Misfortune]:
         instance = self._chance.choice(self._instances)
@@ -122,13 +122,13 @@ class FaultGenerator:
         """Return a fault of deletions, or of what is written of their pods before."""
         chance = self._chance
         action = chance.choice(_REQUEST_FAULTS)
-        waits = action in (Action.DELAY, Action.LOSE_ANSWER)
+        waits = action in (Effect.DELAY, Effect.LOSE_ANSWER)
         return [
             Fault(
                 action=action,
                 verb="delete" if (deletes := chance.random() < 0.7) else "patch",
                 path=_PODS if deletes else _STATUS,
-                code=chance.choice((500, 503, 504, 409) if action is Action.RESPOND else (500, 503, 504)),
+                code=chance.choice((500, 503, 504, 409) if action is Effect.RESPOND else (500, 503, 504)),
                 delay_s=chance.choice((0.05, 0.5, 3.0, 12.0)) if waits else 0.0,
                 times=chance.choice((1, 1, 2, 8)),
             )
@@ -137,10 +137,10 @@ class FaultGenerator:
     def _history(self) -> list[Misfortune]:
         verb = self._chance.choice(("watch", "watch", "list"))
         kind = self._chance.choice(_KINDS)
-        return [Fault(action=Action.RESPOND, verb=verb, kind=kind, code=410)]
+        return [Fault(action=Effect.RESPOND, verb=verb, kind=kind, code=410)]
 
 
-_REQUEST_FAULTS = (Action.RESPOND, Action.DELAY, Action.LOSE_ANSWER, Action.RESPOND_AFTER, Action.DROP)
+_REQUEST_FAULTS = (Effect.RESPOND, Effect.DELAY, Effect.LOSE_ANSWER, Effect.RESPOND_AFTER, Effect.DROP)
 _STREAM_FAULTS = (
-    Action.END_STREAM, Action.CUT_STREAM, Action.STALL_STREAM, Action.EXPIRE_STREAM, Action.REPEAT_EVENT,
+    Effect.END_STREAM, Effect.CUT_STREAM, Effect.STALL_STREAM, Effect.EXPIRE_STREAM, Effect.REPEAT_EVENT,
 )  # fmt: skip

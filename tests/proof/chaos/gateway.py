@@ -14,7 +14,7 @@ from aiohttp import web
 from yarl import URL
 
 from scheduler.sandbox.devcluster import status
-from scheduler.sandbox.devcluster.http.faults import Action, Fault, Faults
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault, Faults
 from scheduler.sandbox.devcluster.http.routes import is_watch, target_of, verb_of
 from scheduler.sandbox.devcluster.status import StatusError
 
@@ -94,17 +94,17 @@ class Gateway:
         self._on_arrival(call)
         fault = self._faults.for_request(request.method.lower(), verb, kind, request.path)
         match fault.action if fault else None:
-            case Action.RESPOND if fault:
+            case Effect.RESPOND if fault:
                 return _refusal(fault)
-            case Action.DELAY if fault:
+            case Effect.DELAY if fault:
                 await asyncio.sleep(fault.delay_s)
-            case Action.LOSE_ANSWER | Action.RESPOND_AFTER if fault:
+            case Effect.LOSE_ANSWER | Effect.RESPOND_AFTER if fault:
                 await asyncio.shield(asyncio.ensure_future(self._passed_on(request, call)))
-                if fault.action is Action.RESPOND_AFTER:
+                if fault.action is Effect.RESPOND_AFTER:
                     return _refusal(fault)
                 await asyncio.sleep(fault.delay_s)
                 raise _dropped(request)
-            case Action.DROP:
+            case Effect.DROP:
                 raise _dropped(request)
         if verb == "watch":
             return await self._stream(request, call, kind)
@@ -185,17 +185,17 @@ class _Stream:
             return False
         fault, self._fault = self._fault, None
         match fault.action:
-            case Action.STALL_STREAM:
+            case Effect.STALL_STREAM:
                 await asyncio.sleep(fault.delay_s)
                 return False
-            case Action.REPEAT_EVENT:
+            case Effect.REPEAT_EVENT:
                 await self._response.write(line)
                 return False
-            case Action.EXPIRE_STREAM:
+            case Effect.EXPIRE_STREAM:
                 expired = status.expired("too old resource version: a fault was asked for")
                 error = {"type": "ERROR", "object": expired.to_object()}
                 await self._response.write(msgspec.json.encode(error) + b"\n")
-            case Action.CUT_STREAM:
+            case Effect.CUT_STREAM:
                 await self._response.write(line[: len(line) // 2] or b'{"type":"MODI')
                 if self._request.transport is not None:
                     self._request.transport.close()

@@ -11,8 +11,8 @@ import msgspec
 
 from scheduler.sandbox.devcluster.http.server import user_agent
 from scheduler.sandbox.devcluster.kinds import NAMESPACE, NODE, POD, JsonObject, Kind
-from scheduler.sandbox.devcluster.storage.history import Change
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.history import ObjectChange
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 #: The kinds of objects that decisions depend on.
 WATCHED = {kind.kind: kind for kind in (POD, NODE, NAMESPACE)}
@@ -251,7 +251,7 @@ class Journal:
         if sent.path.endswith("/binding"):
             self.mark("SENT", by=sent.by, path=sent.path)
 
-    def follow(self, store: Store) -> None:
+    def follow(self, store: ObjectStore) -> None:
         """Record the stored objects, and every later write."""
         for kind in (NODE, POD):
             for obj in store.list(kind)[0]:
@@ -280,7 +280,7 @@ class Journal:
         """Record a line of the story."""
         self.told.append((self.now_s(), text))
 
-    def _on_change(self, kind: Kind, change: Change) -> None:
+    def _on_change(self, kind: Kind, change: ObjectChange) -> None:
         if kind.kind in _IN_HISTORY:
             self.mark(change.type, kind=kind.kind, by=user_agent.get(), object=change.revision.obj)
         if kind.kind in WATCHED:

@@ -23,7 +23,7 @@ from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.port.status_server import ServingOptions
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, JsonObject
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.tools.enforcer.limits import EvictionLimits, RebalanceLimits
@@ -113,7 +113,7 @@ class RebalancedVenue:
         calm_s = loop.time() + WEATHER_S
         while True:
             self.n_lives += 1
-            lost = chance.choice((Action.LOSE_ANSWER, Action.RESPOND_AFTER, Action.RESPOND, Action.DROP))
+            lost = chance.choice((Effect.LOSE_ANSWER, Effect.RESPOND_AFTER, Effect.RESPOND, Effect.DROP))
             cluster.faults.add(Fault(action=lost, path="/eviction$", times=chance.choice((1, 2)), code=500))
             with suppress(TimeoutError):
                 life_s = chance.choice((8.0, 30.0, 100.0))

@@ -27,7 +27,7 @@ from scheduler.engine.state.arrays import Rows
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.node_table import NodeTable, Usage
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.proof.chaos.happenings import (
     AddBudget,
     AddNamespace,
@@ -186,11 +186,11 @@ _FULL: Script = (
     (1.0, AddPod("red/low", "batch", OURS)),
     (1.0, AddPod("red/lower", "batch", OURS)),
 )
-_SLOW = Fault(action=Action.DELAY, verb="delete", path=r"/pods/[^/]+$", delay_s=2.0)
+_SLOW = Fault(action=Effect.DELAY, verb="delete", path=r"/pods/[^/]+$", delay_s=2.0)
 #: A node is added between the condition and the deletion of the first victim.
 _OTHER_ROOM: Script = (
     *_FULL,
-    (3.0, Fault(action=Action.DELAY, verb="patch", path=r"/pods/[^/]+/status$", delay_s=2.0, times=8)),
+    (3.0, Fault(action=Effect.DELAY, verb="patch", path=r"/pods/[^/]+/status$", delay_s=2.0, times=8)),
     (4.0, AddPod("red/critical", "critical", OURS)),
     (5.0, AddNode("n2", "4", "a")),
 )
@@ -204,7 +204,7 @@ _ENDS_BY_ITSELF: Script = (
 )
 _DENIED: Script = (
     *_FULL,
-    (3.0, Fault(action=Action.RESPOND, verb="delete", path=r"/pods/[^/]+$", code=409, times=8)),
+    (3.0, Fault(action=Effect.RESPOND, verb="delete", path=r"/pods/[^/]+$", code=409, times=8)),
     (4.0, AddPod("red/critical", "critical", OURS)),
 )
 _NODE_GOES: Script = (
@@ -227,7 +227,7 @@ _WHILE_IT_IS_DELETED: Script = (*_SMALL, (5.0, _SLOW), *_NEEDED_BY_TWO)
 #: The watch of each instance stalls before it shows that the victim ends.
 _WHILE_ITS_END_IS_NOT_SHOWN: Script = (
     *_SMALL,
-    (5.0, Fault(action=Action.STALL_STREAM, kind="pods", after_events=7, delay_s=10.0, times=2)),
+    (5.0, Fault(action=Effect.STALL_STREAM, kind="pods", after_events=7, delay_s=10.0, times=2)),
     *_NEEDED_BY_TWO,
 )
 #: Without the budget the other node has the less important victim.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import POD, RESOURCE_CLAIM
 from tests.proof.chaos.claim_stage import SPACE, ClaimStage
 from tests.proof.chaos.device_stage import DeviceStage, Writers, device_stage
@@ -116,8 +116,8 @@ def test_there_is_no_moment_between_reserve_and_bind_at_which_it_must_not_die(ca
 
 
 @_of_both
-@pytest.mark.parametrize("lost", [Action.LOSE_ANSWER, Action.RESPOND_AFTER, Action.DROP, Action.RESPOND])
-def test_writes_of_claims_without_a_clear_answer_are_settled(lost: Action, case: _Case) -> None:
+@pytest.mark.parametrize("lost", [Effect.LOSE_ANSWER, Effect.RESPOND_AFTER, Effect.DROP, Effect.RESPOND])
+def test_writes_of_claims_without_a_clear_answer_are_settled(lost: Effect, case: _Case) -> None:
     async def story() -> None:
         async with case.opened(False) as stage:
             await asyncio.sleep(5.0)
@@ -140,7 +140,7 @@ def test_a_claim_for_extended_resources_lets_go_of_a_pod_that_is_deleted_while_n
             (instance,) = stage.instances
             instance.restart_after_s = 8.0
             stage.cluster.faults.add(
-                Fault(action=Action.DROP, verb="patch", path=r"/pods/[^/]+/status$", times=3)
+                Fault(action=Effect.DROP, verb="patch", path=r"/pods/[^/]+/status$", times=3)
             )
             stage.add_pod("p", extended=1)
             await asyncio.sleep(0.1)
@@ -161,7 +161,7 @@ def test_no_condition_is_written_about_a_pod_that_ends_before_the_server_takes_i
         async with device_stage() as stage:
             await asyncio.sleep(5.0)
             busy = Fault(
-                action=Action.RESPOND, path=r"/pods/[^/]+/status$", verb="patch", code=429, retry_after_s=2
+                action=Effect.RESPOND, path=r"/pods/[^/]+/status$", verb="patch", code=429, retry_after_s=2
             )
             stage.cluster.faults.add(busy)
             stage.add_pod("p", template="two", extended=2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import RESOURCE_CLAIM
 from tests.proof.chaos.claim_stage import SPACE
 from tests.proof.chaos.device_stage import DeviceStage, Writers, device_stage
@@ -57,7 +57,7 @@ def test_a_claim_whose_creation_lost_its_answer_holds_its_pod_up_for_a_moment_on
     async def story() -> None:
         async with device_stage() as stage:
             await asyncio.sleep(5.0)
-            fault = Fault(action=Action.LOSE_ANSWER, verb="create", path=CLAIM_PATHS)
+            fault = Fault(action=Effect.LOSE_ANSWER, verb="create", path=CLAIM_PATHS)
             stage.cluster.faults.add(fault)
             stage.add_pod("r", extended=1)
             await stage.settled(20.0)

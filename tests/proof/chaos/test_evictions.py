@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.proof.chaos.happenings import (
     AddBudget,
     AddNamespace,
@@ -115,8 +115,8 @@ def test_the_next_life_evicts_the_rest_and_nobody_twice(point: str, after: int, 
     _play(play())
 
 
-@pytest.mark.parametrize("lost", [Action.LOSE_ANSWER, Action.RESPOND_AFTER, Action.DROP, Action.RESPOND])
-def test_a_deletion_without_a_clear_answer_is_told_of_and_counted_once(lost: Action) -> None:
+@pytest.mark.parametrize("lost", [Effect.LOSE_ANSWER, Effect.RESPOND_AFTER, Effect.DROP, Effect.RESPOND])
+def test_a_deletion_without_a_clear_answer_is_told_of_and_counted_once(lost: Effect) -> None:
     """One victim is gone at once, so the second try finds no pod; the other one ends later."""
 
     async def play() -> None:
@@ -143,7 +143,7 @@ def test_an_instance_that_is_stopped_ends_its_evictions_first() -> None:
     async def play() -> None:
         async with told(elected=False) as story:
             await _begin(story)
-            slow = Fault(action=Action.DELAY, verb="delete", path=r"/pods/[^/]+$", delay_s=2.0, times=2)
+            slow = Fault(action=Effect.DELAY, verb="delete", path=r"/pods/[^/]+$", delay_s=2.0, times=2)
             story.server.faults.add(slow)
             await _preempt(story)
             await asyncio.sleep(1.0)

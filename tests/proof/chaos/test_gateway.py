@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Action, Fault, Faults
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault, Faults
 from scheduler.sandbox.devcluster.kinds import NODE
 from tests.proof.chaos.gateway import Call, Gateway
 from tests.proof.chaos.real import RealVenue
@@ -37,12 +37,12 @@ def test_a_run_behind_it_is_as_any_other(shape: Shape) -> None:
 @pytest.mark.parametrize(
     ("fault", "code", "n_nodes"),
     [
-        pytest.param(Fault(action=Action.RESPOND, code=429, retry_after_s=3), 429, 0, id="refused"),
-        pytest.param(Fault(action=Action.DROP), None, 0, id="dropped"),
-        pytest.param(Fault(action=Action.LOSE_ANSWER), None, 1, id="answer lost"),
-        pytest.param(Fault(action=Action.RESPOND_AFTER, code=504), 504, 1, id="done and refused"),
-        pytest.param(Fault(action=Action.DELAY, delay_s=5.0), 201, 1, id="late"),
-        pytest.param(Fault(action=Action.RESPOND, verb="list"), 201, 1, id="meant for others"),
+        pytest.param(Fault(action=Effect.RESPOND, code=429, retry_after_s=3), 429, 0, id="refused"),
+        pytest.param(Fault(action=Effect.DROP), None, 0, id="dropped"),
+        pytest.param(Fault(action=Effect.LOSE_ANSWER), None, 1, id="answer lost"),
+        pytest.param(Fault(action=Effect.RESPOND_AFTER, code=504), 504, 1, id="done and refused"),
+        pytest.param(Fault(action=Effect.DELAY, delay_s=5.0), 201, 1, id="late"),
+        pytest.param(Fault(action=Effect.RESPOND, verb="list"), 201, 1, id="meant for others"),
     ],
 )
 def test_a_write_meets_the_fault_that_is_meant_for_it(fault: Fault, code: int | None, n_nodes: int) -> None:
@@ -63,14 +63,14 @@ def test_a_write_meets_the_fault_that_is_meant_for_it(fault: Fault, code: int | 
 @pytest.mark.parametrize(
     ("action", "told"),
     [
-        pytest.param(Action.END_STREAM, ["n1", "end"], id="ended"),
-        pytest.param(Action.REPEAT_EVENT, ["n1", "n2", "n2"], id="repeated"),
-        pytest.param(Action.STALL_STREAM, ["n1", "n2"], id="stalled"),
-        pytest.param(Action.EXPIRE_STREAM, ["n1", "410", "end"], id="expired"),
-        pytest.param(Action.CUT_STREAM, ["n1", "broken"], id="cut inside a line"),
+        pytest.param(Effect.END_STREAM, ["n1", "end"], id="ended"),
+        pytest.param(Effect.REPEAT_EVENT, ["n1", "n2", "n2"], id="repeated"),
+        pytest.param(Effect.STALL_STREAM, ["n1", "n2"], id="stalled"),
+        pytest.param(Effect.EXPIRE_STREAM, ["n1", "410", "end"], id="expired"),
+        pytest.param(Effect.CUT_STREAM, ["n1", "broken"], id="cut inside a line"),
     ],
 )
-def test_a_watch_meets_the_fault_after_so_many_lines(action: Action, told: list[str]) -> None:
+def test_a_watch_meets_the_fault_after_so_many_lines(action: Effect, told: list[str]) -> None:
     """The first line passes; the fault meets the second."""
 
     async def play() -> list[str]:

@@ -14,7 +14,7 @@ from scheduler.engine.core import group_requests
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.queueing.pod_queue import PodQueue
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.proof.chaos.group_world import GROUP_SHAPES, GroupWorld
 from tests.proof.chaos.groups import Members, as_decided, group_of, placed_in_part, seconds_in_part
 from tests.proof.chaos.happenings import AddNamespace, AddNode, AddPod, Happening, Kill, Remove
@@ -88,8 +88,8 @@ def test_there_is_no_moment_at_which_half_a_group_stays() -> None:
 
 
 @pytest.mark.parametrize("after", range(_N))
-@pytest.mark.parametrize("action", [Action.RESPOND, Action.RESPOND_AFTER, Action.LOSE_ANSWER, Action.DROP])
-def test_a_bind_that_fails_is_made_up_for(action: Action, after: int) -> None:
+@pytest.mark.parametrize("action", [Effect.RESPOND, Effect.RESPOND_AFTER, Effect.LOSE_ANSWER, Effect.DROP])
+def test_a_bind_that_fails_is_made_up_for(action: Effect, after: int) -> None:
     """One bind of four is refused, loses its answer or its connection; the others are not undone."""
 
     async def play() -> None:
@@ -106,7 +106,7 @@ def test_a_bind_that_fails_is_made_up_for(action: Action, after: int) -> None:
 def test_a_member_that_ends_before_its_bind_is_replaced_in_the_same_zone() -> None:
     async def play() -> None:
         async with told(elected=False, cluster=_CLUSTER, pods=_MEMBERS) as story:
-            await story.stage.perform(Fault(action=Action.DELAY, path="/binding$", delay_s=2.0, times=_N))
+            await story.stage.perform(Fault(action=Effect.DELAY, path="/binding$", delay_s=2.0, times=_N))
             await story.begin()
             await asyncio.sleep(1.0)
             await story.stage.perform(Remove("Pod", "red/p1"))

@@ -7,13 +7,13 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from scheduler.daemon.kube.store import Version
+from scheduler.daemon.kube.store import ObjectVersion
 from scheduler.daemon.loop.app import Scheduler
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.stimuli import NodeGone, NodeSeen
 from scheduler.engine.state.audit import differences
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import NODE, POD
 from tests.proof.chaos.instance import Instance, living
 from tests.proof.chaos.journal import Journal
@@ -57,7 +57,7 @@ def test_a_watch_that_dies_without_a_word_is_noticed_within_little_more_than_a_m
 
     async def play() -> None:
         async with running() as (_, scheduler, cluster):
-            cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="nodes", delay_s=10_000.0))
+            cluster.faults.add(Fault(action=Effect.STALL_STREAM, kind="nodes", delay_s=10_000.0))
             await asyncio.sleep(1.0)
             cluster.store.create(NODE, "", build.node("late"))
             await asyncio.sleep(80.0)
@@ -71,10 +71,10 @@ def test_a_watch_that_does_not_show_a_bind_is_reopened_within_seconds() -> None:
 
     async def play() -> None:
         async with running() as (_, scheduler, cluster):
-            cluster.faults.add(Fault(action=Action.DELAY, path=r"/binding$", delay_s=1.0))
+            cluster.faults.add(Fault(action=Effect.DELAY, path=r"/binding$", delay_s=1.0))
             cluster.store.create(POD, "default", pending("p"))
             await asyncio.sleep(0.5)
-            cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=10_000.0))
+            cluster.faults.add(Fault(action=Effect.STALL_STREAM, kind="pods", delay_s=10_000.0))
             await asyncio.sleep(5.0)
             assert scheduler._machine.n_unconfirmed == 1
             await asyncio.sleep(10.0)
@@ -93,10 +93,10 @@ def test_a_late_watch_without_missing_binds_is_kept() -> None:
             waiting = build.pod("p", spec={"schedulerName": "ours"}, node_selector={"late": "yes"})
             cluster.store.create(POD, "default", waiting)
             await asyncio.sleep(40.0)
-            cluster.faults.add(Fault(action=Action.DELAY, path=r"/binding$", delay_s=1.0))
+            cluster.faults.add(Fault(action=Effect.DELAY, path=r"/binding$", delay_s=1.0))
             cluster.store.create(NODE, "", build.node("late", labels={"late": "yes"}))
             await asyncio.sleep(0.5)
-            cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=8.0))
+            cluster.faults.add(Fault(action=Effect.STALL_STREAM, kind="pods", delay_s=8.0))
             await asyncio.sleep(7.0)
             assert scheduler._machine.n_unconfirmed == 1
             await asyncio.sleep(60.0)
@@ -160,11 +160,11 @@ def test_an_event_that_no_watch_brought_is_found_by_a_list() -> None:
             del told_of(lost)[lost]
             known = store.version_of(late)
             assert known is not None
-            told_of(late)[late] = Version(known.uid, "1").packed
+            told_of(late)[late] = ObjectVersion(known.uid, "1").packed
             ghost = build.node("ghost")
             ghost["metadata"]["resourceVersion"] = "1"
             machine.handle(NodeSeen(decode_node(json.dumps(ghost).encode())), 0.0)
-            told_of(left)[left] = Version("ghost", "1").packed
+            told_of(left)[left] = ObjectVersion("ghost", "1").packed
             await asyncio.sleep(900.0)
             assert instance.n_lives == 1
             there = {node["metadata"]["name"] for node in cluster.store.list(NODE)[0]}

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from scheduler.daemon.loop.app import Scheduler
 from scheduler.daemon.writes.concurrency_limit import MIN_LIMIT
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import POD
 from tests.proof.chaos.instance import Instance, living
 from tests.proof.chaos.journal import Journal
@@ -98,7 +98,7 @@ def test_ten_minutes_without_a_server_cost_nothing_but_time() -> None:
 
     async def play() -> None:
         async with running(elected=False) as (instance, cluster):
-            cluster.faults.add(Fault(action=Action.LOSE_ANSWER, path="/binding$", times=5, delay_s=1.0))
+            cluster.faults.add(Fault(action=Effect.LOSE_ANSWER, path="/binding$", times=5, delay_s=1.0))
             create(cluster, "before", 10)
             await asyncio.sleep(0.5)
             instance.wire.cut(refuse=True)
@@ -146,7 +146,7 @@ def test_ten_minutes_of_429_slow_it_down_and_cost_no_leadership() -> None:
     async def play() -> None:
         async with running(elected=True) as (instance, cluster):
             cluster.faults.add(
-                Fault(action=Action.RESPOND, path=THE_REST, code=429, retry_after_s=10, times=-1)
+                Fault(action=Effect.RESPOND, path=THE_REST, code=429, retry_after_s=10, times=-1)
             )
             create(cluster, "p", 30)
             before = requests(instance, code="429")
@@ -172,7 +172,7 @@ def test_binds_that_are_throttled_slow_all_binds_down_and_silence_the_events() -
     async def play() -> None:
         async with running(elected=False) as (instance, cluster):
             cluster.faults.add(
-                Fault(action=Action.RESPOND, path="/binding$", code=429, retry_after_s=10, times=-1)
+                Fault(action=Effect.RESPOND, path="/binding$", code=429, retry_after_s=10, times=-1)
             )
             create(cluster, "p", 10)
             await asyncio.sleep(60.0)
@@ -196,7 +196,7 @@ def test_a_leader_from_the_start_has_nothing_to_catch_up_on() -> None:
     """Its caches are newer than its Lease: pods are placed although no further list is answered."""
 
     async def play() -> None:
-        no_lists = Fault(action=Action.RESPOND, verb="list", kind="pods", code=500, times=-1)
+        no_lists = Fault(action=Effect.RESPOND, verb="list", kind="pods", code=500, times=-1)
         async with running(no_lists, elected=True) as (_, cluster):
             create(cluster, "p", 3)
             await asyncio.sleep(AFTERWARDS_S)

@@ -15,7 +15,7 @@ from scheduler.daemon.loop import cache_comparison
 from scheduler.daemon.loop.informers import Informer
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import NODE, POD
 from tests.proof.chaos.happenings import (
     AddNamespace,
@@ -68,13 +68,13 @@ async def _takeover(*, late_lines: bool, stalls_s: tuple[float, float] = (60.0, 
         _add(cluster, "second", affinity=ALONE, node_selector={build.HOSTNAME: "n1"})
         await asyncio.sleep(20.0)
         for stall_s in stalls_s:
-            cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=stall_s))
+            cluster.faults.add(Fault(action=Effect.STALL_STREAM, kind="pods", delay_s=stall_s))
         await asyncio.sleep(1.0)
         if late_lines:
             cluster.store.patch(POD, "default", "first", {"metadata": {"annotations": {"seen": "unbound"}}})
             # Between the two lines that are held back: the unbound pod and the bound one.
             for pause_s in (0.1, 5.0):
-                cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=pause_s))
+                cluster.faults.add(Fault(action=Effect.STALL_STREAM, kind="pods", delay_s=pause_s))
         cluster.store.patch(NODE, "", "n1", {"spec": {"unschedulable": None}})
         await asyncio.sleep(3.0)
         assert _nodes(cluster) == {"first": "n1", "second": ""}
@@ -98,13 +98,13 @@ async def _revival() -> None:
         # A leader that has bound nothing leaves no version, so that the new one takes a list.
         _add(cluster, "first", affinity=ALONE, node="n1")
         await asyncio.sleep(20.0)
-        cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=60.0, times=2))
+        cluster.faults.add(Fault(action=Effect.STALL_STREAM, kind="pods", delay_s=60.0, times=2))
         await asyncio.sleep(1.0)
         cluster.store.patch(POD, "default", "first", {"status": {"phase": "Succeeded"}}, subresource="status")
         await asyncio.sleep(1.0)
         # The second pause is between the line of its end and that of its return.
         for pause_s in (0.1, 5.0):
-            cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=pause_s))
+            cluster.faults.add(Fault(action=Effect.STALL_STREAM, kind="pods", delay_s=pause_s))
         cluster.store.patch(POD, "default", "first", {"status": {"phase": "Running"}}, subresource="status")
         _add(cluster, "second", affinity=ALONE)
         await _hand_over(cluster, instances)
@@ -146,7 +146,7 @@ def test_a_pod_that_is_relabelled_on_its_way_counts_with_its_new_labels() -> Non
             (0.0, AddNamespace("green", "y")),
             (0.0, AddNode("n1", "12", "b", "ssd")),
             (0.0, AddNode("n2", "6", "c")),
-            (2.445, Fault(action=Action.DELAY, path=r"/pods/[^/]+/binding$", times=10, delay_s=3.0)),
+            (2.445, Fault(action=Effect.DELAY, path=r"/pods/[^/]+/binding$", times=10, delay_s=3.0)),
             (4.069, AddPod("green/p17", "big", OURS)),
             (5.761, Change("Pod", "green/p17", {"metadata": {"labels": {"app": "web"}}})),
             (6.868, AddPod("green/p29", "web", OURS)),

@@ -20,7 +20,7 @@ from scheduler.sandbox.devcluster.kinds import (
     POD,
     RESOURCE_CLAIM,
 )
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 from tests.proof.chaos.instance import ELECTION, Instance
 from tests.proof.chaos.journal import Journal
 from tests.proof.chaos.stage import Embedded, Server
@@ -102,7 +102,7 @@ class EmbeddedVenue:
             yield Opened(Embedded(cluster), cluster.port, partial(lease_holder, cluster.store), listen)
 
 
-def lease_holder(store: Store) -> str:
+def lease_holder(store: ObjectStore) -> str:
     """Return the instance that holds the Lease, empty if none does."""
     lease = store.find(LEASE, ELECTION.resource_namespace, ELECTION.resource_name) or {}
     return str((lease.get("spec") or {}).get("holderIdentity") or "")

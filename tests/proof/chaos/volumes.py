@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD
 from scheduler.sandbox.devcluster.status import StatusError
 from tests.proof.chaos.claim_stage import SPACE
@@ -19,14 +19,14 @@ _WATCHED = ("persistentvolumes", "persistentvolumeclaims", "pods")
 
 def _fault(chance: random.Random) -> Fault:
     if chance.random() < 0.4:
-        actions = (Action.STALL_STREAM, Action.CUT_STREAM, Action.EXPIRE_STREAM, Action.END_STREAM)
+        actions = (Effect.STALL_STREAM, Effect.CUT_STREAM, Effect.EXPIRE_STREAM, Effect.END_STREAM)
         action = chance.choice(actions)
-        delay_s = chance.choice((0.5, 2.0, 8.0)) if action is Action.STALL_STREAM else 0.0
+        delay_s = chance.choice((0.5, 2.0, 8.0)) if action is Effect.STALL_STREAM else 0.0
         return Fault(action=action, kind=chance.choice(_WATCHED), delay_s=delay_s)
     action = chance.choice(
-        (Action.RESPOND, Action.DELAY, Action.LOSE_ANSWER, Action.RESPOND_AFTER, Action.DROP)
+        (Effect.RESPOND, Effect.DELAY, Effect.LOSE_ANSWER, Effect.RESPOND_AFTER, Effect.DROP)
     )
-    delay_s = chance.choice((0.05, 1.0, 12.0)) if action in (Action.DELAY, Action.LOSE_ANSWER) else 0.0
+    delay_s = chance.choice((0.05, 1.0, 12.0)) if action in (Effect.DELAY, Effect.LOSE_ANSWER) else 0.0
     verb = chance.choice(("patch", "patch", "get"))
     times = chance.choice((1, 2, 8))
     return Fault(action=action, verb=verb, path=VOLUME_PATHS, code=503, delay_s=delay_s, times=times)

@@ -15,12 +15,12 @@ from scheduler.daemon.assembly.profiles import new_state
 from scheduler.daemon.kube.client import _LineBuffer
 from scheduler.daemon.kube.kubeconfig import resolve_context
 from scheduler.daemon.kube.list_watch import Due, LinesArrived, ListWatch, PageArrived, StreamEnded
-from scheduler.daemon.kube.requests import Resource
+from scheduler.daemon.kube.requests import WatchPath
 from scheduler.daemon.settings.loading import default_settings, parse_settings
 from scheduler.daemon.settings.problems import InvalidSettingsError
 from scheduler.daemon.settings.writing import resolved_yaml
 from scheduler.engine.cel.device import DeviceFields
-from scheduler.engine.cel.selector import Selector as CelSelector
+from scheduler.engine.cel.selector import CompiledSelector as CelSelector
 from scheduler.engine.cel.selector import compile_selector
 from scheduler.engine.model.annotations import AFFINITY, parse_affinity_annotation
 from scheduler.engine.model.fallback import FALLBACK, parse_fallbacks
@@ -194,7 +194,7 @@ def watch(data: bytes) -> None:
     actions = []
     for size in _CHUNKS:
         buffer = _LineBuffer()
-        machine = ListWatch(Resource("/p"), msgspec.json.decode, jitter=lambda: 0.5)
+        machine = ListWatch(WatchPath("/p"), msgspec.json.decode, jitter=lambda: 0.5)
         machine.handle(Due())
         machine.handle(PageArrived(page(rv=1)))
         lines = [line for at in range(0, len(data), size) for line in buffer.add(data[at : at + size])]

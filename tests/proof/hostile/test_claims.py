@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from scheduler.engine.cel import DeviceFields, Selector
+from scheduler.engine.cel import CompiledSelector, DeviceFields
 from scheduler.engine.model.instructions import Instruction, WriteReservation
 from scheduler.engine.model.stimuli import CycleDue
 from scheduler.engine.plugins.dynamic_resources.allocator import DEFAULT_STEPS
@@ -84,9 +84,9 @@ class _Counted:
 def counted() -> Any:
     """Yield a cluster whose work is counted."""
     world = _Counted()
-    evaluate, begin = Selector.evaluate, Budget.__init__
+    evaluate, begin = CompiledSelector.evaluate, Budget.__init__
 
-    def counting(self: Selector, device: DeviceFields, *limit: int) -> Any:
+    def counting(self: CompiledSelector, device: DeviceFields, *limit: int) -> Any:
         answer = evaluate(self, device, *limit)
         world.costs.append(answer[1])
         return answer
@@ -95,7 +95,10 @@ def counted() -> Any:
         begin(self, *args)
         world.budgets.append(self)
 
-    with mock.patch.object(Selector, "evaluate", counting), mock.patch.object(Budget, "__init__", beginning):
+    with (
+        mock.patch.object(CompiledSelector, "evaluate", counting),
+        mock.patch.object(Budget, "__init__", beginning),
+    ):
         yield world
 
 

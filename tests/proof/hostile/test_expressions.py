@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from scheduler.engine.cel import MAX_STEPS, DeviceFields, EvaluationError, Selector, compile_selector
+from scheduler.engine.cel import MAX_STEPS, CompiledSelector, DeviceFields, EvaluationError, compile_selector
 from tests.proof.hostile.expressions import ENDLESS, LARGE
 
 #: 50 ns a step on a machine of today, and so much for one that is busy or slow.
@@ -21,7 +21,7 @@ _TOO_COSTLY = EvaluationError("operation cancelled: actual cost limit exceeded")
 def test_an_expression_without_end_is_refused_in_time(what: str) -> None:
     begin_s = time.process_time()
     selector = compile_selector(ENDLESS[what])
-    assert isinstance(selector, Selector)
+    assert isinstance(selector, CompiledSelector)
     assert selector.evaluate(_DEVICE) == (_TOO_COSTLY, MAX_STEPS + 1)
     assert time.process_time() - begin_s < _MOST_S
 
@@ -30,7 +30,7 @@ def test_an_expression_without_end_is_refused_in_time(what: str) -> None:
 def test_large_values_are_paid_for(what: str) -> None:
     begin_s = time.process_time()
     selector = compile_selector(LARGE[what])
-    if isinstance(selector, Selector):
+    if isinstance(selector, CompiledSelector):
         assert selector.evaluate(_DEVICE)[1] <= MAX_STEPS + 1
     assert time.process_time() - begin_s < _MOST_S
 
@@ -40,7 +40,7 @@ def test_large_values_are_paid_for(what: str) -> None:
 )
 def test_steps_are_spent_before_memory_is_taken(what: str) -> None:
     selector = compile_selector(ENDLESS[what])
-    assert isinstance(selector, Selector)
+    assert isinstance(selector, CompiledSelector)
     tracemalloc.start()
     selector.matches(_DEVICE)
     peak = tracemalloc.get_traced_memory()[1]
@@ -51,7 +51,7 @@ def test_steps_are_spent_before_memory_is_taken(what: str) -> None:
 def test_what_an_expression_keeps_is_counted() -> None:
     """Or a thousand patterns of a MiB would be kept."""
     plain, large = compile_selector("true"), compile_selector('device.driver.matches("x{0,1000}y")')
-    assert isinstance(plain, Selector)
-    assert isinstance(large, Selector)
+    assert isinstance(plain, CompiledSelector)
+    assert isinstance(large, CompiledSelector)
     assert plain.nbytes < 4000
     assert large.nbytes > 50_000

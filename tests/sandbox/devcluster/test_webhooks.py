@@ -17,7 +17,7 @@ from scheduler.sandbox.devcluster.kinds import (
     VALIDATING_WEBHOOKS,
 )
 from scheduler.sandbox.devcluster.status import StatusError
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 from scheduler.sandbox.devcluster.webhooks import warning_headers
 from tests.sandbox.devcluster.contract.hooks import labelling, serving
 from tests.support.waiting import until_written
@@ -143,7 +143,7 @@ def test_a_webhook_with_conditions_is_refused():
         "matchConditions": [{"name": "a", "expression": "true"}],
     }
     with pytest.raises(StatusError, match=r"webhooks\[0\].matchConditions: Forbidden: .* evaluates no CEL"):
-        Store().create(MUTATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [hook]})
+        ObjectStore().create(MUTATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [hook]})
 
 
 @pytest.mark.asyncio
@@ -160,7 +160,7 @@ def test_odd_warnings_are_left_out():
 
 
 def test_text_in_a_secret_is_encoded():
-    store = Store()
+    store = ObjectStore()
     store.create(NAMESPACE, "", {"metadata": {"name": "default"}})
     stored = store.create(
         SECRET, "default", {"metadata": {"name": "s"}, "stringData": {"a": "b"}, "data": {"c": "ZA=="}}

@@ -12,7 +12,7 @@ import msgspec
 from scheduler.cli import enforce
 from scheduler.daemon.assembly.watched_kinds import kinds_asked_by, resource_of
 from scheduler.daemon.kube import access_reviews, requests
-from scheduler.daemon.kube.requests import LeaseSpec, Resource
+from scheduler.daemon.kube.requests import LeaseSpec, WatchPath
 from scheduler.daemon.port import listener
 from scheduler.daemon.settings.loading import load_settings
 from scheduler.engine.framework.kinds import Asker
@@ -42,7 +42,7 @@ CONTAINER = container(DEPLOYMENT)
 
 def all_requests() -> list[requests.Request]:
     lease = LeaseSpec(holder_identity="a test")
-    watched: set[Resource] = set(map(resource_of, kinds_asked_by(Asker.EVERY_CONFIGURATION)))
+    watched: set[WatchPath] = set(map(resource_of, kinds_asked_by(Asker.EVERY_CONFIGURATION)))
     return [
         *(requests.list_page(each) for each in watched),
         *(requests.watch(each, resource_version="1", timeout_s=1) for each in watched),

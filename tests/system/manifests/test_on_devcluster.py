@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.sandbox.devcluster.http.faults import FAULTS_PATH, Action
+from scheduler.sandbox.devcluster.http.faults import FAULTS_PATH, Effect
 from tests.support import build
 from tests.support.api_client import Api
 from tests.support.daemon import running
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio
 
 async def _lists_only(api: Api, *kinds: str) -> None:
     """Make the server refuse streamed lists once per kind."""
-    faults = [{"action": Action.RESPOND.value, "verb": "watch", "kind": kind, "code": 400} for kind in kinds]
+    faults = [{"action": Effect.RESPOND.value, "verb": "watch", "kind": kind, "code": 400} for kind in kinds]
     assert (await api.post(FAULTS_PATH, faults)).code == 204
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.engine.model.annotations import AFFINITY
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import (
     CLUSTER_ROLE,
     CUSTOM_RESOURCE_DEFINITION,
@@ -169,7 +169,7 @@ async def binds_fail(incident: Incident) -> None:
 
 
 def _slow_binds(incident: Incident, delay_s: float) -> None:
-    slow = Fault(Action.DELAY, method="POST", path="/binding$", delay_s=delay_s, times=1_000_000)
+    slow = Fault(Effect.DELAY, method="POST", path="/binding$", delay_s=delay_s, times=1_000_000)
     incident.cluster.faults.add(slow)
 
 
@@ -286,7 +286,7 @@ async def _start_with(incident: Incident, rule: str) -> None:
 
 
 async def connections_break(incident: Incident) -> None:
-    incident.cluster.faults.add(Fault(Action.CUT_STREAM, kind="nodes", after_events=2, times=1_000_000))
+    incident.cluster.faults.add(Fault(Effect.CUT_STREAM, kind="nodes", after_events=2, times=1_000_000))
     incident.keep(lambda number: incident.label(NODE, "", "node-0001", written=str(number)), 0.1)
 
 

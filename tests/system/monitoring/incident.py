@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import POD, Kind
 from tests.support import accounts, build, daemon, enforcer_process, webhook_process
 from tests.support.api_client import Api
@@ -160,7 +160,7 @@ class Incident:
 
     def respond(self, code: int, **of: Any) -> None:
         """Let the API server answer such requests with a failure from now on."""
-        self.cluster.faults.add(Fault(Action.RESPOND, code=code, times=1_000_000, **of))
+        self.cluster.faults.add(Fault(Effect.RESPOND, code=code, times=1_000_000, **of))
 
     def add_pod(self, name: str, **settings: Any) -> None:
         """Create a pod for the scheduler."""

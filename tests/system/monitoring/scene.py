@@ -21,7 +21,7 @@ import yaml
 
 from scheduler.daemon.port.certificates import issue
 from scheduler.engine.model.annotations import AFFINITY
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import NODE, JsonObject
 from tests.sdk.testing.test_failing_rule import RULE
 from tests.support import accounts, build, device_documents
@@ -137,11 +137,11 @@ class _Scene:
         """Cause each kind of trouble once: refused and failed requests, a broken watch, a malformed object."""
         devcluster, daemon = self._cluster.devcluster, self._daemon
         assert devcluster is not None
-        devcluster.faults.add(Fault(Action.RESPOND, method="POST", path="/binding$", code=403))
+        devcluster.faults.add(Fault(Effect.RESPOND, method="POST", path="/binding$", code=403))
         await self._cluster.add_pod("refused")
         await until(lambda: daemon.metric("scheduler_schedule_attempts_total", result="error"))
-        devcluster.faults.add(Fault(Action.RESPOND, method="POST", path="/binding$", code=503))
-        devcluster.faults.add(Fault(Action.CUT_STREAM, kind="nodes"))
+        devcluster.faults.add(Fault(Effect.RESPOND, method="POST", path="/binding$", code=503))
+        devcluster.faults.add(Fault(Effect.CUT_STREAM, kind="nodes"))
         broken: JsonObject = build.node("broken", allocatable={"cpu": "many"})
         devcluster.store.inject(NODE, broken)
         await until(lambda: daemon.metric("affinity_scheduler_malformed_objects_total"))

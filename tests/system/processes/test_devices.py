@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.support import device_documents
 from tests.support.build import Json
 from tests.support.cluster import NAME, Cluster
@@ -158,8 +158,8 @@ async def test_a_pod_with_both_kinds_of_claims_has_one_of_each(cluster: Cluster)
     (await cluster.api.post(_claims(cluster), document)).ok  # noqa: B018
     if faults is not None:
         faults.add(
-            Fault(action=Action.RESPOND, verb="patch", kind="resourceclaims.resource.k8s.io", code=409),
-            Fault(action=Action.RESPOND, path="/pods/[^/]+/binding", code=403),
+            Fault(action=Effect.RESPOND, verb="patch", kind="resourceclaims.resource.k8s.io", code=409),
+            Fault(action=Effect.RESPOND, path="/pods/[^/]+/binding", code=403),
         )
     await _add_pod(cluster, "both", "own", requests={"example.com/gpu": "1"})
     pods = await _bound(cluster, "both")

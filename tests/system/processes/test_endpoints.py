@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.support.cluster import NAME, Cluster
 from tests.support.daemon import Daemon, running, started
 from tests.support.messages import refusals
@@ -41,7 +41,7 @@ async def busy(server: Cluster) -> AsyncIterator[Daemon]:
 async def test_it_is_alive_before_it_is_ready(server: Cluster) -> None:
     """/readyz fails with a reason until the first lists are complete; nothing is explained before."""
     assert server.devcluster is not None
-    server.devcluster.faults.add(Fault(action=Action.RESPOND, kind="nodes", code=503, times=-1))
+    server.devcluster.faults.add(Fault(action=Effect.RESPOND, kind="nodes", code=503, times=-1))
     async with started(Path(server.kubeconfig)) as daemon:
         await until(lambda: daemon.get("/livez"), lambda answer: answer == (200, "ok"), what="life")
         await until(lambda: _n_refused(daemon), lambda n: n >= 2, what="refused lists")

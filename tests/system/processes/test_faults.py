@@ -12,9 +12,9 @@ from scheduler.daemon.assembly.watched_kinds import kinds_for
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.framework.kinds import Asker
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import POD, Kind
-from scheduler.sandbox.devcluster.storage.history import Change
+from scheduler.sandbox.devcluster.storage.history import ObjectChange
 from tests.support.cluster import Cluster
 from tests.support.daemon import Daemon
 from tests.support.waiting import until
@@ -50,7 +50,7 @@ def _bound_once(devcluster: DevCluster) -> Iterator[None]:
     """Remove the faults after each test, and check that no pod ever got two nodes."""
     nodes: defaultdict[str, set[str]] = defaultdict(set)
 
-    def note(kind: Kind, change: Change) -> None:
+    def note(kind: Kind, change: ObjectChange) -> None:
         pod = change.revision.obj
         if kind is POD and pod["spec"].get("nodeName"):
             nodes[pod["metadata"]["uid"]].add(pod["spec"]["nodeName"])
@@ -74,11 +74,11 @@ async def test_410_as_a_status_leads_to_a_list(cluster: Cluster, devcluster: Dev
     paths = [f"{each.path}$" for each in kinds]
     devcluster.faults.add(
         *(
-            Fault(action=Action.RESPOND, path=path, verb="watch", code=code)
+            Fault(action=Effect.RESPOND, path=path, verb="watch", code=code)
             for path in paths
             for code in (410, 400)
         ),
-        *(Fault(action=Action.END_STREAM, path=path) for path in paths),
+        *(Fault(action=Effect.END_STREAM, path=path) for path in paths),
     )
 
     async def all_happened() -> bool:
@@ -90,13 +90,13 @@ async def test_410_as_a_status_leads_to_a_list(cluster: Cluster, devcluster: Dev
 
 
 BIND_FAULTS = {
-    "429": Fault(action=Action.RESPOND, path=BINDINGS, code=429, retry_after_s=1, times=5),
-    "500": Fault(action=Action.RESPOND, path=BINDINGS, code=500, times=5),
-    "503": Fault(action=Action.RESPOND, path=BINDINGS, code=503, times=5),
-    "504": Fault(action=Action.RESPOND, path=BINDINGS, code=504, times=5),
-    "dropped": Fault(action=Action.DROP, path=BINDINGS, times=5),
-    "answer lost": Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=5),
-    "answer lost late": Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=5, delay_s=0.5),
+    "429": Fault(action=Effect.RESPOND, path=BINDINGS, code=429, retry_after_s=1, times=5),
+    "500": Fault(action=Effect.RESPOND, path=BINDINGS, code=500, times=5),
+    "503": Fault(action=Effect.RESPOND, path=BINDINGS, code=503, times=5),
+    "504": Fault(action=Effect.RESPOND, path=BINDINGS, code=504, times=5),
+    "dropped": Fault(action=Effect.DROP, path=BINDINGS, times=5),
+    "answer lost": Fault(action=Effect.LOSE_ANSWER, path=BINDINGS, times=5),
+    "answer lost late": Fault(action=Effect.LOSE_ANSWER, path=BINDINGS, times=5, delay_s=0.5),
 }
 
 
@@ -131,7 +131,7 @@ async def test_a_refused_bind_gives_the_room_back(
 ) -> None:
     """The pod's condition has the reason; it retries after its backoff and is bound."""
     await cluster.add_node("a", allocatable={"cpu": "1"})
-    devcluster.faults.add(Fault(action=Action.RESPOND, path=BINDINGS, code=403))
+    devcluster.faults.add(Fault(action=Effect.RESPOND, path=BINDINGS, code=403))
     await cluster.add_pod("p", cpu="1")
     condition = await cluster.condition("p", 'running Bind plugin "DefaultBinder": a fault was asked for')
     assert condition["reason"] == "SchedulerError"
@@ -146,9 +146,9 @@ async def test_binds_in_doubt_without_the_right_to_read_pods_delay_no_other(
     await cluster.add_node("a", allocatable={"cpu": "200", "pods": "200"})
     before = await daemon.metric("affinity_scheduler_unreadable_binds_total")
     devcluster.faults.add(
-        Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=70),
-        Fault(action=Action.DROP, path=BINDINGS, times=10),
-        Fault(action=Action.RESPOND, verb="get", kind="pods", code=403, times=1_000),
+        Fault(action=Effect.LOSE_ANSWER, path=BINDINGS, times=70),
+        Fault(action=Effect.DROP, path=BINDINGS, times=10),
+        Fault(action=Effect.RESPOND, verb="get", kind="pods", code=403, times=1_000),
     )
     await burst(cluster, 100)
     await cluster.all_bound(100, timeout_s=LONG_S)
@@ -160,8 +160,8 @@ async def test_failing_conditions_and_events_delay_no_bind(cluster: Cluster, dev
     """5xx on status and events: pods are bound, and the condition is written once the server recovers."""
     await cluster.add_node("a", allocatable={"cpu": "1"})
     devcluster.faults.add(
-        Fault(action=Action.RESPOND, path=STATUS, method="patch", code=500, times=3),
-        Fault(action=Action.RESPOND, path=EVENTS, method="post", code=500, times=3),
+        Fault(action=Effect.RESPOND, path=STATUS, method="patch", code=500, times=3),
+        Fault(action=Effect.RESPOND, path=EVENTS, method="post", code=500, times=3),
     )
     await cluster.add_pod("large", cpu="2")
     await cluster.add_pod("small", cpu="1")
@@ -173,7 +173,7 @@ async def test_another_scheduler_that_binds_first_wins(cluster: Cluster, devclus
     """Its bind precedes ours in flight: the pod stays there, and its room is counted."""
     await cluster.add_node("a", allocatable={"cpu": "1"})
     await cluster.add_node("b", allocatable={"cpu": "1"})
-    devcluster.faults.add(Fault(action=Action.DELAY, path=BINDINGS, delay_s=0.5))
+    devcluster.faults.add(Fault(action=Effect.DELAY, path=BINDINGS, delay_s=0.5))
     pod = await cluster.add_pod("p", cpu="1")
 
     async def ours_is_on_its_way() -> bool:
@@ -219,8 +219,8 @@ async def test_apis_that_are_turned_off_while_it_runs_stop_nothing_else(
         each for each in kinds_for(default_settings()) if each.path.startswith("/apis/resource.k8s.io/")
     ]
     assert len(optional) > 1
-    off = [Fault(action=Action.RESPOND, path=f"{each.path}$", code=404, times=-1) for each in optional]
-    devcluster.faults.add(*off, *(Fault(action=Action.END_STREAM, path=f"{each.path}$") for each in optional))
+    off = [Fault(action=Effect.RESPOND, path=f"{each.path}$", code=404, times=-1) for each in optional]
+    devcluster.faults.add(*off, *(Fault(action=Effect.END_STREAM, path=f"{each.path}$") for each in optional))
 
     async def n_told() -> int:
         return len(daemon.logged("does not have this kind"))

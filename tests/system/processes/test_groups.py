@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.support import build, storage_objects
 from tests.support.build import Json
 from tests.support.cluster import Cluster
@@ -143,11 +143,11 @@ async def test_a_server_that_streams_no_lists_is_asked_for_pages(cluster: Cluste
     paths = [f"{path}$" for path in served]
     faults.add(
         *(
-            Fault(action=Action.RESPOND, path=path, verb="watch", code=code)
+            Fault(action=Effect.RESPOND, path=path, verb="watch", code=code)
             for path in paths
             for code in (410, 400)
         ),
-        *(Fault(action=Action.END_STREAM, path=path) for path in paths),
+        *(Fault(action=Effect.END_STREAM, path=path) for path in paths),
     )
 
     async def all_happened() -> bool:

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from scheduler.sandbox.devcluster.kinds import NAMESPACE, NODE, POD, SERVICE, JsonObject, Kind
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 from tests.support import build
 from tests.support.cluster import NAME, Cluster
 from tests.support.daemon import Daemon, running
@@ -37,7 +37,7 @@ async def daemon(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Daemon]:
 
 
 @pytest.fixture
-def store(cluster: Cluster) -> Store:
+def store(cluster: Cluster) -> ObjectStore:
     """Return the store behind all validation."""
     assert cluster.devcluster is not None
     return cluster.devcluster.store
@@ -99,7 +99,9 @@ AMOUNTS = (
 )
 
 
-async def test_malformed_objects_affect_no_other(cluster: Cluster, daemon: Daemon, store: Store) -> None:
+async def test_malformed_objects_affect_no_other(
+    cluster: Cluster, daemon: Daemon, store: ObjectStore
+) -> None:
     """Each is counted and logged once, however often it changes; other pods are scheduled as if it did not exist."""
     for version in ("1", "2"):
         for number, (kind, odd) in enumerate(ODD.values()):
@@ -120,7 +122,7 @@ async def test_malformed_objects_affect_no_other(cluster: Cluster, daemon: Daemo
 
 
 async def test_valid_but_absurd_quantities_break_nothing(
-    cluster: Cluster, daemon: Daemon, store: Store
+    cluster: Cluster, daemon: Daemon, store: ObjectStore
 ) -> None:
     """On nodes, running pods and pending pods: other pods are bound elsewhere."""
     names = ("cpu", "memory", "ephemeral-storage", "pods", "example.com/thing")
@@ -155,7 +157,7 @@ def _path(obj: JsonObject) -> str:
     return f"/api/v1{namespace}/{obj['kind'].lower()}s/{meta['name']}"
 
 
-async def test_a_repaired_pod_is_scheduled(cluster: Cluster, daemon: Daemon, store: Store) -> None:
+async def test_a_repaired_pod_is_scheduled(cluster: Cluster, daemon: Daemon, store: ObjectStore) -> None:
     """The next version of the object is decoded again."""
     odd = pod(containers=[build.container(requests={"cpu": "lots"})])
     store.inject(POD, odd)

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from scheduler.cli.main import main
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.support.apiserver import Address
 from tests.support.cluster import kubeconfig_text
 from tests.support.daemon import refused, started
@@ -135,7 +135,7 @@ async def test_an_api_server_that_is_starting_is_waited_for(
     kubeconfig: Path, devcluster: DevCluster, code: int, line: str
 ) -> None:
     """It answers that it cannot answer yet, which is in the log at once."""
-    devcluster.faults.add(Fault(action=Action.RESPOND, kind="pods", code=code))
+    devcluster.faults.add(Fault(action=Effect.RESPOND, kind="pods", code=code))
     async with started(kubeconfig, "--leader-elect=false") as daemon:
         await until(daemon.is_ready, what="readiness")
         assert daemon.logged(line, devcluster.url, str(code))
@@ -197,7 +197,7 @@ async def test_a_server_that_is_not_trusted_is_one_line(tmp_path: Path, real_ser
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_missing_right_is_one_line(kubeconfig: Path, devcluster: DevCluster) -> None:
     """403 at the first list of a command that asks once."""
-    devcluster.faults.add(Fault(action=Action.RESPOND, kind="pods", code=403))
+    devcluster.faults.add(Fault(action=Effect.RESPOND, kind="pods", code=403))
     line = await refused("enforce", "--once", "--kubeconfig", str(kubeconfig))
     assert line.startswith(f"API server: {devcluster.url}: 403 Forbidden: ")
 

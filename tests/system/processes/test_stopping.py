@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from scheduler.sandbox.devcluster.controllers.volumes import PROVISION_AFTER_S
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.support import storage_objects
 from tests.support.build import Json
 from tests.support.cluster import Cluster
@@ -124,7 +124,7 @@ async def test_a_signal_lets_binds_in_flight_finish(
 ) -> None:
     """Slow answers are awaited and their events written; no further cycle begins; exit code 0."""
     assert faulty.devcluster is not None
-    faulty.devcluster.faults.add(Fault(action=Action.DELAY, path=BINDINGS, delay_s=0.5, times=-1))
+    faulty.devcluster.faults.add(Fault(action=Effect.DELAY, path=BINDINGS, delay_s=0.5, times=-1))
     async with started(Path(faulty.kubeconfig), "--event-loop", loop) as daemon:
         await until(daemon.is_ready, what="readiness")
         await asyncio.gather(*(faulty.add_pod(f"p{number}") for number in range(20)))
@@ -144,7 +144,7 @@ async def test_a_signal_lets_binds_in_flight_finish(
 async def test_a_second_signal_ends_at_once(faulty: Cluster) -> None:
     """Exit code 1, whatever is in flight."""
     assert faulty.devcluster is not None
-    faulty.devcluster.faults.add(Fault(action=Action.DELAY, path=BINDINGS, delay_s=3600.0))
+    faulty.devcluster.faults.add(Fault(action=Effect.DELAY, path=BINDINGS, delay_s=3600.0))
     async with started(Path(faulty.kubeconfig)) as daemon:
         await until(daemon.is_ready, what="readiness")
         await faulty.add_pod("p")
@@ -166,7 +166,7 @@ async def test_an_idle_daemon_stops_although_watches_are_open(faulty: Cluster, l
 async def test_a_signal_ends_it_while_it_cannot_sync(faulty: Cluster) -> None:
     """Lists fail for ever, so that it is never ready; it stops nevertheless."""
     assert faulty.devcluster is not None
-    faulty.devcluster.faults.add(Fault(action=Action.RESPOND, kind="nodes", code=500, times=-1))
+    faulty.devcluster.faults.add(Fault(action=Effect.RESPOND, kind="nodes", code=500, times=-1))
     async with started(Path(faulty.kubeconfig)) as daemon:
         await until(lambda: daemon.get("/livez"), lambda answer: answer[0] == 200, what="life")
         assert await daemon.stop() == 0, daemon.log()

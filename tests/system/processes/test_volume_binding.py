@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from scheduler.sandbox.devcluster.http.faults import Action, Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.support import storage_objects
 from tests.support.build import ZONE, Json
 from tests.support.cluster import NAME, Cluster
@@ -83,8 +83,8 @@ async def test_the_pods_of_a_stateful_set_run_with_their_claims(cluster: Cluster
     await cluster.api.delete(f"{path}/db")
 
 
-@pytest.mark.parametrize("action", [Action.LOSE_ANSWER, Action.RESPOND_AFTER, Action.DROP])
-async def test_writes_that_are_not_answered_are_read(cluster: Cluster, action: Action) -> None:
+@pytest.mark.parametrize("action", [Effect.LOSE_ANSWER, Effect.RESPOND_AFTER, Effect.DROP])
+async def test_writes_that_are_not_answered_are_read(cluster: Cluster, action: Effect) -> None:
     """The volume and the claim have been written, or have not: the pod is bound in either case."""
     assert cluster.devcluster is not None
     await cluster.add_node("a")

@@ -16,8 +16,8 @@ from scheduler.tools.enforcer.instructions import (
     EnforcerInstruction,
     Evict,
     EvictionResult,
+    EvictionShare,
     ReportTooManyEvictions,
-    Share,
     ViolationCause,
 )
 from scheduler.tools.enforcer.limits import EvictionLimits
@@ -402,7 +402,7 @@ def test_if_too_many_pods_would_be_evicted_none_is() -> None:
         cluster.pod(f"other-{number}", "b1", rules(far=[term(ZONE, selector("app=none"))]))
     orders = cluster.check()
     assert [each for each in orders if isinstance(each, ReportTooManyEvictions)] == [
-        ReportTooManyEvictions(Share("default", by_others=False), 8, 16, 4)
+        ReportTooManyEvictions(EvictionShare("default", by_others=False), 8, 16, 4)
     ]
     assert not any(isinstance(each, Evict) for each in orders)
     assert cluster.check() == []
@@ -427,7 +427,7 @@ def test_pods_in_their_grace_period_count_for_the_share() -> None:
     for number in range(10):
         cluster.pod(f"p{number}", "a1", NEAR_DB, grace=str(number))
     refused = [each for each in cluster.check() if isinstance(each, ReportTooManyEvictions)]
-    assert refused == [ReportTooManyEvictions(Share("default", by_others=False), 10, 10, 3)]
+    assert refused == [ReportTooManyEvictions(EvictionShare("default", by_others=False), 10, 10, 3)]
 
 
 def test_rules_of_one_namespace_that_cannot_hold_stop_no_enforcement_of_another() -> None:
@@ -438,7 +438,7 @@ def test_rules_of_one_namespace_that_cannot_hold_stop_no_enforcement_of_another(
     cluster.pod("q", "a2", labels=WEB)
     orders = cluster.check()
     refused = [each for each in orders if isinstance(each, ReportTooManyEvictions)]
-    assert refused == [ReportTooManyEvictions(Share("tenant", by_others=False), 5, 5, 3)]
+    assert refused == [ReportTooManyEvictions(EvictionShare("tenant", by_others=False), 5, 5, 3)]
     assert [each.pod.name for each in orders if isinstance(each, Evict)] == ["p"]
     assert cluster.enforcer.status.waiting["share"] == 5
 
@@ -458,7 +458,7 @@ def test_many_trivial_rules_do_not_let_a_namespace_evict_the_pods_of_another() -
     orders = cluster.check()
     assert not [each for each in orders if isinstance(each, Evict)]
     assert [each for each in orders if isinstance(each, ReportTooManyEvictions)] == [
-        ReportTooManyEvictions(Share("default", by_others=True), 10, 0, 3)
+        ReportTooManyEvictions(EvictionShare("default", by_others=True), 10, 0, 3)
     ]
 
 

@@ -11,7 +11,7 @@ from scheduler.engine.model.annotations import AFFINITY
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.wording import amount_text, namespaces_text, selector_text
 from scheduler.engine.syntax.selectors import EVERYTHING, NOTHING, parse_selector
-from scheduler.tools.explain.formats.explanation import Domain, Rule
+from scheduler.tools.explain.formats.explanation import DomainCount, Rule
 from scheduler.tools.explain.sentences import rule_text
 from tests.support import build
 from tests.support.json_cluster import Cluster, alone_per_zone, web, zoned
@@ -125,7 +125,7 @@ def test_required_affinity_names_running_and_pending_matches() -> None:
     assert (rule.kind, rule.n_nodes) == ("requiredAffinity", 1)
     assert names(rule) == [("default/cache-0", "a1", "a")]
     assert [pod.key for pod in rule.pending.shown] == ["default/cache-1"]
-    assert rule.domains == (Domain("a", 1, 1, None, True), Domain("b", 1, 0, None, False))
+    assert rule.domains == (DomainCount("a", 1, 1, None, True), DomainCount("b", 1, 0, None, False))
 
 
 def test_a_pod_that_matches_all_required_terms_is_one_rule_by_topology_key() -> None:

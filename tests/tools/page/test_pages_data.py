@@ -25,7 +25,7 @@ from scheduler.tools.explain.scenarios import simulate_drain
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.page.decisions import MAX_DECISIONS, DecisionFeed
 from scheduler.tools.page.domains import cell_of, domain_map_pieces
-from scheduler.tools.page.pending import Pending, Search, grouped
+from scheduler.tools.page.pending import Pending, PodQuery, grouped
 from scheduler.tools.page.survey import survey_pieces
 from scheduler.tools.page.what_if import NodeLabel, WhatIf, WhatIfRequest, what_if
 from tests.reference.fallback import FALLBACK, RELAXED, name_of
@@ -67,7 +67,7 @@ def driver() -> Driver:
     return driver
 
 
-def pending(driver: Driver, search: Search = Search()) -> Pending:  # noqa: B008
+def pending(driver: Driver, search: PodQuery = PodQuery()) -> Pending:  # noqa: B008
     refused = "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules."
     messages = {f"uid-{key}": refused for key in ("default-web-1", "secret-web-2")}
     return finished(grouped(driver.queue.pods(), messages, search))
@@ -90,8 +90,8 @@ def test_a_member_of_an_incomplete_group_says_what_it_waits_for(driver: Driver) 
     messages = {
         "uid-b-late": "pod group b/train waits until 3 of its pods exist that may be placed (minCount)"
     }
-    found = finished(grouped(driver.queue.pods(), messages, Search(namespace="b")))
-    early = finished(grouped(driver.queue.pods(), messages, Search(name="early")))
+    found = finished(grouped(driver.queue.pods(), messages, PodQuery(namespace="b")))
+    early = finished(grouped(driver.queue.pods(), messages, PodQuery(name="early")))
     assert [one.reason for one in found.groups] == [messages["uid-b-late"]]
     assert [one.reason for one in early.groups] == ["pod group a/train is not complete"]
 
@@ -99,14 +99,16 @@ def test_a_member_of_an_incomplete_group_says_what_it_waits_for(driver: Driver) 
 @pytest.mark.parametrize(
     ("search", "names"),
     [
-        (Search(namespace="sec"), {"web-2"}),
-        (Search(name="web"), {"web-1", "web-2"}),
-        (Search(label="tier"), {"web-1"}),
-        (Search(label="tier=front"), {"web-1"}),
-        (Search(label="tier=back"), set()),
+        (PodQuery(namespace="sec"), {"web-2"}),
+        (PodQuery(name="web"), {"web-1", "web-2"}),
+        (PodQuery(label="tier"), {"web-1"}),
+        (PodQuery(label="tier=front"), {"web-1"}),
+        (PodQuery(label="tier=back"), set()),
     ],
 )
-def test_a_search_finds_by_namespace_name_and_label(driver: Driver, search: Search, names: set[str]) -> None:
+def test_a_search_finds_by_namespace_name_and_label(
+    driver: Driver, search: PodQuery, names: set[str]
+) -> None:
     found = pending(driver, search)
     assert {one.pod for group in found.groups for one in group.shown} == names
     assert found.n_matching == len(names)
@@ -118,7 +120,7 @@ def test_a_pod_that_was_not_tried_has_the_message_of_its_condition() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     message = "0/12 nodes are available: 2 Insufficient cpu, 10 node(s) had untolerated taint(s)."
     driver.pod("p", status={"conditions": [{**condition, "message": message}]})
-    (group,) = finished(grouped(driver.queue.pods(), {}, Search())).groups
+    (group,) = finished(grouped(driver.queue.pods(), {}, PodQuery())).groups
     assert group.reason == "Insufficient cpu, node(s) had untolerated taint(s)"
 
 

@@ -47,7 +47,7 @@ _NO_USE: Final[Mapping[str, int]] = {}
 _WHOLE: Final[Mapping[str, int]] = {"": 1}
 
 
-class DeviceUse(NamedTuple):
+class DeviceHolding(NamedTuple):
     """A device that claims have, and what is free again without them; None for what each claim consumes of it."""
 
     device: DeviceId
@@ -71,7 +71,7 @@ class Obstacle:
     why: str
     value: str = ""
     short: Mapping[str, int] = field(default_factory=dict, compare=False)
-    uses: Sequence[DeviceUse] = field(default=(), compare=False)
+    uses: Sequence[DeviceHolding] = field(default=(), compare=False)
     taint: Taint | None = None
     is_error: bool = False
 
@@ -120,7 +120,7 @@ class NodeFindings:
     """
 
     requests: Sequence[tuple[ResourceClaim, Sequence[Sequence[QueryFinding]]]] = ()
-    uses: Sequence[DeviceUse] = ()
+    uses: Sequence[DeviceHolding] = ()
     pool_problems: Sequence[tuple[str, str]] = ()
     error: str = ""
 
@@ -153,7 +153,7 @@ class DeviceInspection:
     results: SelectorResults
     n_budgets: int = _MAX_BUDGETS
     n_devices: int = _MAX_DEVICES
-    _counters_by_pool: dict[Pool, tuple[Mapping[tuple[str, str], int], Sequence[DeviceUse]]] = field(
+    _counters_by_pool: dict[Pool, tuple[Mapping[tuple[str, str], int], Sequence[DeviceHolding]]] = field(
         default_factory=dict
     )
     _known: dict[tuple[NodePools, str, tuple[str, ...]], NodeFindings] = field(default_factory=dict)
@@ -188,7 +188,7 @@ class DeviceInspection:
         findings = NodeFindings(requests, pool_problems=problems)
         of_pools = (self._counters_by_pool[pool][1] for pool in pools.pools if pool in self._counters_by_pool)
         shared = dict.fromkeys(
-            DeviceUse(device.id, None)
+            DeviceHolding(device.id, None)
             for query in findings.queries
             for device in query.free
             if device.id in allocated.consumed
@@ -235,19 +235,19 @@ class DeviceInspection:
         if verdict is Verdict.FREE:
             return None
         if verdict is Verdict.IN_USE:
-            return Obstacle("in use", short=_WHOLE, uses=(DeviceUse(device.id, _WHOLE),))
+            return Obstacle("in use", short=_WHOLE, uses=(DeviceHolding(device.id, _WHOLE),))
         return self._short_of_capacity(query, device) or self._short_of_counters(device, pool)
 
     def _short_of_capacity(self, query: NodeQuery, device: PoolDevice) -> Obstacle | None:
         consumed = self.devices.allocated.consumed.get(device.id, _NO_USE)
         short = missing_capacity(query.wanted_of(device.device) or {}, device.device, consumed)
-        uses = (DeviceUse(device.id, None),) if consumed else ()
+        uses = (DeviceHolding(device.id, None),) if consumed else ()
         return Obstacle("short of capacity", _short_text(short), short, uses) if short else None
 
     def _short_of_counters(self, device: PoolDevice, pool: Pool) -> Obstacle:
         if pool not in self._counters_by_pool:
             allocated = self.devices.allocated
-            consumers = [DeviceUse(each, _named(amounts)) for each, amounts in consuming(pool, allocated)]
+            consumers = [DeviceHolding(each, _named(amounts)) for each, amounts in consuming(pool, allocated)]
             self._counters_by_pool[pool] = available(pool, allocated), consumers
         left, uses = self._counters_by_pool[pool]
         short = _named(missing_counters(device.device, left))

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable
 from typing import Final, TypeAlias
 
-from scheduler.engine.cel import MAX_STEPS, CompileError, EvaluationError, Selector, compile_selector
+from scheduler.engine.cel import MAX_STEPS, CompiledSelector, CompileError, EvaluationError, compile_selector
 from scheduler.engine.model.devices import Device, fields_of
 from scheduler.engine.plugins.dynamic_resources.answers import UNFINISHED, AuditWindow, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.pools import PoolDevice
@@ -38,14 +38,14 @@ class ExpressionResults:
     @property
     def nbytes(self) -> int:
         """Bytes of the expression, and 64 of each result."""
-        own = self.selector.nbytes if isinstance(self.selector, Selector) else 2000
+        own = self.selector.nbytes if isinstance(self.selector, CompiledSelector) else 2000
         return own + 64 * sum(map(len, self.by_driver.values()))
 
     def same_as(self, fresh: ExpressionResults) -> bool:
         """Return whether the next few results are what an evaluation gives now; for the audit."""
         known = [(driver, device) for driver, results in self.by_driver.items() for device in results]
         return all(
-            isinstance(fresh.selector, Selector)
+            isinstance(fresh.selector, CompiledSelector)
             and fresh.selector.evaluate(fields_of(driver, device), MAX_STEPS)[0]
             == self.by_driver[driver][device]
             for driver, device in self._audited.of(known)

@@ -71,7 +71,7 @@ DefaultSelector = Callable[[Pod], Selector | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
+class MergedConstraint:
     """A constraint of one pod, with matchLabelKeys merged into the selector."""
 
     max_skew: int
@@ -92,7 +92,7 @@ class Constraint:
         return not running.terminating and self.selects(running)
 
 
-_HardAndSoft = tuple[tuple[Constraint, ...], tuple[Constraint, ...]]
+_HardAndSoft = tuple[tuple[MergedConstraint, ...], tuple[MergedConstraint, ...]]
 
 
 class SpreadConstraints:
@@ -115,7 +115,7 @@ class SpreadConstraints:
         """Whether a default constraint is DoNotSchedule."""
         return any(c.hard for c in self._defaults)
 
-    def of(self, pod: Pod, *, hard: bool) -> tuple[Constraint, ...]:
+    def of(self, pod: Pod, *, hard: bool) -> tuple[MergedConstraint, ...]:
         """Return the pod's hard or soft constraints; the default constraints if it declares none of either."""
         if pod.spec.spread:
             own = self._own.of(pod) or _resolved(pod, self._semantics)
@@ -163,8 +163,8 @@ def _default_constraints(
     return _hard_and_soft((c.hard, _constraint(c, selector, namespace)) for c in defaults)
 
 
-def _hard_and_soft(constraints: Iterable[tuple[bool, Constraint]]) -> _HardAndSoft:
-    both: tuple[list[Constraint], list[Constraint]] = ([], [])
+def _hard_and_soft(constraints: Iterable[tuple[bool, MergedConstraint]]) -> _HardAndSoft:
+    both: tuple[list[MergedConstraint], list[MergedConstraint]] = ([], [])
     for hard, constraint in constraints:
         both[not hard].append(constraint)
     return tuple(both[0]), tuple(both[1])
@@ -175,8 +175,8 @@ def _selector(pod: Pod, declared: SpreadConstraint, semantics: Semantics) -> Sel
     return spread_selector(declared, pod.labels if merges else {})
 
 
-def _constraint(declared: SpreadConstraint, selector: Selector, namespace: str) -> Constraint:
-    return Constraint(
+def _constraint(declared: SpreadConstraint, selector: Selector, namespace: str) -> MergedConstraint:
+    return MergedConstraint(
         max_skew=declared.max_skew,
         topology_key=declared.topology_key,
         selector=selector,

@@ -10,11 +10,11 @@ import numpy as np
 
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.terms import HOSTNAME_KEY
-from scheduler.engine.plugins.pod_topology_spread.constraints import Constraint
+from scheduler.engine.plugins.pod_topology_spread.constraints import MergedConstraint
 from scheduler.engine.state.arrays import Counts, Mask, Rows
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.columns import LabelColumn, PerDomain
-from scheduler.engine.state.counts import Domains, PodCounts
+from scheduler.engine.state.counts import KeyDomains, PodCounts
 
 
 @dataclass(eq=False)
@@ -26,7 +26,7 @@ class CountedPods:
     and whose pods count, bool array of shape (n_rows,).
     """
 
-    constraint: Constraint
+    constraint: MergedConstraint
     column: LabelColumn
     counts: PodCounts | None
     eligible: Mask
@@ -44,7 +44,7 @@ class CountedPods:
         """Return the counted pods of each domain, not to be written to."""
         if self.counts is None:
             return self.column.per_domain(self.by_row())
-        return self.counts.per_domain(Domains(self.column, self.eligible))
+        return self.counts.per_domain(KeyDomains(self.column, self.eligible))
 
     def domains(self) -> Rows:
         """Return the ids of the domains of eligible nodes."""
@@ -83,7 +83,7 @@ class CountedPods:
 
 
 def counted_pods(
-    pod: Pod, view: ClusterView, constraints: Sequence[Constraint], keys: tuple[str, ...]
+    pod: Pod, view: ClusterView, constraints: Sequence[MergedConstraint], keys: tuple[str, ...]
 ) -> list[CountedPods]:
     """Return the counted pods of each constraint. `keys`: labels that an eligible node must have."""
     rule, tolerations = pod.spec.required_node_affinity, pod.spec.tolerations
@@ -102,6 +102,6 @@ def counted_pods(
     ]
 
 
-def topology_keys(constraints: Sequence[Constraint]) -> tuple[str, ...]:
+def topology_keys(constraints: Sequence[MergedConstraint]) -> tuple[str, ...]:
     """Return the key of each constraint."""
     return tuple(constraint.topology_key for constraint in constraints)

@@ -12,13 +12,13 @@ from scheduler.engine.model.changes import AddMatchLabelKey, AllowSkew, Changes,
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import REVISION_KEY, spreads_revisions
 from scheduler.engine.model.wording import namespaces_text, selector_text
-from scheduler.engine.plugins.pod_topology_spread.constraints import Constraint
+from scheduler.engine.plugins.pod_topology_spread.constraints import MergedConstraint
 from scheduler.engine.plugins.pod_topology_spread.counting import CountedPods, counted_pods, topology_keys
 from scheduler.engine.state.columns import ABSENT
 from scheduler.engine.syntax.selectors import NOTHING
 
 
-def spread_rules(context: ExplainContext, constraints: Sequence[Constraint]) -> list[BlockingRule]:
+def spread_rules(context: ExplainContext, constraints: Sequence[MergedConstraint]) -> list[BlockingRule]:
     """Return the constraints that refuse a node, in the pod's order. O(constraints x nodes)."""
     counted = counted_pods(context.pod, context.view, constraints, topology_keys(constraints))
     rules = [_rule(context, pods) for pods in counted]

@@ -18,7 +18,7 @@ import numpy as np
 from scheduler.engine.framework.interface import FeasibleNodes
 from scheduler.engine.framework.normalizing import MAX_NODE_SCORE
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.plugins.pod_topology_spread.constraints import Constraint
+from scheduler.engine.plugins.pod_topology_spread.constraints import MergedConstraint
 from scheduler.engine.plugins.pod_topology_spread.counting import CountedPods, counted_pods, topology_keys
 from scheduler.engine.state.arrays import Amounts, Counts, Fractions, Scores, rounded
 from scheduler.engine.state.cluster_view import ClusterView
@@ -33,7 +33,7 @@ class SpreadScorer:
         pod: Pod,
         view: ClusterView,
         feasible: FeasibleNodes,
-        constraints: Sequence[Constraint],
+        constraints: Sequence[MergedConstraint],
         *,
         needs_all_keys: bool,
     ) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.kinds import SERVICE_ACCOUNT, JsonObject
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 
 AUDIENCE: Final = "https://kubernetes.default.svc"
@@ -54,7 +54,7 @@ class _Token:
 class Authenticator:
     """The tokens of one cluster. `token` is the administrator's; if it is None, so is every request without a token."""
 
-    def __init__(self, store: Store, token: str | None) -> None:
+    def __init__(self, store: ObjectStore, token: str | None) -> None:
         self._store = store
         self._token = token
         self._issued: dict[str, _Token] = {}

@@ -22,7 +22,7 @@ from scheduler.sandbox.devcluster.kinds import (
     JsonObject,
     Kind,
 )
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ _DEFAULT_RULES: Final[tuple[tuple[set[str], JsonObject], ...]] = (
 )
 
 
-def authorize(store: Store, user: User, attributes: Attributes) -> bool:
+def authorize(store: ObjectStore, user: User, attributes: Attributes) -> bool:
     """Return whether the user may do this. Cost: O(bindings)."""
     if MASTERS in user.groups:
         return True
     return any(_covers(rule, attributes) for rule in rules_for(store, user, attributes.namespace))
 
 
-def rules_for(store: Store, user: User, namespace: str) -> Iterator[JsonObject]:
+def rules_for(store: ObjectStore, user: User, namespace: str) -> Iterator[JsonObject]:
     """Yield every rule that holds for the user in the namespace."""
     yield from (rule for groups, rule in _DEFAULT_RULES if groups.intersection(user.groups))
     bindings = store.list(CLUSTER_ROLE_BINDING)[0]

@@ -14,7 +14,7 @@ from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.access.authentication import AUDIENCE, MASTERS, Authenticator, User
 from scheduler.sandbox.devcluster.access.rbac import Attributes, authorize, rules_for
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind, built_in
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 _AUTHENTICATION: Final = "authentication.k8s.io"
 _AUTHORIZATION: Final = "authorization.k8s.io"
@@ -38,7 +38,7 @@ def review_at(path: str) -> Kind | None:
 
 
 def answer_review(
-    kind: Kind, review: JsonObject, *, caller: User, authenticator: Authenticator, store: Store
+    kind: Kind, review: JsonObject, *, caller: User, authenticator: Authenticator, store: ObjectStore
 ) -> JsonObject:
     """Return `review` with its answer. Raises: StatusError 400 for a token review without a token."""
     spec = review.get("spec") or {}
@@ -68,7 +68,7 @@ def _token_status(spec: JsonObject, authenticator: Authenticator) -> JsonObject:
     return {"authenticated": True, "user": user.to_object(), "audiences": [AUDIENCE]}
 
 
-def _access_status(store: Store, user: User, spec: JsonObject) -> JsonObject:
+def _access_status(store: ObjectStore, user: User, spec: JsonObject) -> JsonObject:
     attributes = _attributes(spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {})
     return {"allowed": authorize(store, user, attributes)}
 
@@ -80,7 +80,7 @@ def _attributes(wanted: JsonObject | None, path: JsonObject) -> Attributes:
     return Attributes(wanted.get("verb") or "", **{name: wanted.get(name) or "" for name in names})
 
 
-def _rules(store: Store, user: User, namespace: str) -> JsonObject:
+def _rules(store: ObjectStore, user: User, namespace: str) -> JsonObject:
     """Return what `kubectl auth can-i --list` shows; the runbook of refused requests asks for it."""
     rules = list(rules_for(store, user, namespace))
     if MASTERS in user.groups:

@@ -32,8 +32,8 @@ from scheduler.sandbox.devcluster.kinds import (
     Kind,
 )
 from scheduler.sandbox.devcluster.status import StatusError
-from scheduler.sandbox.devcluster.storage.history import Change
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.history import ObjectChange
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 
 _LOG: Final = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ _CONDITIONS: Final = (
 class KubeletLoop:
     """Reports on the pods of all nodes. Times inside are of the monotonic clock `now_s`."""
 
-    def __init__(self, store: Store, now_s: Callable[[], float]) -> None:
+    def __init__(self, store: ObjectStore, now_s: Callable[[], float]) -> None:
         self._store, self._now_s = store, now_s
         #: (namespace, name, uid) of pods to start or remove.
         self._queue: WorkQueue[tuple[str, str, str]] = WorkQueue(now_s)
@@ -70,7 +70,7 @@ class KubeletLoop:
         """Work until cancelled."""
         await self._queue.run(self._sync)
 
-    def _note(self, kind: Kind, change: Change) -> None:
+    def _note(self, kind: Kind, change: ObjectChange) -> None:
         if kind is NODE and change.previous is None:
             for pod in list(self._pods_on.get(change.revision.obj["metadata"]["name"], {}).values()):
                 self._schedule(pod)

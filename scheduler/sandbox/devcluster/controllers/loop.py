@@ -40,7 +40,7 @@ from scheduler.sandbox.devcluster.kinds import (
     Kind,
 )
 from scheduler.sandbox.devcluster.status import StatusError
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 
@@ -52,7 +52,9 @@ _PACE_FACTOR: Final = 10.0
 _PAUSE_S: Final = 1.0
 
 
-async def run_controllers(store: Store, admission: WebhookAdmission, now_s: Callable[[], float]) -> None:
+async def run_controllers(
+    store: ObjectStore, admission: WebhookAdmission, now_s: Callable[[], float]
+) -> None:
     """
     Run controllers and kubelet stand-in on `store` until cancelled; `admission` asks webhooks about new pods.
 
@@ -72,7 +74,7 @@ async def run_controllers(store: Store, admission: WebhookAdmission, now_s: Call
 class ControllerLoop:
     """Plans objects that changed and executes the plans. Times inside are of the monotonic clock `now_s`."""
 
-    def __init__(self, store: Store, admission: WebhookAdmission, now_s: Callable[[], float]) -> None:
+    def __init__(self, store: ObjectStore, admission: WebhookAdmission, now_s: Callable[[], float]) -> None:
         self._store, self._now_s, self._admission = store, now_s, admission
         #: Owner -> the task that creates its pods through webhooks.
         self._creating: dict[Place, asyncio.Task[None]] = {}

@@ -44,8 +44,8 @@ from scheduler.sandbox.devcluster.kinds import (
     JsonObject,
     Kind,
 )
-from scheduler.sandbox.devcluster.storage.history import Change
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.history import ObjectChange
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 #: Kinds that are planned.
 _PLANNED: Final = (
@@ -74,7 +74,7 @@ class Index:
         """Return the objects of a kind that have such a reference to the target."""
         return list(self._found.get((kind, reference, target), {}).values())
 
-    def apply(self, kind: Kind, change: Change) -> None:
+    def apply(self, kind: Kind, change: ObjectChange) -> None:
         """Apply a change of the store."""
         obj = change.revision.obj
         if change.previous is not None:
@@ -115,7 +115,9 @@ def _claim_key(volume: JsonObject) -> tuple[str, str]:
 class Planner:
     """Plans objects from the present state of the store; calls `on_dirty` with the places of objects to plan again."""
 
-    def __init__(self, store: Store, on_dirty: Callable[[Place], None], now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, store: ObjectStore, on_dirty: Callable[[Place], None], now_s: Callable[[], float]
+    ) -> None:
         self._store, self._on_dirty, self._now_s = store, on_dirty, now_s
         self._index = Index()
         #: Uid of a claim -> (the node selected for it, since when it is to be provisioned there).
@@ -143,7 +145,7 @@ class Planner:
 
     # -- what a change concerns ------------------------------------------------------------------------------
 
-    def _follow(self, kind: Kind, change: Change) -> None:
+    def _follow(self, kind: Kind, change: ObjectChange) -> None:
         if kind not in _FOLLOWED:
             return
         self._index.apply(kind, change)

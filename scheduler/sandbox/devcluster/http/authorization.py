@@ -16,7 +16,7 @@ from scheduler.sandbox.devcluster.access.reviews import review_at
 from scheduler.sandbox.devcluster.http.routes import Target
 from scheduler.sandbox.devcluster.kinds import NAMESPACE, RESOURCE_CLAIM, Kind
 from scheduler.sandbox.devcluster.storage.request_selectors import selected_name
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 #: Called with the user, the request and whether it is allowed.
 OnDecision = Callable[[User, Attributes, bool], None]
@@ -25,7 +25,7 @@ OnDecision = Callable[[User, Attributes, bool], None]
 class Authorizer:
     """Refuses what roles do not allow. `decision_listeners` hear of every decision except the administrator's."""
 
-    def __init__(self, store: Store, token: str | None) -> None:
+    def __init__(self, store: ObjectStore, token: str | None) -> None:
         self.authenticator: Final = Authenticator(store, token)
         self.decision_listeners: Final[list[OnDecision]] = []
         self._store = store

@@ -15,7 +15,7 @@ import msgspec
 FAULTS_PATH: Final = "/devcluster/faults"
 
 
-class Action(Enum):
+class Effect(Enum):
     """What happens to a request or to a watch stream."""
 
     #: The answer is `code`, with `retry_after_s` if that is set; the request has no effect.
@@ -42,11 +42,11 @@ class Action(Enum):
 
 _STREAM_ACTIONS: Final = frozenset(
     {
-        Action.END_STREAM,
-        Action.CUT_STREAM,
-        Action.STALL_STREAM,
-        Action.EXPIRE_STREAM,
-        Action.REPEAT_EVENT,
+        Effect.END_STREAM,
+        Effect.CUT_STREAM,
+        Effect.STALL_STREAM,
+        Effect.EXPIRE_STREAM,
+        Effect.REPEAT_EVENT,
     }
 )
 
@@ -60,7 +60,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
     for in the URL's path.
     """
 
-    action: Action
+    action: Effect
     method: str = ""
     verb: str = ""
     kind: str = ""

@@ -31,7 +31,7 @@ from scheduler.sandbox.devcluster.storage.eviction import evict
 from scheduler.sandbox.devcluster.storage.lists import list_page, parse_options
 from scheduler.sandbox.devcluster.storage.patches import PatchType, patched
 from scheduler.sandbox.devcluster.storage.scale import SCALE, scale_of, set_scale
-from scheduler.sandbox.devcluster.storage.store import OTHER_NAMESPACE, Store, check_name
+from scheduler.sandbox.devcluster.storage.store import OTHER_NAMESPACE, ObjectStore, check_name
 from scheduler.sandbox.devcluster.webhooks import WebhookAdmission, warning_headers
 
 _PATCH_TYPES: Final = {one.value: one for one in PatchType}
@@ -92,7 +92,7 @@ class Call:
 class Handlers:
     """The verbs on one store, each answering a call."""
 
-    def __init__(self, store: Store, admission: WebhookAdmission, authenticator: Authenticator) -> None:
+    def __init__(self, store: ObjectStore, admission: WebhookAdmission, authenticator: Authenticator) -> None:
         self._store = store
         self._authenticator = authenticator
         self._admission = admission

@@ -16,15 +16,15 @@ from scheduler.sandbox.devcluster.access.reviews import REVIEWS, answer_review, 
 from scheduler.sandbox.devcluster.admission.shapes import check_request
 from scheduler.sandbox.devcluster.http import discovery, openapi
 from scheduler.sandbox.devcluster.http.authorization import Authorizer
-from scheduler.sandbox.devcluster.http.faults import FAULTS_PATH, Action, Fault, Faults
+from scheduler.sandbox.devcluster.http.faults import FAULTS_PATH, Effect, Fault, Faults
 from scheduler.sandbox.devcluster.http.handlers import Call, Handlers, status_response
 from scheduler.sandbox.devcluster.http.negotiation import answer_form, decoded_object
 from scheduler.sandbox.devcluster.http.routes import Target, is_watch, target_of, verb_of
-from scheduler.sandbox.devcluster.http.watches import Scope, Watch
+from scheduler.sandbox.devcluster.http.watches import Watch, WatchScope
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.lists import parse_options
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 
 #: Limit on the size of a body, as upstream's.
@@ -46,7 +46,7 @@ class ApiServer:
 
     def __init__(
         self,
-        store: Store,
+        store: ObjectStore,
         faults: Faults,
         webhooks: WebhookAdmission,
         *,
@@ -112,7 +112,7 @@ class ApiServer:
 
     async def _watch(self, target: Target, request: web.BaseRequest) -> web.StreamResponse:
         options = parse_options(target.kind, request.query)
-        scope = Scope(target.kind, target.namespace, request.path, options, answer_form(request))
+        scope = WatchScope(target.kind, target.namespace, request.path, options, answer_form(request))
         task = asyncio.current_task()
         if task is None:
             raise AssertionError("a handler runs in a task")
@@ -133,16 +133,16 @@ class ApiServer:
         fault = self._faults.for_request(request.method.lower(), verb, kind, request.path)
         if fault is None:
             return await answer(request)
-        if fault.action is Action.RESPOND:
+        if fault.action is Effect.RESPOND:
             return status_response(_asked_for(fault))
-        if fault.action is Action.DELAY:
+        if fault.action is Effect.DELAY:
             await asyncio.sleep(fault.delay_s)
             return await answer(request)
-        if fault.action is Action.LOSE_ANSWER:
+        if fault.action is Effect.LOSE_ANSWER:
             # The write must take effect even if the client gives up while it waits.
             await asyncio.shield(asyncio.ensure_future(answer(request)))
             await asyncio.sleep(fault.delay_s)
-        if fault.action is Action.RESPOND_AFTER:
+        if fault.action is Effect.RESPOND_AFTER:
             await asyncio.shield(asyncio.ensure_future(answer(request)))
             return status_response(_asked_for(fault))
         if request.transport is not None:

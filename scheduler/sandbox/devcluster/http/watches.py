@@ -14,14 +14,14 @@ import msgspec
 from aiohttp import web
 
 from scheduler.sandbox.devcluster import status
-from scheduler.sandbox.devcluster.http.faults import Action, Fault, Faults
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault, Faults
 from scheduler.sandbox.devcluster.http.negotiation import AnswerForm
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.printing import table
 from scheduler.sandbox.devcluster.status import StatusError
-from scheduler.sandbox.devcluster.storage.history import Change, Reader, Revision
+from scheduler.sandbox.devcluster.storage.history import Follower, ObjectChange, Revision
 from scheduler.sandbox.devcluster.storage.lists import ListOptions
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 #: Seconds between bookmarks, and from the last one to the stream's end, as in upstream's cacher.
 BOOKMARK_INTERVAL_S: Final = 60.0
@@ -40,7 +40,7 @@ class StreamEnded(Exception):  # noqa: N818 - an outcome that unwinds the stream
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class WatchScope:
     """The objects of a watch: a kind in one namespace (None: in all), in the form that the client wants."""
 
     kind: Kind
@@ -53,7 +53,7 @@ class Scope:
 class _EventLines:
     """Changes of a scope as the lines of its stream."""
 
-    def __init__(self, store: Store, scope: Scope) -> None:
+    def __init__(self, store: ObjectStore, scope: WatchScope) -> None:
         self._store = store
         self._scope = scope
         self._headers_due = True
@@ -63,7 +63,7 @@ class _EventLines:
         matches = self._scope.options.matches
         return (self._line("ADDED", one) for one in revisions if matches is None or matches(one.obj))
 
-    def of(self, change: Change) -> bytes | None:
+    def of(self, change: ObjectChange) -> bytes | None:
         """Return the line of a change; None if it happened outside the scope."""
         scope = self._scope
         revision, previous = change.revision, change.previous
@@ -130,9 +130,9 @@ class Watch:
 
     def __init__(
         self,
-        store: Store,
+        store: ObjectStore,
         faults: Faults,
-        scope: Scope,
+        scope: WatchScope,
         *,
         request: web.BaseRequest,
         bookmark_interval_s: float,
@@ -203,22 +203,22 @@ class Watch:
     async def _disturb(self, fault: Fault, line: bytes) -> None:
         """Let a fault act on the stream. Raises: StreamEnded unless the stream goes on."""
         match fault.action:
-            case Action.STALL_STREAM:
+            case Effect.STALL_STREAM:
                 await asyncio.sleep(fault.delay_s)
                 return
-            case Action.REPEAT_EVENT:
+            case Effect.REPEAT_EVENT:
                 await self._response.write(line)
                 return
-            case Action.EXPIRE_STREAM:
+            case Effect.EXPIRE_STREAM:
                 why = f"too old resource version: 1 ({self._store.resource_version})"
                 await self._response.write(_error_line(status.expired(why)))
-            case Action.CUT_STREAM:
+            case Effect.CUT_STREAM:
                 await self._response.write(line[: len(line) // 2])
                 if self._request.transport is not None:
                     self._request.transport.close()
         raise StreamEnded
 
-    async def _follow(self, reader: Reader, since: int) -> None:
+    async def _follow(self, reader: Follower, since: int) -> None:
         """Write changes and bookmarks until the time is up, or the reader is too late."""
         loop = asyncio.get_running_loop()
         options = self._scope.options

@@ -11,12 +11,14 @@ from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.admission.pods import copy_topology_labels
 from scheduler.sandbox.devcluster.conditions import with_condition
 from scheduler.sandbox.devcluster.kinds import NODE, POD, JsonObject
-from scheduler.sandbox.devcluster.storage.store import Store, check_uid
+from scheduler.sandbox.devcluster.storage.store import ObjectStore, check_uid
 
 _RESOURCE = "pods/binding"
 
 
-def bind(store: Store, namespace: str, name: str, binding: JsonObject, *, dry_run: bool = False) -> None:
+def bind(
+    store: ObjectStore, namespace: str, name: str, binding: JsonObject, *, dry_run: bool = False
+) -> None:
     """
     Bind a pod: set spec.nodeName and PodScheduled=True, add the binding's annotations and labels, drop the nomination.
 

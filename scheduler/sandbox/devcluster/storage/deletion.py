@@ -21,7 +21,7 @@ from scheduler.sandbox.devcluster.kinds import (
     Kind,
     ServedKinds,
 )
-from scheduler.sandbox.devcluster.storage.history import Change, History
+from scheduler.sandbox.devcluster.storage.history import History, ObjectChange
 from scheduler.sandbox.devcluster.timestamps import rfc3339
 
 
@@ -42,7 +42,7 @@ class Deleter:
         self._dependents: dict[str, set[tuple[Kind, str, str]]] = defaultdict(set)
         history.listeners.append(self._on_change)
 
-    def _on_change(self, kind: Kind, change: Change) -> None:
+    def _on_change(self, kind: Kind, change: ObjectChange) -> None:
         if change.previous is not None:
             for uid, entry in _owner_entries(kind, change.previous.obj):
                 self._dependents[uid].discard(entry)

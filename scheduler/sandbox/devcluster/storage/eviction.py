@@ -11,13 +11,15 @@ from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.conditions import with_condition
 from scheduler.sandbox.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, JsonObject
 from scheduler.sandbox.devcluster.label_selectors import selects
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 _REFUSAL: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 _UNGUARDED_PHASES: Final = ("Succeeded", "Failed", "Pending")
 
 
-def evict(store: Store, namespace: str, name: str, eviction: JsonObject, *, dry_run: bool = False) -> None:
+def evict(
+    store: ObjectStore, namespace: str, name: str, eviction: JsonObject, *, dry_run: bool = False
+) -> None:
     """
     Delete the pod with a condition that names the reason, and take one disruption from its budget.
 
@@ -44,7 +46,7 @@ def evict(store: Store, namespace: str, name: str, eviction: JsonObject, *, dry_
     )
 
 
-def _take_from_budget(store: Store, pod: JsonObject, *, dry_run: bool) -> None:
+def _take_from_budget(store: ObjectStore, pod: JsonObject, *, dry_run: bool) -> None:
     """Raise StatusError 429 if the pod's budget allows no disruption, 500 if it has several budgets."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}

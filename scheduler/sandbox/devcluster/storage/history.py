@@ -125,7 +125,7 @@ class Revision:
         return head + self.item(kind)[1:]
 
 
-class Change(NamedTuple):
+class ObjectChange(NamedTuple):
     """A change of an object: `revision` is the state after it (for DELETED the last state, with a new version)."""
 
     type: ChangeType
@@ -133,7 +133,7 @@ class Change(NamedTuple):
     previous: Revision | None
 
 
-Listener = Callable[[Kind, Change], None]
+Listener = Callable[[Kind, ObjectChange], None]
 
 
 class _KindHistory:
@@ -143,15 +143,15 @@ class _KindHistory:
         self.newest: dict[str, Revision] = {}
         self.keys: list[str] = []
         #: Changes since `forgotten`, oldest first; never more than twice `capacity`.
-        self.past: list[Change] = []
+        self.past: list[ObjectChange] = []
         #: Number of changes dropped from the front of `past`.
         self.dropped = 0
         #: The resource version of the newest dropped change; readers behind it are too late.
         self.forgotten = 0
         self.capacity = capacity
-        self.readers: dict[Reader, None] = {}
+        self.readers: dict[Follower, None] = {}
 
-    def append(self, change: Change) -> None:
+    def append(self, change: ObjectChange) -> None:
         self.past.append(change)
         if len(self.past) > 2 * self.capacity:
             self.compact(len(self.past) - self.capacity)
@@ -165,7 +165,7 @@ class _KindHistory:
             del self.past[:count]
 
 
-class Reader:
+class Follower:
     """
     A follower of one storage's changes, from a resource version on.
 
@@ -184,7 +184,7 @@ class Reader:
             self._fresh.set()
         kind_history.readers[self] = None
 
-    def __enter__(self) -> "Reader":
+    def __enter__(self) -> "Follower":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -198,7 +198,7 @@ class Reader:
         """Wake the reader: there may be changes to take."""
         self._fresh.set()
 
-    def take(self, limit: int = 1000) -> list[Change]:
+    def take(self, limit: int = 1000) -> list[ObjectChange]:
         """
         Take the changes that were not taken yet, at most `limit`.
 
@@ -260,7 +260,7 @@ class History:
         An object that is too malformed for it is logged. Return what ends this.
         """
 
-        def guarded(kind: Kind, change: Change) -> None:
+        def guarded(kind: Kind, change: ObjectChange) -> None:
             try:
                 listener(kind, change)
             except (AttributeError, KeyError, TypeError) as malformed:
@@ -269,7 +269,7 @@ class History:
 
         for kind in kinds:
             for revision in self.snapshot(kind).revisions:
-                guarded(kind, Change("ADDED", revision, None))
+                guarded(kind, ObjectChange("ADDED", revision, None))
         self.listeners.append(guarded)
         return lambda: self.listeners.remove(guarded)
 
@@ -291,7 +291,7 @@ class History:
         if previous is None:
             bisect.insort(kind_history.keys, revision.key)
         kind_history.newest[revision.key] = revision
-        self._publish(kind, Change("MODIFIED" if previous else "ADDED", revision, previous))
+        self._publish(kind, ObjectChange("MODIFIED" if previous else "ADDED", revision, previous))
         return revision
 
     def remove(self, kind: Kind, obj: JsonObject) -> Revision:
@@ -300,7 +300,7 @@ class History:
         kind_history = self._of_kind(kind)
         previous = kind_history.newest.pop(revision.key)
         del kind_history.keys[bisect.bisect_left(kind_history.keys, revision.key)]
-        self._publish(kind, Change("DELETED", revision, previous))
+        self._publish(kind, ObjectChange("DELETED", revision, previous))
         return revision
 
     def _stamped(self, obj: JsonObject) -> Revision:
@@ -308,7 +308,7 @@ class History:
         metadata = {**obj["metadata"], "resourceVersion": str(self.resource_version)}
         return Revision({**obj, "metadata": metadata}, self.resource_version)
 
-    def _publish(self, kind: Kind, change: Change) -> None:
+    def _publish(self, kind: Kind, change: ObjectChange) -> None:
         self._of_kind(kind).append(change)
         for listener in self.listeners:
             listener(kind, change)
@@ -346,7 +346,7 @@ class History:
         revisions = [newest[key] for key in sorted(newest) if key.startswith(prefix)]
         return Snapshot(revisions, resource_version)
 
-    def reader(self, kind: Kind, since: int) -> Reader:
+    def reader(self, kind: Kind, since: int) -> Follower:
         """
         Return a reader of the changes of `kind` after resource version `since`.
 
@@ -355,7 +355,7 @@ class History:
         kind_history = self._of_kind(kind)
         if since < kind_history.forgotten:
             raise expired(f"too old resource version: {since} ({kind_history.forgotten})")
-        return Reader(kind_history, since)
+        return Follower(kind_history, since)
 
     def compact(self) -> None:
         """Forget the whole past; every reader that has not caught up is too late."""

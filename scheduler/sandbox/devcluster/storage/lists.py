@@ -17,7 +17,7 @@ from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.storage.history import Revision, Snapshot
 from scheduler.sandbox.devcluster.storage.request_selectors import Matches, matcher
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 _CONTINUE_FORMAT: Final = "meta.k8s.io/v1"
 _TOO_OLD_TO_CONTINUE: Final = (
@@ -72,7 +72,7 @@ def parse_options(kind: Kind, query: Mapping[str, str]) -> ListOptions:
 
 
 def list_page(
-    store: Store, kind: Kind, namespace: str | None, options: ListOptions
+    store: ObjectStore, kind: Kind, namespace: str | None, options: ListOptions
 ) -> tuple[list[Revision], JsonObject]:
     """
     Return the revisions of the page that the options ask for, and the list's own metadata.
@@ -103,7 +103,9 @@ def list_page(
     return selected, metadata
 
 
-def _continued(store: Store, kind: Kind, namespace: str | None, options: ListOptions) -> tuple[Snapshot, str]:
+def _continued(
+    store: ObjectStore, kind: Kind, namespace: str | None, options: ListOptions
+) -> tuple[Snapshot, str]:
     """Return the snapshot that a continue token belongs to, and the key of the last object already shown."""
     version, last_key = _parsed_token(options.continue_token)
     snapshot = store.history.snapshot_at(kind, version, namespace)

@@ -8,7 +8,7 @@ from scheduler.engine.syntax import field_errors
 from scheduler.sandbox.devcluster import status
 from scheduler.sandbox.devcluster.kinds import JsonObject, Kind
 from scheduler.sandbox.devcluster.label_selectors import selector_text
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 #: The kind that errors about a Scale name.
 SCALE = Kind("autoscaling", "v1", "Scale", "scales", "scale")
@@ -35,7 +35,7 @@ def scale_of(workload: JsonObject) -> JsonObject:
 
 
 def set_scale(
-    store: Store, kind: Kind, namespace: str, name: str, *, scale: JsonObject, dry_run: bool = False
+    store: ObjectStore, kind: Kind, namespace: str, name: str, *, scale: JsonObject, dry_run: bool = False
 ) -> JsonObject:
     """
     Give the workload the Scale's replica count, and return the new Scale.

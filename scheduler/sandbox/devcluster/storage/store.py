@@ -28,8 +28,8 @@ from scheduler.sandbox.devcluster.kinds import (
 )
 from scheduler.sandbox.devcluster.storage.deletion import Deleter, Deletion
 from scheduler.sandbox.devcluster.storage.history import (
-    Change,
     History,
+    ObjectChange,
     Revision,
     as_core,
     copied,
@@ -57,7 +57,7 @@ _SERVER_METADATA: Final = (
 )  # fmt: skip
 
 
-class Store:
+class ObjectStore:
     """
     All objects of the cluster.
 
@@ -262,7 +262,7 @@ class Store:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise status.forbidden(kind, name, why, causes=[cause])
 
-    def _follow_definitions(self, kind: Kind, change: Change) -> None:
+    def _follow_definitions(self, kind: Kind, change: ObjectChange) -> None:
         """Serve the kinds of CustomResourceDefinitions, as long as these are there."""
         if kind is CUSTOM_RESOURCE_DEFINITION:
             definition = change.revision.obj

@@ -101,7 +101,7 @@ class NodeGroup(JsonStruct, frozen=True):
     misspelt: bool = False
 
 
-class Domain(JsonStruct, frozen=True):
+class DomainCount(JsonStruct, frozen=True):
     """A domain of a rule: its eligible nodes, the pods that the rule counts there, and whether it admits the pod."""
 
     domain: str
@@ -125,7 +125,7 @@ class Rule(JsonStruct, frozen=True):
     #: Pods without a node that a required affinity selects.
     pending: Pods
     skew: Skew | None
-    domains: tuple[Domain, ...]
+    domains: tuple[DomainCount, ...]
     n_more_domains: int
     #: The rule as a sentence.
     text: str = ""

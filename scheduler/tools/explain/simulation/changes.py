@@ -59,7 +59,7 @@ _POLICIES: Final = {"nodeTaintsPolicy": "honor_node_taints", "nodeAffinityPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeTrial:
+class PodChangeCheck:
     """Decides where one pod would go if changes were made. Nothing else reads `state`, of which the profile is."""
 
     pod: Pod

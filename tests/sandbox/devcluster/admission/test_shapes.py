@@ -11,7 +11,7 @@ from scheduler.sandbox.devcluster.bootstrap import node, populate
 from scheduler.sandbox.devcluster.kinds import DEPLOYMENT, EVENT, NODE, POD, JsonObject, Kind
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.patches import PatchType
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 _WRONG: list[Any] = [None, 1, -1, "", [], {}, "x", True, [1], [None], {"a": 1}, 1.5, "Bad Value!", 10**30]
 _SELECTOR = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}
@@ -93,7 +93,7 @@ def _with(obj: JsonObject, path: tuple[str | int, ...], value: Any) -> JsonObjec
 def test_a_malformed_object_is_taken_or_refused_but_breaks_nothing(
     kind: Kind, namespace: str, good: JsonObject
 ):
-    store = Store()
+    store = ObjectStore()
     populate(store, nodes=0, zones=1)
     store.create(kind, namespace, {**copy.deepcopy(good), "metadata": {"name": "good"}})
     codes: set[int] = set()

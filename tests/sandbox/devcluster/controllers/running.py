@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from scheduler.sandbox.devcluster.bootstrap import add_storage, populate
 from scheduler.sandbox.devcluster.controllers.loop import run_controllers
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 from scheduler.sandbox.devcluster.webhooks import WebhookAdmission
 from tests.support.round_robin_binder import N_NODES, bind_in_turn
 
@@ -14,7 +14,7 @@ from tests.support.round_robin_binder import N_NODES, bind_in_turn
 @asynccontextmanager
 async def cluster(*, storage=False):
     """Yield the store of a cluster of `N_NODES` nodes, each in a zone of its own."""
-    store = Store()
+    store = ObjectStore()
     populate(store, nodes=N_NODES, zones=N_NODES)
     if storage:
         add_storage(store)

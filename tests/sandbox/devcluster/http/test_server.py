@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import FAULTS_PATH, Action, Fault
+from scheduler.sandbox.devcluster.http.faults import FAULTS_PATH, Effect, Fault
 from scheduler.sandbox.devcluster.http.server import MAX_BODY_BYTES
 from scheduler.sandbox.devcluster.kinds import CONFIG_MAP
 from tests.support.api_client import Api
@@ -148,7 +148,7 @@ async def test_a_watch_from_a_forgotten_version_gets_an_error_event():
 async def test_a_watch_that_falls_too_far_behind_gets_an_error_event():
     async with _cluster(history_capacity=5) as (cluster, api):
         since = str(cluster.store.resource_version)
-        cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="configmaps", delay_s=0.2))
+        cluster.faults.add(Fault(action=Effect.STALL_STREAM, kind="configmaps", delay_s=0.2))
         async with api.watch(api.in_namespace("configmaps"), resourceVersion=since) as events:
             for index in range(40):
                 cluster.store.create(CONFIG_MAP, "default", {"metadata": {"name": f"m{index}"}})
@@ -163,7 +163,7 @@ async def test_a_watch_that_falls_too_far_behind_gets_an_error_event():
 
 async def test_an_answer_can_be_replaced_so_many_times():
     async with _cluster() as (cluster, api):
-        fault = Fault(action=Action.RESPOND, kind="pods", verb="list", code=429, retry_after_s=3, times=2)
+        fault = Fault(action=Effect.RESPOND, kind="pods", verb="list", code=429, retry_after_s=3, times=2)
         cluster.faults.add(fault)
         assert (await api.get("/api/v1/nodes")).code == 200
         for _ in range(2):
@@ -176,12 +176,12 @@ async def test_an_answer_can_be_replaced_so_many_times():
 @pytest.mark.parametrize(
     ("fault", "answer", "is_stored"),
     [
-        pytest.param(Fault(action=Action.LOSE_ANSWER, method="POST"), None, True, id="the answer is lost"),
+        pytest.param(Fault(action=Effect.LOSE_ANSWER, method="POST"), None, True, id="the answer is lost"),
         pytest.param(
-            Fault(action=Action.RESPOND_AFTER, verb="create", code=504), 504, True, id="it is too late"
+            Fault(action=Effect.RESPOND_AFTER, verb="create", code=504), 504, True, id="it is too late"
         ),
         pytest.param(
-            Fault(action=Action.DROP, path="/configmaps$"), None, False, id="the request is dropped"
+            Fault(action=Effect.DROP, path="/configmaps$"), None, False, id="the request is dropped"
         ),
     ],
 )
@@ -199,13 +199,13 @@ async def test_a_write_with_a_fault_takes_effect_or_not(fault, answer, is_stored
 
 async def test_a_request_can_be_delayed():
     async with _cluster() as (cluster, api):
-        cluster.faults.add(Fault(action=Action.DELAY, kind="pods", delay_s=0.1))
+        cluster.faults.add(Fault(action=Effect.DELAY, kind="pods", delay_s=0.1))
         began_s = asyncio.get_running_loop().time()
         assert (await api.get("/api/v1/pods")).code == 200
         assert asyncio.get_running_loop().time() - began_s >= 0.1
 
 
-@pytest.mark.parametrize("action", [Action.END_STREAM, Action.EXPIRE_STREAM, Action.CUT_STREAM])
+@pytest.mark.parametrize("action", [Effect.END_STREAM, Effect.EXPIRE_STREAM, Effect.CUT_STREAM])
 async def test_a_stream_can_end_after_some_events(action):
     async with _cluster() as (cluster, api):
         for name in ("a", "b", "c"):
@@ -213,11 +213,11 @@ async def test_a_stream_can_end_after_some_events(action):
         cluster.faults.add(Fault(action=action, kind="configmaps", after_events=2))
         async with api.watch(api.in_namespace("configmaps")) as events:
             assert await events.seen(2) == [("ADDED", "a"), ("ADDED", "b")]
-            if action is Action.CUT_STREAM:
+            if action is Effect.CUT_STREAM:
                 with pytest.raises((aiohttp.ClientError, ValueError)):
                     await events.next()
                 return
-            if action is Action.EXPIRE_STREAM:
+            if action is Effect.EXPIRE_STREAM:
                 event = await events.next()
                 assert event is not None
                 assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
@@ -230,7 +230,7 @@ async def test_an_idle_stream_is_hit_at_once():
     async with _cluster() as (cluster, api), api.watch("/api/v1/pods") as events:
         waiting = asyncio.create_task(events.next(), name="the next event")
         assert cluster.faults.streams
-        cluster.faults.add(Fault(action=Action.END_STREAM))
+        cluster.faults.add(Fault(action=Effect.END_STREAM))
         assert await waiting is None
 
 
@@ -238,7 +238,7 @@ async def test_faults_are_set_and_cleared_over_http():
     async with _cluster() as (cluster, api):
         rule = {"action": "respond", "kind": "pods", "code": 503, "times": 5}
         assert (await api.post(FAULTS_PATH, [rule])).code == 204
-        assert cluster.faults.pending() == [Fault(action=Action.RESPOND, kind="pods", code=503, times=5)]
+        assert cluster.faults.pending() == [Fault(action=Effect.RESPOND, kind="pods", code=503, times=5)]
         (await api.get("/api/v1/pods")).refused(503, "ServiceUnavailable")
         assert (await api.delete(FAULTS_PATH)).code == 204
         assert (await api.get("/api/v1/pods")).code == 200

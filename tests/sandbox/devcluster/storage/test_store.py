@@ -14,27 +14,27 @@ from scheduler.sandbox.devcluster.kinds import (
     Kind,
 )
 from scheduler.sandbox.devcluster.status import StatusError
-from scheduler.sandbox.devcluster.storage.history import Reader
-from scheduler.sandbox.devcluster.storage.store import Store
+from scheduler.sandbox.devcluster.storage.history import Follower
+from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
 
 @pytest.fixture
-def store() -> Store:
-    made = Store(capacity=4)
+def store() -> ObjectStore:
+    made = ObjectStore(capacity=4)
     populate(made, nodes=0, zones=1)
     return made
 
 
-def _map(store: Store, name: str, **metadata: object) -> JsonObject:
+def _map(store: ObjectStore, name: str, **metadata: object) -> JsonObject:
     return store.create(CONFIG_MAP, "default", {"metadata": {"name": name, **metadata}})
 
 
-def _pod(store: Store, name: str, *, node: str = "", **metadata: object) -> JsonObject:
+def _pod(store: ObjectStore, name: str, *, node: str = "", **metadata: object) -> JsonObject:
     spec: JsonObject = {"containers": [{"name": "c", "image": "i"}]} | ({"nodeName": node} if node else {})
     return store.create(POD, "default", {"metadata": {"name": name, **metadata}, "spec": spec})
 
 
-def _taken(reader: Reader) -> list[tuple[str, str]]:
+def _taken(reader: Follower) -> list[tuple[str, str]]:
     return [(change.type, change.revision.obj["metadata"]["name"]) for change in reader.take()]
 
 
@@ -101,7 +101,7 @@ def _template() -> JsonObject:
     return {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 
 
-def _workload(store: Store, kind: Kind, name: str, owner: JsonObject | None = None) -> JsonObject:
+def _workload(store: ObjectStore, kind: Kind, name: str, owner: JsonObject | None = None) -> JsonObject:
     metadata: JsonObject = {"name": name} | ({"ownerReferences": [_owner(owner)]} if owner else {})
     spec = {"selector": {"matchLabels": {"app": "a"}}, "template": _template()}
     return store.create(kind, "default", {"metadata": metadata, "spec": spec})
@@ -155,7 +155,7 @@ def test_a_second_deletion_shortens_the_grace_but_never_lengthens_it(store):
 
 
 def test_nodes_are_dealt_out_over_zones():
-    store = Store()
+    store = ObjectStore()
     populate(store, nodes=5, zones=2)
     found = store.list(NODE)[0]
     zones = [node["metadata"]["labels"]["topology.kubernetes.io/zone"] for node in found]

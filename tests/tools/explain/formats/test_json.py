@@ -43,7 +43,7 @@ FIELDS = {
     ),
     Share: "pods percent weights ofMinimum declaringTakes",
     Skew: "maxSkew minDomains domains fewest countsItself",
-    explanation.Domain: "domain nodes pods most allowed",
+    explanation.DomainCount: "domain nodes pods most allowed",
     explanation.Pods: "total shown",
     explanation.PodRef: "namespace name node domain",
     explanation.Suggestion: "changes node texts",
