@@ -1,7 +1,7 @@
 """
 Runs work that comes in pieces between the iterations of the scheduling loop, for a bounded share of its time.
 
-No piece reads a state in which members of a group are on trial.
+No piece reads a state that `is_provisional`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _SLICE_S: Final = 0.002
 _MAX_PAUSE_S: Final = 0.5
 
 
-async def off_trial(state: ClusterState) -> None:
+async def until_settled(state: ClusterState) -> None:
     """Return between two cycles: within 0.3 s, which a group of 1,000 members takes, mostly at once."""
-    while state.is_on_trial:  # noqa: ASYNC110 - the scheduling loop, which ends the trial, never waits meanwhile
+    while state.is_provisional:  # noqa: ASYNC110 - the scheduling loop, which ends the cycle, never waits meanwhile
         await asyncio.sleep(0)
 
 
@@ -41,7 +41,7 @@ async def in_slices(
     After each slice of `_SLICE_S` other tasks run for at least `pause_factor()` times as long, up to `_MAX_PAUSE_S`.
     """
     while True:
-        await off_trial(state)
+        await until_settled(state)
         began_s = now_s()
         try:
             while now_s() - began_s < _SLICE_S:

@@ -38,7 +38,7 @@ class RunningScheduler:
 
 
 class View:
-    """Serves what it reads of a scheduler (`Routes`); this base reads nothing. A view reads after `off_trial`."""
+    """Serves what it reads of a scheduler (`Routes`); this base reads nothing. A view reads after `until_settled`."""
 
     paths: ClassVar[Sequence[str]] = ()
 

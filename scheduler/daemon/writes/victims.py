@@ -37,7 +37,7 @@ class VictimEvictor:
 
     Args:
         clock_s: the time since the epoch.
-        put: puts EvictionDue to the machine, once no group is on trial, and returns its instruction at once. The
+        put: puts EvictionDue to the machine, after the end of a cycle, and returns its instruction at once. The
             disruption controller takes back a condition that no DELETE follows within two minutes.
     """
 

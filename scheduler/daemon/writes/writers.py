@@ -13,7 +13,7 @@ from typing import Any, Final, assert_never
 
 from scheduler.daemon.kube.event_series import EventKey
 from scheduler.daemon.loop.connection import Connection
-from scheduler.daemon.loop.slices import off_trial
+from scheduler.daemon.loop.slices import until_settled
 from scheduler.daemon.metrics.metrics import Metrics
 from scheduler.daemon.writes.binder import Binder
 from scheduler.daemon.writes.concurrency_limit import BindLimit
@@ -92,7 +92,7 @@ class Writers:
         )
 
         async def put(due: EvictionDue) -> list[Instruction]:
-            await off_trial(machine.state)
+            await until_settled(machine.state)
             return machine.handle(due, now_s())
 
         self._victims = VictimEvictor(sender, clock_s=clock_s, put=put)

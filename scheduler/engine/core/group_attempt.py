@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scheduler.engine.core.assumed_places import AssumedPlaces, Place
 from scheduler.engine.core.decide import CycleError, ScheduleResult
 from scheduler.engine.core.group_domains import Domains, domain_ids
 from scheduler.engine.core.group_members import MemberKind, is_selected
-from scheduler.engine.core.group_trial import AssumedPlaces, Place
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.pod_groups import most_copies
 from scheduler.engine.model.group_topology import Topology
@@ -108,7 +108,7 @@ class Outcome:
     What became of the group.
 
     Attributes:
-        is_placed: whether enough members have places, which are in the trial.
+        is_placed: whether enough members have places; these are assumed.
         error: the error that ended the search.
         stuck: where the search came furthest.
         key: the topology key whose domains had too little room; empty if none had to be shared.
@@ -137,7 +137,7 @@ class Outcome:
 
 class Attempt:
     """
-    The members and their places on a trial.
+    The members and their assumed places.
 
     Attributes:
         domain: the domain that is tried, for the message.
@@ -145,11 +145,11 @@ class Attempt:
         liftable_rows: the rows without room that may get some once siblings are placed, bool array of shape (n_rows,).
     """
 
-    def __init__(self, request: SearchRequest, trial: AssumedPlaces, kinds: Sequence[MemberKind]) -> None:
-        self.request, self.trial, self.view, self.kinds = request, trial, trial.view, kinds
+    def __init__(self, request: SearchRequest, assumed: AssumedPlaces, kinds: Sequence[MemberKind]) -> None:
+        self.request, self.assumed, self.view, self.kinds = request, assumed, assumed.view, kinds
         self.outcome = Outcome(key=request.topology.required[-1] if request.topology.required else "")
         self.kind_of = {pod.uid: kind for kind in kinds for pod in kind.pods}
-        self.liftable = {plugin.name for plugin in trial.profile.filters if plugin.lifted_by_siblings}
+        self.liftable = {plugin.name for plugin in assumed.profile.filters if plugin.lifted_by_siblings}
         self.domain = ""
         self.liftable_rows: Mask = np.zeros_like(request.rows)
         #: The domains of `outcome.key`, and the plugins that refused a node of others.
@@ -168,24 +168,24 @@ class Attempt:
     @property
     def n_placed(self) -> int:
         """Return how many members have places."""
-        return len(self.trial.places)
+        return len(self.assumed.places)
 
     # Places.
 
     def take_back(self, n_kept: int) -> Pieces[None]:
         """Take back the last places."""
         while self.n_placed > n_kept:
-            self.kind_of[self.trial.take_back().uid].n_placed -= 1
+            self.kind_of[self.assumed.take_back().uid].n_placed -= 1
             yield
 
     def place(self, kind: MemberKind, result: ScheduleResult, *, is_owed: bool) -> None:
         """Place the next member of the kind."""
-        self.trial.place(kind.left[0], result, is_owed=is_owed)
+        self.assumed.place(kind.left[0], result, is_owed=is_owed)
         kind.n_placed += 1
 
     def try_next(self, kind: MemberKind, rows: Mask, siblings: Sequence[Pod] = ()) -> Pieces[FitError | None]:
         """Place the next member of the kind on one of the rows; return why it has no place."""
-        decision = yield from self.trial.deciding(kind.left[0], rows, siblings)
+        decision = yield from self.assumed.deciding(kind.left[0], rows, siblings)
         if isinstance(decision, ScheduleResult):
             self.place(kind, decision, is_owed=bool(siblings))
             yield
@@ -200,7 +200,7 @@ class Attempt:
         for member in kind.left:
             outcome.rejecting[member.uid] = outcome.rejecting.get(member.uid, frozenset()) | error.rejecting
         if outcome.stuck is None or self.n_placed > outcome.stuck.n_placed:
-            outcome.stuck = Stuck(tuple(self.trial.places), self.domain, rows, kind.left[0], error)
+            outcome.stuck = Stuck(tuple(self.assumed.places), self.domain, rows, kind.left[0], error)
 
     def siblings(self, kind: MemberKind) -> list[Pod]:
         """Return the members still to be placed after the next one of the kind that its affinity waits for."""
@@ -253,7 +253,7 @@ class Attempt:
             return None
         if part.topology.required:
             ids = domain_ids(part.topology.required, self.view.nodes).ids
-            for place in self.trial.places:
+            for place in self.assumed.places:
                 if self.kind_of[place.pod.uid].part == kind.part:
                     here: Mask = ids == ids.item(self.view.nodes.row_by_name[place.node_name])
                     return part.rows & here
@@ -301,9 +301,9 @@ class Attempt:
         Room is counted by resources, so there may be less. `n_most`: more than as many are not counted; by default, as
         many as the kind has without a place.
         """
-        decision = yield from self.trial.deciding(kind.left[0], scope, is_scored=False)
+        decision = yield from self.assumed.deciding(kind.left[0], scope, is_scored=False)
         if isinstance(decision, FitError) and (siblings := self.siblings(kind)):
-            decision = yield from self.trial.deciding(kind.left[0], scope, siblings, is_scored=False)
+            decision = yield from self.assumed.deciding(kind.left[0], scope, siblings, is_scored=False)
         if isinstance(decision, FitError):
             self.note(kind, decision, scope)
             if not decision.rejecting.isdisjoint(self.liftable):

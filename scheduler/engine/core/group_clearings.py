@@ -1,5 +1,5 @@
 """
-Which pods leave on trial, so that a group may find room: all of lower priority, or in a large cluster those of the
+Which pods a search removes so that a group may find room: all of lower priority, or in a large cluster those of the
 nodes where that costs least.
 """
 
@@ -19,7 +19,7 @@ from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.pod_columns import COUNTED
 
-#: Most pods that leave on trial. 20 µs each.
+#: Most pods that a search removes. 20 µs each.
 _MOST_LIFTED: Final = 1_000
 #: Domains of a large cluster that are tried, where all members share one.
 _MOST_DOMAINS: Final = 4

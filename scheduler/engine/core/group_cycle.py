@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from scheduler.engine.core.assumed_places import AssumedPlaces, Place, SplitMix64
 from scheduler.engine.core.decide import CycleError
 from scheduler.engine.core.decision_annotation import DecisionAnnotations
 from scheduler.engine.core.group_attempt import Outcome, SearchRequest
@@ -34,7 +35,6 @@ from scheduler.engine.core.group_messages import (
 from scheduler.engine.core.group_preemption import Nominations
 from scheduler.engine.core.group_requests import search_request, unnominated
 from scheduler.engine.core.group_search import search
-from scheduler.engine.core.group_trial import AssumedPlaces, Place, SplitMix64
 from scheduler.engine.core.lost_members import RELEASED
 from scheduler.engine.core.nominator import Nominator
 from scheduler.engine.core.outcomes import attempted, report_failure, report_group
@@ -152,14 +152,14 @@ class GroupCycles:
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
         first, n_most = next(iter(entries.values())), request.max_decisions(profile.max_search_decisions)
-        trial = self._trial(f"{first.uid} {first.attempts}", profile, n_most)
+        assumed = self._new_places(f"{first.uid} {first.attempts}", profile, n_most)
         with self._state.without_nominations(entries.keys()):
-            outcome = yield from search(request, trial)
+            outcome = yield from search(request, assumed)
         if not outcome.is_placed:
-            return (yield from self._on_unplaced(entries, key, request, outcome, trial, now_s))
+            return (yield from self._on_unplaced(entries, key, request, outcome, assumed, now_s))
         self._lives.note_placed(key)
-        attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, trial.n_decisions)
-        placed = [(entries.pop(place.pod.uid), place) for place in trial.places]
+        attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, assumed.n_decisions)
+        placed = [(entries.pop(place.pod.uid), place) for place in assumed.places]
         for few in batches(placed):
             for _, place in few:
                 self._nominator.take_node(place.pod, place.node_name, now_s)
@@ -173,7 +173,7 @@ class GroupCycles:
         key: GroupKey,
         request: SearchRequest,
         outcome: Outcome,
-        trial: AssumedPlaces,
+        assumed: AssumedPlaces,
         now_s: float,
     ) -> Pieces[GroupResult]:
         """Put the members back; nominate them where room can be made for all."""
@@ -184,19 +184,19 @@ class GroupCycles:
         ):
             yield from self._give_back(entries, now_s)
             attempt = GroupAttempted(
-                trial.profile.scheduler_name, "unschedulable", now_s, outcome.n_decisions
+                assumed.profile.scheduler_name, "unschedulable", now_s, outcome.n_decisions
             )
             return GroupResult([attempt])
         if outcome.error is not None:
             yield from self._nominate(entries, _NO_NOMINATIONS, now_s)
             text = f"pod group {key.text}: {outcome.error.message}"
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
-        n_running, n_most = self._groups.n_placed(key), trial.profile.max_search_decisions
+        n_running, n_most = self._groups.n_placed(key), assumed.profile.max_search_decisions
         text = unplaced_message(key, request.n_needed, n_running, outcome, n_most)
         nominated = self._state.nominated
         before = {uid: node_name for uid in entries if (node_name := nominated.node_of(uid))}
         with self._state.without_nominations(entries.keys()):
-            nominations = yield from self._lives.nominations.next_step(key, request, before, trial, now_s)
+            nominations = yield from self._lives.nominations.next_step(key, request, before, assumed, now_s)
         if not nominations.victims and self._lives.take_release(key):
             nominations = Nominations(victims=tuple(self._groups.placed(key)), note=RELEASED)
         yield from self._nominate(entries, nominations, now_s)
@@ -230,8 +230,8 @@ class GroupCycles:
             return False
         return has_minimum(self._groups, key)
 
-    def _trial(self, identity: str, profile: Profile, max_decisions: int) -> AssumedPlaces:
-        """`identity`: of the decision, from which the trial's random numbers follow."""
+    def _new_places(self, identity: str, profile: Profile, max_decisions: int) -> AssumedPlaces:
+        """`identity`: of the decision; it seeds the random numbers."""
         rng = SplitMix64(identity)
         return AssumedPlaces(
             self._state, self._reservations, profile, rng, self._observer, self._annotations, max_decisions
@@ -253,10 +253,10 @@ class GroupCycles:
         request = search_request(self._state, key, group, members, profile)
         if request.n_needed > len(request.members) or self._groups.disagreement(key):
             return False
-        trial = self._trial(f"{key.text} needs room", profile, 2 * len(members)).anew()
+        assumed = self._new_places(f"{key.text} needs room", profile, 2 * len(members)).fresh()
         with self._state.without_nominations({pod.uid for pod in members}):
-            outcome = finished(search(request, trial))
-            finished(trial.take_all_back())
+            outcome = finished(search(request, assumed))
+            finished(assumed.take_all_back())
         return not outcome.is_placed and outcome.error is None
 
     # Putting back.

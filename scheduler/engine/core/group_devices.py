@@ -70,7 +70,7 @@ class FreedClaims:
             if claim.allocation is None or claim.key in self._own:
                 continue
             is_given_back = any(plugin.gives_back(claim, self._view) for plugin in self._filters)
-            if is_given_back and self._devices.free_on_trial(claim):
+            if is_given_back and self._devices.hide_allocation(claim):
                 self._freed[claim.key] = claim
 
     def free_left_behind(self) -> Pieces[None]:
@@ -88,12 +88,12 @@ class FreedClaims:
         """Let the pod, which returns, have its claims again."""
         for claim in list(self._devices.claims_of(pod)):
             if (freed := self._freed.pop(claim.key, None)) is not None:
-                self._devices.end_trial(freed)
+                self._devices.show_allocation(freed)
 
     def take_all_back(self) -> None:
         """Let every claim count as before."""
         for claim in self._freed.values():
-            self._devices.end_trial(claim)
+            self._devices.show_allocation(claim)
         self._freed.clear()
 
 

@@ -65,7 +65,7 @@ def _room_of(kind: MemberKind, attempt: Attempt) -> Pieces[Amounts]:
     """Return an upper bound of the members of the kind by row, by resources. One decision."""
     n_pods, part = len(kind.pods), attempt.request.parts.get(kind.part)
     possible = attempt.request.rows if part is None else attempt.request.rows & part.rows
-    decision = yield from attempt.trial.deciding(kind.first, attempt.request.rows, attempt.siblings(kind))
+    decision = yield from attempt.assumed.deciding(kind.first, attempt.request.rows, attempt.siblings(kind))
     if isinstance(decision, FitError):
         is_final = decision.rejecting.isdisjoint(attempt.liftable)
         return np.where(possible, 0 if is_final else n_pods, 0)
@@ -81,15 +81,15 @@ def _room_of(kind: MemberKind, attempt: Attempt) -> Pieces[Amounts]:
 def exhaust(attempt: Attempt, scope: Mask) -> Pieces[bool]:
     """Try every order of kinds and every node of the scope, depth first."""
     seen: set[Hashable] = set()
-    trial = attempt.trial
+    assumed = attempt.assumed
     frames = [_Frame(list(attempt.kinds), scope.copy())]
     while frames:
         n_placed = attempt.n_placed
         is_enough = n_placed >= attempt.request.n_needed and attempt.has_whole_parts()
-        if is_enough and (yield from trial.is_settled()):
+        if is_enough and (yield from assumed.is_settled()):
             if not attempt.request.parts:
                 yield from attempt.fill(attempt.kinds, scope, is_partial=True)
-            if not (yield from trial.is_settled()):
+            if not (yield from assumed.is_settled()):
                 yield from attempt.take_back(n_placed)
             return True
         if not (yield from _advance(frames[-1], scope, attempt)):
@@ -112,7 +112,7 @@ def _advance(frame: _Frame, scope: Mask, attempt: Attempt) -> Pieces[bool]:
         siblings = attempt.siblings(kind) if frame.is_deferring else ()
         of_part = attempt.rows_of(kind)
         rows = frame.rows if of_part is None else frame.rows & of_part
-        decision = yield from attempt.trial.deciding(kind.left[0], rows, siblings)
+        decision = yield from attempt.assumed.deciding(kind.left[0], rows, siblings)
         if isinstance(decision, ScheduleResult):
             frame.rows[decision.scores.chosen] = False
             attempt.place(kind, decision, is_owed=frame.is_deferring)
@@ -130,6 +130,7 @@ def _advance(frame: _Frame, scope: Mask, attempt: Attempt) -> Pieces[bool]:
 def _assignment(attempt: Attempt) -> Hashable:
     """Return which kinds are on which nodes, and which of them wait for siblings."""
     places = (
-        (id(attempt.kind_of[place.pod.uid]), place.node_name, place.is_owed) for place in attempt.trial.places
+        (id(attempt.kind_of[place.pod.uid]), place.node_name, place.is_owed)
+        for place in attempt.assumed.places
     )
     return frozenset(Counter(places).items())

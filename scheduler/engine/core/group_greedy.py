@@ -22,7 +22,7 @@ from scheduler.engine.model.group_topology import Topology
 from scheduler.engine.state.arrays import Amounts, Mask, Rows
 from scheduler.engine.state.batches import Pieces
 
-#: Domains in which as many members as fit are placed on trial, if no domain has room for all.
+#: Domains in which as many members as fit are placed at first, if no domain has room for all.
 _MOST_PARTIAL: Final = 8
 
 
@@ -30,11 +30,11 @@ class GreedySearch:
     """The ways to search, one after the other."""
 
     def __init__(self, attempt: Attempt, components: Sequence[Component]) -> None:
-        self._attempt, self._trial, self._request = attempt, attempt.trial, attempt.request
+        self._attempt, self._assumed, self._request = attempt, attempt.assumed, attempt.request
         self._kinds, self._components = attempt.kinds, components
         self._levels = self._levels_of(attempt.request.topology)
         # Of those beyond one per member, preferred levels may take half; the other half is for whole domains.
-        n_more = max(0, self._trial.n_left - self._request.max_decisions(0))
+        n_more = max(0, self._assumed.n_left - self._request.max_decisions(0))
         self._n_spared = self._request.n_without_levels() + n_more - n_more // 2
 
     def _levels_of(self, topology: Topology) -> list[Rows]:
@@ -53,7 +53,7 @@ class GreedySearch:
             best = scopes.roomiest(_MOST_PARTIAL, n_needed)
             yield from self._place_best([option for scope in best for option in self._options(scope.rows)])
             is_enough = attempt.n_placed >= n_needed and attempt.has_whole_parts()
-            if is_enough and (yield from self._trial.is_settled()):
+            if is_enough and (yield from self._assumed.is_settled()):
                 return True
             yield from attempt.take_back(0)
         if (yield from is_proven(attempt)):
@@ -137,13 +137,13 @@ class GreedySearch:
         if self._levels:
             held = self._request.held
             is_filled = yield from self._fill_levels(self._kinds, self._levels, scope.rows, held)
-            if is_filled and (yield from self._trial.is_settled()):
+            if is_filled and (yield from self._assumed.is_settled()):
                 return True
             yield from attempt.take_back(0)
         for _ in range(2):
             attempt.domain = scope.value
             failed = yield from self._place_each(components, scope.rows)
-            if failed is None and (yield from self._trial.is_settled()):
+            if failed is None and (yield from self._assumed.is_settled()):
                 return True
             if scope.value:
                 attempt.outcome.room[scope.value] = attempt.n_placed
@@ -199,7 +199,7 @@ class GreedySearch:
         """
         attempt, stuck = self._attempt, self._attempt.outcome.stuck
         rows, held = scope.copy(), held.copy()
-        with self._trial.sparing(self._n_spared):
+        with self._assumed.sparing(self._n_spared):
             while waiting := [kind for kind in kinds if kind.left]:
                 room = yield from self._room(waiting, rows)
                 n_wanted = len(largest_of(waiting).left)
@@ -258,7 +258,7 @@ class GreedySearch:
         best: list[tuple[MemberKind, str, bool]] = []
         for option in options:
             yield from option
-            places = self._trial.places[n_before:]
+            places = self._assumed.places[n_before:]
             if len(places) > len(best):
                 best = [(attempt.kind_of[place.pod.uid], place.node_name, place.is_owed) for place in places]
             yield from attempt.take_back(n_before)

@@ -25,6 +25,13 @@ from typing import Final
 
 import numpy as np
 
+from scheduler.engine.core.assumed_places import (
+    AssumedPlaces,
+    CycleBrokenError,
+    OutOfDecisionsError,
+    SplitMix64,
+    detached_places,
+)
 from scheduler.engine.core.decide import DecisionScope, ScheduleResult, decide
 from scheduler.engine.core.group_attempt import Attempt, Outcome, SearchRequest
 from scheduler.engine.core.group_devices import FreedClaims
@@ -32,13 +39,6 @@ from scheduler.engine.core.group_domains import domain_ids
 from scheduler.engine.core.group_members import kinds_of
 from scheduler.engine.core.group_requests import all_levels, search_request
 from scheduler.engine.core.group_search import search
-from scheduler.engine.core.group_trial import (
-    AssumedPlaces,
-    CycleBrokenError,
-    OutOfDecisionsError,
-    SplitMix64,
-    detached_places,
-)
 from scheduler.engine.core.group_vacancy import Vacancy
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
@@ -112,8 +112,8 @@ class HoleSearch:
             groups = self._state.groups
             if not groups.is_complete(self._members[0]) or groups.disagreement(self._key):
                 return _NO_MOVES
-            outcome, trial = yield from self._search()
-            yield from trial.take_all_back()
+            outcome, assumed = yield from self._search()
+            yield from assumed.take_all_back()
             if outcome.is_placed:
                 return _NO_MOVES
             pods = [placed[uid].pod for uid in movable if self.may_move(uid)]
@@ -201,18 +201,20 @@ class HoleSearch:
         return True
 
     def _search(self) -> Pieces[tuple[Outcome, AssumedPlaces]]:
-        """Return what the search for the group's places finds; they are taken in the trial."""
+        """Return what the search for the group's places finds; the members are assumed there."""
         n_most = 2 * len(self._members) + min(self._profile.max_search_decisions, 100)
-        trial = detached_places(self._state, self._profile, self._key.text, n_most)
+        assumed = detached_places(self._state, self._profile, self._key.text, n_most)
         group, outcome = self._state.groups.get(self._key), Outcome()
         if group is not None:
             request = search_request(self._state, self._key, group, self._members, self._profile)
             outcome.room = yield from self._room(request)
             if not outcome.room or max(outcome.room.values()) >= request.n_needed:
-                outcome = yield from search(request, trial)
-        self._n_left -= 1 + trial.n_decisions
-        self.places = {place.pod.uid: place.node_name for place in trial.places} if outcome.is_placed else {}
-        return outcome, trial
+                outcome = yield from search(request, assumed)
+        self._n_left -= 1 + assumed.n_decisions
+        self.places = (
+            {place.pod.uid: place.node_name for place in assumed.places} if outcome.is_placed else {}
+        )
+        return outcome, assumed
 
     def _room(self, request: SearchRequest) -> Pieces[dict[str, int]]:
         """Return an upper bound of the members for which each required domain has room; empty if none is known."""
@@ -221,8 +223,8 @@ class HoleSearch:
         if len(kinds) != 1 or kinds[0].needs is not None or not required:
             return {}
         self._n_left -= 1
-        trial = detached_places(self._state, self._profile, self._key.text, _MOST_DECISIONS)
-        attempt = Attempt(request, trial, kinds)
+        assumed = detached_places(self._state, self._profile, self._key.text, _MOST_DECISIONS)
+        attempt = Attempt(request, assumed, kinds)
         try:
             room = yield from attempt.room_of(kinds[0], request.rows)
         except (CycleBrokenError, OutOfDecisionsError):
@@ -235,7 +237,7 @@ class HoleSearch:
         if not self._is_allowed(pods):
             return _NO_MOVES, -1
         with self._without(pods):
-            outcome, trial = yield from self._search()
+            outcome, assumed = yield from self._search()
             stuck = 0 if outcome.stuck is None else outcome.stuck.n_placed
             n_placed = max(stuck, max(outcome.room.values(), default=0))
             orders = list(permutations(pods)) if len(pods) == 2 else [tuple(pods)]
@@ -244,7 +246,7 @@ class HoleSearch:
                 with closing(self._placed_again(order, is_any=False)) as places:
                     moves = moves or next(places, _NO_MOVES)
                 yield
-            yield from trial.take_all_back()
+            yield from assumed.take_all_back()
         return moves, n_placed
 
     def _any_moved_first(self, pods: Sequence[Pod]) -> Pieces[tuple[PodMove, ...]]:
@@ -255,8 +257,8 @@ class HoleSearch:
                 for moves in places:
                     if self._n_left <= 0:
                         return _NO_MOVES
-                    outcome, trial = yield from self._search()
-                    yield from trial.take_all_back()
+                    outcome, assumed = yield from self._search()
+                    yield from assumed.take_all_back()
                     if outcome.is_placed:
                         return moves
         return _NO_MOVES

@@ -32,7 +32,7 @@ class MemberKind:
     Members between which no plugin tells a difference, in the order in which they are placed.
 
     Attributes:
-        n_placed: how many of them have a place in the trial; the first ones.
+        n_placed: how many of them have a place; the first ones.
         needs: selects the pods that all required affinity terms select; None without terms.
         keys: the topology keys of these terms.
         part: the name of their part of the group; empty without parts.

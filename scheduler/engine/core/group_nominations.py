@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from scheduler.engine.core.assumed_places import AssumedPlaces
 from scheduler.engine.core.group_attempt import SearchRequest
 from scheduler.engine.core.group_preemption import Nominations, make_room, preemptor_of
-from scheduler.engine.core.group_trial import AssumedPlaces
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster import ClusterState
@@ -81,16 +81,16 @@ class GroupNominations:
         key: GroupKey,
         request: SearchRequest,
         before: Mapping[str, str],
-        trial: AssumedPlaces,
+        assumed: AssumedPlaces,
         now_s: float,
     ) -> Pieces[Nominations]:
         """
         Return the next step for a group that has no places.
 
-        `before`: its nominations by UID, which do not count meanwhile. `trial`: as the one that has found no places.
+        `before`: its nominations by UID, which do not count meanwhile. `assumed`: as the one that has found no places.
         """
         self._unplaced_since_s.setdefault(key, now_s)
-        preemptor = preemptor_of(trial.profile)
+        preemptor = preemptor_of(assumed.profile)
         hold = self._holds.get(key)
         if hold is not None and hold.by is _By.ANOTHER and not before:
             # The nodes are gone, or taken by pods of higher priority.
@@ -101,7 +101,7 @@ class GroupNominations:
         priority = min(map(self._view.state.groups.preemptor_priority, members))
         reason = preemptor.group_ineligibility(members, priority, set(before.values()), self._view)
         if reason is None:
-            room = yield from make_room(request, priority, self._state, preemptor, trial)
+            room = yield from make_room(request, priority, self._state, preemptor, assumed)
             if room is not None:
                 if self.is_shown(key):
                     del self._holds[key]
@@ -116,7 +116,7 @@ class GroupNominations:
         if hold is not None:
             return hold.kept(before)
         if self._may_hold(key, now_s):
-            room = yield from make_room(request, priority + 1, self._state, preemptor, trial)
+            room = yield from make_room(request, priority + 1, self._state, preemptor, assumed)
             if room is not None:
                 self._holds[key] = hold = _Hold(_By.US, now_s + HOLD_FOR_S)
                 return hold.kept(room.nodes)

@@ -33,7 +33,7 @@ def lay_out_ranks(attempt: Attempt) -> Pieces[None]:
     for kind in attempt.kinds if topology else ():
         places = [
             (index, place)
-            for index, place in enumerate(attempt.trial.places)
+            for index, place in enumerate(attempt.assumed.places)
             if attempt.kind_of[place.pod.uid] is kind
             and isinstance(place.instruction, Bind)
             and not place.is_owed
@@ -42,7 +42,7 @@ def lay_out_ranks(attempt: Attempt) -> Pieces[None]:
         if ranked and ranked[-1].rank:
             by_node = paths((place.node_name for _, place in places), topology, attempt.view.nodes)
             places.sort(key=lambda entry: by_node[entry[1].node_name])
-            yield from attempt.trial.exchange([index for index, _ in places], ranked)
+            yield from attempt.assumed.exchange([index for index, _ in places], ranked)
 
 
 def paths(node_names: Iterable[str], topology: Topology, nodes: NodeTable) -> dict[str, tuple[int, ...]]:

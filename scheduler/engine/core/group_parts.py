@@ -79,7 +79,7 @@ class PartSearch(GreedySearch):
             return
         nodes, outcome = self._attempt.view.nodes, self._attempt.outcome
         ids = domain_ids(required, nodes).ids
-        used = {ids.item(nodes.row_by_name[place.node_name]) for place in self._trial.places}
+        used = {ids.item(nodes.row_by_name[place.node_name]) for place in self._assumed.places}
         n_parts, n_needed = self._attempt.n_placed // size, -(-self._request.n_needed // least)
         rooms = [*outcome.part_room, PartRoom(domain, n_parts, len(used), required[-1], least, n_needed)]
         rooms.sort(key=lambda room: room.n_parts)
@@ -92,7 +92,7 @@ class PartSearch(GreedySearch):
         """Place every member within the scope, if the group prefers levels first in few of their domains."""
         self._attempt.domain = scope.value
         if self._levels:
-            with self._trial.sparing(self._n_spared):
+            with self._assumed.sparing(self._n_spared):
                 narrow = yield from self._narrowed(scope.rows)
                 if narrow is not None and (yield from self._place_parts(scope.value, narrow)):
                     return True
@@ -104,7 +104,7 @@ class PartSearch(GreedySearch):
         attempt, order = self._attempt, self._order
         for _ in range(2):
             failed = yield from self._place_each_part(order, rows)
-            if failed is None and (yield from self._trial.is_settled()):
+            if failed is None and (yield from self._assumed.is_settled()):
                 return True
             if scope:
                 attempt.outcome.room[scope] = attempt.n_placed

@@ -1,5 +1,5 @@
 """
-The pods that have to leave so that a whole group has places: found on a trial state, which is as before afterwards.
+The pods that have to leave so that a whole group has places: found by removing pods from the state, which is restored.
 
     remove     all pods of lower priority leave, in a large cluster only from the nodes where that costs least
     search     the group is placed as usual; if it has no places now, no pod is evicted
@@ -23,11 +23,11 @@ from typing import Final
 
 import numpy as np
 
+from scheduler.engine.core.assumed_places import AssumedPlaces, Place
 from scheduler.engine.core.group_attempt import SearchRequest
 from scheduler.engine.core.group_clearings import clearings_for
 from scheduler.engine.core.group_devices import FreedClaims
 from scheduler.engine.core.group_search import search
-from scheduler.engine.core.group_trial import AssumedPlaces, Place
 from scheduler.engine.core.group_vacancy import Vacancy, search_places
 from scheduler.engine.framework.post_filter import GroupPreemptor, Unit
 from scheduler.engine.framework.profile import Profile
@@ -65,15 +65,15 @@ def make_room(
     below_priority: int,
     state: ClusterState,
     preemptor: GroupPreemptor,
-    trial: AssumedPlaces,
+    assumed: AssumedPlaces,
 ) -> Pieces[Nominations | None]:
     """
     Return where the members go once pods of lower priorities have left, None if there is no room even then.
 
-    `trial`: the room is looked for on trials like it. Cost: a search, and one more for each pod that may have to leave,
-    within the bounds above.
+    `assumed`: each search has a fresh one like it. Cost: a search, and one more for each pod that may have to
+    leave, within the bounds above.
     """
-    attempt = _Attempt(request, state, preemptor, trial)
+    attempt = _Attempt(request, state, preemptor, assumed)
     nominations = yield from _room(attempt, request, below_priority, ClusterView(state))
     attempt.claims.take_all_back()
     return nominations
@@ -106,14 +106,14 @@ class _Attempt:
         request: SearchRequest,
         state: ClusterState,
         preemptor: GroupPreemptor,
-        trial: AssumedPlaces,
+        assumed: AssumedPlaces,
     ) -> None:
         self._request, self._state = request, state
-        self._preemptor, self._trial = preemptor, trial
+        self._preemptor, self._assumed = preemptor, assumed
         self._view = ClusterView(state)
         group = request.members[0].group
         self._key = None if group is None else group.key
-        self.claims = FreedClaims(request.members, trial.profile.filters, state)
+        self.claims = FreedClaims(request.members, assumed.profile.filters, state)
         self._vacancy = Vacancy(state, self.claims)
         self._units: list[Unit] = []
         self._n_decisions = 0
@@ -196,7 +196,7 @@ class _Attempt:
 
     def places(self) -> Pieces[dict[str, str] | None]:
         """Return the nodes of the members without the removed pods, None if the group has none."""
-        outcome, nodes = yield from search_places(self._request, self._trial.anew())
+        outcome, nodes = yield from search_places(self._request, self._assumed.fresh())
         self._n_decisions += outcome.n_decisions
         return nodes
 
@@ -206,11 +206,11 @@ class _Attempt:
 
     def _in_place(self, late: Iterable[Unit]) -> Pieces[dict[str, str] | None]:
         """Bring back the pods beside which every member keeps its node. Return the nodes, None without places."""
-        trial = self._trial.anew()
-        if not (yield from search(self._request, trial)).is_placed:
+        assumed = self._assumed.fresh()
+        if not (yield from search(self._request, assumed)).is_placed:
             return None
         by_node: dict[str, list[Place]] = {}
-        for place in trial.places:
+        for place in assumed.places:
             by_node.setdefault(place.node_name, []).append(place)
         is_local = all(_matters_on_its_node_only(pod) for pod in self._request.members)
         for unit in late:
@@ -220,11 +220,11 @@ class _Attempt:
                 continue
             self._vacancy.put_back(unit)
             yield
-            if not (yield from trial.still_take(beside)):
+            if not (yield from assumed.still_take(beside)):
                 self._vacancy.take_out(unit)
-        holds = yield from trial.still_take(trial.places)
-        nodes = {place.pod.uid: place.node_name for place in trial.places}
-        yield from trial.take_all_back()
+        holds = yield from assumed.still_take(assumed.places)
+        nodes = {place.pod.uid: place.node_name for place in assumed.places}
+        yield from assumed.take_all_back()
         return nodes if holds else None
 
 

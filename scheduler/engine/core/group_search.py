@@ -1,5 +1,5 @@
 """
-Searches a place for every member of a group, on a trial state.
+Searches a place for every member of a group; those of the members before it are assumed.
 
     greedy      in the tightest domains first: `group_greedy`; of a group with parts, one part after the other:
                 `group_parts`
@@ -17,39 +17,39 @@ The search comes in pieces: it yields after each decision and after each place t
 
 from __future__ import annotations
 
+from scheduler.engine.core.assumed_places import AssumedPlaces, CycleBrokenError, OutOfDecisionsError
 from scheduler.engine.core.group_attempt import Attempt, Outcome, SearchRequest
 from scheduler.engine.core.group_greedy import GreedySearch
 from scheduler.engine.core.group_members import components_of, kinds_of
 from scheduler.engine.core.group_order import lay_out_ranks
 from scheduler.engine.core.group_parts import PartSearch
-from scheduler.engine.core.group_trial import AssumedPlaces, CycleBrokenError, OutOfDecisionsError
 from scheduler.engine.state.batches import Pieces
 
 
-def search(request: SearchRequest, trial: AssumedPlaces) -> Pieces[Outcome]:
+def search(request: SearchRequest, assumed: AssumedPlaces) -> Pieces[Outcome]:
     """
     Place at least `n_needed` of the members, and as many as it can.
 
-    `trial`: without places; has the places afterwards if the outcome `is_placed`, none otherwise. Cost: one decision
+    `assumed`: without places; has the places afterwards if the outcome `is_placed`, none otherwise. Cost: one decision
     per member if the first domain has room for all, none for too few members.
     """
     if len(request.members) < request.n_needed:
         return Outcome()
-    kinds = yield from kinds_of(request.members, trial.view)
-    components = yield from components_of(kinds, trial.view)
-    attempt = Attempt(request, trial, kinds)
+    kinds = yield from kinds_of(request.members, assumed.view)
+    components = yield from components_of(kinds, assumed.view)
+    attempt = Attempt(request, assumed, kinds)
     searching = PartSearch(attempt, components) if request.parts else GreedySearch(attempt, components)
     outcome = attempt.outcome
     try:
         outcome.is_placed = yield from searching.run()
         if outcome.is_placed:
-            yield from trial.line_up()
+            yield from assumed.line_up()
             yield from lay_out_ranks(attempt)
     except OutOfDecisionsError:
         outcome.is_cut_short = True
     except CycleBrokenError as broken:
         outcome.error = broken.error
-    outcome.n_decisions = trial.n_decisions
+    outcome.n_decisions = assumed.n_decisions
     if not outcome.is_placed:
         yield from attempt.end()
     return outcome

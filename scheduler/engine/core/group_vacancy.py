@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from scheduler.engine.core.assumed_places import AssumedPlaces
 from scheduler.engine.core.group_attempt import Outcome, SearchRequest
 from scheduler.engine.core.group_devices import FreedClaims
 from scheduler.engine.core.group_search import search
-from scheduler.engine.core.group_trial import AssumedPlaces
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster import ClusterState, PlacedPod
 
@@ -72,10 +72,10 @@ class Vacancy:
 
 
 def search_places(
-    request: SearchRequest, trial: AssumedPlaces
+    request: SearchRequest, assumed: AssumedPlaces
 ) -> Pieces[tuple[Outcome, dict[str, str] | None]]:
     """Return what a search finds, and the nodes of the members by UID, None without places; take the places back."""
-    outcome = yield from search(request, trial)
-    nodes = {place.pod.uid: place.node_name for place in trial.places}
-    yield from trial.take_all_back()
+    outcome = yield from search(request, assumed)
+    nodes = {place.pod.uid: place.node_name for place in assumed.places}
+    yield from assumed.take_all_back()
     return outcome, nodes if outcome.is_placed else None

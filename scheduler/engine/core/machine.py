@@ -153,7 +153,7 @@ class Machine:
         """
         Whether a cycle has begun, which `step` goes on with: of a group, or of a pod that may preempt others.
 
-        The queue does not hold its pods meanwhile. See also `ClusterState.is_on_trial`.
+        The queue does not hold its pods meanwhile. See also `ClusterState.is_provisional`.
         """
         return bool(self._cycle)
 
@@ -331,7 +331,7 @@ class Machine:
                 assert_never(decision)
 
     def _deciding(self, pod: Pod, profile: Profile) -> Pieces[Decision]:
-        with self.state.on_trial():
+        with self.state.provisional():
             return (yield from deciding(pod, self._view, profile, self._rng, self._observer))
 
     def _trying_relaxed(
@@ -350,7 +350,7 @@ class Machine:
         self, queued: QueuedPod, key: GroupKey, profile: Profile, now_s: float
     ) -> Pieces[None]:
         """Bind every member of the group that has a place, and report the others; see `GroupCycles.run`."""
-        with self.state.on_trial():
+        with self.state.provisional():
             result = yield from self._groups.run(queued, key, profile, now_s)
             for few in batches(result.placed):
                 for member, place in few:

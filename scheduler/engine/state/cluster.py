@@ -80,7 +80,7 @@ _COUNTED: Final = frozenset(
     }
 )
 #: Attributes that a copy computes when they are needed, and its configuration.
-_DERIVED: Final = frozenset({"log", "derived", "counts", "_usage_by_spec", "_options", "is_on_trial"})
+_DERIVED: Final = frozenset({"log", "derived", "counts", "_usage_by_spec", "_options", "is_provisional"})
 
 
 class ClusterState:
@@ -130,19 +130,19 @@ class ClusterState:
         self._on_row: dict[int, dict[str, PlacedPod]] = {}
         #: Pods in `placed` that no watch has confirmed yet.
         self.n_assumed = 0
-        #: Whether a cycle is not over: members of a group may be on trial, which was never so, and the queue does not
-        #: hold the pods of the cycle. Only the machine may read the state meanwhile.
-        self.is_on_trial = False
+        #: Whether a cycle is not over: places of a group's members may be assumed that are taken back later, and the
+        #: queue does not hold the pods of the cycle. Only the machine may read the state meanwhile.
+        self.is_provisional = False
         self._usage_by_spec: WeakKeyDictionary[PodSpec, Usage] = WeakKeyDictionary()
 
     @contextmanager
-    def on_trial(self) -> Iterator[None]:
-        """Let `is_on_trial` be true within the block."""
-        self.is_on_trial = True
+    def provisional(self) -> Iterator[None]:
+        """Let `is_provisional` be true within the block."""
+        self.is_provisional = True
         try:
             yield
         finally:
-            self.is_on_trial = False
+            self.is_provisional = False
 
     def copy(self) -> ClusterState:
         """Return a copy that changes on its own. O(pods + nodes), about 0.7 s for 50,000 pods."""

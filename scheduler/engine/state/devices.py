@@ -276,7 +276,7 @@ class Devices:
         return counted, seen
 
     @not_for_rules
-    def free_on_trial(self, claim: ResourceClaim) -> bool:
+    def hide_allocation(self, claim: ResourceClaim) -> bool:
         """Let the claim count as not allocated; return False, and change nothing, of a claim that is being written."""
         if self.assumed.seen(claim.kind, claim.key) is not None:
             return False
@@ -284,8 +284,8 @@ class Devices:
         return True
 
     @not_for_rules
-    def end_trial(self, claim: ResourceClaim) -> None:
-        """Undo `free_on_trial`."""
+    def show_allocation(self, claim: ResourceClaim) -> None:
+        """Undo `hide_allocation`."""
         self._set(claim.kind, claim.key, claim)
 
     @contextmanager

@@ -267,7 +267,7 @@ class PodGroups:
 
     @contextmanager
     def with_notes_kept(self, pod: Pod) -> Iterator[None]:
-        """Keep what is noted of the pod's group, of which the last member leaves on trial within the block."""
+        """Keep the notes on the pod's group though its last member leaves within the block."""
         notes = (self._released, self._being_evicted)
         key = None if pod.group is None else pod.group.key
         kept = [keys for keys in notes if key in keys]

@@ -309,23 +309,23 @@ def _with_refused_member(
         request.on_step("looking for pods whose move makes room")
         explanation = with_parts(explanation, notes=(*explanation.notes, *move_notes(key, world)))
     profile = world.profiles[request.pod.scheduler_name]
-    trial = GroupChangeCheck(request.pod, pods, key, world.state, profile, request.kept_pods)
-    with trial.stuck() as stuck:
+    check = GroupChangeCheck(request.pod, pods, key, world.state, profile, request.kept_pods)
+    with check.stuck() as stuck:
         if stuck is None:
             return explanation
-        trial.subject = stuck.pod
+        check.subject = stuck.pod
         explanation = with_parts(explanation, member=refused_member(stuck))
         member_request = replace(request, pod=stuck.pod, state=world.state)
         placed = {place.pod.uid for place in stuck.places}
-        inspection = trial.inspect(stuck, [pod for pod in request.pending_pods if pod.uid not in placed])
+        inspection = check.inspect(stuck, [pod for pod in request.pending_pods if pod.uid not in placed])
         if inspection is None:
             return with_parts(
-                explanation, groups=_prefilter_group(member_request, trial.profile, stuck.error)
+                explanation, groups=_prefilter_group(member_request, check.profile, stuck.error)
             )
         explanation = _with_refusals(explanation, request, inspection, stuck.error)
-        proposed = trial.proposed(stuck, request.avoided_nodes) if request.try_changes else []
+        proposed = check.proposed(stuck, request.avoided_nodes) if request.try_changes else []
     suggestions = find_suggestions(
-        inspection.context, proposed, trial, request.on_step, request.avoided_nodes, pod_text=SUCH_MEMBERS
+        inspection.context, proposed, check, request.on_step, request.avoided_nodes, pod_text=SUCH_MEMBERS
     )
     notes = (*explanation.notes, *held_notes(suggestions, inspection.context))
     return with_parts(explanation, suggestions=suggestions, notes=notes)
@@ -384,8 +384,8 @@ def _tried(
 ) -> tuple[Suggestion, ...]:
     """Return those of the proposed changes that help the pod, each tried on a copy of the cluster."""
     state = request.state if request.owns_state else request.state.copy()
-    trial = PodChangeCheck(request.pod, state, request.new_profile(ClusterView(state)), request.rng)
-    return find_suggestions(inspection.context, proposed, trial, request.on_step, request.avoided_nodes)
+    check = PodChangeCheck(request.pod, state, request.new_profile(ClusterView(state)), request.rng)
+    return find_suggestions(inspection.context, proposed, check, request.on_step, request.avoided_nodes)
 
 
 def _with_refusals(

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
+from scheduler.engine.core.assumed_places import AssumedPlaces, CycleBrokenError, Place, detached_places
 from scheduler.engine.core.group_attempt import Outcome, Stuck
 from scheduler.engine.core.group_members import n_needed
 from scheduler.engine.core.group_messages import whole_group_problem
 from scheduler.engine.core.group_requests import search_request
 from scheduler.engine.core.group_search import search
-from scheduler.engine.core.group_trial import AssumedPlaces, CycleBrokenError, Place, detached_places
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.changes import (
@@ -44,7 +44,7 @@ from scheduler.tools.explain.workloads import workload_of
 _REPLICATED: Final = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
 #: Members that are named as having places.
 _SHOWN_MEMBERS: Final = 20
-#: Decisions for all trials of one explanation: about four seconds at 5,000 nodes.
+#: Decisions for all searches of one explanation: about four seconds at 5,000 nodes.
 _MOST_DECISIONS: Final = 20_000
 #: How often a proposal is completed by one for the next member.
 _MOST_ROUNDS: Final = 16
@@ -53,7 +53,7 @@ _MOST_ROUNDS: Final = 16
 @dataclass
 class GroupChangeCheck:
     """
-    Decides where a pod goes with its group if changes are made: `tools.explain.suggestions.Trial`.
+    Decides where a pod goes with its group if changes are made: `tools.explain.suggestions.ChangeCheck`.
 
     Args:
         pod: a pending member.
@@ -80,8 +80,8 @@ class GroupChangeCheck:
         """Return the pod's node once all changes are made; None if it has none, or too much was tried already."""
         if self._n_left <= 0:
             return None
-        with self._searched(changes) as (_, trial, _members):
-            return next((place.node_name for place in trial.places if place.pod.uid == self.pod.uid), None)
+        with self._searched(changes) as (_, assumed, _members):
+            return next((place.node_name for place in assumed.places if place.pod.uid == self.pod.uid), None)
 
     def completed(self, changes: Changes) -> Changes | None:
         """Return the changes with further ones of their types, for the members that still have no place beside them."""
@@ -108,30 +108,30 @@ class GroupChangeCheck:
         Return where the search comes furthest once the changes are made; within the block the members there have their
         places. None if the pod has a place, or no member is refused.
         """
-        with self._searched(changes) as (outcome, trial, members):
-            again = trial.anew()
+        with self._searched(changes) as (outcome, assumed, members):
+            again = assumed.fresh()
             try:
-                yield self._stuck(outcome, trial, again, members)
+                yield self._stuck(outcome, assumed, again, members)
             finally:
                 finished(again.take_all_back())
 
     def _stuck(
-        self, outcome: Outcome, trial: AssumedPlaces, again: AssumedPlaces, members: Sequence[Pod]
+        self, outcome: Outcome, assumed: AssumedPlaces, again: AssumedPlaces, members: Sequence[Pod]
     ) -> Stuck | None:
-        """Return where the search came furthest; `again` gets the places there, if they are not in `trial`."""
-        if any(place.pod.uid == self.pod.uid for place in trial.places):
+        """Return where the search came furthest; `again` gets the places there, if they are not in `assumed`."""
+        if any(place.pod.uid == self.pod.uid for place in assumed.places):
             return None
         try:
             if not outcome.is_placed:
                 _place_again(again, () if outcome.stuck is None else outcome.stuck.places, members)
                 return outcome.stuck
             pod = next(member for member in members if member.uid == self.pod.uid)
-            decision = again.decide(pod, trial.view.alive)
+            decision = again.decide(pod, assumed.view.alive)
         except CycleBrokenError:
             return None
         if not isinstance(decision, FitError):
             return None
-        return Stuck(tuple(trial.places), "", trial.view.alive, pod, decision)
+        return Stuck(tuple(assumed.places), "", assumed.view.alive, pod, decision)
 
     def inspect(self, stuck: Stuck, pending_pods: Sequence[Pod] = ()) -> Inspection | None:
         """Return the inspection of the refused member; None if a PreFilter refuses it as a whole."""
@@ -159,16 +159,16 @@ class GroupChangeCheck:
             state.without_nominations({pod.uid for pod in self.members}),
         ):
             members = self._changed_members(changes)
-            trial, outcome = detached_places(state, self.profile, self.key.text, 0), Outcome()
+            assumed, outcome = detached_places(state, self.profile, self.key.text, 0), Outcome()
             if group is not None:
                 request = search_request(state, self.key, group, members, self.profile)
-                trial.max_decisions = request.max_decisions(self._n_more(limited=bool(changes)))
-                outcome = finished(search(request, trial))
-            self._n_left -= trial.n_decisions
+                assumed.max_decisions = request.max_decisions(self._n_more(limited=bool(changes)))
+                outcome = finished(search(request, assumed))
+            self._n_left -= assumed.n_decisions
             try:
-                yield outcome, trial, members
+                yield outcome, assumed, members
             finally:
-                finished(trial.take_all_back())
+                finished(assumed.take_all_back())
 
     def _n_more(self, *, limited: bool) -> int:
         most = self.profile.max_search_decisions
@@ -185,16 +185,16 @@ class GroupChangeCheck:
         ]
 
 
-def _place_again(trial: AssumedPlaces, places: Sequence[Place], members: Sequence[Pod]) -> None:
-    """Give the members the places that they had in another trial."""
+def _place_again(assumed: AssumedPlaces, places: Sequence[Place], members: Sequence[Pod]) -> None:
+    """Give the members the places that they had in another search."""
     left = {pod.uid: pod for pod in members}
     for place in places:
         del left[place.pod.uid]
-        only = trial.view.alive & False
-        only[trial.view.nodes.row_by_name[place.node_name]] = True
-        decision = trial.decide(place.pod, only, tuple(left.values()) if place.is_owed else ())
+        only = assumed.view.alive & False
+        only[assumed.view.nodes.row_by_name[place.node_name]] = True
+        decision = assumed.decide(place.pod, only, tuple(left.values()) if place.is_owed else ())
         if not isinstance(decision, FitError):
-            trial.place(place.pod, decision, is_owed=place.is_owed)
+            assumed.place(place.pod, decision, is_owed=place.is_owed)
 
 
 def incomplete_group(groups: PodGroups, key: GroupKey, waiting: Sequence[Pod]) -> Incomplete | None:

@@ -2,7 +2,7 @@
 Finds the smallest changes that let a pod schedule.
 
 Repairs propose changes for the nodes that need fewest. Each proposal is tried with one decision, and changes that are
-not needed are removed. The numbers of nodes and trials are bounded, whatever the cluster's size. A proposal that the
+not needed are removed. The numbers of nodes and proposals are bounded, whatever the cluster's size. A proposal that the
 decision does not confirm is not an error: repairs look at one plugin at a time.
 """
 
@@ -89,7 +89,7 @@ def proposals(
 
     None is made for a node of `avoided_nodes`, which a question takes away, nor for one outside `within`, if given.
     """
-    # Proposals for all nodes are few; without this order those for single nodes could use up the trials.
+    # Proposals for all nodes are few; without this order those for single nodes could use up the number to try.
     size = partial(_size, inspection.context)
     for_all = sorted(set(_for_all_nodes(inspection)), key=size)
     for_nodes = sorted(set(_for_nodes(inspection, avoided_nodes, within)), key=size)
@@ -99,7 +99,7 @@ def proposals(
 def find_suggestions(
     context: ExplainContext,
     proposed: Sequence[Changes],
-    trial: ChangeCheck,
+    check: ChangeCheck,
     on_step: Callable[[str], None],
     avoided_nodes: Collection[str] = (),
     pod_text: str = "the pod",
@@ -118,7 +118,7 @@ def find_suggestions(
         known = [frozenset(suggestion.changes) for suggestion in confirmed]
         if n_confirmed[shape] >= _MAX_SUGGESTIONS or any(other <= frozenset(changes) for other in known):
             continue
-        suggestion = _confirm(trial, changes, pod_text)
+        suggestion = _confirm(check, changes, pod_text)
         if suggestion is None or suggestion.node in avoided_nodes:
             continue
         if frozenset(suggestion.changes) not in known:
@@ -180,15 +180,15 @@ def _vary(confirmed: Iterable[Suggestion], context: ExplainContext) -> list[Sugg
     return sorted((first + more)[:_MAX_SUGGESTIONS], key=size)
 
 
-def _confirm(trial: ChangeCheck, proposed: Changes, pod_text: str) -> Suggestion | None:
+def _confirm(check: ChangeCheck, proposed: Changes, pod_text: str) -> Suggestion | None:
     """Return the changes that are needed if they let the pod schedule, else None."""
-    changes = trial.completed(proposed)
+    changes = check.completed(proposed)
     if (
         changes is not None
         and len({each.node for each in changes if isinstance(each, AddRoom)}) > _MOST_GROWN
     ):
         return None
-    node = None if changes is None else trial.node_after(changes)
+    node = None if changes is None else check.node_after(changes)
     if changes is None or node is None:
         return None
     needed = changes
@@ -198,7 +198,7 @@ def _confirm(trial: ChangeCheck, proposed: Changes, pod_text: str) -> Suggestion
             before = needed
             for change in before:
                 fewer = tuple(other for other in needed if other != change)
-                node_with_fewer = trial.node_after(fewer) if fewer else None
+                node_with_fewer = check.node_after(fewer) if fewer else None
                 if node_with_fewer is not None:
                     needed, node = fewer, node_with_fewer
     return Suggestion(needed, node, tuple(change_text(change, pod_text) for change in needed))

@@ -33,7 +33,7 @@ from typing import ClassVar, Final, Literal, TypeVar
 import msgspec
 from aiohttp import web
 
-from scheduler.daemon.loop.slices import in_slices, off_trial
+from scheduler.daemon.loop.slices import in_slices, until_settled
 from scheduler.daemon.loop.view import RunningScheduler, View
 from scheduler.daemon.port.delegated_auth import API_PREFIX, PAGE_PATH, DelegatedAuth
 from scheduler.engine.model.devices import PoolId
@@ -144,7 +144,7 @@ class ClusterPage(View):
 
     async def _now(self, _: Asked) -> Now:
         self._survey.note_asked()
-        await off_trial(self._state)
+        await until_settled(self._state)
         nodes, machine, survey = self._state.nodes, self._running.machine, self._survey.last
         caches = tuple(
             CacheStatus(
@@ -199,7 +199,7 @@ class ClusterPage(View):
         record = (await self._survey.current()).records.get(asked["id"])
         if record is None:
             return None
-        await off_trial(self._state)
+        await until_settled(self._state)
         return cell_of(record, self._state, self._running.machine.queue, asked["domain"])
 
     async def _weights(self, _: Asked) -> Weights:
@@ -213,7 +213,7 @@ class ClusterPage(View):
         return await self._sliced(device_overview_pieces(self._state, asked["search"]))
 
     async def _device_pool(self, asked: Asked) -> DevicePool | None:
-        await off_trial(self._state)
+        await until_settled(self._state)
         return device_pool(self._state, PoolId(asked["driver"], asked["pool"]))
 
     async def _pending(self, asked: Asked) -> Pending:
@@ -230,17 +230,17 @@ class ClusterPage(View):
         return await self._sliced(machine_room_pieces(self._state, profiles, RoomQuestion(**asked)))
 
     async def _nodes(self, asked: Asked) -> NodeUses:
-        await off_trial(self._state)
+        await until_settled(self._state)
         return node_uses(self._state, asked["search"])
 
     async def _explanation(self, asked: Asked) -> Explanation | None:
         if (changes := asked["changes"] or "false") not in ("true", "false"):
             raise SettingsError("changes", "", changes, "true or false")
-        await off_trial(self._state)
+        await until_settled(self._state)
         queued = self._attempts.find(asked["namespace"], asked["name"])
         if queued is not None and changes == "false":
             async with self._questions.turn():
-                await off_trial(self._state)
+                await until_settled(self._state)
                 return self._with_group_note(self._explained(queued), queued)
         pod = await self._pod(asked["namespace"], asked["name"])
         if pod is None:
@@ -254,7 +254,7 @@ class ClusterPage(View):
                 "", "", "one of namespace and pod", "?namespace=NAMESPACE&pod=NAME, or neither"
             )
         async with self._questions.turn():
-            await off_trial(self._state)
+            await until_settled(self._state)
             if not asked["pod"]:
                 return self._attempts.listed()
             queued = self._attempts.find(asked["namespace"], asked["pod"])

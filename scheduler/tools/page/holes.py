@@ -13,12 +13,12 @@ from typing import Final
 
 import numpy as np
 
+from scheduler.engine.core.assumed_places import CycleBrokenError, detached_places
 from scheduler.engine.core.group_attempt import Attempt, SearchRequest
 from scheduler.engine.core.group_domains import domain_ids
 from scheduler.engine.core.group_members import kinds_of, n_needed, part_of, waiting_members
 from scheduler.engine.core.group_parts import in_whole_parts
 from scheduler.engine.core.group_requests import search_request
-from scheduler.engine.core.group_trial import CycleBrokenError, detached_places
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.state.arrays import Amounts, Mask
@@ -110,11 +110,11 @@ def _room(
     state: ClusterState, key: GroupKey, request: SearchRequest, profile: Profile
 ) -> tuple[Amounts, Amounts]:
     """Return for how many members each row has room, and the same in whole parts."""
-    trial = detached_places(state, profile, key.text, _MOST_MEMBERS)
+    assumed = detached_places(state, profile, key.text, _MOST_MEMBERS)
     with state.without_nominations({pod.uid for pod in request.members}):
-        kinds = finished(kinds_of(request.members[:_MOST_MEMBERS], trial.view))
+        kinds = finished(kinds_of(request.members[:_MOST_MEMBERS], assumed.view))
         try:
-            attempt = Attempt(request, trial, kinds)
+            attempt = Attempt(request, assumed, kinds)
             room = finished(attempt.room_of(kinds[0], request.rows, len(request.members)))
         except CycleBrokenError:
             room = None

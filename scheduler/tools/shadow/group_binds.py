@@ -16,18 +16,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from scheduler.engine.core.assumed_places import (
+    AssumedPlaces,
+    CycleBrokenError,
+    OutOfDecisionsError,
+    detached_places,
+)
 from scheduler.engine.core.decide import ScheduleResult
 from scheduler.engine.core.group_attempt import SearchRequest
 from scheduler.engine.core.group_domains import domain_ids
 from scheduler.engine.core.group_members import part_of
 from scheduler.engine.core.group_requests import search_request
 from scheduler.engine.core.group_search import search
-from scheduler.engine.core.group_trial import (
-    AssumedPlaces,
-    CycleBrokenError,
-    OutOfDecisionsError,
-    detached_places,
-)
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
@@ -104,7 +104,7 @@ class GroupComparison:
         group = self._state.groups.get(key)
         return None if group is None else search_request(self._state, key, group, members, self._profile)
 
-    def _trial(self, key: GroupKey, n_members: int) -> AssumedPlaces:
+    def _assumed(self, key: GroupKey, n_members: int) -> AssumedPlaces:
         most = _MOST_TRIES * n_members + self._profile.max_search_decisions
         return detached_places(self._state, self._profile, key.text, most)
 
@@ -113,10 +113,10 @@ class GroupComparison:
         request = self._request(key, members)
         if request is None:
             return {}
-        trial = self._trial(key, len(members))
-        yield from search(request, trial)
-        places = {place.pod.uid: place.node_name for place in trial.places}
-        yield from trial.take_all_back()
+        assumed = self._assumed(key, len(members))
+        yield from search(request, assumed)
+        places = {place.pod.uid: place.node_name for place in assumed.places}
+        yield from assumed.take_all_back()
         return places
 
     def _worse(self, binds: GroupBinds) -> Pieces[Worse | None]:
@@ -166,16 +166,18 @@ class GroupComparison:
 
     def _in_turn(self, binds: GroupBinds, request: SearchRequest, here: str) -> Pieces[Worse | None]:
         """Place each member once its node is one of the best. Return why that failed; None if it did not."""
-        rows, trial = self._shared_rows(binds, request), self._trial(binds.key, len(request.members))
+        rows, assumed = self._shared_rows(binds, request), self._assumed(binds.key, len(request.members))
         left, behind = list(request.members), None
         try:
             while left:
-                pod = next((pod for pod in left if self._place(trial, pod, binds.nodes[pod.uid], rows)), None)
+                pod = next(
+                    (pod for pod in left if self._place(assumed, pod, binds.nodes[pod.uid], rows)), None
+                )
                 if pod is None:
                     # A lack of points is reported only if no rule is broken.
                     behind = behind or left[0]
                     pod = next(
-                        (pod for pod in left if self._place(trial, pod, binds.nodes[pod.uid], None)), None
+                        (pod for pod in left if self._place(assumed, pod, binds.nodes[pod.uid], None)), None
                     )
                 if pod is None:
                     text = f"{binds.nodes[left[0].uid]} is refused here beside the other members"
@@ -185,26 +187,26 @@ class GroupComparison:
         except (OutOfDecisionsError, CycleBrokenError):
             return None
         finally:
-            finished(trial.take_all_back())
+            finished(assumed.take_all_back())
         if behind is None:
             return None
         node = binds.nodes[behind.uid]
         return Worse(Cause.SCORE, behind, node, here, f"no order of the members makes {node} one of the best")
 
-    def _place(self, trial: AssumedPlaces, pod: Pod, node: str, rows: Mask | None) -> bool:
+    def _place(self, assumed: AssumedPlaces, pod: Pod, node: str, rows: Mask | None) -> bool:
         """Place the member on the node if it fits there; with `rows`, only if none of them has more points."""
         row = self._state.nodes.row_by_name.get(node)
         if row is None:
             return False
         if rows is not None:
-            decision = trial.decide(pod, rows)
+            decision = assumed.decide(pod, rows)
             if not count_best(decision, self._state, node):
                 return False
         only = ClusterView(self._state).alive & False
         only[row] = True
-        decision = trial.decide(pod, only)
+        decision = assumed.decide(pod, only)
         if isinstance(decision, ScheduleResult):
-            trial.place(pod, decision, is_owed=False)
+            assumed.place(pod, decision, is_owed=False)
             return True
         return False
 

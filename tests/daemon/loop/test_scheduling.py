@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from scheduler.daemon.loop.scheduling import SchedulingLoop
-from scheduler.daemon.loop.slices import off_trial
+from scheduler.daemon.loop.slices import until_settled
 from scheduler.daemon.loop.upkeep import disable_full_collections
 from scheduler.daemon.writes.inbox import Inbox
 from scheduler.engine.model.instructions import (
@@ -512,7 +512,7 @@ async def test_others_run_during_the_cycle_of_a_group_and_see_all_of_its_members
     n_assumed = set[int]()
     async with bench.running(), Turns() as turns:
         while len(bench.kept.bound()) < 200:
-            await off_trial(bench.driver.state)
+            await until_settled(bench.driver.state)
             n_assumed.add(bench.driver.state.n_assumed)
             bench.driver.audit()
             await asyncio.sleep(0)

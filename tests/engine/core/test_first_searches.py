@@ -40,7 +40,7 @@ def _pieces(cluster: ClaimCluster, claim: Json) -> tuple[int, list[Instruction]]
     machine, n_pieces = cluster.machine, 1
     instructions = machine.handle(CycleDue(), cluster.now_s)
     while machine.is_in_cycle:
-        assert (instructions, machine.state.is_on_trial) == ([], True)
+        assert (instructions, machine.state.is_provisional) == ([], True)
         instructions, n_pieces = machine.step(), n_pieces + 1
     return n_pieces, instructions
 

@@ -258,7 +258,7 @@ def test_groups_leave_whole_only_for_higher_priorities_and_none_in_vain():
 def test_a_group_that_is_half_evicted_goes_though_another_group_looked_for_room(
     cluster: Driver, version: str
 ) -> None:
-    """The search for room took the last member away on trial, and with it the note that the others were evicted."""
+    """The search for room took the last member away for its time, and with it the note that the others were evicted."""
     for index in range(2):
         cluster.node(f"n{index}", allocatable={"cpu": "1", "pods": "10"})
     cluster.handle(group_seen("whole", 2, priority=0, mode=WHOLE[version], version=version))

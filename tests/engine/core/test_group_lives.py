@@ -69,6 +69,6 @@ def _interrupted(seed: int) -> int:
     while machine.has_backlog:
         ordered += machine.step()
     assert ordered == [one for _, _, told in life.driver.record for one in told]
-    assert not again.state.is_on_trial
+    assert not again.state.is_provisional
     again.audit()
     return n_interrupted

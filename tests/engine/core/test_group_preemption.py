@@ -396,7 +396,7 @@ def test_a_group_for_which_pods_left_in_vain_is_nominated_no_more(cluster: Drive
     assert not cluster.state.nominated
 
 
-def test_a_group_that_was_placed_once_stays_so_when_it_is_removed_on_trial(cluster: Driver) -> None:
+def test_a_group_that_was_placed_once_stays_so_when_it_is_removed_for_a_search(cluster: Driver) -> None:
     cluster.node("n0", allocatable={"cpu": "2"})
     other = {GROUP: "other", MIN_COUNT: "2"}
     containers = [container(requests={"cpu": "1"})]
@@ -411,7 +411,7 @@ def test_a_group_that_was_placed_once_stays_so_when_it_is_removed_on_trial(clust
 
 
 def test_in_a_large_cluster_the_pods_of_some_nodes_are_asked(cluster: Driver) -> None:
-    """More pods than leave on trial: the nodes where it costs least make room, in one rack."""
+    """More pods than a search removes: the nodes where it costs least make room, in one rack."""
     for index in range(120):
         cluster.node(f"n{index}", labels={"rack": f"r{index // 12}"}, allocatable={"cpu": "10", "pods": "20"})
         for number in range(10):

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from scheduler.engine.core.assumed_places import OutOfDecisionsError, detached_places
 from scheduler.engine.core.decide import ScheduleResult
-from scheduler.engine.core.group_trial import OutOfDecisionsError, detached_places
 from scheduler.engine.model.instructions import Bind, Instruction
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
@@ -128,19 +128,19 @@ def test_members_that_running_pods_draw_to_several_racks_are_enough_together() -
     check(611195)
 
 
-def test_a_trial_takes_as_many_decisions_as_it_may() -> None:
+def test_a_search_takes_as_many_decisions_as_it_may() -> None:
     """The first one on a member counts once; a later one on a member with many terms counts more."""
     driver = Driver()
     driver.node("n")
     preferred = [(1, build.term(RACK, build.selector(f"n={one}"))) for one in range(64)]
     plain, costly = driver.pod("plain"), driver.pod("costly", affinity=build.affinity(preferred=preferred))
-    trial = detached_places(driver.state, driver.profiles[NAME], "p", 3)
+    assumed = detached_places(driver.state, driver.profiles[NAME], "p", 3)
     for n_left, pod in ((2, plain), (1, costly), (0, plain)):
-        assert isinstance(trial.decide(pod, trial.view.alive), ScheduleResult)
-        assert trial.n_left == n_left
+        assert isinstance(assumed.decide(pod, assumed.view.alive), ScheduleResult)
+        assert assumed.n_left == n_left
     with pytest.raises(OutOfDecisionsError):
-        trial.decide(plain, trial.view.alive)
-    trial = detached_places(driver.state, driver.profiles[NAME], "p", 100)
+        assumed.decide(plain, assumed.view.alive)
+    assumed = detached_places(driver.state, driver.profiles[NAME], "p", 100)
     for _ in range(2):
-        trial.decide(costly, trial.view.alive)
-    assert trial.n_left < 98
+        assumed.decide(costly, assumed.view.alive)
+    assert assumed.n_left < 98

@@ -75,10 +75,10 @@ def test_the_state_is_not_to_be_read_between_two_pieces_of_a_search_for_victims(
     machine = cluster.machine
     ordered, n_pieces = machine.handle(CycleDue(), cluster.now_s), 1
     while machine.is_in_cycle:
-        assert (ordered, machine.state.is_on_trial, machine.queue.depths()["active"]) == ([], True, 0)
+        assert (ordered, machine.state.is_provisional, machine.queue.depths()["active"]) == ([], True, 0)
         assert (machine.observed_node_name(incoming.uid), machine.n_unconfirmed) == ("", 0)
         ordered, n_pieces = machine.step(), n_pieces + 1
-    assert not machine.state.is_on_trial
+    assert not machine.state.is_provisional
     assert evictions(ordered)
     assert n_pieces > 1
 

@@ -66,7 +66,7 @@ class Told:
     def view(self) -> View:
         """Return what it was told, and what it assumes; in the middle of a cycle, as before it."""
         state = self._machine.state
-        if state.is_on_trial:
+        if state.is_provisional:
             return self._before
         assumed = {uid: one.pod.node_name for uid, one in state.placed.items() if one.assumed}
         nominated = {pod.uid: node for node, pods in state.nominated.by_node() for pod in pods}

@@ -1,8 +1,8 @@
-"""A trial draws the same numbers in every version and on every machine: recorded decisions are played again."""
+"""A search draws the same numbers in every version and on every machine: recorded decisions are played again."""
 
 from __future__ import annotations
 
-from scheduler.engine.core.group_trial import SplitMix64
+from scheduler.engine.core.assumed_places import SplitMix64
 
 
 def test_the_numbers_are_those_of_splitmix64() -> None:

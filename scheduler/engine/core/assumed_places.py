@@ -1,5 +1,5 @@
 """
-A state on trial: members of a group are placed one after the other, and all are kept or taken back as a whole.
+The assumed places of a group: its members are placed one after the other, and all are kept or taken back together.
 
 A place is what any decision makes of it: the pod and what plugins reserve for it are assumed. So the decision on
 the next member sees it by the same plugins, and taking it back is what follows a failed bind.
@@ -42,7 +42,7 @@ _MASK: Final = (1 << 64) - 1
 
 
 class SplitMix64:
-    """The generator SplitMix64. `identity`: of the trial; equal identities give equal numbers."""
+    """The generator SplitMix64. Equal identities give equal numbers."""
 
     def __init__(self, identity: str) -> None:
         self._state = int.from_bytes(blake2b(identity.encode(), digest_size=8).digest(), "big")
@@ -111,8 +111,8 @@ class AssumedPlaces:
     """
     The places of one attempt. Everything is taken back unless the caller keeps it.
 
-    Its members count as not nominated meanwhile: `ClusterState.without_nominations`. `rng`: of the trial alone, as all
-    that the machine draws changes what it decides later.
+    Its members count as not nominated meanwhile: `ClusterState.without_nominations`. `rng`: used by nothing else, as
+    each number that the machine draws changes what it decides later.
     """
 
     state: ClusterState
@@ -163,8 +163,8 @@ class AssumedPlaces:
             self._n_spared, self._asked = outer, asked
             self._n_counted = min(self._n_counted, n_most)
 
-    def anew(self) -> AssumedPlaces:
-        """Return a trial like this one, without places, which is not observed."""
+    def fresh(self) -> AssumedPlaces:
+        """Return one like this without places, which is not observed."""
         return replace(self, observer=Unobserved())
 
     def decide(self, pod: Pod, rows: Mask, siblings: Sequence[Pod] = ()) -> ScheduleResult | FitError:
@@ -401,7 +401,7 @@ class AssumedPlaces:
 def detached_places(
     state: ClusterState, profile: Profile, identity: str, max_decisions: int
 ) -> AssumedPlaces:
-    """Return a trial outside of the machine. `identity`: of the decision, from which its random numbers follow."""
+    """Return places for a search outside of the machine. `identity`: of the decision; it seeds the random numbers."""
     reservations, rng = Reservations(state, PodRecords(state)), SplitMix64(identity)
     annotations = DecisionAnnotations(state.nodes)
     return AssumedPlaces(state, reservations, profile, rng, Unobserved(), annotations, max_decisions)
