@@ -260,7 +260,7 @@ def _expect_same(kind: str, other: str) -> None:
         raise ExpressionError(f"{kind} and {other} are different types")
 
 
-#: Types of which no null is, and whose sum is one of them.
+#: Types that have no null, and that sums stay within.
 _PLAIN: Final = frozenset({"bool", "int", "uint", "double", "string", "bytes", "list", "map"})
 #: Steps of an operator that calculates.
 _CALCULATION: Final = 4

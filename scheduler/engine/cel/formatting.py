@@ -183,7 +183,7 @@ def check_format(text: str, arguments: Sequence[Plan]) -> None:
     Check the arguments of a constant text that are written as a list.
 
     Raises:
-        ExpressionError: there are more than clauses, or one is an attribute, of which upstream does not know the type.
+        ExpressionError: there are more than clauses, or one is an attribute, whose type upstream does not know.
     """
     n_clauses = sum(not clause[1] for clause in _CLAUSE.finditer(text))
     if len(arguments) > n_clauses:

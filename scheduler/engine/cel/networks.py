@@ -128,7 +128,7 @@ def parse_address(text: str) -> tuple[Address, str]:
     Return the address and its zone.
 
     Raises:
-        CelError: the text is none; the message is that of netip.ParseAddr.
+        CelError: the text is no address; the message is netip.ParseAddr's.
     """
     first = next((character for character in text if character in ".:%"), "")
     if first == ".":

@@ -61,7 +61,7 @@ class Plan:
         weight: steps of one evaluation, without those of loops and of what depends on sizes.
         value: of a constant; None for others.
         parts: the plans inside it.
-        elements: those of a list that is written out.
+        elements: the elements of a list that is written out.
         path: the constant keys that lead to it from the device.
         selected: the value and the field of it that is selected, for `has`.
     """

@@ -18,7 +18,7 @@ _ALPHANUMERIC: Final = re.compile(r"[0-9A-Za-z-]+")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Semver:
-    """A version. Its order is that of semver.org: the build is not looked at."""
+    """A version. Ordered as semver.org says: the build does not count."""
 
     major: int
     minor: int

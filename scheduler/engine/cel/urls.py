@@ -41,7 +41,7 @@ register_type(URL, "kubernetes.URL")
 
 
 class UrlError(Exception):
-    """The text is no URL; the message is that of net/url without the operation and the URL."""
+    """The text is no URL; the message is net/url's without the operation and the URL."""
 
 
 def _check_escapes(text: str) -> None:

@@ -4,8 +4,8 @@ The assumed places of a group: its members are placed one after the other, and a
 A place is what any decision makes of it: the pod and what plugins reserve for it are assumed. So the decision on
 the next member sees it by the same plugins, and taking it back is what follows a failed bind.
 
-Where a node has no devices left for a member, those of the members that are there may be exchanged, so that it gets
-some: whether members have a node together does not depend on the devices that the first of them took.
+If a node has no devices left for a member, the members there may exchange theirs so that some come free: whether
+members fit on a node together does not depend on the devices that the first of them took.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class AssumedPlaces:
     #: Of the decisions, those that are kept for later.
     _n_spared: int = field(init=False, default=0)
     _asked: set[str] = field(init=False, default_factory=set)
-    #: `is_first_fit_best` by spec, of which equal ones are one object, and the forms of the claims.
+    #: `is_first_fit_best` by spec (equal specs are one object) and the forms of the claims.
     _takes_any: dict[Hashable, bool] = field(init=False, default_factory=dict)
     #: Exchanges that found nothing: the row, the members there, and spec and claims of the one more.
     _in_vain: set[Hashable] = field(init=False, default_factory=set)
@@ -175,7 +175,7 @@ class AssumedPlaces:
         self, pod: Pod, rows: Mask, siblings: Sequence[Pod] = (), *, is_scored: bool = True
     ) -> Pieces[ScheduleResult | FitError]:
         """
-        Return the best of these rows for the member, or why there is none, in pieces; see `engine.core.decide.Scope`.
+        Return the best of these rows for the member, or why there is none, in pieces; see `DecisionScope`.
 
         `is_scored`: False if any of the feasible rows will do; then it is not observed.
         Raises OutOfDecisionsError and CycleBrokenError.
@@ -241,7 +241,7 @@ class AssumedPlaces:
         return by_row
 
     def _exchange(self, indexes: Sequence[int], row: int, pod: Pod, plugin: FilterPlugin) -> bool:
-        """Let the plugin reserve anew for the members on the row, so that the pod fits; return whether it could."""
+        """Let the plugin reserve again for the members on the row so that the pod fits; return whether it could."""
         places = [self.places[index] for index in indexes]
         reserved = [self.reservations.of(place.pod.uid) for place in places]
         for place in places:
@@ -333,7 +333,7 @@ class AssumedPlaces:
             yield
 
     def _lined_up(self) -> Pieces[list[Place]]:
-        """Assume the members, which are forgotten, each once its node takes it; return the places of those it takes."""
+        """Assume each forgotten member once its node takes it; return the places of the members that were taken."""
         ordered: list[Place] = []
         waiting, n_left, is_kept = self.places, _MOST_TO_LINE_UP, True
         while waiting and n_left > 0:

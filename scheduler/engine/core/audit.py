@@ -15,7 +15,7 @@ from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.state.audit import Audit
 from scheduler.engine.state.cluster import ClusterState
 
-#: Records that one piece compares, 2 µs each; and the most of which all are compared at once with the indexes.
+#: Records that one piece compares, 2 µs each; and the most that are compared with the indexes all at once.
 _RECORDS_PER_PIECE: Final = 500
 _MOST_AT_ONCE: Final = 5_000
 

@@ -291,7 +291,7 @@ def _sampled(mask: Mask, n_nodes: int, profile: Profile, rng: Rng) -> Mask:
     """
     Return all feasible nodes, or as many as percentageOfNodesToScore asks for, beginning at a random one.
 
-    `n_nodes`: live nodes, of which the percentage is taken (numFeasibleNodesToFind, kubernetes 1.36). Upstream begins
+    `n_nodes`: live nodes, the base of the percentage (numFeasibleNodesToFind, kubernetes 1.36). Upstream begins
     where the last cycle stopped; the choice is arbitrary in both.
     """
     percentage = profile.percentage_of_nodes_to_score

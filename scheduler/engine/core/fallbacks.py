@@ -85,7 +85,7 @@ class Fallbacks:
         return [EmitEvent(pod, "Warning", "KeptByAnnotations", "Scheduling", _KEPT_BY_ANNOTATIONS)]
 
     def take_due(self, now_s: float) -> list[str]:
-        """Return the UIDs of the pods of which a fallback is due, which are to be tried at once; each once."""
+        """Return the UIDs of pods with a fallback that is due, each once; they are to be tried at once."""
         due: list[str] = []
         while self._by_time and self._by_time[0][0] <= now_s:
             due.append(self._by_time[0][1])

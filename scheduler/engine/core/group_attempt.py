@@ -27,7 +27,7 @@ from scheduler.engine.state.batches import Pieces
 
 @dataclass(frozen=True, slots=True)
 class PartRequest:
-    """A part of a group, of which `n_needed` pending members need places, or none; the others are as in the group's."""
+    """A part of a group: `n_needed` of its pending members need places, or none. For the rest see `SearchRequest`."""
 
     n_needed: int
     topology: Topology
@@ -40,7 +40,7 @@ class SearchRequest:
     """
     A group that needs places.
 
-    `members`: pending pods of one profile, of which `n_needed`, at least one, need places. `rows`: the only nodes that
+    `members`: pending pods of one profile; `n_needed` of them, at least one, need places. `rows`: the only nodes that
     may be chosen. `held`: int64 array of shape (n_rows,): 2 for nodes on which a neighbour in rank of a member runs, 1
     for nodes with other running members, else 0. `parts`: by name; empty for a group without parts.
     """

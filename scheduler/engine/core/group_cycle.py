@@ -223,7 +223,7 @@ class GroupCycles:
         """
         Return whether a member that was popped is tried as a pod without a group: its group is placed without it.
 
-        A topology and a part hold for it too: then it is placed, and pods are evicted for it, as for a group of one.
+        A member with a topology or a part keeps to it: it is placed, and preempts, as a group of one.
         """
         group = self._groups.get(key)
         if not queued.is_surplus or group is None or group.topology or part_of(queued.pod):

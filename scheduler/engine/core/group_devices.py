@@ -24,8 +24,8 @@ def is_first_fit_best(pod: Pod, view: ClusterView) -> bool:
     """
     Return whether as many copies of the pod get devices as there can be, whichever free devices each copy takes.
 
-    So it is where every copy takes devices of one query, of which no two nodes reach the same, and constraints keep
-    none of them apart or one keeps all together. O(devices of the cluster) if a copy takes several devices.
+    True if every copy takes devices of one query, no two nodes reach the same of them, and constraints keep none of
+    them apart or one keeps all together. O(devices of the cluster) if a copy takes several devices.
     """
     provided = [
         name for name, amount in filter_request(pod).items() if amount and view.state.devices.provides(name)

@@ -50,7 +50,7 @@ def _are_equal_parts(attempt: Attempt) -> bool:
     """
     Return whether the parts are alike and atomic, without rules between pods.
 
-    Then each takes what is left of a domain as any other would.
+    Such parts are interchangeable: each fits into what is left of a domain, or none does.
     """
     parts, first = attempt.request.parts, attempt.kinds[0].first
     if not attempt.has_parts_alike() or len({kind.first.priority for kind in attempt.kinds}) > 1:

@@ -86,7 +86,7 @@ class GreedySearch:
         return (yield from self._attempt.room_of(kind, scope)) if kind.left else None
 
     def _scopes(self, room: Amounts | None) -> Domains:
-        """Return the domains of which all members share one: of the required level, or all rows without one."""
+        """Return the domains of the required level, one of which all members share; all rows without such a level."""
         request = self._request
         if not request.topology.required:
             return Domains.one(request.rows)
@@ -98,7 +98,7 @@ class GreedySearch:
         """
         Return also the domains that have room only once siblings of another kind are placed.
 
-        Such a sibling meets a member's affinity, or adds to the pods of which a rule allows a share or a skew.
+        Such a sibling meets a member's affinity, or adds to the pods that a rule's share or skew counts.
         """
         attempt, request = self._attempt, self._request
         if len(self._kinds) == 1 or not request.topology.required or not attempt.liftable_rows.any():

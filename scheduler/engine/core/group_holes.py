@@ -53,7 +53,7 @@ from scheduler.engine.state.cluster_view import ClusterView
 
 #: Decisions for one group: about half a second at 5,000 nodes.
 _MOST_DECISIONS: Final = 2_000
-#: Pods of which pairs are made, and the ones that are tried alone before.
+#: The most pods that are tried in pairs, and the most that are tried alone before.
 _MOST_PAIRED: Final = 40
 _MOST_ALONE: Final = 200
 
@@ -79,7 +79,7 @@ class HoleSearch:
     Looks for moves for one group.
 
     Args:
-        state: the cluster, of which each pod that left is back afterwards.
+        state: the cluster; each pod that left is back afterwards.
         profiles: by schedulerName, of the state.
         members: the pending pods of the group without gates, of one profile.
         n_most: pods that may move.

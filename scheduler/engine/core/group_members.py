@@ -81,7 +81,7 @@ def has_minimum(groups: PodGroups, key: GroupKey) -> bool:
 
 
 def waiting_members(state: ClusterState, key: GroupKey) -> list[Pod]:
-    """Return the pending members that a cycle of the group would place; none if it is not known what it needs."""
+    """Return the pending members that a cycle of the group would place; none before it is known what it needs."""
     if state.groups.get(key) is None:
         return []
     pending = state.groups.pending(key)

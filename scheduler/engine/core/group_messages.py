@@ -20,7 +20,7 @@ NOT_RELAXED: Final = "Rules with fallbacks are not relaxed for members of groups
 
 _SAME: Final = "all pods in a single pod group should have the same"
 
-#: Why a group waits of which one member has scheduling gates.
+#: Why a group waits if one member has scheduling gates.
 GATED: Final = "the pod group waits until none of its pods has scheduling gates"
 
 
@@ -80,7 +80,7 @@ def unlike_schedulers(name: str, other: str) -> str:
 
 
 def waiting_message(key: GroupKey, group: PodGroup | None, problem: str) -> str:
-    """Return why a member waits whose group is not complete. It does not change while members come."""
+    """Return why a member of an incomplete group waits. The text stays the same while members come."""
     if problem:
         return problem
     if group is None:

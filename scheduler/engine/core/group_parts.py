@@ -129,7 +129,7 @@ class PartSearch(GreedySearch):
         return narrow & scope
 
     def _place_each_part(self, order: Sequence[str], scope: Mask) -> Pieces[str | None]:
-        """Return the first part of which not all members have places."""
+        """Place each part; return the first one with a member that gets no place, None if all have one."""
         for name in order:
             if not (yield from self._place_part(name, scope, self._sizes[name])):
                 return name

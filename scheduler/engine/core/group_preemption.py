@@ -7,7 +7,7 @@ The pods that have to leave so that a whole group has places: found by removing 
                before them the ones whose eviction breaks a budget; a pod stays if the group still has places, which may
                be other ones
 
-So no pod is evicted unless the whole group then fits, nor one of which the group could spare the room. A group that its
+So pods are evicted only if the whole group then fits, and only pods whose room it needs. A group that its
 PodGroup disrupts as a whole leaves, and comes back, as if it were one pod. The work is bounded: beyond
 `_MOST_DECISIONS`, a pod comes back only if every member keeps its node.
 
@@ -49,7 +49,7 @@ class Nominations:
     The next step for a group without places.
 
     `nodes`: where its members are nominated from now on, by UID. `shown`: the same as the API server has it; None
-    leaves that as it is. `victims`: pods to evict, the least important first, of which `n_violations` break a budget.
+    leaves that as it is. `victims`: pods to evict, the least important first; `n_violations` of them break a budget.
     `note`: ends the message; may be empty.
     """
 
@@ -145,7 +145,7 @@ class _Attempt:
     # The search.
 
     def room(self) -> Pieces[Nominations | None]:
-        """Return where the members go if they have places without the removed pods, of which some come back."""
+        """Return where the members go if they have places without the removed pods; some of these come back."""
         if not self._vacancy or (nodes := (yield from self.places())) is None:
             return None
         nodes = yield from self._without_elsewhere(nodes)

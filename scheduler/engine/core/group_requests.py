@@ -64,7 +64,7 @@ def all_levels(asked: Topology, member: Pod, state: ClusterState, profile: Profi
     """
     Return the request of a group with all levels that the machine room's hierarchy implies.
 
-    The hierarchy is the configuration's; if it names none, that of Kueue's objects.
+    The hierarchy is the configuration's, or Kueue's if the configuration names none.
     """
     if profile.topology_levels:
         return asked.within(profile.topology_levels)
@@ -95,5 +95,5 @@ def _rows(
 
 
 def unnominated(pod: Pod) -> Pod:
-    """Return the pod as the search sees it: members look for places anew, wherever room was made for them."""
+    """Return the pod as the search sees it: without nomination, since it may go to other nodes than its room is on."""
     return replace(pod, nominated_node_name="") if pod.nominated_node_name else pod

@@ -58,7 +58,7 @@ class GroupTurns:
 
     def _rank(self, key: GroupKey, first: Pod, changed: Pod | None) -> None:
         """
-        Give members the group's place in the queue; without one, those of unequal priorities that of the lowest.
+        Give members the group's place in the queue. Without one, members of unequal priorities get that of the lowest.
 
         O(1), or O(members) where the group's priority changes or members of unequal ones have none from it.
         """

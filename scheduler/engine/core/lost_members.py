@@ -39,9 +39,9 @@ class LostMembers:
         self._reported: set[GroupKey] = set()
         #: By group with too few members that is to be released: when the group is tried.
         self._release_at_s: dict[GroupKey, float] = {}
-        #: Groups of which this time has come, until the group is tried.
+        #: Groups whose time to be released has come, until they are tried.
         self._release_due: set[GroupKey] = set()
-        #: Groups of which a member has succeeded.
+        #: Groups with a member that has succeeded.
         self._ending: set[GroupKey] = set()
 
     def note_decided(self, key: GroupKey) -> None:
@@ -79,7 +79,7 @@ class LostMembers:
         self._release_due.discard(key)
 
     def _is_below(self, key: GroupKey, min_count: int) -> bool:
-        """Return whether the group, of which members are on nodes, has too few of them."""
+        """Return whether the group, which has members on nodes, has too few there."""
         is_placed = key in self._decided or self._groups.is_whole(key, min_count)
         if key in self._ending or self._groups.is_released(key) or not is_placed:
             return False

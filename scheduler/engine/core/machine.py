@@ -198,7 +198,7 @@ class Machine:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether the queue has not finished with the events of past stimuli, or a cycle is not over."""
+        """Whether the queue still has events of past stimuli to handle, or a cycle goes on."""
         return self.is_in_cycle or self.queue.has_backlog
 
     def step(self) -> list[Instruction]:
@@ -219,7 +219,7 @@ class Machine:
         """
         Return when TimePassed is next due, None if nothing waits for time.
 
-        What is due stays due, so that this is `now_s`, until TimePassed is handled; then it is due no more.
+        If something is due, return `now_s` until TimePassed is handled.
         """
         due_s = (
             self.queue.next_wake_s(now_s),

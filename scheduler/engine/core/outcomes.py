@@ -65,8 +65,8 @@ def report_failure(
     Return the event of a failed attempt, and the condition if it or the nomination changed.
 
     `pod`: with the nomination that counted. `nominated`: the node that it is nominated to from now on, empty for none;
-    None leaves its nomination. `shown_nomination`: the one that a watch shows, where it may be another than counted, as
-    the write of one that no watch shows yet may have failed.
+    None leaves its nomination. `shown_nomination`: the nomination that a watch shows, if it may differ from the counted
+    one: a write that no watch shows yet may have failed.
     """
     reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
     instructions: list[Instruction] = [failed_event(pod, message)]

@@ -61,7 +61,7 @@ class Sign(Enum):
     DECIDED = auto()
     RESERVED = auto()
     READY = auto()
-    #: The answer to its bind; that of its volumes, if they fail.
+    #: The answer to its bind, or to the write of its volumes if that fails.
     BIND_DONE = auto()
     BIND_FAILED = auto()
 

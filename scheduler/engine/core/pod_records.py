@@ -148,7 +148,7 @@ class PodRecord:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the record says nothing that the state does not."""
+        """Whether the state says all that the record says."""
         return (
             (self.phase is Phase.PLACED or self.phase is Phase.GONE)
             and self.preemption is None

@@ -62,7 +62,7 @@ class Preemptions:
         preemption = Preemption(preemptor, waiting, node_name, uids, last, number=self._n_decided)
         record = self._records.at(preemptor.uid)
         if (earlier := record.preemption) is not None:
-            # Its victim was seen to end before its eviction was answered, and others took the room: that is reported.
+            # Its victim ended before the eviction was answered, and other pods took the room: report that.
             preemption.unanswered, preemption.unseen = earlier.unanswered, earlier.unseen
             # Members of its group that were not tried with it this time are held for it still.
             preemption.waiting |= earlier.waiting
@@ -187,11 +187,11 @@ class Preemptions:
             self._records.settle(record)
 
     def _release(self, preemption: Preemption, now_s: float) -> None:
-        """Hold the pod no more once there is nothing to wait for. Let it be tried if its room is not made."""
+        """Release the pod once there is nothing to wait for; queue it if its room was not made."""
         uid = preemption.preemptor.uid
         if preemption.left is not None or preemption.unseen:
             return
-        # Not by an answer that is late: its victim is seen to end.
+        # The pods wait for the end of the victims, not for late answers.
         for waiting_uid in preemption.waiting:
             self._records.release(waiting_uid, uid)
         self._queue.let_through_each(preemption.waiting, now_s)

@@ -236,7 +236,7 @@ class Reservations:
         return [note for note in notes if note]
 
     def _late_undo(self, answer: ReservationWritten) -> list[Instruction]:
-        """Return what undoes the writes of a pod that failed before the answer, unless it is reserved for anew."""
+        """Return what undoes the writes of a pod that failed before the answer, unless it has new reservations."""
         late = self._unanswered.pop(answer.number, None)
         if late is None or answer.uid in self._pods or answer.uid in self._undo_by_bind:
             return []

@@ -153,7 +153,7 @@ class UnfitPods:
         return [SpareVictim(due.preemptor_uid, due.victim_uid, ends=not runs)]
 
     def _in_the_way(self, preemptor_uid: str, victim_uid: str) -> str:
-        """Return the victim, or the member of its group on the preemptor's node where all leave for that one."""
+        """Return the victim, or the member of its group on the preemptor's node if the whole group has to leave."""
         placed, preemption = self._state.placed.get(victim_uid), self._preemptions.of(preemptor_uid)
         if placed is None or preemption is None:
             return victim_uid

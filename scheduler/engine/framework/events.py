@@ -119,7 +119,7 @@ class Hint(Enum):
 #: result for one pod is used for all pods that are equal in these. It never raises: in doubt it returns QUEUE.
 HintFn: TypeAlias = Callable[[Any, Any, Any], Hint]
 #: Called with a hint's arguments. Returns whether the hint's result for this change depends on the pending pod's labels
-#: or owner. If not, the result for one pod is used for all pods of its spec and profile, of which thousands may wait.
+#: or owner. If not, the result for one pod is used for all pods of its spec and profile; thousands may wait.
 #: It must not read labels or owner itself.
 ReadsLabels: TypeAlias = Callable[[Any, Any, Any], bool]
 #: A claim that a pod uses, `namespace/name`; a label that another pod must have to be selected by a required term of
@@ -198,7 +198,7 @@ class ClusterEventWithHint:
         actions: union of the actions of interest.
         hint: decides about one change; None means QUEUE.
         reads_labels: returns whether the hint depends on labels or owner of the pending pod.
-        needs: narrows the pods that the hint is asked about, of which thousands may wait, each for something else.
+        needs: narrows the pods that the hint is asked about; thousands may wait, each for something else.
     """
 
     resource: Resource
@@ -320,7 +320,7 @@ def after_named_claim(
 
 
 def after_used_claim(pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> Hint:
-    """Queue a pod that may use the claim, also as that of an ephemeral volume (nodevolumelimits, volumebinding)."""
+    """Queue a pod that may use the claim, if only for an ephemeral volume (nodevolumelimits, volumebinding)."""
     return queue_if(new is not None and may_use_claim(pod, new.key))
 
 

@@ -28,7 +28,7 @@ from scheduler.engine.state.columns import ABSENT, LabelColumn
 from scheduler.engine.state.existing_terms import ExistingPodTerm
 from scheduler.engine.state.matching import PodMatcher
 
-#: The likeness, of 1 in all, of two names of which one is a slip of the pen: `rack` is not meant by `block`.
+#: The likeness, at most 1, from which a name counts as another one misspelt: `block` does not mean `rack`.
 _NEARLY: Final = 0.9
 #: The end of a sentence about nodes that no longer exist.
 NONE_IS_LEFT: Final = ", of which none is left"
@@ -250,7 +250,7 @@ class Where(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Iterable[str | Where], separator: str = "; ") -> Where:
-        """Return all of the parts, of which empty ones are left out."""
+        """Return all of the parts that are not empty."""
         said = [part for part in map(cls.of, parts) if part.text]
         text = separator.join(part.text for part in said)
         return cls(text, any(part.is_nowhere for part in said), any(part.is_misspelt for part in said))

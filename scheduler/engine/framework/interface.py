@@ -203,14 +203,14 @@ class FeasibleNodes:
         self.n = int(np.count_nonzero(mask))
 
     def highest(self, amounts: Scores) -> int:
-        """Return the largest amount of a feasible row, of which there must be one."""
+        """Return the largest amount of a feasible row. There must be one."""
         row = amounts.argmax()
         if self.mask.item(row):
             return amounts.item(row)
         return int(amounts[self.mask].max())
 
     def lowest(self, amounts: Scores) -> int:
-        """Return the smallest amount of a feasible row, of which there must be one."""
+        """Return the smallest amount of a feasible row. There must be one."""
         row = amounts.argmin()
         if self.mask.item(row):
             return amounts.item(row)
@@ -290,7 +290,7 @@ class FilterPlugin(Plugin, ABC):
     Attributes:
         reads_siblings: whether the plugin lets a pod wait for siblings that are placed after it.
         lifted_by_siblings: whether a node that the plugin refuses may be accepted once siblings are placed.
-        gives_out: whether the plugin reserves parts of a node of which it had a choice: `reserve_together`.
+        gives_out: whether the plugin chooses which parts of a node it reserves: `reserve_together`.
     """
 
     reads_siblings: ClassVar[bool] = False

@@ -127,7 +127,7 @@ class WatchedKind:
         on_delete: takes namespace, name and UID.
         find_problem: returns the problem of a malformed annotation, which is then ignored; None if there is none.
         is_optional: whether there are servers without the kind: storage.k8s.io can be switched off.
-        may_be_forbidden: whether roles may leave the kind out: those of an earlier release did not have it.
+        may_be_forbidden: whether roles may leave the kind out, as the roles of an earlier release did.
         on_served: what follows a complete list, for a kind that not every server has.
         on_unserved: what follows when the server has the kind no more.
         on_relist: what precedes a list after the first, for a kind whose order of changes matters.
@@ -252,7 +252,7 @@ def _pod_group(kind: GroupKind, version: str, section: str) -> WatchedKind:
 
 
 def _kueue(kind: KueueKind, section: str) -> WatchedKind:
-    """Return a row of Kueue's objects, of which newer releases serve two versions and older ones one."""
+    """Return a row of Kueue's objects; newer releases serve two versions of them, older ones one."""
     name, version, api_group = kind.split(".", 2)
     return WatchedKind(
         kind=kind,

@@ -95,7 +95,7 @@ class OutOfTreePlugin:
 
     @property
     def storage_kinds(self) -> frozenset[StorageKind]:
-        """The kinds of which volumes are made that it reads."""
+        """The kinds of storage objects that it reads."""
         return frozenset(getattr(self.plugin_class, "storage_kinds", ()))
 
 

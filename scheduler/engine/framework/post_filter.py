@@ -14,7 +14,7 @@ from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster import PlacedPod
 from scheduler.engine.state.cluster_view import ClusterView
 
-#: Pods of which all are evicted or none.
+#: Pods that are only evicted together.
 Unit = tuple[PlacedPod, ...]
 
 

@@ -76,7 +76,7 @@ class Reservation(ABC):
 
     def wait_report(self, problem: str, waited_s: float, view: ClusterView) -> DevicesAwaited | None:
         """
-        Return the report of a wait of which `waiting_note` told, None if it told of none.
+        Return the report of a wait that `waiting_note` told of; None if it told of none.
 
         `problem`: why the pod is not bound; empty if all is done.
         """

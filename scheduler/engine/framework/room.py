@@ -59,7 +59,7 @@ class RoomFilter(NodeFilter):
         """
         Return what would be left of the number of pods, and of each resource of the request, if the pod came.
 
-        A row is refused where anything is negative. There is enough where devices are found for the resource.
+        A negative value refuses the row. A resource that devices provide on the row counts as sufficient.
         """
         nodes = self._nodes
         spare = [nodes.pods_left(rows) - 1]
@@ -112,7 +112,7 @@ class RoomFilter(NodeFilter):
 
     def statuses_beside(self, rows: Rows, taken: Sequence[Amounts]) -> NodeStatuses:
         """
-        Return every shortage of these rows, in order, once other pods are there; the codes have an entry per given row.
+        Return every shortage of these rows, in their order, with other pods there; codes have an entry per given row.
 
         `taken`: by row, the number of the other pods, then what they take of each resource of the request.
         """

@@ -105,7 +105,7 @@ class AddMatchLabelKey(_Change, frozen=True):
 
 
 class RecreateWithMatchLabelKey(_Change, frozen=True):
-    """The running pods with the pod's anti-affinity terms by the topology key are created anew, with the label key."""
+    """The running pods with the pod's anti-affinity terms by the topology key are recreated, with the label key."""
 
     topology_key: str
     label_key: str

@@ -93,7 +93,7 @@ class DeviceRequest:
 
 
 class DeviceConstraint(Wire, frozen=True):
-    """A rule for the devices of these requests; for all of them without a name. One attribute is set, or neither."""
+    """A rule for the devices of these requests, of all if it names none. At most one of its attributes is set."""
 
     requests: frozenset[str] = frozenset()
     match_attribute: str | None = None
@@ -111,7 +111,7 @@ class ResourceClaim:
 
     Attributes:
         key: `namespace/name`.
-        annotations: that of a special claim alone, if it was read.
+        annotations: only the annotation of a special claim, if it was read.
         created_name: the name of a claim that is to be created; empty for all others.
         allocation: None while no devices are allocated.
     """

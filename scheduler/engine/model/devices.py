@@ -195,7 +195,7 @@ class CounterSet:
     counters: Annotated[Mapping[str, int], At(of=dict[str, DraCounter], parse=_counters)] = field(hash=False)
 
 
-#: Reads an entry of `consumesCounters`, whose field for the name differs from that of a set.
+#: Reads an entry of `consumesCounters`, which names its set in another field than the set itself.
 _CONSUMED: Final = Reader(CounterSet, name=At("counterSet", parse=intern))
 
 
@@ -257,7 +257,7 @@ class ResourceSlice:
 
     @property
     def pool_id(self) -> PoolId:
-        """The pool of which this slice is a part."""
+        """The pool that has this slice."""
         return PoolId(self.driver, self.pool)
 
     def device_id(self, device: Device) -> DeviceId:
@@ -272,7 +272,7 @@ class DeviceClass:
 
     Attributes:
         extended_resource: the extended resource that it provides besides the implicit one; empty without one.
-        created: the creationTimestamp as text, whose order is that of time.
+        created: the creationTimestamp as text; texts sort as the times do.
     """
 
     key: Name

@@ -2,7 +2,7 @@
 Whether the pending members of a group agree on what they say of it.
 
 Members on nodes need not: a workload whose template changes has members of both templates, and the new ones are placed
-by what the new template says. Of pending members of one workload, those of an older template do not count either.
+by what the new template says. Pending members of an older template of their workload do not count either.
 """
 
 from __future__ import annotations

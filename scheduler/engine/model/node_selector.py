@@ -71,7 +71,7 @@ def _go_requirements(requirements: tuple[NodeRequirement, ...]) -> str:
 
 
 def _problems(term: NodeTerm, index: int) -> Iterator[str]:
-    """Yield the problems of a term; those of operators with the ones that exist, which upstream lists."""
+    """Yield the problems of a term; one of an operator lists the operators that exist, as upstream does."""
     for path, problem in term.problems():
         operators = _OPERATORS if path.startswith("matchExpressions") else _FIELD_OPERATORS
         listed = f": supported values: {operators}" if problem.startswith("operator: ") else ""

@@ -60,7 +60,7 @@ class Node:
 
     Attributes:
         allocatable: in milli-cpu for cpu and in whole units for all else.
-        created: the creationTimestamp as text, whose order is that of time; empty if it is not known.
+        created: the creationTimestamp as text; texts sort as the times do. Empty if it is not known.
         annotations: only those that a plugin reads.
     """
 

@@ -154,7 +154,7 @@ class PodGroup:
     """
     A PodGroup object, or what the members of a group of our own say.
 
-    `min_count`: members of which all are placed or none; 1 without a gang. `api_version`: of scheduling.k8s.io; empty
+    `min_count`: fewer members are not placed; 1 without a gang. `api_version`: of scheduling.k8s.io; empty
     if we do not write its status. `priority`: the group's own, None if it has none. `is_disrupted_whole`: whether all
     its members are evicted or none.
     """

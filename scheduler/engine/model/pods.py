@@ -247,7 +247,7 @@ class Pod:
         return self.owner is not None and self.owner.kind in _BOUND_TO_NODE
 
     def recreated(self) -> Pod:
-        """Return the pod as its controller creates it anew: without node, nomination, resize or time that counts."""
+        """Return the pod as its controller recreates it: without node, nomination, resize or time that counts."""
         return replace(
             self,
             # A new pod begins with all of its rules.
@@ -286,7 +286,7 @@ class Pod:
 
 def may_use_claim(pod: Pod, key: str) -> bool:
     """
-    Return whether the claim of `namespace/name` is one of the pod's; of those for ephemeral volumes it only may be.
+    Return whether the claim of `namespace/name` is one of the pod's, or may be the claim of an ephemeral volume.
 
     Only the spec is read, not the pod's name: the answer for one pod is used for all pods of its spec.
     """

@@ -35,7 +35,7 @@ def kept_fields(reader: Reader[Any]) -> FieldTree:
     return {**found, "metadata": {**_META, **kept}}
 
 
-#: Volumes of pods without one of these sources are left out: their names, and those of `csi`, would name secrets.
+#: Volumes of pods with other sources are left out: their names, and the names of `csi`, would name secrets.
 VOLUME_SOURCES: Final[FieldTree] = {
     name: tree for name, tree in field_tree(pod_wire.Volume).items() if name not in ("name", "csi")
 }

@@ -190,7 +190,7 @@ class PodGroupGone:
 
 @dataclass(frozen=True, slots=True)
 class CycleDue:
-    """One scheduling cycle may run. `epoch_s`: the time of day, in seconds since 1970; None: that of the clock."""
+    """One scheduling cycle may run. `epoch_s`: the time of day, in seconds since 1970; None: the clock tells."""
 
     epoch_s: float | None = None
 

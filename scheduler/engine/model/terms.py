@@ -75,7 +75,7 @@ class AffinityTerm:
             counts only if an administrator lets the namespace declare such terms: quotas do not see annotations.
         by_annotation: whether an annotation declares it, so that autoscalers do not see it.
         yields: whether this required anti-affinity gives way to a pod that has relaxed an equal term; see `fallback`.
-        percent_of_minimum: of which percentage of the minimum of the pod's group `max_pods` is; 0 for another number.
+        percent_of_minimum: `max_pods` as a percentage of the minimum of the pod's group; 0 if it is no percentage.
     """
 
     selector: Selector

@@ -66,7 +66,7 @@ MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
 
 class StorageKind(StrEnum):
-    """The kinds of which volumes are made."""
+    """The kinds of object that describe volumes."""
 
     VOLUME = "PersistentVolume"
     CLAIM = "PersistentVolumeClaim"
@@ -463,7 +463,7 @@ class CsiStorageCapacity:
     The room for volumes of a class in a pool.
 
     Attributes:
-        limit_bytes: the most that one volume may have; None if unknown, which is not enough for any volume.
+        limit_bytes: the most that one volume may have; None if unknown, which suits no volume.
         capacity_bytes: the room of the pool; 0 if unknown.
         is_accessible: False if no node can reach the pool.
         topology: None if every node can reach it.

@@ -99,7 +99,7 @@ def _without_nulls(value: object, name: str = "") -> object:
 
 
 class Named(Wire, frozen=True):
-    """An object of which only the name is read."""
+    """An object; only its name is read."""
 
     name: str = ""
 

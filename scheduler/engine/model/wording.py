@@ -61,7 +61,7 @@ def named_to(namespace: str, kind: str, key: str) -> str:
     """
     Return the kind and the key, `namespace/name`, of an object that a text on an object of `namespace` is about.
 
-    Without the key if that is of another namespace, since who reads one may not read the other.
+    Without a key of another namespace: the reader of one may not have the right to read the other.
     """
     if key.partition("/")[0] == namespace:
         return f"{kind} {key}"

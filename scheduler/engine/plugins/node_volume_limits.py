@@ -266,7 +266,7 @@ def _is_in_tree(claim_key: str, volumes: Volumes) -> bool:
 
 def _hint_after_csi_node_update(_pod: Pod, old: CsiNode | None, new: CsiNode | None) -> Hint:
     """
-    Return QUEUE if a limit grew, of which a missing one counts as 0, or a driver was installed.
+    Return QUEUE if a limit grew (a missing limit counts as 0) or a driver was installed.
 
     Source: csi.go, isSchedulableAfterCSINodeUpdated (kubernetes 1.36). Difference: upstream overlooks a driver that has
     no limit.

@@ -165,7 +165,7 @@ def _guarded(
     args_by_plugin: Mapping[str, object],
     context: PluginContext,
 ) -> GuardedPlugin:
-    # Profiles are built anew for each explanation; they share the values that they derive from one state.
+    # Profiles are built for each explanation; they share the values that they derive from one state.
     owner = (scheduler_name, declared.name, repr(args_by_plugin.get(declared.name)))
     try:
         plugin = _made(declared.name, declared.plugin_class, declared.args_type, args_by_plugin, context)

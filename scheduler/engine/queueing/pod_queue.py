@@ -159,7 +159,7 @@ class PodQueue:
         self.activate_each((uid,), now_s)
 
     def activate_each(self, uids: Iterable[str], now_s: float) -> None:
-        """Do as `activate` for each of these pods, of which there may be thousands; they join the backlog."""
+        """Do as `activate` for each of these pods, up to thousands; they join the backlog."""
         self._backlog.add(self._activating(list(uids), now_s))
 
     def wake_each(self, uids: Iterable[str], now_s: float) -> None:
@@ -202,9 +202,9 @@ class PodQueue:
 
     def back_off(self, uid: str, now_s: float) -> None:
         """
-        Let the last attempt of the pod, a rejection, have ended in an error, if the queue holds the pod.
+        Count the last attempt of the pod, a rejection, as an error, if the queue holds the pod.
 
-        It is tried once a backoff is over and no earlier, which grows with each attempt in a row of which this is so.
+        It is not tried before a backoff is over, which grows with each such attempt in a row.
         """
         self._backlog.finish()
         queued = self._pods.get(uid)
@@ -314,7 +314,7 @@ class PodQueue:
         self._move(queued, to, SCHEDULE_ATTEMPT_FAILURE, now_s)
 
     def give_back(self, queued: QueuedPod) -> None:
-        """Take back, at its old place, a popped member of a group that is placed without it; it is tried alone."""
+        """Put a popped member back at its old place: its group is placed without it, and it is tried alone."""
         queued.is_surplus = True
         self._backlog.finish()
         queued.attempts -= 1

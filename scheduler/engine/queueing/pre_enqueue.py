@@ -16,7 +16,7 @@ class PreEnqueueCheck(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeptOut:
-    """The pods of at most this priority, `but` that of this UID: what a nomination may have kept out of its node."""
+    """The pods that a nomination may have kept off its node: those of at most this priority, `but` for this UID."""
 
     priority: int
     but: str

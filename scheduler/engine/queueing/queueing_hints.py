@@ -30,7 +30,7 @@ class _Matching(NamedTuple):
     """
     What is registered for one event.
 
-    `by_profile`: profile -> plugin -> what matches. `for_any_pod`: the plugins of which a hint may help any pod.
+    `by_profile`: profile -> plugin -> what matches. `for_any_pod`: the plugins with a hint that may help any pod.
     `narrowed`: the others, each with what narrows the pods.
     """
 

@@ -14,7 +14,7 @@ _LabelsAndOwner: TypeAlias = tuple[object, ...]
 #: all of the same labels and owner if a hint reads these. No mapping in it is empty.
 EquivalenceClass: TypeAlias = Mapping[_LabelsAndOwner, Mapping[str, QueuedPod]]
 _MutableClass: TypeAlias = dict[_LabelsAndOwner, dict[str, QueuedPod]]
-#: Plugins that an event may help, and the needs of which a pod has to have one; None for any pod.
+#: Plugin -> the needs that an event may meet: it may help a pod with one of them; None: any pod.
 InterestedPlugins: TypeAlias = Mapping[str, frozenset[Need] | None]
 #: A plugin, in a tuple of its own, or a need.
 _IndexKey: TypeAlias = tuple[str] | Need

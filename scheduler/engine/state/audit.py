@@ -142,7 +142,7 @@ def _disks(state: ClusterState) -> Iterator[str]:
 
 
 def _volumes(state: ClusterState) -> Iterator[str]:
-    """Compare the volumes with a table that is filled anew. O(objects), so not while a scheduler runs."""
+    """Compare the volumes with a new table of the same objects. O(objects), so not while a scheduler runs."""
     fresh = Volumes(state.nodes, ChangeLog())
     for placed in state.placed.values():
         fresh.count_pod(placed.pod, state.nodes.name_of(placed.row), 1)

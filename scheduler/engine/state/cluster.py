@@ -72,7 +72,7 @@ _NO_PODS: Final[Mapping[str, PlacedPod]] = {}
 _TAKEN_OVER: Final = frozenset(
     {"workloads", "kubelet_refusals", "budgets", "groups", "hierarchies", "preempting"}
 )
-#: Attributes that a copy counts anew from the nodes, namespaces, volumes and pods that are added to it.
+#: Attributes that a copy computes from the nodes, namespaces, volumes and pods that are added to it.
 _COUNTED: Final = frozenset(
     {
         *("nodes", "label_sets", "terms", "pods", "disks", "volumes", "devices", "nominated"),
@@ -162,7 +162,7 @@ class ClusterState:
         """
         Fill the empty `copy`, and yield every 0.5 ms. A pod that comes or goes meanwhile is copied or not.
 
-        Pending members of groups are not copied: they are in a queue, which a copy has not.
+        Pending members of groups are not copied: they are in a queue, and a copy has none.
         """
         if unknown := vars(self).keys() ^ (_TAKEN_OVER | _COUNTED | _DERIVED):
             raise InvariantViolation(f"no rule for a copy of {sorted(unknown)}")

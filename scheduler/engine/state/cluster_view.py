@@ -171,7 +171,7 @@ class ClusterView(NodeMasks):
         return self.state.groups.victim_priority(victim) < self.state.groups.preemptor_priority(preemptor)
 
     def evicted_with(self, placed: PlacedPod) -> tuple[PlacedPod, ...]:
-        """Return the pods of which all are evicted or none: the pod, or all members of a group that says so."""
+        """Return the pods that are only evicted together: the pod, or all members of a group that says so."""
         pod, state = placed.pod, self.state
         if pod.group is None or pod.terminating or not state.groups.is_disrupted_whole(pod):
             return (placed,)
@@ -266,7 +266,7 @@ class ClusterView(NodeMasks):
         volumes = self.state.volumes
 
         def room_at(row: int) -> int:
-            # A dead row hears of no change.
+            # The limits of a dead row are not updated.
             name = "" if self.node_at(row) is None else self.nodes.name_of(row)
             limit = volumes.limits(driver).get(name)
             return UNLIMITED if limit is None else limit - volumes.attached.n_on(driver).get(name, 0)

@@ -28,13 +28,13 @@ from scheduler.engine.state.rule_guard import not_for_rules
 _ENTRY_BYTES: Final = 100
 #: Bytes of a part of a matcher, which a count is kept by.
 _PART_BYTES: Final = 700
-#: Domains that one count is kept for: keys of topology, by the nodes that make them. The oldest go first.
+#: Sets of domains that one count is kept for: topology keys with their eligible nodes. The oldest go first.
 _MOST_DOMAINS: Final = 16
-#: Label sets that one count remembers whether it selects; then it starts anew. A hot count is never displaced.
+#: Label sets for which one count remembers whether it selects them; then it forgets all. Hot counts stay.
 _MOST_VERDICTS: Final = 20_000
 #: Terms that may select a label set and are tried one by one; more are weighed as arrays.
 _FEW_TERMS: Final = 256
-#: Terms that came and went and are weighed one by one, before all are weighed anew.
+#: Terms that came or went and are weighed one by one; after more than that, all are weighed again.
 _MANY_TERMS: Final = 4096
 #: A term on more than one row in this many is added as an array, any other row by row.
 _DENSE_SHARE: Final = 16

@@ -1,4 +1,4 @@
-"""The pools of devices that changed lately, so that what nodes offer is not looked at anew for each pod."""
+"""The pools of devices that changed lately, so that what nodes offer is not computed again for each pod."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from scheduler.engine.model.devices import PoolId
 
-#: Changes remembered; a value that is older than all of them is computed anew.
+#: Changes remembered; a value that is older than all of them is computed again.
 _REMEMBERED: Final = 1024
 
 

@@ -84,7 +84,7 @@ class Devices:
         #: the order of their changes; a list does not.
         self._allocated_at: dict[str, int] = {}
         self._n_allocations = 0
-        #: The kinds of which a list is under way.
+        #: The kinds that are being listed.
         self._listing: set[DeviceKind] = set()
         self.n_allocated_twice = 0
         self.extended_resources = ExtendedResources()
@@ -277,7 +277,7 @@ class Devices:
 
     @not_for_rules
     def hide_allocation(self, claim: ResourceClaim) -> bool:
-        """Let the claim count as not allocated; return False, and change nothing, of a claim that is being written."""
+        """Let the claim count as not allocated. If it is being written, change nothing and return False."""
         if self.assumed.seen(claim.kind, claim.key) is not None:
             return False
         self._set(claim.kind, claim.key, replace(claim, allocation=None, reserved_for=()))

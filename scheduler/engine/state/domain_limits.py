@@ -11,7 +11,7 @@ from scheduler.engine.state.columns import ABSENT, LabelColumn
 
 def n_divided(by_row: Counts, alive: Mask) -> int:
     """
-    Return the number of pods of which domains have a share, of the selected ones by row.
+    Return how many pods domains share: the selected ones, which `by_row` counts.
 
     Pods on nodes that are gone, or not seen yet, are in no domain and do not count. 8 µs at 5,000 rows.
     """

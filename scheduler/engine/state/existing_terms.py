@@ -59,7 +59,7 @@ class TermKey(NamedTuple):
 MAX_ANCHORS = 1024
 #: How many terms `keeps_apart` looks at, so that one tenant's terms do not slow down every change of a node.
 MAX_ASKED = 1024
-#: The index is made anew, which takes 10 µs for each term, if so few are left of so many times as many.
+#: The index is rebuilt, 10 µs for each term, if few terms are left: this many, of this many times as many.
 _FEW_LEFT: Final = 500
 _SHRINKS_AT: Final = 8
 _NOWHERE: Final[dict[int, int]] = {}
@@ -173,7 +173,7 @@ class ExistingTerms:
 
     @not_for_rules
     def sweep(self) -> None:
-        """Make the index anew if few terms are left of many, which gives their memory back. At most 5 ms."""
+        """Rebuild the index if few terms are left of many, to free their memory. At most 5 ms."""
         n_terms = len(self._terms)
         if n_terms > _FEW_LEFT or self._table.n_ids <= _SHRINKS_AT * _FEW_LEFT:
             return
@@ -361,7 +361,7 @@ def declared_matcher(term: AffinityTerm, exempt: frozenset[str] = frozenset()) -
 
 
 def _anchors(matcher: PodMatcher) -> Iterable[Hashable]:
-    """Return anchors, at least one of which every selected label set has: labels, namespaces, or None."""
+    """Return anchors (labels, namespaces, or None); every selected label set has at least one of them."""
     anchor = matcher.anchor()
     if anchor is not None:
         key, values = anchor

@@ -33,7 +33,7 @@ class Hierarchies:
         self._objects.pop((kind, key), None)
 
     def all_levels(self) -> dict[str, tuple[str, ...]]:
-        """Return the levels from the outside in, by the Topology's name; of two versions those of the newer one."""
+        """Return the levels from the outside in, by the Topology's name; the newer of two versions counts."""
         return {
             obj.key: obj.levels
             for kind in (KueueKind.TOPOLOGY_V1BETA1, KueueKind.TOPOLOGY)

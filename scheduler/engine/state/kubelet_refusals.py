@@ -52,7 +52,7 @@ class KubeletRefusals:
         self.n_refused = 0
         #: In the order of their last refusal.
         self._exclusions: dict[tuple[PodSpec, str], _Exclusion] = {}
-        #: Spec -> name of each excluded node -> the reason; no spec without a node.
+        #: Spec -> name of each excluded node -> the reason. Each spec has a node.
         self._excluded: dict[PodSpec, dict[str, str]] = {}
         self._next_s: float | None = None
 

@@ -77,7 +77,7 @@ class PodMatcher:
         return True
 
     def anchor(self) -> tuple[str, tuple[str, ...]] | None:
-        """Return a label key, and the fewest values of which every selected pod has one; None if there is none."""
+        """Return the label key with the fewest values that selected pods may have, and these; None if there is none."""
         anchors = [anchor for _, selector in self.parts if (anchor := selector.anchor()) is not None]
         return min(anchors, key=lambda anchor: len(anchor[1]), default=None)
 

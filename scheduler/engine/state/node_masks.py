@@ -53,7 +53,7 @@ class NodeMasks:
         return self._derived.get(rule, compute)
 
     def matching_names(self, term: NodeTerm) -> Mask:
-        """Return the rows whose node matches a term of one rule about names; computed anew each time."""
+        """Return the rows whose node matches a term of one rule about names; computed each time."""
         (requirement,) = term.names
         return self._named(requirement) & self._nodes.alive
 
@@ -108,7 +108,7 @@ class NodeMasks:
         return self._derived.get(("eligible", keys, rule, tolerations), compute)
 
     def satisfying(self, requirement: NodeRequirement) -> Mask:
-        """Return the rows whose node satisfies one expression about a label; computed anew each time."""
+        """Return the rows whose node satisfies one expression about a label; computed each time."""
         column = self._nodes.column(requirement.key)
         ids = column.ids[: self._nodes.n_rows]
         match requirement.operator:

@@ -299,7 +299,7 @@ class NodeTable:
 
     def count_usage(self, row: int, usage: Usage, delta: int) -> None:
         """
-        Add the usage of a pod that came to the row (delta 1), or subtract that of one that left it (-1).
+        Add the usage of a pod that came to the row (delta 1), or subtract it (-1) after the pod left.
 
         O(resources of the usage). Pods are counted per port. Upstream's cache has a set: of two pods that hold the same
         port (possible only if a scheduler was bypassed), the first to go frees the port until the cache is rebuilt. We

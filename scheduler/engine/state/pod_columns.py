@@ -18,7 +18,7 @@ _FIRST_TAKEN: Final = 96
 #: The label set number of a free slot; label sets are numbered from 1.
 _FREE: Final = 0
 
-#: The resources of which a column holds what each pod takes.
+#: The resources with a column of the amounts that pods take.
 COUNTED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 

@@ -29,7 +29,7 @@ class PodGroups:
         self._objects: dict[GroupKey, PodGroup] = {}
         #: Groups that have, or had, members of another priority than their own.
         self._unequal: set[GroupKey] = set()
-        #: Groups that are evicted as a whole, of which a member was evicted and others still run.
+        #: Groups that are evicted as a whole: a member was evicted, and others still run.
         self._being_evicted: set[GroupKey] = set()
         #: The kinds of groups that the cluster has; without its kind, a label of a pod means nothing.
         self._served: set[GroupKind] = {GroupKind.OWN, GroupKind.KUBERNETES}
@@ -47,7 +47,7 @@ class PodGroups:
         self._whole: dict[GroupKey, int] = {}
         #: By group and part, empty for none: how many members have finished while the group had others.
         self._finished: dict[GroupKey, Counter[str]] = {}
-        #: Groups whose members were evicted to be placed anew, until they are.
+        #: Groups whose members were evicted to be placed again, until they are.
         self._released: set[GroupKey] = set()
 
     def key_of(self, pod: Pod) -> GroupKey | None:
@@ -178,7 +178,7 @@ class PodGroups:
         return self._pending.keys()
 
     def listed(self) -> list[GroupKey]:
-        """Return the groups of which anything is kept. O(groups)."""
+        """Return the groups about which anything is kept. O(groups)."""
         return list({**self._objects, **self._pending, **self._placed, **self._whole})
 
     def has_placed(self, pod: Pod) -> bool:
@@ -242,7 +242,7 @@ class PodGroups:
 
     def n_missing(self, group: PodGroup) -> int:
         """
-        Return how many members of those that the group needs have to find places at once; 0 if as many are on nodes.
+        Return how many members still have to find places at once; 0 if the group has enough on nodes.
 
         Members that finished do not come back, and beside members on nodes, replaced ones of a group that was placed
         once do not either: as many as are there are placed.
@@ -257,12 +257,12 @@ class PodGroups:
 
     @not_for_rules
     def release(self, key: GroupKey) -> None:
-        """Note that the group is to be placed anew, with as many members as it needs."""
+        """Note that the group is to be placed again, with as many members as it needs."""
         self._whole.pop(key, None)
         self._released.add(key)
 
     def is_released(self, key: GroupKey) -> bool:
-        """Return whether the group is to be placed anew."""
+        """Return whether the group is to be placed again."""
         return key in self._released
 
     @contextmanager

@@ -23,7 +23,7 @@ from scheduler.engine.state.label_sets import LabelSet
 from scheduler.engine.state.matching import NamespaceRule
 from scheduler.engine.syntax.selectors import Selector
 
-#: In place of a value that no selector reads; no label has it.
+#: Replaces each value that no selector reads; no label has it.
 ANY_VALUE: Final = "\0"
 _NO_LABELS: Final[Mapping[str, str]] = {}
 #: Required labels of a selector that matches nothing: more than a label set has.
@@ -84,7 +84,7 @@ class SelectorIndex:
 
     def read(self, labels: Mapping[str, str]) -> dict[str, str]:
         """
-        Return what selectors read of the labels: they match all labels alike of which they read the same. O(labels).
+        Return what selectors read of the labels; equal results match alike. O(labels).
 
         The value is `ANY_VALUE` where selectors read only whether the key is there.
         """
@@ -172,7 +172,7 @@ class TermTable:
     Terms by id: selector, rule, effect and topology key of each, and the pods that declare them.
 
     An effect is what a term does to the sums; the caller gives each a number and a weight. The pods are entries (term,
-    row, 1 or -1), of which only the sum counts.
+    row, 1 or -1); only their sum counts.
     """
 
     def __init__(self) -> None:

@@ -257,7 +257,7 @@ class Volumes:
         return ()
 
     def _index(self, obj: StorageObject, *, enters: bool) -> None:
-        """Enter the object, which is known, in the indexes of its kind, or take it out."""
+        """Add the known object to the indexes of its kind if it `enters`, else remove it."""
         hold, join = (Holders.add, set.add) if enters else (Holders.discard, set.discard)
         match obj:
             case PersistentVolumeClaim() if obj.volume_name:

@@ -49,7 +49,7 @@ class Candidate:
 
     @property
     def harm(self) -> Harm:
-        """Return the harm of evicting the victims, of which there is at least one."""
+        """Return the harm of evicting the victims. There is at least one."""
         first, n_victims = self.victims[0], len(self.victims)
         total = sum(self.priorities) + LOWEST_PRIORITY * n_victims
         return self.n_violations, self.priorities[0], total, n_victims, -first.start_rank

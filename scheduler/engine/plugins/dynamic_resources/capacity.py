@@ -43,7 +43,7 @@ def wanted_of(query: DeviceQuery, device: Device) -> Wanted | None:
 def missing_capacity(
     wanted: Wanted, device: Device, stored: Mapping[str, int], taken: Mapping[str, int] = _NO_USE
 ) -> dict[str, int]:
-    """Return how much of which capacities is missing beside what is stored and was taken, in billionths."""
+    """Return what is missing of each capacity, given what is stored and was taken, in billionths."""
     return {
         name: missing
         for name, amount in wanted.items()

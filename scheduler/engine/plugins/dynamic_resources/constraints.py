@@ -27,7 +27,7 @@ class AttributeConstraint(ABC):
         self.stored, self._attribute = stored, attribute
 
     def accepts(self, device: PoolDevice) -> bool:
-        """Return whether the device has the attribute, and fits to those that were added."""
+        """Return whether the device has the attribute and agrees with the devices added before."""
         value = attribute_of(device, self._attribute)
         return value is not None and self._fits(value)
 
@@ -93,7 +93,7 @@ class DistinctAttribute(AttributeConstraint):
 
 
 def constraints_of(claim: ResourceClaim) -> tuple[AttributeConstraint, ...] | NotAllocated:
-    """Return the constraints of a claim without devices, or that one is of an unknown kind."""
+    """Return the constraints of a claim without devices, or the failure if one is of an unknown kind."""
     constraints: list[AttributeConstraint] = []
     for index, each in enumerate(claim.constraints):
         if each.match_attribute is not None:

@@ -1,5 +1,5 @@
 """
-Counters that the devices of a pool share: a device of which a part is gone cannot be given as a whole.
+Counters that the devices of a pool share: a device cannot be given as a whole once a part of it is taken.
 
 Deviation: upstream keeps counters by the pool's name without its driver, and does not give back those of a device that
 is refused later (kubernetes #140434, #140436).
@@ -24,7 +24,7 @@ class Counters:
         self._left_by_pool: dict[Pool, dict[tuple[str, str], int]] = {}
 
     def can_take(self, pool: Pool, device: Device) -> bool:
-        """Return whether with the device no counter of the pool is below zero, also those that it does not consume."""
+        """Return whether no counter of the pool is below zero with the device, consumed by it or not."""
         return not missing_counters(device, self._left(pool))
 
     def take(self, pool: Pool, device: Device) -> None:
@@ -69,7 +69,7 @@ def missing_counters(device: Device, left: Mapping[tuple[str, str], int]) -> dic
 def consuming(
     pool: Pool, allocated: AllocatedDevices
 ) -> Iterator[tuple[DeviceId, dict[tuple[str, str], int]]]:
-    """Yield the allocated devices of the pool that consume counters, and how much of which."""
+    """Yield the allocated devices of the pool that consume counters, with the amount of each counter."""
     for each in (*pool.slices, *pool.slices_elsewhere):
         for device in each.devices:
             if device.consumes_counters:

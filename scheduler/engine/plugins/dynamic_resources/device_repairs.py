@@ -93,7 +93,7 @@ class _Repairs:
         return tuple(removal(pod, node_name) for pod, node_name in located)
 
     def _in_the_way(self, row: int, queries: Sequence[QueryFinding]) -> Iterator[tuple[Pod, ...]]:
-        """Yield who may be in the way where each request alone has enough devices: the pods of each that is used."""
+        """Yield the pods that may be in the way if each request alone has enough devices: the users of each device."""
         pods = [
             self._pods(finding, device.id, obstacle)
             for finding in queries
@@ -171,7 +171,7 @@ def _claim_changes(queries: Sequence[QueryFinding]) -> Iterator[Changes]:
 
 
 def _selections(queries: Sequence[QueryFinding]) -> Iterator[_Selects]:
-    """Yield which devices may be taken together: for a matchAttribute those of each value, without one all."""
+    """Yield which devices may be taken together: with a matchAttribute the devices of each value, else all."""
     for finding in queries:
         for constraint in finding.query.claim.constraints:
             attribute = constraint.match_attribute

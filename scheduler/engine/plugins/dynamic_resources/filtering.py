@@ -121,9 +121,9 @@ class DeviceFilter(NodeFilter):
             if args.preempt_for_devices and claims.unallocated
             else None
         )
-        #: What rows get, of those for which it was worked out.
+        #: What each row gets, if that was worked out.
         self._answers: dict[int, NodeAllocation | Status] = {}
-        #: By row, of those that were asked: whether there are devices for the unallocated claims; else UNKNOWN.
+        #: By row: whether there are devices for the unallocated claims; UNKNOWN if the row was not asked.
         self._has_devices = np.zeros(view.n_rows, np.int8)
         self._scores = np.zeros(view.n_rows, np.int16)
         #: The rows that the cycle has asked about.
@@ -168,7 +168,7 @@ class DeviceFilter(NodeFilter):
         return accepted
 
     def statuses(self) -> NodeStatuses:
-        """Return why the rows that were asked about are refused; of all rows if none was."""
+        """Return why the rows that were asked about are refused; for all rows if none was asked about."""
         if not self._has_devices.any():
             self.mask()
         known = np.not_equal(self._has_devices, Answer.UNKNOWN)

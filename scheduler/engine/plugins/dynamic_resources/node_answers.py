@@ -249,7 +249,7 @@ def _answer(
     long: dict[_Place, DeviceSearch],
 ) -> tuple[Answer, int]:
     """
-    Return the answer and the score of a node. `by_pools`: those of pools that several nodes have.
+    Return the answer and the score of a node. `by_pools`: the answers for pools that several nodes have.
 
     `long`: the searches that are to go on.
     """

@@ -122,7 +122,7 @@ class PoolIndex:
             self._n_own_devices = self._n_shared_devices = 0
             shared = (each for each in self._slices.shared() if not each.shared_counters)
             self._shared = tuple(sorted(shared, key=lambda each: each.key))
-        # Now, not before: who asks between two pieces is not to take half of it for all.
+        # Only now: a reader between two pieces must not take half of it for all.
         self._version = version
 
     def nodes_of(self, pool: PoolId) -> frozenset[str] | None:

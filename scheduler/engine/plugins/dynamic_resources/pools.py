@@ -84,7 +84,7 @@ class NodePools:
     The pools of a node, and their devices, in the order in which they are tried.
 
     Attributes:
-        devices: those of the usable pools.
+        devices: the devices of the usable pools.
     """
 
     pools: tuple[Pool, ...]
@@ -190,7 +190,7 @@ def pool_of(
     """
     Return the pool as a node sees it by the slices that are relevant for it.
 
-    None if it is being replaced by a generation of which the node sees nothing yet.
+    None if a generation that the node does not see yet is replacing it.
     """
     # As upstream, a pool whose old slices are all relevant is complete even if a newer generation exists elsewhere.
     generation = max(each.generation for each in relevant)

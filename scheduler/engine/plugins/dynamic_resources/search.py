@@ -135,7 +135,7 @@ class DeviceSearch:
         return Branch.FAILED if branch is Branch.TOO_MANY else branch
 
     def chosen(self, claim: int) -> list[NodeQuery]:
-        """Return the query of each request of the claim of which devices were taken."""
+        """Return the query of each request of the claim that devices were taken for."""
         index_of = {
             choice.request: choice.index
             for choice in self._stack
@@ -144,7 +144,7 @@ class DeviceSearch:
         return [queries[index_of.get(at, 0)] for at, queries in enumerate(self.claims[claim].requests)]
 
     def score(self) -> int:
-        """Return 8 less its index for each alternative of which a device was taken."""
+        """Return 8 less its index for each alternative that a device was taken for."""
         return sum(
             MAX_ALTERNATIVES - choice.index
             for choice in self._stack

@@ -21,7 +21,7 @@ MAX_COST: Final = MAX_STEPS * 3 // 8
 #: To see a device as expressions do, in the same units. It takes 13 µs, but a first decision over 5,000 nodes, with a
 #: selector of the class and one of the claim, is not to be cut short.
 _COST_OF_DEVICE: Final = 30
-#: Cost of an evaluation, with that of its device, up to which a search goes on at once.
+#: A search goes on at once if an evaluation and its device cost no more than this.
 _CHEAP: Final = 192
 #: The most results that are kept of one expression: 2,000 slices with the most devices.
 _MAX_RESULTS: Final = 262_144

@@ -182,7 +182,7 @@ class NodeDevices:
         return not missing_capacity(wanted, device.device, stored, self._taken_of(device))
 
     def take(self, query: NodeQuery, device: PoolDevice) -> Taken:
-        """Take a device that suits the query, and of which enough is left."""
+        """Take a device that suits the query and has enough left."""
         has_counters = bool(device.device.consumes_counters) and self._is_charged(device)
         wanted = query.wanted_of(device.device) if device.device.allow_multiple_allocations else None
         for constraint in query.constraints:

@@ -216,7 +216,7 @@ def _match_label_keys(context: ExplainContext) -> Iterator[Changes]:
     """
     Yield matchLabelKeys for anti-affinity that selects the pods of the pod's other revisions. O(placed pods).
 
-    The change alone helps if the other revisions do not declare the term; else their pods have to be created anew too.
+    The change alone helps if the other revisions do not declare the term; else their pods have to be recreated too.
     """
     terms = anti_affinity_across_revisions(context.pod)
     keys = sorted({term.topology_key for term in terms})

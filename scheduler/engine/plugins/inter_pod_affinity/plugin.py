@@ -239,7 +239,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         """
         Return the labels by which a required term of a waiting pod may select the changed pod, before or after.
 
-        Every pod that is bound changes its status, and its labels: the API server adds those of its zone.
+        Every pod that is bound changes its status, and its labels: the API server adds the labels of its zone.
         """
         if old is not None and new is not None and not _rules_changed(old, new):
             return frozenset()

@@ -39,7 +39,7 @@ class PodLimit(NamedTuple):
         return view.pods_by_domain(self.matcher, self.key)
 
     def n_divided(self, view: ClusterView) -> int:
-        """Return the number of placed pods of which a domain has a share."""
+        """Return the number of placed pods that domains share."""
         return n_divided(view.selected(self.matcher).by_row, view.alive)
 
     def capacity(self, view: ClusterView, n_coming: int = 1) -> int | Amounts:

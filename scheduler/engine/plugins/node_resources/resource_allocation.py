@@ -26,7 +26,7 @@ def counts_in_score(resource: str, requested: int) -> bool:
 
 class DeviceUses:
     """
-    What is used of resources, of which some are devices on nodes that do not offer the resource themselves.
+    What is used of resources. Some are devices on nodes that do not offer the resource themselves.
 
     `devices`: by extended resource, how many devices of its class each row reaches, and how many are allocated.
     """

@@ -73,7 +73,7 @@ class VolumeFilter(NodeFilter):
         return ~(self._node_conflict | self._bind_conflict | self._no_space | self._no_volume)
 
     def statuses(self) -> NodeStatuses:
-        """Return everything that is wrong with each of the other rows."""
+        """Return every reason why each refused row is refused."""
         flags = (self._node_conflict, self._bind_conflict, self._no_space, self._no_volume)
         codes = np.zeros(self._view.n_rows, dtype=np.uint16)
         for bit, flag in enumerate(flags):

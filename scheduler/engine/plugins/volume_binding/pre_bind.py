@@ -2,7 +2,7 @@
 The volumes that are promised to a pod's claims, or made for them, and whether these claims are bound.
 
 Source: plugins/volumebinding/binder.go, AssumePodVolumes, BindPodVolumes, checkBindings (kubernetes 1.36). Difference:
-a claim that was made anew or is bound to another volume ends the wait at once.
+a claim that was recreated or is bound to another volume ends the wait at once.
 """
 
 from __future__ import annotations
