@@ -1,8 +1,8 @@
 """
 The assumed places of a group: its members are placed one after the other, and all are kept or taken back together.
 
-A place is what any decision makes of it: the pod and what plugins reserve for it are assumed. So the decision on
-the next member sees it by the same plugins, and taking it back is what follows a failed bind.
+As in any cycle, the pod and what plugins reserve for it are assumed. So the plugins see the place in the decision on
+the next member, and it is taken back as after a failed bind.
 
 If a node has no devices left for a member, the members there may exchange theirs so that some come free: whether
 members fit on a node together does not depend on the devices that the first of them took.
@@ -127,12 +127,12 @@ class AssumedPlaces:
     n_decisions: int = field(init=False, default=0)
     _unscored: Profile = field(init=False)
     _n_counted: int = field(init=False, default=0)
-    #: Of the decisions, those that are kept for later.
+    #: Decisions that are kept for later.
     _n_spared: int = field(init=False, default=0)
     _asked: set[str] = field(init=False, default_factory=set)
     #: `is_first_fit_best` by spec (equal specs are one object) and the forms of the claims.
     _takes_any: dict[Hashable, bool] = field(init=False, default_factory=dict)
-    #: Exchanges that found nothing: the row, the members there, and spec and claims of the one more.
+    #: Exchanges that found nothing: the row, the members there, and spec and claims of the next member.
     _in_vain: set[Hashable] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
@@ -147,10 +147,10 @@ class AssumedPlaces:
     @contextmanager
     def sparing(self, n_spared: int) -> Iterator[None]:
         """
-        End the block, without an error, where it would leave fewer decisions than this to the search.
+        End the block, without an error, before it leaves fewer decisions than this to the search.
 
-        After it, the first decision on a member counts once again; and the block's last one no more than it left.
-        A block within another spares the most of both.
+        After the block, the first decision on a member counts once again, and the decisions of the block count no more
+        than it was allowed. A block within another spares the most of both.
         """
         outer, asked, n_before = self._n_spared, self._asked.copy(), self._n_counted
         self._n_spared = max(outer, n_spared)
@@ -197,7 +197,7 @@ class AssumedPlaces:
         return decision
 
     def _exchanged(self, pod: Pod, scope: DecisionScope, refused: FitError) -> Pieces[ScheduleResult | None]:
-        """Return a row that takes the member once others there have other parts of the node; None if there is none."""
+        """Return a row that takes the member once members there exchange parts of the node; None if there is none."""
         plugins = (each for each in self.profile.filters if each.gives_out and each.name in refused.rejecting)
         plugin, n_left = next(plugins, None), min(_MOST_EXCHANGES, self.n_left)
         if plugin is None:
@@ -313,8 +313,8 @@ class AssumedPlaces:
         Put the places in an order in which no member comes before one that it needs; yield after each decision.
 
         Binds are sent in this order: a process that dies between two of them leaves no member on a node without the
-        pod that it needs there. Members that need each other still begin with one that is owed the other. Without such
-        an order, or if it takes long to find, the order stays as it is.
+        pod that it needs there. Of members that need each other, one has to come first. Without such an
+        order, or if it takes long to find, the order stays as it is.
         """
         if not any(place.is_owed for place in self.places):
             return
@@ -339,7 +339,7 @@ class AssumedPlaces:
         while waiting and n_left > 0:
             refused: list[Place] = []
             for place in waiting:
-                # As long as the order is kept, a member that was owed nothing finds what it found then.
+                # As long as the order is kept, a member that waited for nobody finds the same pods as in its decision.
                 is_next = is_kept and place is self.places[len(ordered)]
                 if not (is_next and not place.is_owed):
                     n_left -= 1
@@ -366,7 +366,7 @@ class AssumedPlaces:
         return ordered
 
     def _has_company(self, place: Place) -> bool:
-        """Return whether the plugins that let it wait for siblings take it where it is, now that all are there."""
+        """Return whether the plugins that let the member wait for siblings take it here, with all of them there."""
         return self._takes(place, tuple(plugin for plugin in self.profile.filters if plugin.reads_siblings))
 
     def still_take(self, places: Sequence[Place]) -> Pieces[bool]:
@@ -408,5 +408,5 @@ def detached_places(
 
 
 def _weight(pod: Pod) -> int:
-    """Return for how many decisions one on the pod counts: one more for every eight terms of its affinity."""
+    """Return what a decision on the pod counts: 1, and 1 more for every eight terms of its affinity."""
     return 1 + sum(1 for _ in pod.spec.affinity.usable_terms()) // 8

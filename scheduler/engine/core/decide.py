@@ -81,7 +81,7 @@ def decide(
     """
     Return the best node for the pod, or why there is none. `rng` chooses among equally good nodes.
 
-    Within a scope, the words are of its nodes alone, no node is left out by chance, and no pod is evicted.
+    Within a scope, messages count its nodes alone, no node is left out by chance, and no pod is evicted.
     Cost: O(n_rows) per plugin that has work to do; 0.1 to 0.2 ms at 5,000 rows. PostFilter: see `deciding`.
     """
     return finished(deciding(pod, view, profile, rng, observer, scope))
@@ -149,7 +149,7 @@ def _decide(
     # argmax, not max: a third of the time.
     best = (totals == totals.item(totals.argmax())).nonzero()[0]
     chosen = best.item(0 if len(best) == 1 else rng.randrange(len(best)))
-    # May fail, so it belongs to the decision.
+    # May fail, so it is called within the decision.
     reservations = filtered.reservations(chosen)
     scores = NodeScores(chosen, feasible, totals, by_plugin, filtered, reservations)
     return ScheduleResult(view.nodes.name_of(chosen), view.n_nodes, feasible.n, scores)
@@ -237,7 +237,7 @@ def _no_node_left(node_names: dict[str, frozenset[str]]) -> Status:
 
 
 def _nodes_to_filter(view: ClusterView, filtered: FilterResult) -> Mask:
-    """Return the live nodes; only the ones that PreFilter named, if it named any."""
+    """Return the live nodes, without those that PreFilter left out."""
     if not filtered.node_names:
         return view.alive
     mask = np.zeros(view.n_rows, dtype=np.bool_)
@@ -268,7 +268,7 @@ def _run_filters(nodes: Mask, filtered: FilterResult, observer: Observer) -> Pie
 def _without_nominated(
     pod: Pod, view: ClusterView, filtered: FilterResult, trials: FilterTrials, mask: Mask
 ) -> Mask:
-    """Return the nodes of `mask` that take the pod also if the pods come that are nominated there; note why not."""
+    """Return the nodes of `mask` that also take the pod beside the pods nominated there; note why the others do not."""
     if not view.state.nominated or not mask.any():
         return mask
     for plugin, statuses in refusals_with_nominated(pod, view, trials, mask):

@@ -1,7 +1,7 @@
 """
 Relaxes required rules of a pending pod whose fallback is due, and finds pods that only annotations keep pending.
 
-Both ask of a pod that fits nowhere: would it fit without this rule alone? A fallback is due once the pod has been
+Both ask about a pod that fits nowhere: would it fit without this rule? A fallback is due once the pod has been
 unschedulable for its time and the rule is what keeps it pending. The hard rules are always tried first, and preemption
 goes before a fallback: none is due while a node is nominated for the pod.
 """
@@ -29,7 +29,7 @@ from scheduler.errors import PluginFailed
 #: Specs that are remembered with rules left out; a pod that waits is asked about them in each attempt.
 _MEMOIZED_SPECS: Final = 1_024
 
-#: Sums of seconds differ from the whole by less.
+#: Rounding errors of sums of seconds are smaller.
 _ROUNDING_S: Final = 1e-6
 
 #: Rules that together keep a pod pending: it fits if all of them are preferences, and not if fewer are.
@@ -159,8 +159,8 @@ def keeping_rules(rules: RuleSet, fits_without: Callable[[RuleSet], bool]) -> li
     """
     Return the sets of rules that keep a pod pending; none if it does not fit without all of them either.
 
-    Each rule without which it fits is one. If there is none, one smallest set is returned: from the last rule to the
-    first, each is left out that the others do not need. Asks 2 * len(rules) + 1 questions at most.
+    Each rule without which the pod fits is a set. If there is none, return one minimal set: rules that it can do
+    without are dropped, the last one first. Asks 2 * len(rules) + 1 questions at most.
     """
     if not fits_without(rules):
         return []

@@ -56,10 +56,10 @@ class SearchRequest:
         """
         Return how many decisions the search may take.
 
-        One for each member, as many as preferred levels and parts take before, and `n_more` in whole domains.
+        One for each member, the decisions that preferred levels and parts take first, and `n_more` in whole domains.
         """
         prefers = self.topology.preferred or any(part.topology.preferred for part in self.parts.values())
-        # Room is looked at before members are placed: of all for preferred levels, and of each part.
+        # Room is computed before members are placed: for all members with preferred levels, and for each part.
         n_for_levels = 1 + len(self.members) if prefers else 0
         return self.n_without_levels() + n_for_levels + n_more
 
@@ -89,9 +89,9 @@ class Stuck(NamedTuple):
 
 class PartRoom(NamedTuple):
     """
-    How many parts of `size` members a domain of the group, without a name if it is everywhere, has room for.
+    How many parts of `size` members a domain of the group has room for; its name is empty if it is everywhere.
 
-    `n_domains`: those of `key` within it in which a part has room. Upper bounds.
+    `n_domains`: the domains of `key` within it that have room for a part. Upper bounds.
     """
 
     domain: str
@@ -115,7 +115,7 @@ class Outcome:
         room: how many members the domains have room for, by the key's value.
         rejecting: the plugins that refused a member, by its UID.
         is_cut_short: whether the search ran out of decisions.
-        n_decisions: that it took.
+        n_decisions: how many decisions the search took.
         part_room: for how many parts the domains have room, if the parts have to be in one domain each.
     """
 
@@ -152,7 +152,7 @@ class Attempt:
         self.liftable = {plugin.name for plugin in assumed.profile.filters if plugin.lifted_by_siblings}
         self.domain = ""
         self.liftable_rows: Mask = np.zeros_like(request.rows)
-        #: The domains of `outcome.key`, and the plugins that refused a node of others.
+        #: The domains of `outcome.key`, and the plugins that refused a node in other domains.
         self._shared = Domains.none()
         self._refusing: set[str] = set()
 
@@ -203,7 +203,7 @@ class Attempt:
             outcome.stuck = Stuck(tuple(self.assumed.places), self.domain, rows, kind.left[0], error)
 
     def siblings(self, kind: MemberKind) -> list[Pod]:
-        """Return the members still to be placed after the next one of the kind that its affinity waits for."""
+        """Return the members that the affinity of the kind's next member may wait for: they are placed after it."""
         others = (other.left[1:2] if other is kind else other.left[:1] for other in self.kinds)
         return [pod for left in others for pod in left if is_selected(kind.needs, pod, self.view)]
 
@@ -217,7 +217,7 @@ class Attempt:
 
     @contextmanager
     def within(self, domain: str) -> Iterator[None]:
-        """Let messages name this domain within the block; if it has no name, the one around it."""
+        """Let messages name this domain within the block; the outer domain if it has no name."""
         outer, self.domain = self.domain, domain or self.domain
         try:
             yield
@@ -247,7 +247,7 @@ class Attempt:
         return len(forms) == 1
 
     def rows_of(self, kind: MemberKind) -> Mask | None:
-        """Return the rows on which the kind's part may be, now that some of it have places; None for all."""
+        """Return the rows that are left for the kind's part by its members with places; None for all."""
         part = self.request.parts.get(kind.part)
         if part is None:
             return None
@@ -298,8 +298,8 @@ class Attempt:
         """
         Return for how many members of the kind each row of the scope has room, None if none has. One decision.
 
-        Room is counted by resources, so there may be less. `n_most`: more than as many are not counted; by default, as
-        many as the kind has without a place.
+        Room is counted by resources, so there may be less. `n_most`: counting stops there; by default at the number
+        of the kind's members without places.
         """
         decision = yield from self.assumed.deciding(kind.left[0], scope, is_scored=False)
         if isinstance(decision, FitError) and (siblings := self.siblings(kind)):

@@ -67,7 +67,7 @@ def _lower(below_priority: int, rows: Mask, view: ClusterView) -> Pieces[tuple[A
             np.add.at(of_all, pods.rows, of_each)
         yield
     for row in filter(rows.item, view.rows_of_unequal_priority()):
-        # Their number alone: what they take is estimated by their own priorities.
+        # Only their number: what they take is estimated by their own priorities.
         lower = [
             view.state.groups.victim_priority(placed.pod)
             for placed in view.state.placed_on(row)

@@ -68,7 +68,7 @@ class GroupResult:
     The reports about the members without places, and the members that have places.
 
     `preemptor`: a member in whose name the victims of `nominations` are to be evicted; None if there are none.
-    `members`: the UIDs of all that wait for this.
+    `members`: the UIDs of all that wait for the evictions.
     """
 
     reports: list[Instruction]
@@ -239,7 +239,7 @@ class GroupCycles:
 
     def needs_room(self, key: GroupKey, profile: Profile) -> bool:
         """
-        Return whether the group has still no places; asked right before a pod is deleted for it. Changes nothing.
+        Return whether the group still has no places; asked right before a pod is deleted for it. Changes nothing.
 
         A large group is not searched again for each of its victims.
         """
@@ -285,7 +285,7 @@ class GroupCycles:
         n_victims = 0 if all(pod.terminating for pod in victims) else len(victims)
         reports: list[Instruction] = [GroupAttempted(profile, result, now_s, outcome.n_decisions)]
         reports += report_group(self._groups.get(key), reason, text)
-        # What helps one member may help the group.
+        # An event that helps one member may help the group.
         of_group: frozenset[str] = frozenset().union(*outcome.rejecting.values())
         self._lives.turns.put_back_together(entries.values())
         for index, queued in enumerate(entries.values()):

@@ -88,7 +88,7 @@ class Domains:
         return bool(self._room.any())
 
     def with_room(self, n_wanted: int) -> Iterator[Domain]:
-        """Yield the domains that may have room for `n_wanted`, the tightest first; the roomiest if none has."""
+        """Yield the domains that may have room for `n_wanted`, the tightest first; the roomiest if none has room."""
         numbers = np.flatnonzero(self._room >= max(1, n_wanted))
         if not len(numbers):
             yield from self.roomiest(1)
@@ -112,7 +112,7 @@ class Domains:
         return {self._ids.value_of(number): self._room.item(number) for number in numbers}
 
     def _first_rows(self) -> Rows:
-        """Return the first row by domain, the order of equal ones: ids depend on when a column was first asked for."""
+        """Return the first row of each domain, which orders equal ones: ids depend on when a column was first used."""
         first = np.zeros(len(self._room), dtype=np.intp)
         if self._ids is not None:
             ids = self._ids.ids

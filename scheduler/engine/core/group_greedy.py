@@ -33,7 +33,7 @@ class GreedySearch:
         self._attempt, self._assumed, self._request = attempt, attempt.assumed, attempt.request
         self._kinds, self._components = attempt.kinds, components
         self._levels = self._levels_of(attempt.request.topology)
-        # Of those beyond one per member, preferred levels may take half; the other half is for whole domains.
+        # Preferred levels may take half of the decisions beyond one per member; whole domains take the other half.
         n_more = max(0, self._assumed.n_left - self._request.max_decisions(0))
         self._n_spared = self._request.n_without_levels() + n_more - n_more // 2
 
@@ -123,7 +123,7 @@ class GreedySearch:
                 n_domains = (math.inf,) if layout is None else layout.n_domains
                 ranked.append((n_domains, index, domain))
                 if sum(n_domains) == len(n_domains):
-                    # No other one needs fewer.
+                    # No other domain needs fewer.
                     break
         yield from (domain for _, _, domain in sorted(ranked, key=lambda entry: entry[:2]))
         yield from with_room
@@ -172,7 +172,7 @@ class GreedySearch:
             if not outer:
                 attempt.outcome.room[domain.value] = attempt.n_placed - n_before
             yield from attempt.take_back(n_before)
-        # Without a key; and running pods may meet its affinity in several domains.
+        # It has no key, or running pods may meet its affinity in several domains.
         return (not component.key or bool(domains)) and (yield from attempt.fill(component.kinds, scope))
 
     def _domains(self, component: Component, scope: Mask) -> Pieces[Domains]:
@@ -194,8 +194,8 @@ class GreedySearch:
         """
         Place the members in the fewest domains of the preferred levels, one after the other; return whether all are.
 
-        `is_partial`: place as many as fit. What has no place in a domain is not the outcome's reason, since another
-        domain may have one. It ends in good time for the search in the whole scope.
+        `is_partial`: place as many as fit. A member without a place in a domain is not the outcome's reason, since
+        another domain may have one. Leaves enough decisions for the search in the whole scope.
         """
         attempt, stuck = self._attempt, self._attempt.outcome.stuck
         rows, held = scope.copy(), held.copy()
@@ -220,7 +220,7 @@ class GreedySearch:
         return not waiting
 
     def _fill_domain(self, kinds: Sequence[MemberKind], rows: Mask, n_most: int) -> Pieces[None]:
-        """Place as many members as fit; of a single kind there is room for `n_most` at most."""
+        """Place as many members as fit. `n_most`: an upper bound if there is a single kind."""
         if len(kinds) > 1 or kinds[0].needs is not None:
             yield from self._attempt.fill(kinds, rows, is_partial=True)
             return
@@ -252,7 +252,7 @@ class GreedySearch:
                 yield from self._attempt.fill(component.kinds, scope, is_partial=True)
 
     def _place_best(self, options: Sequence[Pieces[object]]) -> Pieces[None]:
-        """Place what the first option places that places most."""
+        """Place the members by the option that places the most; by the first of several."""
         attempt = self._attempt
         n_before = attempt.n_placed
         best: list[tuple[MemberKind, str, bool]] = []

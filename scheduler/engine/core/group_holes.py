@@ -2,7 +2,7 @@
 Finds running pods whose move to other nodes makes room for a group that has no places: each with its new place.
 
     group first    some pods leave, the group is placed, then each of these pods is
-    moved first    the same pods take any other places that they have, then the group is placed; tried last
+    moved first    the same pods take other places, then the group is placed; tried last
 
 Sets of one and of two pods are tried, first in the domains with most room for the group, there the pods whose leaving
 gives their node room for one more member; then, as long as more may move, one or two beside the set that lets most
@@ -98,7 +98,7 @@ class HoleSearch:
         self._rng, self._n_most, self._n_left = SplitMix64(f"{key.text} moves"), n_most, _MOST_DECISIONS
         self._vacancy = Vacancy(state, FreedClaims((), (), state))
         self._priority = min(pod.priority for pod in members)
-        #: The UIDs of the pods that were out of the state for a while.
+        #: The UIDs of the pods that were removed from the state and put back.
         self.touched: set[str] = set()
         #: The node of each member after the moves that were found, by UID.
         self.places: dict[str, str] = {}
@@ -233,7 +233,7 @@ class HoleSearch:
         return {} if room is None else attempt.domains_of(required, room, request.rows).room_by_value()
 
     def _group_first(self, pods: Sequence[Pod]) -> Pieces[tuple[tuple[PodMove, ...], int]]:
-        """Return the moves of all these pods if they do, and how many members have places without the pods."""
+        """Return the moves of all these pods if they make room, and how many members have places without the pods."""
         if not self._is_allowed(pods):
             return _NO_MOVES, -1
         with self._without(pods):
@@ -266,7 +266,7 @@ class HoleSearch:
     def _placed_again(
         self, pods: Sequence[Pod], *, is_any: bool
     ) -> Generator[tuple[PodMove, ...], None, None]:
-        """Yield places for the pods, which they have until the next ones: the best, or one after the other any."""
+        """Yield places for the pods: the best, or with `is_any` all in turn. They are assumed until the next ones."""
         if not pods:
             yield ()
             return

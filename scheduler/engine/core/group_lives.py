@@ -36,7 +36,7 @@ class GroupLives:
         self.incomplete = IncompleteGroups(state.groups, queue)
         self._lost = LostMembers(state.groups)
 
-    # What its cycle finds.
+    # Results of a group's cycle.
 
     def note_placed(self, key: GroupKey) -> None:
         """Note that a decision placed the group."""

@@ -69,7 +69,7 @@ class Component:
 
 
 def n_needed(groups: PodGroups, key: GroupKey) -> int:
-    """Return how many members have to be placed; 1 if as many run as are needed, or it is not known how many are."""
+    """Return how many members have to be placed; 1 if enough run, or if it is not known how many are needed."""
     group = groups.get(key)
     return 1 if group is None else max(1, groups.n_missing(group))
 
@@ -104,8 +104,8 @@ def components_of(kinds: Sequence[MemberKind], view: ClusterView) -> Pieces[list
     """
     Return the components, the largest first.
 
-    Kinds are in one if the required affinity of one selects pods of the other, by the key of the term; by the first of
-    them if there are several. Of very many kinds the last ones are on their own.
+    Two kinds are in one component if the required affinity of one selects pods of the other; its key is that of the
+    first such term. If there are very many kinds, each of the last ones has a component of its own.
     """
     components: list[Component] = []
     left, n_compared = list(kinds), 0
@@ -148,7 +148,7 @@ def has_closed_form(kind: MemberKind, view: ClusterView) -> bool:
     """
     Return whether as many pods of a kind find a place as there can be, in whatever order the nodes are taken.
 
-    So it is within one domain of their required affinity, if at most one other topology key keeps them apart, no volume
+    True within one domain of their required affinity if at most one other topology key keeps them apart, no volume
     tells nodes apart, and it does not matter which devices they get.
     """
     spec = kind.first.spec

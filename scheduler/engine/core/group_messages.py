@@ -37,7 +37,7 @@ def waiting_for(groups: PodGroups, key: GroupKey, members: Collection[Pod]) -> s
 
 
 def whole_group_problem(groups: PodGroups, key: GroupKey) -> str:
-    """Return why no member of the group is placed, whichever come: one is gated, or they disagree; empty if neither."""
+    """Return why no member is placed whichever come: one is gated, or they disagree; empty if neither is true."""
     return GATED if groups.is_held_by_gate(key) else groups.disagreement(key)
 
 
@@ -56,7 +56,7 @@ def waiting_for_part(groups: PodGroups, key: GroupKey, members: Iterable[Pod], r
 
 def unlike_members(group: PodGroup, members: Sequence[Pod]) -> str:
     """
-    Return in what the members, pending ones first, differ although they must not; empty if they do not.
+    Return the field in which members differ and must not, pending ones first; empty if there is none.
 
     Source: schedule_one_podgroup.go, validatePodGroup (kubernetes 1.37, which has v1beta1).
     """
@@ -126,7 +126,7 @@ def unplaced_message(
 
 
 def _level_of(pod: Pod) -> str:
-    """Return the level of the member's part; empty if it has no part, or this asks for none."""
+    """Return the level of the member's part; empty if it has no part, or the part asks for none."""
     part = None if pod.group is None else pod.group.part
     return "" if part is None or not part.topology.required else part.topology.required[-1]
 

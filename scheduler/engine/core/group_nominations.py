@@ -30,7 +30,7 @@ from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 
-#: How long a group is unplaced before room is held for it, and for how long that is.
+#: How long a group is unplaced before room is held for it, and how long the room is held.
 HOLD_AFTER_S: Final = 120.0
 HOLD_FOR_S: Final = 300.0
 
@@ -39,7 +39,7 @@ NO_ROOM: Final = "preemption: no pods of lower priority were found whose evictio
 
 
 class _By(Enum):
-    """Whether this scheduler keeps room for a group, for one group at a time, or another one that nominated members."""
+    """What keeps room for a group: this scheduler, for one group at a time, or another that nominated members."""
 
     US = auto()
     ANOTHER = auto()
@@ -53,7 +53,7 @@ class _Hold:
     end_s: float
 
     def kept(self, nodes: Mapping[str, str]) -> Nominations:
-        """Return the nominations to these nodes, as they were. Those of another are in the API server, ours are not."""
+        """Return the nominations to these nodes, as they were. Ours are not in the API server; those of others are."""
         return Nominations(nodes, {} if self.by is _By.US else None, note=HELD)
 
 
@@ -87,7 +87,7 @@ class GroupNominations:
         """
         Return the next step for a group that has no places.
 
-        `before`: its nominations by UID, which do not count meanwhile. `assumed`: as the one that has found no places.
+        `before`: its nominations by UID, which do not count meanwhile. `assumed`: as of the search that failed.
         """
         self._unplaced_since_s.setdefault(key, now_s)
         preemptor = preemptor_of(assumed.profile)

@@ -1,8 +1,8 @@
 """
 Lays members out in the order of their ranks, so that neighbours in rank share the lowest domain that they can.
 
-Members between which no plugin tells a difference exchange the places that the search has found for them. Then as few
-neighbours as there can be are apart on each level: one pair less than domains of it are used.
+Members that no plugin tells apart exchange the places that the search has found for them. Then on each level as few
+pairs of neighbours as possible are in different domains: one less than the domains that are used.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def mean_distance(members: Sequence[tuple[Rank, Path]]) -> float | None:
     """
     Return how many levels neighbours in rank have to go up to their first common domain, on average.
 
-    0: they share the node; the number of levels: nothing. None if fewer than two members have ranks.
+    0: they share the node; the number of levels: they share no domain. None if fewer than two members have ranks.
     """
     ranked = [
         path for _, path in sorted(((rank, path) for rank, path in members if rank), key=lambda each: each[0])

@@ -38,7 +38,7 @@ class PartSearch(GreedySearch):
         """
         Return the room of rows, and how much all members need of it.
 
-        Of parts that are alike and have a domain each, room is counted in whole parts: a domain has it on one row.
+        If the parts are alike and have a domain each, room is counted in whole parts, on one row of each domain.
         """
         if not self._attempt.has_parts_alike():
             return (yield from super()._room_of_all())
@@ -89,7 +89,7 @@ class PartSearch(GreedySearch):
     # Greedy.
 
     def _place_all(self, scope: Domain) -> Pieces[bool]:
-        """Place every member within the scope, if the group prefers levels first in few of their domains."""
+        """Place every member within the scope; if the group prefers levels, first in few of their domains."""
         self._attempt.domain = scope.value
         if self._levels:
             with self._assumed.sparing(self._n_spared):
@@ -116,7 +116,7 @@ class PartSearch(GreedySearch):
         return False
 
     def _narrowed(self, scope: Mask) -> Pieces[Mask | None]:
-        """Return the rows of the scope that parts are to use as the group prefers levels; None if there is no room."""
+        """Return the rows of the scope in the domains of preferred levels that parts are to use; None without room."""
         room, n_wanted = yield from self._room_of_all()
         if room is None:
             return None
@@ -187,7 +187,7 @@ class PartSearch(GreedySearch):
 
 def in_whole_parts(room: Amounts, ids: DomainIds, n_needed: int, size: int) -> Amounts:
     """
-    Return the room of rows counted in parts that have a domain each: all that a domain has is on its first row.
+    Return the room in parts that have a domain each; the room of a domain is on its first row.
 
     `n_needed`: the members of a part that need places. `size`: how many it has.
     """

@@ -152,7 +152,7 @@ class _Attempt:
         removed = list(filter(self._is_removed, self._units))
         order, n_violating = self._preemptor.reprieve_order(removed, self._view)
         n_before = len(self._vacancy) + 1
-        # A pod may be spared once others are back: the one that a member's affinity needs.
+        # A pod may be spared only after others are back, such as the pod that a member's affinity needs.
         while len(self._vacancy) < n_before:
             n_before = len(self._vacancy)
             late: list[Unit] = []
@@ -205,7 +205,7 @@ class _Attempt:
         return bool(placed.terms or placed.pod.spec.claim_volumes) or self.claims.has_of(placed.pod)
 
     def _in_place(self, late: Iterable[Unit]) -> Pieces[dict[str, str] | None]:
-        """Bring back the pods beside which every member keeps its node. Return the nodes, None without places."""
+        """Bring back the pods that let every member keep its node. Return the nodes, None without places."""
         assumed = self._assumed.fresh()
         if not (yield from search(self._request, assumed)).is_placed:
             return None

@@ -24,7 +24,7 @@ from scheduler.engine.state.columns import ABSENT
 def search_request(
     state: ClusterState, key: GroupKey, group: PodGroup, pending: Iterable[Pod], profile: Profile
 ) -> SearchRequest:
-    """Return what the search is asked for these pending members of the group; none is of a part with too few."""
+    """Return the request to place these pending members of the group; none of them is in a part with too few."""
     members = [unnominated(pod) for pod in pending]
     running = list(state.groups.placed(key))
     topology = all_levels(group.topology, members[0], state, profile)
@@ -47,12 +47,12 @@ def _parts(
         running_of[part_of(pod)].append(pod)
     for name, first in firsts.items():
         part = None if first.group is None else first.group.part
-        # Members without a part beside members with one are each on their own.
+        # If some members have a part, each member without one is on its own.
         min_count, levels = (1, ANYWHERE) if part is None else (part.min_count, part.topology)
         running = [] if part is None else running_of[name]
         topology = all_levels(levels, first, state, profile)
         rows, held = _rows(state, topology, running, [pod for pod in members if part_of(pod) == name])
-        # Members that finished do not come back, and beside members that run, replaced ones do not either.
+        # Members that finished do not come back; nor do replaced ones while others run.
         n_missing = min_count - len(running)
         n_missing = min(n_missing, sizes[name]) if running else n_missing - state.groups.n_finished(key, name)
         if sizes[name] >= n_missing:

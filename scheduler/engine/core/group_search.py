@@ -1,5 +1,5 @@
 """
-Searches a place for every member of a group; those of the members before it are assumed.
+Searches a place for every member of a group; each place that is found is assumed.
 
     greedy      in the tightest domains first: `group_greedy`; of a group with parts, one part after the other:
                 `group_parts`

@@ -19,7 +19,7 @@ class GroupTurns:
         self._groups, self._queue, self._queues_as_one = groups, queue, queues_as_one
         #: Groups whose pending members have, or had, unequal priorities, or another one than the group.
         self._unequal: set[GroupKey] = set()
-        #: By group with a priority of its own: that by which all pending members are ordered.
+        #: By group with a priority of its own: the priority that all its pending members are ordered by.
         self._own: dict[GroupKey, int] = {}
 
     def forget(self, key: GroupKey) -> None:
@@ -42,7 +42,7 @@ class GroupTurns:
         """
         Let the group be tried once its backoff is over.
 
-        One member is woken that is not gated, unless it is to be tried already: its cycle takes the others. O(1) unless
+        Wakes one member that is not gated, unless one is to be tried already: its cycle takes the others. O(1) unless
         members are assumed or gated.
         """
         for pod in self._groups.pending(key):
@@ -60,7 +60,7 @@ class GroupTurns:
         """
         Give members the group's place in the queue. Without one, members of unequal priorities get that of the lowest.
 
-        O(1), or O(members) where the group's priority changes or members of unequal ones have none from it.
+        O(1); O(members) if the group's priority changes, or it has none and its members have unequal ones.
         """
         group = self._groups.known_by(first, key)
         own = group.priority if group is not None and group.api_version == "v1beta1" else None

@@ -18,7 +18,7 @@ from scheduler.engine.state.cluster import ClusterState, PlacedPod
 
 
 class Vacancy:
-    """The pods that are out. `claims`: of pods that are gone, whose devices count as free; those of the pods join."""
+    """The pods that are out. `claims`: of pods that are gone or out; their devices count as free."""
 
     def __init__(self, state: ClusterState, claims: FreedClaims) -> None:
         self._state, self._claims = state, claims

@@ -31,7 +31,7 @@ class IncompleteGroups:
         self._since_s.setdefault(key, now_s)
 
     def note_complete(self, key: GroupKey, now_s: float) -> None:
-        """Let the members be tried after their backoff if the group had too few; then O(members), else O(1)."""
+        """Let the members be tried after their backoff if the group had too few. O(members) if so, else O(1)."""
         if key in self._since_s or key in self._reported:
             self.forget(key)
             waiting = (pod.uid for pod in self._groups.pending(key) if self._waits_for_group(pod))

@@ -37,7 +37,7 @@ class LostMembers:
         #: Groups that a decision placed, whole or not yet, here or before a restart.
         self._decided: set[GroupKey] = set()
         self._reported: set[GroupKey] = set()
-        #: By group with too few members that is to be released: when the group is tried.
+        #: Groups with too few members that are to be released, and when they are tried.
         self._release_at_s: dict[GroupKey, float] = {}
         #: Groups whose time to be released has come, until they are tried.
         self._release_due: set[GroupKey] = set()
@@ -62,7 +62,7 @@ class LostMembers:
             self._groups.note_whole(key, min_count)
         group = self._groups.get(key) if changed is None else self._groups.known_by(changed, key)
         if group is not None and self._groups.n_ready(key) >= group.min_count:
-            # Members are on nodes beside all others that it needs: a decision, if not one of here, has placed it.
+            # As many members as it needs are on nodes: a decision has placed it, here or elsewhere.
             self._decided.add(key)
         if group is None or not self._is_below(key, group.min_count):
             self._end(key)
@@ -103,7 +103,7 @@ class LostMembers:
         return min(times, default=None)
 
     def take_reached(self, now_s: float) -> list[GroupKey]:
-        """Return the groups that are to be released from now on, once a member is tried in vain; each once."""
+        """Return the groups whose time to be released came, each once; a member has to be tried in vain first."""
         reached = [key for key, at_s in self._release_at_s.items() if at_s <= now_s]
         for key in reached:
             del self._release_at_s[key]

@@ -142,9 +142,9 @@ class Machine:
             groups=self._groups,
         )
         self._handlers = EventHandlers(state, queue, self._lifecycle, self._group_lives, self._unfit)
-        #: The rest of a sweep that has begun.
+        #: The remaining pieces of a sweep that has begun.
         self._sweeping: Iterator[None] | None = None
-        #: The rest of a cycle that has begun, and what it has ordered so far.
+        #: The remaining pieces of a cycle that has begun, and its instructions so far.
         self._cycle = IncrementalWork(units_per_step=1)
         self._ordered: list[Instruction] = []
 
@@ -186,7 +186,7 @@ class Machine:
         return None if self.records.shown(uid) is None else ""
 
     def is_ending(self, uid: str) -> bool:
-        """Return whether a watch has shown that the pod is being deleted; False of one that is not known."""
+        """Return whether a watch has shown that the pod is being deleted; False for an unknown pod."""
         placed = self.state.placed.get(uid)
         pod = self.records.shown(uid) if placed is None or placed.assumed else placed.pod
         return pod is not None and pod.terminating
@@ -235,7 +235,7 @@ class Machine:
         """
         Apply the stimulus and return the resulting instructions. `now_s`: seconds of a monotonic clock.
 
-        A cycle that has begun is finished before, and what that orders comes first.
+        A cycle that has begun is finished first; its instructions come first.
         """
         if not self._cycle:
             return self._handle(stimulus, now_s)

@@ -1,7 +1,7 @@
 """
 The first of the two passes of Filter: with the pods that are nominated to a node and come before the pod.
 
-Where room is all that they take, all nodes are asked at once; else node by node.
+If nominated pods only take room, all nodes are asked at once; else one by one.
 
 Source: framework/runtime/framework.go, RunFilterPluginsWithNominatedPods (kubernetes 1.36).
 """

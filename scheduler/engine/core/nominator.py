@@ -24,7 +24,7 @@ class Nominator:
         self._state, self._queue = state, queue
 
     def nominate(self, pod: Pod, node_name: str, now_s: float) -> None:
-        """Count the pod, which was tried or goes, as nominated to the node and to no other; empty for none."""
+        """Let the pod count as nominated to this node alone, to none if the name is empty. It was tried, or goes."""
         self._change(pod, node_name, now_s, but=pod.uid)
 
     def withdraw(self, pod: Pod, now_s: float) -> None:
@@ -68,7 +68,7 @@ class Nominator:
         return pods
 
     def wake_kept_out(self, pod: Pod, before: str, now_s: float, *, but: str = "") -> None:
-        """Wake waiting pods of the pod's priority or lower if its nomination `before`, which kept them out, is over."""
+        """Wake the pods, of its priority or lower, that its nomination `before` kept out, if that is over."""
         if not before or before == self._state.nominated.node_of(pod.uid):
             return
         left = replace(pod, nominated_node_name=before)

@@ -108,7 +108,7 @@ def report_failed_attempt(
 def report_group(
     group: PodGroup | None, reason: Literal["Scheduled", "Unschedulable", "SchedulerError"], message: str = ""
 ) -> list[Instruction]:
-    """Return the condition of a PodGroup whose status is ours to write, if it changes; one that was True stays so."""
+    """Return the condition of a PodGroup whose status is ours to write, if it changes; True stays True."""
     if group is None or not group.api_version or group.was_scheduled:
         return []
     known = group.scheduled_condition

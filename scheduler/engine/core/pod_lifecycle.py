@@ -11,8 +11,8 @@ The life of a pod of ours, as one table: what follows a sign of it in each phase
                                               |
     GONE <--- BIND_DONE, BIND_FAILED --- LOST <--SHOWN_GONE
 
-Whatever a watch shows while a bind has no answer, the answer comes, and only then the pod is tried again. Everything
-else about a pod is what others note of it in its record: `engine.core.pod_records`.
+While a bind has no answer, the pod is not tried again, whatever a watch shows: the answer always comes. Other modules
+keep what else is known of a pod in its record: `engine.core.pod_records`.
 
 Source: pkg/scheduler/eventhandlers.go and schedule_one.go (kubernetes 1.36).
 """
@@ -51,7 +51,7 @@ from scheduler.engine.state.cluster import ClusterState
 class Sign(Enum):
     """A fact that was learned of a pod, or a decision about it."""
 
-    #: A watch shows it unassigned; or so, and about to end.
+    #: A watch shows it unassigned; the second: about to end as well.
     SHOWN_PENDING = auto()
     SHOWN_ENDING = auto()
     #: A watch shows it on a node; or that it is deleted or has finished.
@@ -105,7 +105,7 @@ class PodLifecycle:
         """Note what a watch shows of a pod."""
         record, known = self._records.get(pod.uid), self._state.placed.get(pod.uid)
         if record is None:
-            # Most pods of a cluster have none, not even now.
+            # Most pods of a cluster have no record, before or after.
             record = PodRecord(pod.uid, Phase.GONE if known is None else Phase.PLACED)
         before = record.shown if known is None else known.pod
         instructions: list[Instruction] = []
@@ -336,9 +336,9 @@ class PodLifecycle:
         """
         Wake the pods that are nominated to the node and may have waited for this one, which is gone.
 
-        They are not woken for the sake of what rejected them alone: a pod that a port keeps out, and that is held until
-        its last victim ends, hears of no victim that leaves the port before. Without this it waits, and keeps a
-        nomination that may not come true, until upstream's flush.
+        Hints do not wake them: a pod that a port keeps out is held until its last victim ends, and hears of no victim
+        that frees the port before. Without this it would wait, and keep a nomination that may not come true, until
+        upstream's flush.
         """
         nominated = self._state.nominated.on(left.node_name)
         self._queue.wake_each((pod.uid for pod in nominated if left.priority < pod.priority), now_s)

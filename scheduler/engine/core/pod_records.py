@@ -1,8 +1,8 @@
 """
 What the machine knows of each pod that it has something to do for: one record, in one map.
 
-A pod has a record while a watch shows it unassigned, while a bind of it has no answer, and while it makes room for
-others or others do for it. `PodRecords.settle` is the only place where a record ends.
+A pod has a record while a watch shows it unassigned, while its bind has no answer, and while it makes room for other
+pods or other pods make room for it. `PodRecords.settle` is the only place where a record ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Phase(Enum):
     RESERVED = ("reserved", True, True, True)
     #: Assumed on a node; the bind has no answer.
     BINDING = ("binding", True, True, True)
-    #: As BINDING, but shown to end, or to be unassigned after it was shown on a node: it counts nowhere.
+    #: As BINDING, but a watch has shown that it ends, or is unassigned again: it counts nowhere.
     WITHDRAWN = ("withdrawn", True, False, True)
     #: As WITHDRAWN, but no watch shows it any more.
     LOST = ("lost", False, False, True)
@@ -116,7 +116,7 @@ class Preemption:
 @dataclass(slots=True, eq=False)
 class PodRecord:
     """
-    One pod. `PodLifecycle` writes the first four attributes, `Preemptions` the others but the last, `Fallbacks` that.
+    One pod. `PodLifecycle` writes the first four attributes, `Fallbacks` the last, `Preemptions` the others.
 
     Attributes:
         uid: the pod's.
@@ -126,9 +126,9 @@ class PodRecord:
         preemption: the evictions for the pod that are not over.
         held_for: the UID of the pod whose victims it waits for, its own or a sibling's; it is not tried meanwhile.
         room_on: the node where pods were evicted for it; empty if that was for its group.
-        evicted: these pods, as namespace/name.
+        evicted: the pods that were evicted there, as namespace/name.
         evicted_for: the UID of the pod in whose name it is being evicted itself.
-        preemptors: the UIDs of the pods that it makes room for: its eviction has no answer, or no watch shows its end.
+        preemptors: the UIDs of the pods that it makes room for, until its eviction is answered and its end is seen.
         is_deleted: whether the API server deletes it, and no watch shows its end.
         is_kept_by_annotations: whether it would fit if no annotation declared affinity.
     """

@@ -6,10 +6,10 @@ The evictions that make room for nominated pods.
                  `--one failed, or is not wanted any more------------+--> over; the others are spared, the pod is tried:
                                                                           after a failure when a backoff is over
 
-The pod, or its group, is not tried meanwhile, until every victim that the API server deletes is seen to end: before, it
-would be found to fit nowhere, and others evicted for it. Upstream waits for the last one alone. If an event
-that may help came meanwhile, such as a new node, the pod is tried then; upstream's waits on. Nothing is kept for a
-restart: the nomination and the victims that end are on the server, and a pod waits for victims that end on its node.
+The pod, or its group, is not tried until a watch shows the end of every victim that the API server deletes: earlier it
+would fit nowhere, and more pods would be evicted for it. Upstream waits for the last victim alone. If an event that may
+help comes meanwhile, such as a new node, the pod is tried afterwards; upstream's waits on. Nothing is kept for a
+restart: the nomination and the ending victims are on the server, and a pod waits for victims that end on its node.
 
 Source: framework/preemption/executor.go, prepareCandidateAsync (kubernetes 1.36).
 """
@@ -35,7 +35,7 @@ AGAIN: Final = "the room was taken"
 
 
 class Preemptions:
-    """Begins evictions, and says what follows their ends. Writes what the records say of preemptors and of victims."""
+    """Begins evictions, and says what follows their ends. Writes in records what concerns preemptors and victims."""
 
     def __init__(self, state: ClusterState, queue: PodQueue, records: PodRecords) -> None:
         self._state, self._queue, self._records = state, queue, records
@@ -113,7 +113,7 @@ class Preemptions:
         return any(record.evicted_for for record in self._records)
 
     def must_follow(self, victim: Pod) -> bool:
-        """Return whether other members are or will be evicted of a group that is disrupted as a whole. O(members)."""
+        """Return whether other members of a group that is disrupted as a whole are or will be evicted. O(members)."""
         groups = self._state.groups
         if victim.group is None or not groups.is_disrupted_whole(victim):
             return False
@@ -129,7 +129,7 @@ class Preemptions:
         return None if record is None else record.preemption
 
     def evicted_for(self, pod: Pod, node_name: str) -> tuple[str, ...]:
-        """Return the pods that were evicted from the node for the pod, as namespace/name; of others how many."""
+        """Return namespace/name of each pod evicted from the node for the pod; of other namespaces, how many."""
         record = self._records.get(pod.uid)
         if record is None or record.room_on != node_name:
             return ()
@@ -138,7 +138,7 @@ class Preemptions:
         return (*own, f"{n_others} of other namespaces") if n_others else own
 
     def on_terminating(self, uid: str, now_s: float) -> None:
-        """Note that a pod is gone or ends; let the pods for which it was to make room be tried again."""
+        """Note that a pod is gone or ends; release the pods that it was to make room for."""
         record = self._records.get(uid)
         if record is None:
             return

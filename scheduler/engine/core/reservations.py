@@ -6,11 +6,11 @@ The pods between Reserve and Bind: what plugins reserve for them is written, and
                    `--a write failed---------------+-----------------------+--> failed, released
 
 A waiting pod fails when a plugin says so after a change of an object that the pod waits for, when the pod or its node
-is gone, or when the time is over. It is looked at when a stimulus is about one of these, and costs nothing otherwise.
+is gone, or when the time is over. It is checked only when a stimulus is about one of these.
 
-A write is undone only where its plugin says so, also if the bind fails in the end. After a restart the filters lead the
+A write is undone only if its plugin says so, even after a failed bind. After a restart the filters lead the
 pod to the same node and objects; its room there is kept by its nomination, which is written first with the gate
-NominatedNodeNameForExpectation. It is written also where a watch shows it: its end may be on the way.
+NominatedNodeNameForExpectation. It is written even if a watch shows it: its end may be on the way.
 
 Source: framework/runtime/framework.go, RunReservePluginsReserve, RunPreBindPlugins (kubernetes 1.36). Differences:
 stimuli instead of a plugin's poll each second; a pod that is being deleted ends the wait at once.
@@ -64,7 +64,7 @@ class _ReservedPod:
         bind: the instruction that follows once all is done.
         reservations: of the plugins, in their order.
         number: of the instruction that writes them.
-        versions: what the writes have made, in their order; None before the answer.
+        versions: the objects that the writes have made, in their order; None before the answer.
         problem: why a write failed; empty if none did.
         timed_out_s: the longest timeout that is over; negative before the first.
         objects: the newest state of objects that were written.
@@ -159,9 +159,9 @@ class Reservations:
 
     def release(self, uid: str) -> list[tuple[StoredObject, StoredObject]]:
         """
-        End the pod's reservations. Return each object that counts otherwise from now on, as it did and as it does.
+        End the pod's reservations. Return each object that now counts otherwise, as it was and as it is.
 
-        What was written counts on until a watch shows it.
+        Written objects still count until a watch shows them.
         """
         reserved = self._pods.pop(uid, None)
         if reserved is None:
@@ -312,7 +312,7 @@ class Reservations:
         return reports
 
     def failure(self, uid: str, problem: str) -> str:
-        """Return the message of a pod, for which something is reserved, that is put back because of the problem."""
+        """Return the message of a pod with reservations that is put back because of the problem."""
         return _failure(self._pods[uid].reservations[0], problem)
 
     def _end_waiting(self, uid: str, reserved: _ReservedPod) -> None:

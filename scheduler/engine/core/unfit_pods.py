@@ -132,7 +132,7 @@ class UnfitPods:
         for other in [pod for name in node_names for pod in nominated.on(name)]:
             if other.priority < pod.priority and other.uid not in members:
                 self._nominator.withdraw(other, now_s)
-                # Also if no watch has shown it yet: it may be written.
+                # Even a nomination that no watch has shown yet: it may be written.
                 instructions.append(ClearNomination(other))
         return instructions
 
@@ -181,8 +181,8 @@ class UnfitPods:
         """
         Return whether the victim's node still takes the pod without its victims; asked right before one is deleted.
 
-        Not if `_awaits_room_of` says no, if the pod fits somewhere by now, or if a plugin fails to say so. O(nodes). Of
-        a group, not if the group fits by now.
+        False if `_awaits_room_of` says no, if the pod (or its group) fits somewhere by now, or if a plugin fails to
+        say so. O(nodes).
         """
         pod, preemption = self._records.shown(preemptor_uid), self._preemptions.of(preemptor_uid)
         if pod is None or not self._awaits_room_of(preemptor_uid, victim_uid):

@@ -252,7 +252,7 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         return guarded
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
-        """Return the plugin's explanation of its refusals: empty if it gives none; why it fails if it does."""
+        """Return the plugin's explanation of its refusals, empty if it gives none; if that fails, the error."""
         if not hasattr(self.plugin, "explain"):
             return PluginExplanation()
         try:
@@ -263,7 +263,7 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
             return PluginExplanation(where=lambda rows: [text] * len(rows))
 
     def explain_rejection(self, context: ExplainContext) -> str | Where:
-        """Return what the plugin says beside the status of its PreFilter; why if it fails."""
+        """Return what the plugin says beside the status of its PreFilter; if that fails, the error."""
         if not hasattr(self.plugin, "explain_rejection"):
             return ""
         try:

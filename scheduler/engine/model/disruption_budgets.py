@@ -44,7 +44,7 @@ class DisruptionBudget:
 
 def guarding(pod: Pod, budgets: Iterable[DisruptionBudget]) -> list[DisruptionBudget]:
     """
-    Return those of the budgets, all of its namespace, that the Eviction API asks about the pod.
+    Return the budgets that the Eviction API asks about the pod, from those of its namespace.
 
     It lets pods that have not started go at once. Source: eviction.go (kubernetes 1.36).
     """

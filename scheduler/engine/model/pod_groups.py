@@ -317,7 +317,7 @@ def group_minimum(namespace: str, labels: Mapping[str, str], annotations: Mappin
 
 
 def _part(said: Mapping[str, str]) -> tuple[Part | None, str]:
-    """Return the part that a pod names, None if it names none, and why it does not parse; empty if it does."""
+    """Return the part that a pod names, None if it names none, and why it does not parse, else empty."""
     name = said.get(PART)
     if name is None:
         return None, ""

@@ -12,14 +12,14 @@ class ActivePods:
     """
     Pods by namespace, and the namespaces in the order of their first pods.
 
-    Pods of namespaces that are `behind` come after all others of equal priority. So thousands of pods change places in
-    one step. Remove a pod before changing a field that its order reads. Cost of add and remove: O(log n).
+    Pods of namespaces that are `behind` come after all others of equal priority: a namespace moves in one step with
+    thousands of pods. Remove a pod before changing a field that its order reads. Cost of add and remove: O(log n).
     """
 
     def __init__(self) -> None:
         self.behind: set[str] = set()
         self._pods_by_namespace: dict[str, OrderedPods] = {}
-        #: Namespaces by the key of their first pod, with whether they are behind after the priority.
+        #: Namespaces by the key of their first pod; after the priority comes whether they are behind.
         self._heads: SortedDict = SortedDict()
         self._n_pods = 0
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-#: A namespace may use at once what its share of so much time is.
+#: A namespace may use its share of this many seconds at once.
 BURST_S: Final = 2.0
-#: The most that is held against a namespace: after so many seconds without a cycle it has used nothing.
+#: Bounds what is held against a namespace: after this many seconds without a cycle it counts as unused.
 MEMORY_S: Final = 10.0
 
 
@@ -26,7 +26,7 @@ class NamespaceShares:
     def __init__(self, share: float) -> None:
         """`share`: of all time, above 0 and at most 1; 0 lets every namespace use all of it."""
         self._share = share
-        #: When the namespace will have used nothing, if it uses nothing more.
+        #: When the namespace counts as unused again, if it has no more cycles.
         self._unused_at_s: dict[str, float] = {}
 
     def charge(self, namespace: str, used_s: float, now_s: float) -> None:

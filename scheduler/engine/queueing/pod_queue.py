@@ -172,9 +172,9 @@ class PodQueue:
 
     def let_through_each(self, uids: Iterable[str], now_s: float) -> None:
         """
-        Let each pod be tried once its backoff is over, if a PreEnqueue check kept it when an event came that may help.
+        Let each pod be tried once its backoff is over, if a PreEnqueue check kept it when a helpful event came.
 
-        Otherwise it hears only of events of the plugin that kept it. They join the backlog.
+        Without this it would hear only of events of the plugin that kept it. They join the backlog.
         """
         self._backlog.add(self._waking(list(uids), now_s, (SubQueue.GATED,)))
 
@@ -224,7 +224,7 @@ class PodQueue:
         """
         Remove and return the pod to try now; None if there is none, or while there is a backlog.
 
-        Pods whose backoff is over become active before. If none is active, the rejected pod whose backoff ends
+        Pods whose backoff is over become active first. If none is active, the rejected pod whose backoff ends
         first is popped early (gate SchedulerPopFromBackoffQ), but never a pod that failed with an error.
         Cost: O(log n).
         """
@@ -243,7 +243,7 @@ class PodQueue:
         return self._taken(queued)
 
     def charge(self, used_s: float, now_s: float) -> None:
-        """Hold the time that its cycle took against the namespace of the pod that was popped last. O(1)."""
+        """Charge the time of the cycle to the namespace of the pod that was popped last. O(1)."""
         namespace, self._charged_namespace = self._charged_namespace, None
         if namespace is not None:
             self._shares.charge(namespace, used_s, now_s)
@@ -374,7 +374,7 @@ class PodQueue:
         return queued.timestamp_s + self._max_in_unschedulable_s
 
     def _restore_priorities(self, now_s: float) -> None:
-        """O(namespaces behind): each has used its share of `BURST_S` within `MEMORY_S`, so few of a large share can."""
+        """O(namespaces behind): few if shares are large, as each has used its share of `BURST_S` in `MEMORY_S`."""
         active = self._sub_queues.active
         for namespace in sorted(active.behind):
             if not self._shares.is_over(namespace, now_s):

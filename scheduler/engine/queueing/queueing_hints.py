@@ -31,7 +31,7 @@ class _Matching(NamedTuple):
     What is registered for one event.
 
     `by_profile`: profile -> plugin -> what matches. `for_any_pod`: the plugins with a hint that may help any pod.
-    `narrowed`: the others, each with what narrows the pods.
+    `narrowed`: the other plugins, each with what narrows its pods.
     """
 
     by_profile: Mapping[str, Mapping[str, Sequence[ClusterEventWithHint]]]

@@ -25,7 +25,7 @@ class UnschedulablePods:
     Rejected and gated pods in equivalence classes.
 
     A class of rejected pods is indexed by each plugin that rejected them, a class of gated pods by the gating plugin
-    alone: events that none of these plugins registered never touch it. It is indexed by the needs of its pods too.
+    alone: events that none of these plugins registered never touch it. A class is indexed by the needs of its pods too.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class UnschedulablePods:
         """
         Return the equivalence classes that an event registered by `plugins` may help, as live views.
 
-        Cost: O(classes returned), and of a plugin with needs O(classes that may have one of them).
+        Cost: O(classes returned); for a plugin with needs, O(classes that may have one of these).
         """
         classes: dict[_Signature, EquivalenceClass] = {}
         for plugin in sorted(plugins):

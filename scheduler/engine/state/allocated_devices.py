@@ -31,7 +31,7 @@ class AllocatedDevices:
         self._dedicated: dict[DeviceId, dict[str, int]] = {}
         #: By device: keys of the claims that share it, and in how many results.
         self._shared: dict[DeviceId, dict[str, int]] = {}
-        #: By device: what these consume of its capacities, in billionths, without what is 0; empty if all of it is.
+        #: By device: the capacities that results consume, in billionths, without zeros; may be empty.
         self._consumed: dict[DeviceId, dict[str, int]] = {}
         #: By device: how many results consume capacity.
         self._n_consuming: dict[DeviceId, int] = {}

@@ -127,7 +127,7 @@ class AssumedObjects:
         Note the version that was written for the pod.
 
         Return the object as watches show it if it counts so from now on, else None. An answer about an object that was
-        replaced since comes from no holder of the assumption about the next one.
+        replaced since comes from a pod that does not hold the assumption about its successor.
         """
         assumption = self._by_key.get((kind, key))
         if assumption is None or holder not in assumption.holders:

@@ -26,17 +26,17 @@ from scheduler.engine.state.volumes import Volumes
 
 #: Pods looked at in one piece, 2 µs each.
 _PODS_PER_PIECE: Final = 1000
-#: Costs of a comparison besides its pods, in pods: of a row, and of a derived value at 5,000 nodes.
+#: Costs of a row, and of a derived value at 5,000 nodes, beside their pods; counted in pods.
 _ROW_COST: Final = 6
 _VALUE_COST: Final = 100
-#: The same of a term that a pod declares: 4 µs for its key.
+#: The cost of a term that a pod declares, counted in pods: 4 µs for its key.
 _TERM_COST: Final = 2
-#: Parts of a matcher that are tried on label sets in one comparison, 2 µs each; to find the label sets that it selects
-#: costs a quarter of it.
+#: Parts of a matcher that are tried on label sets in one comparison, 2 µs each. Finding the label sets that it selects
+#: costs a quarter of that.
 _TRIED_AT_ONCE: Final = 500
 _LABEL_SETS_PER_POD: Final = 4
 
-#: Terms, and derived values, that a round holds at a time. It may take an hour, and ones that are gone may be large.
+#: Terms, or derived values, that a round holds at a time. A round may take an hour, and dead ones may be large.
 _HELD: Final = 16
 
 T = TypeVar("T")
@@ -238,7 +238,7 @@ def _term(state: ClusterState, term: ExistingPodTerm, row: int) -> Iterator[str]
 
 
 def _selection(state: ClusterState, matcher: PodMatcher, first: int, n_label_sets: int) -> Iterator[str]:
-    """Compare, for some label sets from the `first` on, what the index finds with what a match of each one finds."""
+    """Compare the label sets, some from the `first` on, that the index finds with the ones that match."""
     selected = state.label_sets.selected(matcher)
     for label_set in islice(state.label_sets, first, first + n_label_sets):
         if state.label_sets.matches(matcher, label_set) != selected[label_set.number]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 #: Changes remembered. A replay costs 0.1 to 0.3 µs each, a recount of 150,000 pods 400 µs.
 _REMEMBERED: Final = 1024
-#: Terms of remembered changes: four for each of twice as many, 16 MiB if none exists any more.
+#: The most terms of remembered changes: 16 MiB if no pod declares them any more.
 _REMEMBERED_TERMS: Final = 8 * _REMEMBERED
 _FIRST_ROWS: Final = 64
 
@@ -49,7 +49,7 @@ class ChangeLog:
         self._changes: list[RowChange] = []
         self._n_terms = 0
         self._swept_at = 0
-        #: The version of the latest change at each row, of a node or of its pods.
+        #: The version of the latest change at each row: of the node or of its pods.
         self._changed_at: Amounts = np.zeros(_FIRST_ROWS, np.int64)
 
     def append(self, change: RowChange) -> None:
@@ -72,7 +72,7 @@ class ChangeLog:
         self._n_terms = 0
 
     def sweep(self) -> None:
-        """Forget the changes that the last sweep left: their terms, of pods that are gone, may be large."""
+        """Forget the changes that the last sweep left: the terms of pods that are gone may be large."""
         del self._changes[: max(0, len(self._changes) - (self.version - self._swept_at))]
         self._n_terms = sum(len(kept.terms) for kept in self._changes)
         self._swept_at = self.version

@@ -1,7 +1,7 @@
 """
 How many devices of a class each node reaches, and how many of them are allocated: an extended resource in scores.
 
-Generations and completeness of pools are not looked at. A node for which a selector fails has no devices.
+Generations and completeness of pools do not matter. A node for which a selector fails has no devices.
 
 Source: plugins/noderesources/resource_allocation.go, calculateDRAResourceTotals (kubernetes 1.36).
 """
@@ -57,7 +57,7 @@ def _matcher(device_class: DeviceClass) -> Callable[[str, Device], bool | None]:
     selectors = [compile_selector(each) for each in device_class.selectors if each is not None]
 
     def matches(driver: str, device: Device) -> bool | None:
-        # Upstream does not tell these expressions whether claims may share the device.
+        # Upstream evaluates these expressions without the field that says whether claims may share the device.
         fields = replace(fields_of(driver, device), allow_multiple_allocations=False)
         for selector in selectors:
             answer = None if isinstance(selector, CompileError) else selector.matches(fields)

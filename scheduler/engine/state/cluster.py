@@ -160,7 +160,7 @@ class ClusterState:
 
     def copy_pieces(self, copy: ClusterState) -> Generator[None, None, None]:
         """
-        Fill the empty `copy`, and yield every 0.5 ms. A pod that comes or goes meanwhile is copied or not.
+        Fill the empty `copy`, and yield every 0.5 ms. Pods that come or go meanwhile may be left out.
 
         Pending members of groups are not copied: they are in a queue, and a copy has none.
         """
@@ -270,8 +270,8 @@ class ClusterState:
         """
         Let the object count as written, before the API server confirms it.
 
-        `settle_write` and `release_write` of the `holder`, a pod's UID, end the assumption, or a watch that shows the
-        value. Raises InvariantViolation if another value is assumed.
+        The assumption ends by `settle_write` and `release_write` of the `holder`, a pod's UID, or when a watch shows
+        the value. Raises InvariantViolation if another value is assumed.
         """
         self._written(write.obj).assume(write, holder)
 
@@ -292,7 +292,7 @@ class ClusterState:
         """
         End the pod's part in an assumption.
 
-        Return the object as it counted, and as it counts from now on, if it counts otherwise; else None.
+        Return the object as it counted and as it counts from now on; None if that is the same.
         """
         change: tuple[StoredObject, StoredObject] | None = self._written(obj).release(obj, holder)
         return change
@@ -404,8 +404,8 @@ class ClusterState:
         """
         Replace the known object by the new one if node, usage and declared terms are the same; return whether they are.
 
-        They are the same in most updates of the status, in a bind, which gives the pod its node's topology labels
-        (PodTopologyLabelsAdmission, kubernetes 1.35), and when a pod begins to terminate.
+        They are the same in most updates of the status, when a pod begins to terminate, and in a bind, which gives the
+        pod its node's topology labels (PodTopologyLabelsAdmission, kubernetes 1.35).
         """
         ends = known.pod.terminating != pod.terminating
         if not (

@@ -156,7 +156,7 @@ class ClusterView(NodeMasks):
         return read_only(mask)
 
     def rows_evicted_otherwise(self) -> set[int]:
-        """Return the rows with pods that are not evicted one by one and by their own priority. O(such pods)."""
+        """Return the rows with pods that are evicted together, or not by their own priority. O(such pods)."""
         return self._rows_of(self.state.groups.evicted_otherwise())
 
     def rows_of_unequal_priority(self) -> set[int]:
@@ -332,7 +332,7 @@ class ClusterView(NodeMasks):
             compute: returns the value of one row, or the values of several. It reads only these rows.
             dtype: of the array.
 
-        Cost: 1 µs, and `compute` for each changed row; for all rows where a node came, went or got another label.
+        Cost: 1 µs, and `compute` for each changed row; for all rows once a node came, went or got another label.
         """
 
         def compute_all() -> npt.NDArray[_Scalar]:
@@ -351,9 +351,9 @@ class ClusterView(NodeMasks):
 
     def per_node(self, key: Hashable, compute: Callable[[], npt.NDArray[_Scalar]]) -> npt.NDArray[_Scalar]:
         """
-        Return an array that `compute` makes of nodes alone, neither of their pods nor of amounts.
+        Return an array that `compute` makes from nodes alone, not from their pods or amounts.
 
-        `key` identifies the formula and its parameters. Recomputed where a node, label, taint or annotation changed.
+        `key` identifies the formula and its parameters. Recomputed after a node, label, taint or annotation changed.
         """
         return self.state.derived.get(self._owned(key), compute)
 

@@ -12,7 +12,7 @@ from scheduler.engine.state.arrays import Amounts, Column, Counts, Mask, Rows, r
 from scheduler.engine.state.id_sets import Interned
 from scheduler.engine.state.rule_guard import not_for_rules
 
-#: Domain id of a node that lacks the label; domains start at 1. Amounts have an entry for it too, so that looking up
+#: Domain id of a node that lacks the label; domains start at 1. Amounts have an entry for it too, so that a look-up of
 #: every row needs no mask.
 ABSENT: Final = 0
 
@@ -45,7 +45,7 @@ class PerDomain:
         return self.amounts.take(self.ids, mode="clip")
 
     def at_least(self, least: int | Amounts) -> Mask:
-        """Return the rows whose domain has `least`, of all domains or of each; never a row without the label. 4 µs."""
+        """Return the labelled rows whose domain has at least `least`: one for all domains, or one for each. 4 µs."""
         has_enough = self.amounts >= least
         has_enough[ABSENT] = False
         return has_enough.take(self.ids, mode="clip")

@@ -89,7 +89,7 @@ class PodCounts:
         entry = self._by_domain.get(key)
         if entry is None:
             if len(self._by_domain) >= _MOST_DOMAINS:
-                # Pods with the same selector and many node rules: each change is followed in all that are kept.
+                # Bounded: pods may have one selector with many node rules, and each change is applied to all kept ones.
                 del self._by_domain[next(iter(self._by_domain))]
             added_up = self._added_up(domains)
             entry = self._by_domain[key] = (domains, added_up, added_up.read_only)
@@ -245,10 +245,10 @@ class PodCounter:
             purpose: the cache key of `weight_of`; equal purposes must give equal weights.
             label_set: of the incoming pod.
             weight_of: returns the weight of a term by its kind, its own weight and `by_annotation`, 0 to leave it out.
-            limiting: of the terms with maxPodsPerDomain above 1, else of all others.
+            limiting: whether of the terms with maxPodsPerDomain above 1, or of all others.
 
-        Cost: O(terms in changes since the last call), 0.2 µs each; O(terms that may select it + their rows) at first,
-        or 20 ns for each term and row if very many may.
+        Cost: 0.2 µs for each term in changes since the last call. The first call: O(terms that may select the label set
+        + their rows), or 20 ns for each term and row if there are very many.
         """
         terms = self._terms
         if not limiting:
@@ -286,7 +286,7 @@ class PodCounter:
                     if weight and self._is_somewhere(term):
                         self._sums(term_sums, term).add(row, weight * delta)
                     if not term.pods_by_row:
-                        # Its last pod has left. An equal term of another pod is another object.
+                        # The term's last pod has left. An equal term of another pod is another object.
                         del weights[term]
 
         return self._derived.get((purpose, label_set), compute, patch)

@@ -110,7 +110,7 @@ class DerivedValues:
         return value
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the value of the key. Its reader brings it up to date, so that a changed node does not drop it."""
+        """Return the value of the key. Its reader brings it up to date: a changed node does not drop it."""
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _Derived(make(), self._log.version, make, None, self._n_sweeps)

@@ -1,7 +1,7 @@
 """
 ResourceClaims, ResourceSlices, DeviceClasses and DeviceTaintRules, and which devices are allocated.
 
-A claim counts as watches show it, or as it was written after that; and with an allocation that is about to be written.
+A claim counts as watches show it, as it was written since, or with the allocation that is about to be written.
 Slices have the taints of rules. A cluster without resource.k8s.io/v1 costs nothing here.
 """
 
@@ -38,7 +38,7 @@ from scheduler.engine.state.rule_guard import not_for_rules
 from scheduler.engine.state.slice_taints import SliceTaints
 from scheduler.engine.state.sparse_dicts import add_count, set_entry
 
-#: The place of claims that a list shows as allocated: their order is unknown.
+#: Stands for the place of claims that a list shows as allocated: their order is unknown.
 _LISTED: Final = 0
 
 _NO_SLICES: Final[Mapping[str, ResourceSlice]] = {}
@@ -73,7 +73,7 @@ class Devices:
             DeviceKind.CLAIM: self._claims,
         }
         self._of_pool: dict[PoolId, dict[str, ResourceSlice]] = {}
-        #: By the nodeName of slices without shared counters; and all others.
+        #: Slices without shared counters, by nodeName; and all other slices.
         self._on_node: dict[str, dict[str, ResourceSlice]] = {}
         self._shared: dict[str, ResourceSlice] = {}
         #: By driver: the devices in all slices.
@@ -131,9 +131,9 @@ class Devices:
 
     def is_shown(self, key: str, version: str) -> bool:
         """
-        Return whether watches show this version of the claim, and so all that was written before.
+        Return whether watches show this version of the claim, and so everything written before.
 
-        Not while a list is under way: it shows a claim before others that were allocated earlier.
+        False while a list is under way: it may show a claim before others that were allocated earlier.
         """
         shown = self.seen(DeviceKind.CLAIM, key)
         if DeviceKind.CLAIM in self._listing:
@@ -144,8 +144,8 @@ class Devices:
         """
         Return the key of another claim that has a device of the claim, unless that was allocated later.
 
-        The API server accepts two claims with one device, as two schedulers may write them. Of two that a list has
-        shown each may be the earlier one: neither version nor time of a claim tells when it was allocated.
+        The API server accepts two claims with one device, as two schedulers may write them. If a list
+        has shown both, either may be the earlier: neither version nor time of a claim tells when it was allocated.
         """
         own = self._allocated_at.get(claim.key, self._n_allocations)
         return next((other for other, at in self._rivals(claim) if at <= own), None)
@@ -213,7 +213,7 @@ class Devices:
         n_allocated = self.allocated.n_by_driver
         for driver in sorted(self._n_published.keys() | n_allocated.keys()):
             in_use = n_allocated.get(driver, 0)
-            # A claim may have a device that its driver publishes no more.
+            # A claim may have a device that its driver no longer publishes.
             yield driver, max(0, self._n_published.get(driver, 0) - in_use), in_use
 
     def get(self, kind: str, key: str) -> Any | None:  # noqa: ANN401 - the kind names the type
@@ -255,7 +255,7 @@ class Devices:
         """
         See `ClusterState.settle_write`. An object that is being created counts until its pod is done.
 
-        Pods may wait for the end of a claim's allocation, so that it counts as a change though its devices do not.
+        Pods may wait until a claim's allocation ends: that counts as a change even if its devices stay the same.
         """
         if not obj.resource_version:
             return None
@@ -341,7 +341,7 @@ class Devices:
                     self._index(after, enters=True)
 
     def _index(self, obj: DeviceObject, *, enters: bool) -> None:
-        """Enter the object, which is known, in the indexes of its kind, or take it out."""
+        """Add the known object to the indexes of its kind if it `enters`, else remove it."""
         match obj:
             case ResourceClaim():
                 if obj.allocation is not None:

@@ -22,8 +22,8 @@ def most_per_domain(shares: Shares, column: LabelColumn, n_selected: int) -> Amo
     """
     Return the most selected pods of each domain: int64 array of shape (n_ids,).
 
-    A share is of `n_selected`, all pods that the term selects, and is rounded up: some domain has room for one more pod
-    as long as every domain with a share has a node. Weights of domains without a node do not count. O(weights).
+    A share of `n_selected`, all pods that the term selects, is rounded up: some domain has room for one more pod if
+    every domain with a share has a node. Weights of domains without a node do not count. O(weights).
     """
     whole = max(n_selected, shares.least_whole)
     if not shares.weights:
@@ -40,9 +40,9 @@ def missing_per_domain(
     shares: Shares, column: LabelColumn, present: Amounts, n_selected: int, weight: int
 ) -> Amounts:
     """
-    Return the weight for each pod that a domain has less than its share of `n_selected`, rounded down.
+    Return for each domain `weight` times the pods that it lacks of its share of `n_selected`, rounded down.
 
-    Negative for each pod above its share. int64 array of shape (n_ids,), 0 for nodes without the label.
+    Negative if it has more than its share. int64 array of shape (n_ids,), 0 for nodes without the label.
     """
     weights = weights_in_use(shares, column)
     total = max(1, sum(weights.values()))

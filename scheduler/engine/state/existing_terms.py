@@ -39,7 +39,7 @@ class TermKey(NamedTuple):
     """
     The identity of a declared term: pods with an equal key share one `ExistingPodTerm`.
 
-    `max_pods`: as of `AffinityTerm`, in a domain with a declaring pod. `selects_itself`: whether the term selects the
+    `max_pods`: see `AffinityTerm`; in a domain with a declaring pod. `selects_itself`: whether the term selects the
     pod that declares it; always False if `max_pods` is 1, where it makes no difference. `yields`, `by_annotation`: as
     those of `AffinityTerm`; only for required anti-affinity.
     """
@@ -114,7 +114,7 @@ class ExistingTerms:
         self._by_anchor: _ByAnchor = {}
         self._limiting_by_anchor: _ByAnchor = {}
         self._table = TermTable()
-        #: A term without a selector for each effect in the table: its kind, weight, and whether by annotation.
+        #: A term without a selector for each effect in the table: its kind, weight, and `by_annotation`.
         self._effects: dict[tuple[TermKind, int, bool], int] = {}
         self._effect_terms: list[ExistingPodTerm] = []
         #: Terms with maxPodsPerDomain above 1.
@@ -225,7 +225,7 @@ class ExistingTerms:
         """
         Return a label set that the same terms select, limiting ones left out; many share one. O(labels).
 
-        Without the labels that no term reads, such as a StatefulSet's names of pods.
+        It lacks the labels that no term reads, such as a StatefulSet's names of pods.
         """
         return self._label_sets.of(label_set.namespace, self._table.read(label_set.labels))
 
@@ -267,7 +267,7 @@ class ExistingTerms:
         for term in self.counting(affinity.preferred, namespace):
             yield TermKey(TermKind.PREFERRED, declared_matcher(term), term.topology_key, term.weight)
         for term in self.counting(affinity.preferred_anti, namespace):
-            # Shares are about the pods that come: a running pod prefers nothing by them.
+            # Shares only steer pods that come: by a share, a running pod prefers nothing.
             if not term.is_limiting:
                 yield TermKey(TermKind.PREFERRED_ANTI, declared_matcher(term), term.topology_key, term.weight)
 
@@ -287,7 +287,7 @@ class ExistingTerms:
                     yield existing
 
     def _counted(self, pods_by_row: dict[int, int], row: int, delta: int) -> dict[int, int]:
-        """Return the counts with `delta` more at the row: changed in place if they are of several rows, else a copy."""
+        """Return the counts with `delta` more at the row: a copy, or if they have several rows the same object."""
         counts = pods_by_row if len(pods_by_row) > 1 else {**pods_by_row}
         if not add_count(counts, row, delta) and not counts:
             return _NOWHERE

@@ -1,8 +1,8 @@
 """
 The extended resources that device classes provide.
 
-Every class provides `deviceclass.resource.kubernetes.io/<class>`, and the resource that it names, if it names one. Of
-several classes that name one resource, the newest provides it, of equally old ones the first by name.
+Every class provides `deviceclass.resource.kubernetes.io/<class>`, and the resource that it names, if any. If several
+classes name one resource, the newest provides it; among equally old ones, the first by name.
 
 Quirks of kubernetes 1.36, which depend on the order of events (kubernetes #141110): a class that another one keeps
 from its resource when it is seen provides no implicit resource either; a class that was changed in neither name nor
@@ -20,7 +20,7 @@ from scheduler.engine.model.requests import is_extended
 
 
 class ExtendedResources:
-    """By extended resource the class that provides it, as the class was when it began to."""
+    """Extended resource -> the class that provides it, as it was when it began to."""
 
     def __init__(self) -> None:
         self._class_by_resource: dict[str, DeviceClass] = {}
@@ -43,7 +43,7 @@ class ExtendedResources:
         return copy
 
     def upsert(self, old: DeviceClass | None, new: DeviceClass) -> None:
-        """Let the class provide its resources, unless another one keeps it from the one that it names."""
+        """Let the class provide its resources, unless a class that goes before it provides the one that it names."""
         known = self._class_by_resource.get(new.extended_resource) if new.extended_resource else None
         if known is not None and (
             new.created < known.created or (new.created == known.created and new.key >= known.key)
@@ -55,7 +55,7 @@ class ExtendedResources:
             self._class_by_resource[resource] = new
 
     def remove(self, old: DeviceClass) -> None:
-        """Let the resources of the class be provided by none."""
+        """Let no class provide the resources of this one."""
         for resource in _provided_by(old):
             self._class_by_resource.pop(resource, None)
 

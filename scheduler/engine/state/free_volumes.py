@@ -8,13 +8,13 @@ from typing import Final
 
 from scheduler.engine.model.volumes import PersistentVolume, VolumeTopology
 
-#: Bytes and name of a volume, by which entries are ordered, and the volume.
+#: Bytes and name of a volume, which order the entries, and the volume.
 Entry = tuple[int, str, PersistentVolume]
 _NONE: Final[Mapping[VolumeTopology | None, list[Entry]]] = {}
 
 
 class FreeVolumes:
-    """Free volumes by class and topology, smallest first; of one size by name."""
+    """Free volumes by class and topology, smallest first; those of equal size by name."""
 
     def __init__(self) -> None:
         self._by_class: dict[str, dict[VolumeTopology | None, list[Entry]]] = {}
@@ -39,7 +39,7 @@ class FreeVolumes:
                 del self._by_class[volume.class_name]
 
     def at_least(self, class_name: str, bytes_: int) -> Iterator[tuple[Sequence[Entry], int]]:
-        """Yield for each topology the class's volumes, smallest first, and the first index with so many bytes."""
+        """Yield for each topology the class's volumes, smallest first, and the first index with that many bytes."""
         for entries in self._by_class.get(class_name, _NONE).values():
             start = 0 if entries[0][0] >= bytes_ else bisect_left(entries, bytes_, key=_bytes_of)
             if start < len(entries):

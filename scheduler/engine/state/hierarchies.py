@@ -43,12 +43,12 @@ class Hierarchies:
 
     def implied(self, asked: Topology, node_selector: Iterable[tuple[str, str]]) -> Topology:
         """
-        Return the request with all levels that a Topology implies, of the Topologies with the level that is asked for:
-        the required one, or else the lowest preferred one.
+        Return the request with all levels of the Topology that has the requested level: the required one, or else the
+        lowest preferred one.
 
         The Topology of a ResourceFlavor counts for pods with its labels in the `node_selector`, which Kueue adds; for
-        other pods one without a ResourceFlavor does. If several count that imply different levels, none does: a node
-        that lacks one of the levels would be kept out.
+        other pods, a Topology without a ResourceFlavor counts. If several count and imply different levels, none is
+        used: a node that lacks one of the levels would be kept out.
         """
         if not self._objects or not asked:
             return asked

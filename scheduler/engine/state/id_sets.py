@@ -59,7 +59,7 @@ class Interned(Generic[T]):
         return new, True
 
     def remove(self, number: int) -> T | None:
-        """Undo one `add`. Return the value if it is in use no more. O(1)."""
+        """Undo one `add`. Return the value if it is no longer in use. O(1)."""
         self._n_uses[number] -= 1
         if self._n_uses[number]:
             return None

@@ -5,8 +5,8 @@ goes to the same node at once, and a controller makes as many failed pods as the
     refused --> excluded for 5 s, 10 s, 20 s ... 300 s --> allowed, and remembered for 300 s --> forgotten
                            a pod of the spec starts there, or the node changes --> forgotten at once
 
-No exclusion is known after a restart. Time is an argument. Bounded: past `CAPACITY` exclusions, the exclusion whose
-refusal is the oldest is forgotten.
+No exclusion is known after a restart. Time is an argument. Bounded: past `CAPACITY` exclusions, the one with the
+oldest refusal is forgotten.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class NodeTable:
         #: Requests for resources without a column, by row: pods may name resources that no node has.
         self._requested_unavailable: dict[str, dict[int, int]] = {}
         self._taint_ids: Interned[tuple[Taint, ...]] = Interned(first=_NO_TAINTS + 1)
-        #: Columns of label keys that a live node has, made when first asked for.
+        #: Columns of label keys that a live node has, made on first use.
         self._columns: dict[str, LabelColumn] = {}
         #: The one column of all other keys: pods may name topology keys that no node has.
         self._empty_column = LabelColumn("", _FIRST_CAPACITY)
@@ -133,7 +133,7 @@ class NodeTable:
         return self._taint_set.seen[: self.n_rows]
 
     def per_taints(self, compute: Callable[[tuple[Taint, ...]], int]) -> Amounts:
-        """Return for each row what `compute` returns of its node's taints; it is called once for equal lists."""
+        """Return for each row what `compute` returns for its node's taints; it is called once for equal lists."""
         by_id = np.zeros(self._taint_ids.n_ids, dtype=np.int64)
         by_id[_NO_TAINTS] = compute(())
         for taints, number in self._taint_ids.ids.items():

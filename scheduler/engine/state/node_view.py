@@ -1,4 +1,4 @@
-"""One node and what is on it, as rules see it that look at nodes one by one."""
+"""One node and what is on it, for rules that look at nodes one by one."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class NodeView:
         return self._node.allocatable.get(resource, 0)
 
     def requested(self, resource: str) -> int:
-        """Return how much of the resource the node's pods request; of `pods`, their number."""
+        """Return how much of the resource the node's pods request; for `pods`, how many they are."""
         nodes = self._state.nodes
         return (
             nodes.pod_count.item(self._row) if resource == PODS else nodes.requested_at(resource, self._row)

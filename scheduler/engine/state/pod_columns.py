@@ -11,7 +11,7 @@ from scheduler.engine.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from scheduler.engine.state.arrays import Amounts, Counts, Mask, Rows, grown
 
 _FIRST_CAPACITY: Final = 64
-#: Of one piece of a pass over all pods.
+#: Pods in one piece of a pass over all of them.
 _SLOTS_PER_PIECE: Final = 10_000
 #: Arrays are doubled at different numbers of pods: at 131,072 all of them at once took 8 to 20 ms.
 _FIRST_TAKEN: Final = 96

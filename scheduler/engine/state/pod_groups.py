@@ -42,10 +42,10 @@ class PodGroups:
         self._ready: dict[GroupKey, set[str]] = {}
         #: The UIDs of the pending members with scheduling gates.
         self._gated: dict[GroupKey, set[str]] = {}
-        #: By group that was placed once, how many members it needed then, at most: one that comes back beside others
+        #: Group that was placed once -> the most members that it needed then: a member that comes back beside others
         #: need not wait for members that have finished or were replaced since.
         self._whole: dict[GroupKey, int] = {}
-        #: By group and part, empty for none: how many members have finished while the group had others.
+        #: By group and part (empty for none): how many members have finished while the group had others.
         self._finished: dict[GroupKey, Counter[str]] = {}
         #: Groups whose members were evicted to be placed again, until they are.
         self._released: set[GroupKey] = set()
@@ -106,8 +106,8 @@ class PodGroups:
         """
         Return the group: its object, or what its members say; None if it is not known how many it needs.
 
-        Its topology is what its members say, if the object asks for none. The pending members count, of a workload
-        with several templates those of the newest; without any, the members on nodes.
+        Its topology is what its members say, if the object asks for none. The pending members count, for a workload
+        with several templates only those of the newest; without pending members, the members on nodes.
         """
         known = self._objects.get(key)
         if key.kind is not GroupKind.OWN:
@@ -129,7 +129,7 @@ class PodGroups:
         return of_newest_template(pending.values())
 
     def disagreement(self, key: GroupKey) -> str:
-        """Return which setting of the group its members without a node say differently; empty if they agree."""
+        """Return the setting of the group on which its members without a node differ; empty if they agree."""
         placed = self._placed.get(key, _NONE)
         waiting = [pod for pod in self.pending(key) if pod.uid not in placed and not pod.terminating]
         problem = disagreement(waiting)
@@ -159,7 +159,7 @@ class PodGroups:
         return (pod for key in self._unequal for pod in self.placed(key))
 
     def evicted_otherwise(self) -> Iterator[Pod]:
-        """Yield the members on nodes that are not evicted one by one and by their own priority. O(PodGroups)."""
+        """Yield the members on nodes that are evicted together, or not by their own priority. O(PodGroups)."""
         disrupted_whole = (key for key, group in self._objects.items() if group.is_disrupted_whole)
         return (pod for key in self._unequal.union(disrupted_whole) for pod in self.placed(key))
 
@@ -244,8 +244,8 @@ class PodGroups:
         """
         Return how many members still have to find places at once; 0 if the group has enough on nodes.
 
-        Members that finished do not come back, and beside members on nodes, replaced ones of a group that was placed
-        once do not either: as many as are there are placed.
+        Members that finished do not come back. In a group that was placed once, nor do replaced ones while others are
+        on nodes: as many as exist are placed.
         """
         key, n_running = group.key, self.n_placed(group.key)
         n_missing = group.min_count - n_running
@@ -304,7 +304,7 @@ class PodGroups:
         return known is not None and known.api_version == "v1beta1" and key in self._gated
 
     def known_by(self, pod: Pod, key: GroupKey) -> PodGroup | None:
-        """Return what `get` returns, without a topology of its members'; where they describe it, by this one. O(1)."""
+        """Return what `get` returns without its members' topology; this member describes it if members do. O(1)."""
         if key.kind is GroupKind.OWN and pod.group is not None:
             return PodGroup(key, pod.group.min_count)
         return self._objects.get(key)
@@ -335,7 +335,7 @@ class PodGroups:
             self._note_ready(pod.group.key, pod.uid)
 
     def displace(self, pod: Pod) -> None:
-        """Count a member out that left its node."""
+        """Count out a member that left its node."""
         if pod.group is not None:
             refuse_rule("displace")
             self._discard(self._placed, pod)
@@ -385,7 +385,7 @@ def _described_by(pod: Pod) -> tuple[int, Topology] | None:
 
 
 def _topology(pods: Iterable[Pod]) -> Topology:
-    """Return the levels that the first member names that names any; members agree on them."""
+    """Return the levels of the first member that names any; members agree on them."""
     topologies = (pod.group.topology for pod in pods if pod.group is not None)
     return next(filter(None, topologies), ANYWHERE)
 

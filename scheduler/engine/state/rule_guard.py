@@ -1,8 +1,8 @@
 """
 What keeps a rule of the user's from changing the state: while it runs, methods that are not for it raise.
 
-The rule gets the same view as the built-in plugins. Of arrays and mappings readers get what cannot be written to; this
-covers the methods that change them, and those that return what is patched in place.
+The rule gets the same view as the built-in plugins. Arrays and mappings that it gets cannot be written to; this covers
+methods that change the state, or return what is patched in place.
 """
 
 from __future__ import annotations

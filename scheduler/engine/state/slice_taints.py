@@ -20,11 +20,11 @@ class SliceTaints:
 
     def __init__(self) -> None:
         self.rules: dict[str, DeviceTaintRule] = {}
-        #: By key of a slice: as it was published, the taints that were added, and the slice with them.
+        #: Key of a slice -> the slice as published, the taints that were added, and the slice with them.
         self._tainted: dict[str, tuple[ResourceSlice, _Added, ResourceSlice]] = {}
 
     def applied(self, published: ResourceSlice) -> ResourceSlice:
-        """Return the slice with the taints of all rules; the same object as before where neither has changed."""
+        """Return the slice with the taints of all rules; the same object as before if neither changed."""
         rules = [
             rule for _, rule in sorted(self.rules.items()) if rule.selects(published.driver, published.pool)
         ]

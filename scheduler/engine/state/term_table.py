@@ -28,7 +28,7 @@ ANY_VALUE: Final = "\0"
 _NO_LABELS: Final[Mapping[str, str]] = {}
 #: Required labels of a selector that matches nothing: more than a label set has.
 _NEVER: Final = np.iinfo(np.int32).max
-#: A rule that names more namespaces is asked itself, not entered under each name.
+#: A rule that names more namespaces is evaluated, not entered under each name.
 _MAX_NAMES: Final = 1024
 #: Entries that may have cancelled out before they are added up.
 _FEW_ENTRIES: Final = 4096
@@ -42,14 +42,14 @@ class SelectorIndex:
 
     A selector matches labels if all of its requirements In and Exists hold, and none of its requirements NotIn and
     DoesNotExist is broken. Both kinds are looked up by the labels, so that terms that no label touches cost nothing.
-    All requirements In of a key count as one requirement, with the values that are in every one of them.
+    All requirements In of a key count as one, with the values that all of them have.
     """
 
     def __init__(self) -> None:
         self._selectors: Interned[Selector] = Interned()
         #: Requirements In and Exists by id.
         self._n_required: _Ints = np.zeros(0, dtype=np.int32)
-        #: Ids by what holds In or Exists, and by what breaks NotIn or DoesNotExist: a (key, value) label, or a key.
+        #: Ids by what satisfies In or Exists, and by what breaks NotIn or DoesNotExist: a (key, value) label, or a key.
         self._held: Postings[Hashable] = Postings()
         self._broken: Postings[Hashable] = Postings()
 
@@ -267,7 +267,7 @@ class TermTable:
         return sums_by_key
 
     def _drop_undeclared(self) -> None:
-        """Drop the entries of terms that no pod declares. O(entries), 10 ns each: most terms are of a single pod."""
+        """Drop the entries of terms that no pod declares. O(entries), 10 ns each: most terms belong to one pod."""
         term, _, delta = entries = self._entries[:, : self._n_entries]
         self._entries = entries[:, np.bincount(term, weights=delta).take(term) != 0]
         self._n_entries = self._entries.shape[1]

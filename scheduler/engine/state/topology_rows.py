@@ -25,7 +25,7 @@ class TopologyRows:
     """
     The rows that reach each topology, kept until nodes change.
 
-    Only labels are compared: a rule about node names is passed over, and a term with no other rule matches every node
+    Only labels are compared: a rule about node names is ignored, and a term with no other rule matches every node
     (component-helpers storage/volume, CheckNodeAffinity, kubernetes 1.36).
     """
 
@@ -43,7 +43,7 @@ class TopologyRows:
         return self._nbytes
 
     def same_as(self, _other: TopologyRows) -> bool:
-        """Return whether all rows are the same when computed again; for the audit."""
+        """Return whether a new computation gives the same rows; for the audit."""
         fresh = TopologyRows(self._nodes, self._masks)
         return all(
             np.array_equal(self.mask(topology), fresh.mask(topology)) for topology in list(self._reached)

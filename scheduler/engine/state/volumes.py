@@ -1,5 +1,5 @@
 """
-PersistentVolumes, claims, classes, and what CSI drivers say of nodes; which placed pods use which of them.
+PersistentVolumes, claims, classes, and what CSI drivers say about nodes; which of them placed pods use.
 
 A pod without volumes costs nothing here.
 """
@@ -52,7 +52,7 @@ class Volumes:
         self._csi_drivers: dict[str, CsiDriver] = {}
         self._csi_nodes: dict[str, CsiNode] = {}
         self._attachments: PartitionedDict[VolumeAttachment] = PartitionedDict()
-        #: By kind its objects by key, in the order in which a copy takes them over.
+        #: Kind -> its objects by key. A copy takes them over in this order.
         self._by_kind: Mapping[StorageKind, PartitionedDict[Any] | dict[str, Any]] = {
             StorageKind.CLAIM: self._claims,
             StorageKind.VOLUME: self._volumes,
@@ -74,7 +74,7 @@ class Volumes:
         self._users = Holders()
         #: Driver -> node -> limit.
         self._limits: dict[str, dict[str, int]] = {}
-        #: Driver -> nodes that have it.
+        #: Driver -> nodes that have the driver.
         self._installed: dict[str, set[str]] = {}
         #: In-tree plugin -> nodes where it was migrated.
         self._migrated: dict[str, set[str]] = {}

@@ -112,7 +112,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         self._extended_request = MemoBySpec(extended_request)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return everything that claims, devices and their nodes are made of."""
+        """Return the events of all objects about claims, devices and their nodes."""
         both = Action.ADD | Action.UPDATE
         return (
             ClusterEventWithHint(

@@ -46,11 +46,11 @@ class Budget:
 @dataclass(slots=True, eq=False)
 class _Devices:
     """
-    The choice of the device of this number for a query.
+    The choice of one device for a query.
 
     Attributes:
         next_index: the device to try next.
-        failed: the classes of equal devices that lead nowhere.
+        failed: the classes of equal devices that were tried in vain.
     """
 
     request: int

@@ -81,7 +81,7 @@ class VolumeFilter(NodeFilter):
         return NodeStatuses(codes, _STATUSES)
 
     def reserve(self, row: int) -> VolumesToBind | None:
-        """Return what binding the pod to the row needs, of each claim once; None if all its claims are bound."""
+        """Return what binding the pod to the row needs, once for each claim; None if all its claims are bound."""
         static: dict[str, VolumePromise] = {}
         dynamic = {claim.key: claim for claim, _ in self._to_provision}
         for (claim, _), chosen in zip(self._to_match, self._static.chosen, strict=True):
@@ -94,7 +94,7 @@ class VolumeFilter(NodeFilter):
             return None
         node_name = self._view.nodes.name_of(row)
         selections = [NodeSelection(claim, node_name) for key, claim in dynamic.items() if key not in static]
-        # A volume that is made refers to its claim, which is enough to wait for.
+        # A provisioned volume names its claim: to wait for the claim is enough.
         promised = tuple((StorageKind.CLAIM, key) for key in static)
         return VolumesToBind((*static.values(), *selections), self._bind_timeout_s, promised)
 

@@ -88,7 +88,7 @@ class VolumeBinding(FilterPlugin, ScorePlugin):
         self._scores = context.semantics.enabled(Gate.STORAGE_CAPACITY_SCORING)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return everything that volumes are made of, and nodes."""
+        """Return the events of all storage objects, and of nodes."""
         both, claim = Action.ADD | Action.UPDATE, Resource.PERSISTENT_VOLUME_CLAIM
         return (
             ClusterEventWithHint(Resource.STORAGE_CLASS, both, _hint_after_class_change, never),
