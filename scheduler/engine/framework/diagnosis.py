@@ -77,7 +77,7 @@ class FitError:
         return f"{text} {postfilter}" if postfilter else text
 
     def code_at(self, row: int) -> Code:
-        """Return the code of the row's status; a node that was not asked is refused for good."""
+        """Return the code of the row's status; that of a node that was not asked is unresolvable."""
         if self.prefilter is not None:
             return self.prefilter.code
         for part in self.per_node:

@@ -125,7 +125,7 @@ ReadsLabels: TypeAlias = Callable[[Any, Any, Any], bool]
 #: A claim that a pod uses, `namespace/name`; a label that another pod must have to be selected by a required term of
 #: its affinity or anti-affinity; or a ResourceClaim that a pod uses, as `resource_claim_need` returns it.
 Need: TypeAlias = str | tuple[str, str]
-#: The need of a pod with a required term that selects pods without any one label.
+#: The need of a pod with a required term that requires no label of the pods that it selects.
 ANY_POD: Final[Need] = ("", "")
 #: A term that names more values is entered under `ANY_POD`.
 _MAX_VALUES: Final = 16

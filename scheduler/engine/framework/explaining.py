@@ -75,8 +75,8 @@ class ExplainContext:
         """
         Return whether it is useless, harmful or impossible to remove the placed pod.
 
-        Its controller puts it back, or makes another like the explained one in its place; it is system-critical; or it
-        runs only in thought.
+        True if its controller puts it back, or replaces it by a pod like the explained one; if it is system-critical;
+        or if it runs only in thought.
         """
         if pod.is_bound_to_node or pod.priority >= _SYSTEM_CRITICAL or pod.uid in self._kept:
             return True
@@ -192,8 +192,8 @@ class Share(msgspec.Struct, frozen=True, rename=_SHARE_NAMES, omit_defaults=True
     The share of `n_pods` that a domain may have: the pods that a rule selects, and the explained one.
 
     `percent`: 0 if there are weights. `weights`: of the domains that have a node. `is_of_minimum`: `n_pods` is instead
-    the minimum of the group of the pod that declares the rule. `declaring_takes`: of a domain's share, what the pod
-    there that declares the rule takes although the rule does not select it.
+    the minimum of the group of the pod that declares the rule. `declaring_takes`: what the declaring pod takes of its
+    domain's share although the rule does not select it.
     """
 
     n_pods: int
@@ -235,8 +235,8 @@ class Where(NamedTuple):
     """
     What refused nodes have in common, in words.
 
-    `is_nowhere`: no node, or no object of the cluster, is or has what the pod asks for. `is_misspelt`: one is or has
-    something of nearly the same name, as the text says.
+    `is_nowhere`: no node or object of the cluster is or has what the pod asks for. `is_misspelt`: one is or has
+    something of nearly the same name; the text says so.
     """
 
     text: str
@@ -245,7 +245,7 @@ class Where(NamedTuple):
 
     @classmethod
     def of(cls, said: str | Where) -> Where:
-        """Return what a plugin says; a mere text says nothing of the whole cluster."""
+        """Return what a plugin says; a mere text says nothing about the whole cluster."""
         return cls(said) if isinstance(said, str) else said
 
     @classmethod
@@ -267,8 +267,8 @@ class PluginExplanation:
             a group.
         repair: the changes that would lift refusals; None if there are none.
         proposals: returns changes not tied to one node that may lift refusals; None if there are none.
-        admitted: what the admitted nodes have, which is named if no node is admitted by another plugin as well;
-            empty if that would not help.
+        admitted: what the admitted nodes have; it is shown if other plugins refuse all of these. Empty if that would
+            not help.
     """
 
     rules: Sequence[BlockingRule] = ()
@@ -284,7 +284,7 @@ def removal(pod: Pod, node_name: str) -> RemovePod:
 
 
 def removal_of_all(context: ExplainContext, blocks: Callable[[Pod], bool]) -> Callable[[int], list[Changes]]:
-    """Return the function of a row that removes every pod there that blocks; nothing if one of them must stay."""
+    """Return a function of a row: the removal of every blocking pod there; no changes if one of them must stay."""
 
     def removals(row: int) -> list[Changes]:
         blocking = [pod for pod in context.pods_on(row) if blocks(pod)]
@@ -297,7 +297,7 @@ def removal_of_all(context: ExplainContext, blocks: Callable[[Pod], bool]) -> Ca
 
 
 class Holding(NamedTuple):
-    """Pods that use something together, and how much is free once the last of them has left, by what it is."""
+    """Pods that use something together, and how much comes free, by what it is, once the last of them has left."""
 
     pods: tuple[Pod, ...]
     freed: Mapping[str, int]
@@ -354,13 +354,13 @@ def _share_freed(freed: Mapping[str, int], short: Mapping[str, int]) -> float:
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Return `; did you mean X?` for a name that is not known, and nearly one that is; otherwise empty."""
+    """Return `; did you mean X?` if an unknown name is nearly a known one; otherwise empty."""
     alike = () if name in known else get_close_matches(name, known, n=1, cutoff=_NEARLY)
     return f"; did you mean {alike[0]}?" if alike else ""
 
 
 def some_of(names: Iterable[str]) -> str:
-    """Return the names in order, of many the first few and the number of the others."""
+    """Return the names in order; if they are many, the first few and the number of the others."""
     ordered = sorted(names)
     more = len(ordered) - _NAMED
     return ", ".join([*ordered[:_NAMED], *([f"{more} more"] if more > 0 else [])])

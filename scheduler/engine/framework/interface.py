@@ -71,7 +71,7 @@ class PreFilterExtensions(ABC):
         """Return why the row is refused now, None if it is not."""
 
 
-#: Returns a filter's answer at a row; its status, None if it accepts the row, where pods do not matter.
+#: Returns a filter's answer at a row; where pods do not matter, its status there, None if it accepts the row.
 TrialAt: TypeAlias = Callable[[int], PreFilterExtensions | Status | None]
 
 
@@ -264,7 +264,7 @@ PreScored = NodeScorer[Any] | Skip | Status
 
 class Plugin:
     """
-    What every plugin says of itself.
+    What every plugin says about itself.
 
     Attributes:
         name: the name by which a configuration and messages call it.
@@ -306,17 +306,17 @@ class FilterPlugin(Plugin, ABC):
         return PluginExplanation()
 
     def explain_rejection(self, _context: ExplainContext) -> str | Where:
-        """Return what the status of a rejection by `prefilter` leaves unsaid; empty if that is nothing."""
+        """Return what the status of a rejection by `prefilter` leaves unsaid; may be empty."""
         return ""
 
     def gives_back(self, _claim: ResourceClaim, _view: ClusterView) -> bool:
-        """Return whether a group that evicts pods may have the claim's devices: no pod is left that has the claim."""
+        """Return whether a group that evicts pods may have the claim's devices, since no pod has the claim any more."""
         return False
 
     def reserve_together(
         self, _pods: Sequence[Pod], _row: int, _view: ClusterView
     ) -> Sequence[Reservation | None] | None:
-        """Return what is reserved for each of the pods on the row, where nothing is yet; None if not all get theirs."""
+        """Return reservations for each of the pods on the row; none has one yet. None if not all get theirs."""
         return None
 
 

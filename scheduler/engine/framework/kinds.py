@@ -128,8 +128,8 @@ class WatchedKind:
         find_problem: returns the problem of a malformed annotation, which is then ignored; None if there is none.
         is_optional: whether there are servers without the kind: storage.k8s.io can be switched off.
         may_be_forbidden: whether roles may leave the kind out, as the roles of an earlier release did.
-        on_served: what follows a complete list, for a kind that not every server has.
-        on_unserved: what follows when the server has the kind no more.
+        on_served: what follows a complete list; for a kind that not every server has.
+        on_unserved: what follows when the server no longer has the kind.
         on_relist: what precedes a list after the first, for a kind whose order of changes matters.
     """
 
@@ -166,7 +166,7 @@ class WatchedKind:
         return self.is_unserved(error) or (self.may_be_forbidden and isinstance(error, Forbidden))
 
     def is_unserved(self, error: ApiError) -> bool:
-        """Return whether the error of a list says that the server does not have the kind, or no more."""
+        """Return whether the error of a list says that the server does not have the kind, or no longer has it."""
         return self.is_optional and isinstance(error, NotFound)
 
 
@@ -181,7 +181,7 @@ _TAINT_RULES_GA: Final = Version(1, 37)
 _DEVICE_APIS: Final = (_RESOURCE, _RESOURCE_BETA)
 #: The API groups that a server can do without.
 _OPTIONAL: Final = frozenset({_STORAGE, *_DEVICE_APIS})
-#: By kind the resource of its events, whose value may begin with the API group.
+#: Kind -> the resource of its events, whose value may begin with the API group.
 _RESOURCES: Final = {resource.rpartition("/")[2]: resource for resource in Resource}
 
 _WORKLOAD_ROWS: Final = (
@@ -311,7 +311,7 @@ def kinds(
     """
     Return the table, with decoders of its own, in the order of snapshots.
 
-    `node_annotations`: the keys that plugins read. `semantics`: by which pods and volumes are decoded.
+    `node_annotations`: the keys that plugins read. `semantics`: pods and volumes are decoded by these.
     """
     namespaces = ("Namespace", _CORE, "namespaces", NAMESPACES)
     budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", BUDGETS)
@@ -357,7 +357,7 @@ def kinds(
     )
 
 
-#: The rows by kind, for all that decodes nothing.
+#: The rows by kind, for readers that decode nothing.
 KINDS: Final[Mapping[str, WatchedKind]] = {row.kind: row for row in kinds()}
 STORES: Final[Mapping[str, KindStore]] = {
     row.kind: row.store for row in KINDS.values() if row.store is not None

@@ -71,7 +71,7 @@ class FilterTrials:
     @cached_property
     def room_only(self) -> RoomOnly | None:
         """
-        The filters where only room matters; None if they have to be tried node by node.
+        The rows where only room matters; None if the filters have to be tried node by node.
 
         None if no filter is about room, the state has no columns for the resources that the pod requests, or a filter
         may need the pods that leave.

@@ -19,7 +19,7 @@ MAX_NODE_SCORE: Final = 100
 
 
 class RawScores:
-    """A scorer of raw scores that are known, and of the function that brings them to 0..100."""
+    """A scorer of known raw scores, and the function that brings them to 0..100."""
 
     __slots__ = ("_normalize", "_raw")
 

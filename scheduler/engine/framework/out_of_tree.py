@@ -48,7 +48,7 @@ METHOD_BY_POINT: Final = {"filter": "prefilter", "score": "prescore", "preEnqueu
 CONTRACT_VERSION: Final = 1
 #: How the `source` of a plugin of an installed package begins.
 INSTALLED: Final = "package "
-#: Runs a call of an out-of-tree plugin outside of a cycle, whose exceptions pass.
+#: Runs a call of an out-of-tree plugin outside of a cycle; lets its exceptions pass.
 Watched = Callable[[Callable[[], Any]], Any]
 
 
@@ -108,11 +108,11 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         name: the plugin's name.
         plugin: the plugin.
         owner: identifies the plugin, its profile and its arguments among the keys of derived values.
-        watched: runs what is called outside of a cycle.
+        watched: runs the plugin's calls outside of a cycle.
     """
 
     extension_points: ClassVar[Sequence[str]] = tuple(METHOD_BY_POINT)
-    #: In doubt a sibling lifts what it refuses.
+    #: In doubt, siblings may lift its refusals.
     lifted_by_siblings: ClassVar[bool] = True
 
     name: str

@@ -49,7 +49,7 @@ class PluginIdentity(NamedTuple):
     @contextmanager
     def failing_at(self, point: Point) -> Iterator[None]:
         """
-        Turn an exception of the plugin into PluginFailed; also those that would end the process or its tasks.
+        Turn any exception of the plugin into PluginFailed, even one that would end the process or its tasks.
 
         The plugin cannot change the state meanwhile.
         """
@@ -191,7 +191,7 @@ class GuardedScorer:
 
 
 def guarded_explanation(identity: PluginIdentity, found: PluginExplanation) -> PluginExplanation:
-    """Return the explanation, whose parts do not raise any more. Raises whatever the plugin raises now."""
+    """Return the explanation with parts that do not raise later. Raises whatever the plugin raises now."""
     if not isinstance(found, PluginExplanation):
         raise TypeError(f"explain returned {shown(found)}, expected a PluginExplanation")
 
@@ -223,7 +223,7 @@ def unexplained(identity: PluginIdentity, error: Exception) -> str:
 
 
 def _or_else(call: Callable[[], _T], otherwise: _T) -> _T:
-    """Return what the call returns; `otherwise` if it fails, since a proposal that is left out does no harm."""
+    """Return what the call returns; `otherwise` if it fails, since a missing proposal does no harm."""
     try:
         with running_rule():
             return call()

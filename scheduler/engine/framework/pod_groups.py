@@ -1,4 +1,4 @@
-"""What plugins tell the search for a group's places besides their filters."""
+"""What plugins tell the search for a group's places, besides what their filters do."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class GroupPreemptor(ABC):
     @abstractmethod
     def reprieve_order(self, units: Sequence[Unit], view: ClusterView) -> tuple[list[Unit], int]:
         """
-        Return the units in the order in which they are reprieved where there is room for them.
+        Return the units in the order in which they are reprieved if there is room for them.
 
         The second value is the number of units at the beginning whose removal would break a PodDisruptionBudget.
         """

@@ -37,7 +37,7 @@ class Reservation(ABC):
         writes: made in this order. Each object counts as written from Reserve on. What was written stays written if
             the pod is not bound, unless `undo` says how it is undone.
         timeout_s: how long the pod may wait once all writes are made.
-        waits_for: objects after whose changes the plugin is asked again, besides the pod, its node and what is written.
+        waits_for: objects besides the pod, its node and what is written; if one changes, the plugin is asked again.
     """
 
     plugin: ClassVar[str]
@@ -53,14 +53,14 @@ class Reservation(ABC):
         Return whether the pod may be bound, or a text that says why it never may.
 
         `versions`: the resourceVersion that each write has made. The answer is about objects as watches show them,
-        whatever is assumed of them.
+        not as they are assumed.
         """
 
     def undo(self, objects: Sequence[StoredObject]) -> Sequence[ObjectWrite[Any]]:
         """
         Return what is written if the pod is not bound after all.
 
-        `objects`: the newest state of the objects that were changed, of kinds whose reservations are undone.
+        `objects`: the newest state of the changed objects, if reservations of their kind are undone.
         """
         del objects
         return ()
@@ -70,7 +70,7 @@ class Reservation(ABC):
         return f"{self.activity}: {problem}"
 
     def waiting_note(self, node_name: str, view: ClusterView) -> str:
-        """Return the note of an event that tells what the pod waits for, once all is written; empty for no event."""
+        """Return the note of the event that tells what the pod waits for once all is written; empty for no event."""
         del node_name, view
         return ""
 

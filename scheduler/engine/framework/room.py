@@ -21,7 +21,7 @@ from scheduler.engine.state.cluster_view import ClusterView
 
 TOO_MANY_PODS: Final = "Too many pods"
 
-#: Added to what is left of a resource where it is not checked: more than any request.
+#: Added to what is left of a resource if it is not checked: more than any request.
 UNCHECKED: Final = 1 << 61
 
 _NONE_PROVIDED: Final[frozenset[str]] = frozenset()
@@ -72,7 +72,7 @@ class RoomFilter(NodeFilter):
         return spare
 
     def exceeding(self, rows: RowIndex) -> list[Truth]:
-        """Return, as `spare` in order, whether more is needed than the node has at all, whichever pods leave."""
+        """Return, in the order of `spare`, whether more is needed than the node has in all, whichever pods leave."""
         exceeding: list[Truth] = [False]
         for name, amount in self.request:
             use = self._nodes.use(name, rows)
@@ -116,7 +116,7 @@ class RoomFilter(NodeFilter):
 
         `taken`: by row, the number of the other pods, then what they take of each resource of the request.
         """
-        # Of one entry if no node has the resource, and so little is as good as any.
+        # One entry if no node has the resource: any amount is too little then.
         short = [np.less(left, by_others) for left, by_others in zip(self.spare(rows), taken, strict=True)]
         exceeds = np.broadcast_to(reduce(or_, self.exceeding(rows)), len(rows))
         return NodeStatuses.combined(short, exceeds, self.reasons)

@@ -1,4 +1,4 @@
-"""Piecewise linear functions by which scores follow from a share in use, as a configuration draws them."""
+"""The piecewise linear functions of the configuration that turn a share in use into a score."""
 
 from __future__ import annotations
 

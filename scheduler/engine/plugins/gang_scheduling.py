@@ -26,7 +26,7 @@ class GangSchedulingArgs(Wire, frozen=True):
     one for each member. Each takes 0.1 to 0.3 ms at 5,000 nodes; on a member with many terms it counts for several.
     Devices that members exchange on a node count for one.
     `topology_levels`, which is not upstream's: node labels of the machine room from the outside in, such as block,
-    rack and host; by default those of Kueue's Topologies, and else a group has the levels alone that it names.
+    rack and host; by default the levels of Kueue's Topologies. Without any, a group has the levels that it names.
     """
 
     max_search_decisions: Int32 = 500

@@ -34,7 +34,7 @@ class KubeletRefusal(FilterPlugin):
         return (ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_CONDITION),)
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
-        """Skip a pod of whose spec no kubelet refused one."""
+        """Skip a pod unless a kubelet has refused a pod of its spec."""
         reason_by_node = view.state.kubelet_refusals.excluded_nodes(context.pod.spec)
         if not reason_by_node:
             return SKIP

@@ -2,8 +2,8 @@
 NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node, and none where it is not installed.
 
 A node without the driver of a volume refuses the pod if the CSIDriver asks for that (`preventPodSchedulingIfMissing`,
-gate VolumeLimitScaling). A volume of an in-tree plugin is one of its CSI driver on each node with a CSINode, whatever
-plugins that names as migrated.
+gate VolumeLimitScaling). A volume of an in-tree plugin counts for its CSI driver on each node with a CSINode, whatever
+plugins the CSINode names as migrated.
 
 The volumes of the node's pods count, by driver and handle, also before they are provisioned; so do volumes that are
 attached without a pod. Inline `csi` volumes do not.
@@ -193,7 +193,7 @@ def _wanted(pod: Pod, view: ClusterView) -> Mapping[str, set[AttachedVolume]] | 
 
 def _missing(driver: str, volumes: set[AttachedVolume], view: ClusterView) -> Amounts:
     """
-    Return how many more volumes of the driver each row would have to attach than it can; 0 or less where they fit.
+    Return how many volumes of the driver are too many for each row; 0 or less where they fit.
 
     A volume that a pod of the node uses is attached already. Quirk of kubernetes 1.36: one that is attached, but used
     by no pod there, counts twice.

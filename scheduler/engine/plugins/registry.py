@@ -1,8 +1,8 @@
 """
 The only list of plugins, and the construction of profiles from names, arguments and weights.
 
-A plugin's file has its extension points, default weight, arguments and events. That a plugin runs at the points that a
-profile needs is checked here, once, and not in each cycle.
+A plugin's file has its extension points, default weight, arguments and events. Whether a plugin runs at the points
+that a profile needs is checked here, once, and not in each cycle.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
-VolumeRestrictions: a disk that is written by one pod of a node cannot be mounted by another pod there, and a claim with
-access mode ReadWriteOncePod belongs to one pod of the cluster.
+VolumeRestrictions: a disk that one pod of a node writes cannot be mounted by another pod there, and a claim with access
+mode ReadWriteOncePod belongs to one pod of the cluster.
 
 Only disks that pods name themselves are compared, without a claim: GCE persistent disks, AWS EBS volumes, iSCSI and
-RBD images. Claims of generic ephemeral volumes are not looked at.
+RBD images. Claims of generic ephemeral volumes do not count.
 
 Source: plugins/volumerestrictions/volume_restrictions.go (kubernetes 1.36).
 """
@@ -106,7 +106,7 @@ class VolumeRestrictions(FilterPlugin):
             return _n_conflicts(context.pod, pod) > 0
 
         def holders(row: int) -> set[str]:
-            """Return the pods that hold a disk; not everybody who may see the pod may see those of other namespaces."""
+            """Return the pods that hold a disk. A reader of the pod may not be allowed to see other namespaces' pods."""
             return {
                 pod.key if pod.namespace == context.pod.namespace else "pods of other namespaces"
                 for pod in context.pods_on(row)

@@ -1,5 +1,5 @@
 """
-VolumeZone: a volume with labels of zones or regions is reached from nodes of these alone.
+VolumeZone: only nodes in a volume's zones or regions, which its labels name, reach the volume.
 
 Source: plugins/volumezone/volume_zone.go (kubernetes 1.36).
 """
@@ -78,7 +78,7 @@ class VolumeZone(FilterPlugin):
         if not rules:
             return SKIP
         mask = view.alive & _within_all(rules, view)
-        # A node without any of the labels is not of a cluster with zones, and lets every volume in.
+        # A node without any of the labels is in a cluster without zones, and takes every volume.
         mask |= view.alive & ~_labelled(view)
         return RuleFilter(view.n_rows, (mask, OTHER_ZONE))
 

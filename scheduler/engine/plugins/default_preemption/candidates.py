@@ -39,7 +39,7 @@ class Candidate:
     """
     A node, and the pods that have to leave for the pod, the most important first.
 
-    `priorities`: of the victims, with which they were compared. `n_violations`: how many units of them break a budget.
+    `priorities`: the priorities by which the victims were compared. `n_violations`: how many units break a budget.
     """
 
     row: int
@@ -76,10 +76,10 @@ def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | St
     n_violations = len(evicted)
     evicted += _reprieve(others, trial, row)
     if not evicted and unfit.fit_error.prefilter is None:
-        # It waits for devices alone, which pods that are gone held.
+        # The pod only waits for devices, of pods that are gone.
         return NO_VICTIMS
     if not evicted:
-        # All may stay although the node refuses the pod: a PreFilter refused it, which no eviction changes.
+        # All pods may stay although the node refused this one: a PreFilter refused it, and no eviction changes that.
         return failed(f'expected at least one victim pod on node "{view.nodes.name_of(row)}"')
     if violating and others:
         evicted.sort(key=lambda unit: importance(unit, view))
@@ -144,9 +144,9 @@ def _reprieve(units: Iterable[Unit], trial: NodeUnderTrial, row: int) -> list[Un
 
 def _by_violation(units: Sequence[Unit], view: ClusterView) -> tuple[list[Unit], list[Unit]]:
     """
-    Return the units whose removal would break a budget, if they left in this order; and the others.
+    Return the units whose removal in this order would break a budget; and the others.
 
-    Every pod takes from its budgets, whether an earlier one of the unit breaks them or not.
+    Every pod takes from its budgets, even if an earlier pod of the unit has broken them.
     """
     allowed: dict[str, int] = {}
     violating: list[Unit] = []
@@ -163,7 +163,7 @@ def _breaks_a_budget(placed: PlacedPod, allowed: dict[str, int], view: ClusterVi
     """Take the pod from the disruptions that each of its budgets allows. Return whether a budget allows none."""
     is_broken = False
     for budget in view.budgets_of(placed.label_set):
-        # A pod that is being evicted already is counted out.
+        # The budget has already counted out a pod that is being evicted.
         if placed.pod.name in budget.disrupted_pods:
             continue
         left = allowed.get(budget.key, budget.disruptions_allowed) - 1

@@ -45,9 +45,9 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, vie
     """
     Return what comes of evicting pods from each of the distinct rows, which all have pods of lower priority.
 
-    Undecided are the rows where other filters matter too, where a budget counts some pods as gone already, where a
-    PodGroup says how its members are evicted, and where it depends on names which of two equally important pods
-    stays. O(pods): 1 ms for 500 rows with 4 pods each, 4 ms with 30.
+    A row is undecided if other filters matter too, if a budget counts some pods as gone already, if a PodGroup says
+    how its members are evicted, or if names decide which of two equally important pods stays. O(pods): 1 ms for
+    500 rows with 4 pods each, 4 ms with 30.
     """
     index_of_row = np.full(view.n_rows, -1, dtype=np.intp)
     index_of_row[rows] = np.arange(len(rows))
@@ -79,7 +79,7 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, vie
 
 
 def _is_violating(at: Rows, budgets: Rows, n_allowed: Amounts) -> Mask:
-    """Return the pods whose removal breaks one of their budgets if all before it left too. `budgets`: a row per pod."""
+    """Return the pods whose removal, after that of all pods before, breaks a budget. `budgets`: a row per pod."""
     groups = at[:, np.newaxis] * len(n_allowed) + budgets
     n_before = _rank(groups.ravel()).reshape(groups.shape)
     is_violating: Mask = np.any(n_allowed[budgets] <= n_before, axis=1)
@@ -111,7 +111,7 @@ def _is_victim(at: Rows, left: Amounts, taken: Amounts) -> Mask:
     Return the pods that do not come back; `left` is used up.
 
     Args:
-        at: the index of each pod's row; of one row, the pod that comes back first.
+        at: the index of each pod's row; pods of one row are in the order in which they come back.
         left: what is left on each row without the pods.
         taken: what each pod takes of it.
     """
@@ -134,7 +134,7 @@ def _harms(at: Rows, lower: PodsByRow, is_victim: Mask, is_violating: Mask, n_ro
         return [(0, 0, 0, 0, 0)] * n_rows
     rows = at[victims]
     first = np.zeros(n_rows, dtype=np.intp)
-    # Of several assignments to a row the last one holds: the most important victim's.
+    # If a row is assigned several times, the last one holds: that of the most important victim.
     first[rows[::-1]] = victims[::-1]
     total = np.zeros(n_rows, dtype=np.int64)
     np.add.at(total, rows, lower.priorities[victims] + LOWEST_PRIORITY)

@@ -23,8 +23,8 @@ def ineligibility(unfit: UnfitPod, view: ClusterView) -> str | None:
     """
     Return why the pod may not preempt others, None if it may.
 
-    A pod whose victims still end on its nominated node waits for them, unless the node cannot help it any more. It
-    also waits for devices there that the claims of pods that are gone will release (not upstream).
+    A pod whose victims still end on its nominated node waits for them, unless the node can no longer help it. It
+    also waits for devices there that claims of pods that are gone will release (not upstream).
     """
     pod, fit_error = unfit.context.pod, unfit.fit_error
     if not pod.may_preempt:
@@ -45,7 +45,7 @@ def ineligibility(unfit: UnfitPod, view: ClusterView) -> str | None:
 def group_ineligibility(
     members: Sequence[Pod], priority: int, node_names: Collection[str], view: ClusterView
 ) -> str | None:
-    """Return as `ineligibility` for members of a group of this priority, nominated to these nodes."""
+    """As `ineligibility`, for members of a group of this priority that are nominated to these nodes."""
     if not all(pod.may_preempt for pod in members):
         return NEVER
     rows = [view.nodes.row_by_name.get(name) for name in node_names]

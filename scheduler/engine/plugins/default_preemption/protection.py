@@ -17,7 +17,7 @@ from scheduler.engine.state.cluster_view import ClusterView
 
 #: More pods than any row has.
 UNLIMITED: Final = 1 << 40
-#: The protection of pods without a budget, and the number of no budget.
+#: The protection of pods without a budget; and the number that stands for no budget.
 _UNPROTECTED: Final = 0
 _NO_BUDGET: Final = 0
 #: Costs of a budget and of a label set that it selects, in µs, and of a piece.
@@ -33,9 +33,9 @@ class Protections(NamedTuple):
     Attributes:
         by_label_set: the protection of each label set, by number.
         is_undecided: by protection, whether only a trial tells: one of the budgets counts some pods as gone already.
-        budgets: shape (protections, most budgets of one), filled up with the number of no budget.
+        budgets: by protection, its budgets: an array as wide as the most of one, padded with the number of no budget.
         n_allowed: how many disruptions each budget allows.
-        kinds: by protection. Of pods of one kind on a node, it does not matter to the budgets which goes first.
+        kinds: by protection. If pods of one kind leave a node, their order does not matter to the budgets.
     """
 
     by_label_set: Rows
@@ -58,7 +58,7 @@ def protections(view: ClusterView) -> Pieces[Protections]:
             yield
         selected = view.label_sets_of(budget)
         cost += _BUDGET_COST + _LABEL_SET_COST * len(selected)
-        # A few protections become others by one more budget.
+        # One more budget turns few protections into other ones.
         before = by_label_set[selected]
         after = np.zeros(len(known), dtype=np.intp)
         for number in np.flatnonzero(np.bincount(before)).tolist():
@@ -79,8 +79,8 @@ def _kinds(known: list[tuple[int, ...]], budgets: list[DisruptionBudget], view: 
     """
     Return `Protections.kinds`.
 
-    A budget that allows nothing is broken by every pod, and one that allows more pods than any node has by none: the
-    order matters to the others alone.
+    Every pod breaks a budget that allows nothing, and no pod one that allows more than any node has: the order only
+    matters to other budgets.
     """
     most = int(view.nodes.pod_count.max(initial=0))
     number_of: dict[tuple[bool, tuple[int, ...]], int] = {}

@@ -57,9 +57,9 @@ class Search:
     The search for one pod.
 
     Attributes:
-        room: where only room keeps the pod out, many nodes are asked at once; None if all are asked one by one.
-        candidates: those that were found, candidates without violations first.
-        reasons, n_asked, errors: what the other nodes said.
+        room: the rows where only room keeps the pod out: many are asked at once. None if all are asked one by one.
+        candidates: the candidates found, those without violations first.
+        reasons, n_asked, errors: of the other nodes.
     """
 
     unfit: UnfitPod
@@ -79,13 +79,13 @@ class Search:
             self.errors.append(status.message)
 
     def in_turn(self, rows: Rows, n_first: int) -> Iterator[Found | None]:
-        """Yield the candidates among the rows in this order, None after each piece; note what the others say."""
+        """Yield the candidates among the rows in this order, None after each piece; note why other rows are none."""
         n_most = max(1, _PODS_AT_ONCE * len(rows) // max(1, int(self.view.nodes.pod_count[rows].sum())))
         begin, n_at_once, n_next = 0, n_first, _AT_ONCE
         while begin < len(rows):
             some = rows[begin : begin + min(n_at_once, n_most)]
             begin += len(some)
-            # Often few are missing after the first nodes. Where these are not enough either, most others will be asked.
+            # Often few candidates are missing after the first nodes. If the next are not enough, most nodes are asked.
             n_at_once, n_next = n_next, 2 * n_next
             yield from self._one_by_one(some) if self.room is None else self._at_once(some, *self.room)
             yield None
@@ -132,7 +132,7 @@ def find_candidates(
     ordered = np.roll(rows, -offset)[np.roll(has_lower, -offset)]
     clean: list[Found] = []
     violating: list[Found] = []
-    # A pod that a PreFilter refused was not put to all filters.
+    # Not all filters have seen a pod that a PreFilter refused.
     room = unfit.trials.room_only if unfit.fit_error.prefilter is None else None
     search.room = None if room is None else (room, (yield from protections(view)))
     for found in search.in_turn(ordered, max(wanted, _AT_ONCE)):

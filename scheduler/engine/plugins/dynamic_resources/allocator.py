@@ -29,7 +29,7 @@ from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.engine.plugins.dynamic_resources.taking import NodeDevices
 from scheduler.engine.state.allocated_devices import AllocatedDevices
 
-#: Devices that the search for a pod looks at once more in a piece, over all nodes: 8 ms at up to 2.7 µs each.
+#: Devices that the search for a pod may look at in a further piece, over all nodes: 8 ms at up to 2.7 µs each.
 DEFAULT_STEPS: Final = 3_125
 #: The most on one node, over all pieces that go on with its search.
 MAX_STEPS: Final = 50_000
@@ -51,7 +51,7 @@ class Allocator:
         seed: str,
         n_steps: int = DEFAULT_STEPS,
     ) -> None:
-        """`seed`: makes share IDs unique; another one for each decision."""
+        """`seed`: differs by decision, which makes share IDs unique."""
         self._pools = pools
         self._allocated, self._classes = allocated, classes
         self._results = results
@@ -60,7 +60,7 @@ class Allocator:
         self.renew()
 
     def renew(self) -> None:
-        """Let the search take as much as at first."""
+        """Give the search its whole budget again."""
         self._budget = Budget(self._n_steps)
         self._results.renew()
 
@@ -80,7 +80,7 @@ class Allocator:
     def search(
         self, node: TargetNode, pools: NodePools, claims: Sequence[ResourceClaim]
     ) -> DeviceSearch | NotAllocated:
-        """Return the search that found devices for all claims in the pools of the node, or why there are none."""
+        """Return the search that found devices for all claims in the pools of the node, or why it found none."""
         begun = self.begin(node, pools, claims)
         return begun if isinstance(begun, NotAllocated) else self.go_on(node, begun)
 
@@ -137,7 +137,7 @@ class Allocator:
     def allocations(
         self, node: TargetNode, search: DeviceSearch, claims: Sequence[ResourceClaim]
     ) -> tuple[Allocation, ...] | NotAllocated:
-        """Return what the search has found as allocations of these claims, which may be others of its form."""
+        """Return the result of the search as allocations of these claims, or of others of the same form."""
         allocations: list[Allocation] = []
         for number, claim in enumerate(claims):
             allocation = allocation_of(claim, search.taken[number], search.chosen(number), node, self._seed)

@@ -19,7 +19,7 @@ class Answer(IntEnum):
     UNKNOWN = 0
     DEVICES = 1
     NO_DEVICES = 2
-    #: No devices, and a pool of the node is invalid.
+    #: No devices found, and a pool of the node is invalid.
     INVALID_POOLS = 3
     #: The search ended at its limit.
     LIMIT = 4
@@ -38,7 +38,7 @@ class NotAllocated:
 
 
 ENDED_AT_LIMIT: Final = "search for devices ended at its limit"
-#: What may be evaluated, or looked at, is spent.
+#: The budget of evaluations, or of devices to look at, is spent.
 UNFINISHED: Final = NotAllocated(ENDED_AT_LIMIT, Answer.POSTPONED)
 
 

@@ -62,7 +62,7 @@ def has_timed_out(claim: ResourceClaim, timeout_s: float, epoch_s: float) -> boo
 
 
 def _status_of(claim: ResourceClaim, result: DeviceResult) -> DeviceStatus | None:
-    """Return the state that the driver has published of the device; it is not told apart by share ID."""
+    """Return the state that the driver has published for the device, whatever its share ID."""
     wanted = (result.driver, result.pool, result.device)
     return next((each for each in claim.devices if (each.driver, each.pool, each.device) == wanted), None)
 

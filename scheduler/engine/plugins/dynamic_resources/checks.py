@@ -30,7 +30,7 @@ class CheckedClaim(NamedTuple):
 def checked(
     claim: ResourceClaim, number: int, classes: Mapping[str, DeviceClass], devices: NodeDevices
 ) -> CheckedClaim | NotAllocated:
-    """Return the claim of this number in the search with its queries, or the first problem."""
+    """Return the claim, which has this number in the search, with its queries; or its first problem."""
     requests: list[Queries] = []
     n_devices = 0
     for request in claim.requests:
@@ -84,7 +84,7 @@ def _query(
 
 
 def _problem(query: DeviceQuery, device_class: DeviceClass | None) -> str:
-    """Return why the query cannot be served on any node, behind its name; empty if it can."""
+    """Return the query's name and why no node can serve it; empty if one can."""
     if None in query.selectors:
         index = query.selectors.index(None)
         return f", selector #{index}: CEL expression empty (unsupported selector type?)"

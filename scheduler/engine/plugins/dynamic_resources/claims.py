@@ -31,7 +31,7 @@ class DeviceClaims:
         of_user: the claims that the pod names, each once.
         special: the claim for its extended resources, created or not; None if it has none.
         selectors: by key of an allocated claim, the nodes where its devices are available.
-        pending: by key, claims as watches show them whose allocation is being written for members of the pod's group.
+        pending: by key, claims whose allocation is being written for members of the pod's group, as watches show them.
     """
 
     of_user: tuple[ResourceClaim, ...]
@@ -81,7 +81,7 @@ def held_in_deletion(pod: Pod, claim_of: ClaimOf) -> Iterator[ResourceClaim]:
     """
     Yield the pod's claims that are being deleted and that are reserved for the pod, which is not bound.
 
-    A scheduler that died before it bound the pod has left them so. The pod cannot run with them, and they cannot go.
+    A scheduler that died before it bound the pod left them. The pod cannot run with them, and they cannot be deleted.
     """
     for entry in pod.spec.resource_claims:
         name = _claim_name(pod, entry)

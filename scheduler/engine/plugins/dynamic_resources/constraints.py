@@ -56,7 +56,7 @@ class MatchAttribute(AttributeConstraint):
         self._values: list[DeviceAttribute] = []
 
     def remove(self, request: str) -> None:
-        """Take back a device; after the last one, the next is the reference."""
+        """Take back a device; once none is left, the next one sets the value."""
         del request
         self._values.pop()
 
@@ -72,7 +72,7 @@ class DistinctAttribute(AttributeConstraint):
     """
     All devices have different values of an attribute.
 
-    As upstream, one value is remembered by request: of several devices the last one's, and none once one is taken back.
+    As upstream, one value is remembered for each request: the last device's; none once a device is taken back.
     """
 
     def __init__(self, stored: DeviceConstraint, attribute: str) -> None:

@@ -33,11 +33,11 @@ from scheduler.engine.plugins.dynamic_resources.taking import NodeDevices, NodeQ
 from scheduler.engine.state.devices import Devices
 from scheduler.engine.syntax.quantity_format import binary
 
-#: How often as much may be evaluated as for one decision: 1.3 s in all.
+#: How many budgets of one decision may be spent on evaluations: 1.3 s in all.
 _MAX_BUDGETS: Final = 10
 #: Devices that are looked at, over all nodes and requests, 3 µs and 100 bytes each.
 _MAX_DEVICES: Final = 400_000
-#: What an expression reads of a device, as nearly every selector writes it.
+#: Matches what an expression reads of a device, in the form of nearly every selector.
 _READ: Final = re.compile(r"""\b(attributes|capacity)\[(['"])([^'"]+)\2\]\.\??(\w+)""")
 _BILLION: Final = 10**9
 #: Capacities of a device that are named where it lacks the requested one.
@@ -48,7 +48,7 @@ _WHOLE: Final[Mapping[str, int]] = {"": 1}
 
 
 class DeviceHolding(NamedTuple):
-    """A device that claims have, and what is free again without them; None for what each claim consumes of it."""
+    """A device that claims have, and what comes free without them; None if each claim frees what it consumes."""
 
     device: DeviceId
     freed: Mapping[str, int] | None
@@ -99,7 +99,7 @@ class QueryFinding:
 
     @property
     def n_missing(self) -> int:
-        """How many more devices it needs; of all devices that mode All wants, those that are not free."""
+        """How many more devices it needs; in mode All, how many are not free."""
         devices = self.query.devices
         if devices is None:
             return max(0, self.query.n_devices - len(self.free))
@@ -115,7 +115,7 @@ class NodeFindings:
     Attributes:
         requests: of each claim the queries of each request.
         uses: devices that have counters of the node's pools, or capacity of devices that are free for a request.
-        pool_problems: of pools that cannot be used: which one it is, and why.
+        pool_problems: pools that cannot be used, and why.
         error: why there are no findings; empty if there are.
     """
 
@@ -163,7 +163,7 @@ class DeviceInspection:
         pools = self.index.pools(node)
         if isinstance(pools, NotAllocated):
             return NodeFindings(error=pools.text)
-        # Of the claim for extended resources, nodes that serve some of them have other requests.
+        # The claim for extended resources has other requests on nodes that serve some of them.
         names = tuple(f"{claim.key}/{request.name}" for claim in claims for request in claim.requests)
         question = pools, node.name if pools.selects_per_device else "", names
         findings = self._known.get(question)
@@ -210,7 +210,7 @@ class DeviceInspection:
     def _obstacle(
         self, query: NodeQuery, device: PoolDevice, devices: NodeDevices, pool: Pool
     ) -> Obstacle | None:
-        """Return the first reason against the device, those first that no other pod could end."""
+        """Return the first reason against the device; reasons that no other pod could end come first."""
         verdict = devices.suits(query, device)
         while verdict is UNFINISHED and self.n_budgets > 0:
             self.n_budgets -= 1
@@ -316,7 +316,7 @@ def _short_text(short: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RefusedNodes:
-    """The nodes that a filter refuses a pod with claims, and what these find there."""
+    """The nodes that a filter refuses to a pod with claims, and what the claims find there."""
 
     context: ExplainContext
     filter: DeviceFilter

@@ -24,7 +24,7 @@ from scheduler.engine.plugins.dynamic_resources.pools import PoolDevice
 from scheduler.engine.state.allocated_devices import AllocatedDevices
 from scheduler.engine.state.arrays import Fractions, Rows
 
-#: The most sets of pods that are proposed for one node, and values of an attribute for which some are searched.
+#: The most sets of pods that are proposed for one node, and the most values of an attribute to search sets for.
 _MAX_REMOVALS: Final = 3
 _MAX_VALUES: Final = 16
 
@@ -38,7 +38,7 @@ def device_repair(nodes: RefusedNodes) -> Repair:
 
 
 class _Repairs:
-    """Changes by row. Of a request with alternatives, what the first one lacks is to be freed."""
+    """Changes by row. If a request has alternatives, they free what the first alternative lacks."""
 
     def __init__(self, nodes: RefusedNodes) -> None:
         self._nodes = nodes
@@ -123,7 +123,7 @@ class _Repairs:
                 yield self._users(claims), freed
 
     def _users(self, claims: Iterable[ResourceClaim]) -> list[Pod]:
-        """Return the pods that the claims are reserved for; none if another one, or no pod, keeps one of them."""
+        """Return the placed pods that the claims are reserved for; none if a claim has none, or also other holders."""
         users: list[Pod] = []
         for claim in claims:
             placed = [self._context.placed(each.uid) for each in claim.reserved_for]
@@ -143,7 +143,7 @@ def _consumed(claim: ResourceClaim, device: DeviceId) -> Mapping[str, int]:
 
 
 def _claim_changes(queries: Sequence[QueryFinding]) -> Iterator[Changes]:
-    """Yield changes of claims; one that is to be created for extended resources cannot be changed."""
+    """Yield changes of claims; a claim that is to be created for extended resources cannot be changed."""
     of_user = [finding for finding in queries if not finding.query.claim.is_special]
     taints = tuple(
         TolerateDeviceTaint(

@@ -34,7 +34,7 @@ _SHOWN: Final = 4
 
 
 class _Wording(NamedTuple):
-    """The details that a text names; the fewer, the more nodes have an equal text."""
+    """The details that a text names. With fewer details, more nodes have an equal text."""
 
     pods: bool
     values: bool
@@ -156,7 +156,7 @@ class _Texts:
         return f"its devices are on {node_rule_text(selector.rule)}{gone}"
 
     def _shortages(self, found: NodeFindings, wording: _Wording) -> Iterator[str]:
-        """Yield what each request lacks, and where none lacks anything alone, which constraint is in the way."""
+        """Yield what each request lacks; if none lacks anything alone, the constraint that is in the way."""
         for claim, requests in found.requests:
             of_claim = f"claim {claim.name}, " if len(found.requests) > 1 else ""
             short = [
@@ -206,7 +206,7 @@ class _Texts:
         """
         Return the pods that have the devices.
 
-        Pods of other namespaces have no name here: not everybody who may see the pod may see them.
+        Pods of other namespaces have no name here: a reader of the pod may not be allowed to see them.
         """
         namespace = self._nodes.context.pod.namespace
         names: dict[str, None] = {}
@@ -227,7 +227,7 @@ class _Texts:
 
 
 def _name(finding: QueryFinding) -> str:
-    """Return the name of a request; of one that the scheduler makes for containers, their extended resource."""
+    """Return the name of a request, or the extended resource for which the scheduler makes it."""
     device_class = finding.query.device_class
     if finding.query.claim.is_special:
         return device_class.extended_resource or f"{CLASS_RESOURCE_PREFIX}{device_class.key}"

@@ -31,7 +31,7 @@ from scheduler.engine.state.devices import Devices
 from scheduler.engine.state.extended_resources import ExtendedResources, is_provided_by_classes
 from scheduler.engine.syntax.names import MAX_SUBDOMAIN_BYTES
 
-#: Of 3 that fit in 63 bits.
+#: Base-3 digits that fit in 63 bits.
 _MAX_DIGITS: Final = 39
 #: Billionths in a unit.
 _WHOLE: Final = 10**9
@@ -102,7 +102,7 @@ class Variants:
         self._pod, self._special, self._request = pod, special, request
         self._classes = devices.extended_resources
         self._by_resources: dict[frozenset[str], Variant] = {}
-        #: The names of all that is requested.
+        #: The names of all requested resources.
         self.resources = tuple(sorted(request))
 
     def at(self, node: Node, *, is_only_claim: bool) -> Variant | Status | None:
@@ -138,8 +138,8 @@ def supply_of(node: Node | None, resources: Sequence[str]) -> int:
     """
     Return a number that is equal for nodes that serve the same of these resources themselves.
 
-    A digit of 3 for each: whether the node has it, has none of it, or does not know it. Beyond 39 of them, which is
-    more than any node has, it is a hash.
+    A base-3 digit for each: the node has it, has none of it, or does not know it. Beyond 39 resources, more than any
+    node has, it is a hash.
     """
     if node is None:
         return -1
@@ -155,7 +155,7 @@ def _of_resource(
     """
     Return the requests for one resource, and which of them serves which container.
 
-    Init containers that end before others start use the devices of these, and share what they need beyond them.
+    Init containers that end before others start use the devices of those, and share what they need beyond them.
     """
     provider = classes.class_of(name)
     if provider is None:

@@ -52,7 +52,7 @@ class DynamicResourcesArgs(Wire, frozen=True):
     effect; the log says so.
 
     Attributes:
-        preempt_for_devices: whether pods are evicted for their devices; upstream's never are.
+        preempt_for_devices: whether pods are evicted for their devices; upstream never does.
     """
 
     filter_timeout_s: Duration = msgspec.field(name="filterTimeout", default=10.0)
@@ -96,7 +96,7 @@ class DeviceFilter(NodeFilter):
     """
     What every node says to the claims of a pod. There are trials if pods are evicted for their devices.
 
-    A node is asked once it has to answer: a search on a node that another plugin refuses may fail.
+    A node is asked only when its answer is needed: the search may fail on a node that another plugin refuses.
     """
 
     needs_pods = False
@@ -129,7 +129,7 @@ class DeviceFilter(NodeFilter):
         #: The rows that the cycle has asked about.
         self._asked = np.zeros(view.n_rows, np.bool_)
         self._unready = tuple(map(self._is_unready, claims.all))
-        #: By index of an allocated claim that is bound to nodes, the rows where it is.
+        #: Index of an allocated claim that is bound to nodes -> the rows where it is available.
         self._available = {
             index: self._matching(claims.selectors[claim.key])
             for index, claim in enumerate(claims.all)
@@ -152,7 +152,7 @@ class DeviceFilter(NodeFilter):
 
     def mask_within(self, rows: Mask) -> Mask:
         """
-        Return the same of these rows alone.
+        Return the same for these rows alone.
 
         Raises PluginFailed if the search for devices fails at one of them, or is not over at any.
         """
@@ -198,7 +198,7 @@ class DeviceFilter(NodeFilter):
         """Return the allocated claims that are not available on a node that the cycle has asked about."""
         counts = self._asked.copy()
         if not self._frees_beside_missing_devices:
-            # A row that is refused before for lack of devices does not count.
+            # A row that lack of devices refuses before does not count.
             counts &= self._has_devices == Answer.DEVICES
         rows = np.flatnonzero(counts).tolist()
         claims = self.claims.all
@@ -220,9 +220,9 @@ class DeviceFilter(NodeFilter):
 
     def claims_at(self, node: Node) -> tuple[ResourceClaim, ...] | Status:
         """
-        Return the claims that are to be allocated on the node, its variant of the special one among them.
+        Return the claims to allocate on the node, with its variant of the special one.
 
-        Or why the node cannot serve an extended resource.
+        Or return why the node cannot serve an extended resource.
         """
         unallocated = self.claims.unallocated
         variant = self.variant_at(node)
@@ -244,7 +244,7 @@ class DeviceFilter(NodeFilter):
         """
         Return what is written before the pod is bound to the row; None if its claims need nothing.
 
-        Raises PluginFailed if the devices that were there are not found again.
+        Raises PluginFailed if the search does not find the devices again.
         """
         answer = self.answer(row)
         if isinstance(answer, Status):
@@ -358,7 +358,7 @@ class DeviceFilter(NodeFilter):
 
     @cached_property
     def _may_get_devices(self) -> Mask:
-        """The rows where pods of lower priority may release devices, or where some did for which the pod waits."""
+        """The rows where pods of lower priority may release devices, or where the pod waits for released devices."""
         rows = self._view.has_lower(self.pod.priority) & (self._trials is not None)
         row = (
             self._view.state.nodes.row_by_name.get(self.pod.nominated_node_name)
@@ -424,6 +424,6 @@ class DeviceFilter(NodeFilter):
     def _matching(self, selector: NodeSelector) -> Mask:
         terms = selector.terms
         if len(terms) == 1 and not terms[0].expressions and len(terms[0].names) == 1:
-            # The selector of nearly every claim: its node's name, which other claims do not share.
+            # Nearly every claim selects its node by name, which other claims do not share.
             return self._view.matching_names(terms[0])
         return self._view.matching(selector.rule)

@@ -1,8 +1,8 @@
 """
 Which nodes have devices for claims of one form: an answer for each row, kept until the node's devices change.
 
-Claims of a form differ in names alone, as those that are made from one template. An answer is worked out where a row is
-asked about, once for all nodes with the same slices.
+Claims of a form differ in names alone, like claims from one template. An answer is worked out when a row is asked
+about, once for all nodes with the same slices.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from scheduler.engine.state.cluster_view import ClusterView
 
 #: Pools of several nodes each that are asked together, 5 µs each at 5,000 nodes.
 _MAX_ALIKE: Final = 256
-#: Devices that are searched in one piece, 8 to 25 µs each with new selectors; of fewer, a node counts as having eight.
+#: Devices that are searched in one piece, 8 to 25 µs each with new selectors; a node counts as at least eight.
 _DEVICES_PER_PIECE: Final = 128
 _FEWEST_DEVICES: Final = 8
 
 Answers = npt.NDArray[np.int8]
-#: The pools of a search, and its node where these select nodes per device.
+#: The pools of a search, and its node if the pools select nodes per device.
 _Place: TypeAlias = tuple[NodePools, str]
 
 
-#: Answers that say nothing of the devices.
+#: Answers that say nothing about the devices.
 _WITHOUT_RESULT: Final = (Answer.UNKNOWN, Answer.LIMIT, Answer.POSTPONED)
 
 
 def form_of(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> Hashable:
-    """Return what claims ask for: of equal forms, every node has devices for both or for neither."""
+    """Return what claims ask for: if the forms of two are equal, a node has devices for both or for neither."""
     names = dict.fromkeys(query.class_name for query in queries_of(claims))
     selectors = tuple((name, found.selectors if (found := classes.get(name)) else None) for name in names)
     return tuple((claim.requests, claim.constraints) for claim in claims), selectors
@@ -72,13 +72,13 @@ class NodeAnswers:
         #: The inputs of the answer of each row.
         self._nodes: list[Node | None] = []
         self._pools: list[NodePools | None] = []
-        #: The number of the pools that the row has with others, int32 array of shape (n_rows,); 0 where not known.
+        #: The number of the pools that the row shares with others, int32 array of shape (n_rows,); 0 if unknown.
         self._alike: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self._number_by_pools: dict[NodePools, int] = {}
-        #: The searches that did not end in the cycle that began them, also once they have found devices.
+        #: The searches that did not end in the cycle that began them, even after they have found devices.
         self._long: dict[_Place, DeviceSearch] = {}
         self._row_version = self._device_version = self._classes_version = -1
-        #: Pools that any node may reach: whether a device of theirs may be taken for the claims.
+        #: Pools that any node may reach -> whether one of their devices may be taken for the claims.
         self._touched: dict[PoolId, bool] = {}
         #: For the audit: the last cycle that asked, and which answers are next.
         self._cycle: Cycle | None = None
@@ -142,7 +142,7 @@ class NodeAnswers:
             self.answers[rows], self.scores[rows] = answer
 
     def same_as(self, _fresh: NodeAnswers) -> bool:
-        """Return whether the next few answers are what a search of now gives; for the audit."""
+        """Return whether the next few answers equal those of a new search; for the audit."""
         cycle = self._cycle
         if cycle is None:
             return True
@@ -174,7 +174,7 @@ class NodeAnswers:
                     self._forget(row)
             self._row_version = view.state.log.version
         if self._classes_version != view.devices.classes_version:
-            # Classes that select the same may have another configuration, which is part of what a search returns.
+            # Classes that select the same devices may have another configuration, which is part of the search's result.
             self._classes_version = view.devices.classes_version
             self._long.clear()
         changes = view.devices.changes
@@ -231,7 +231,7 @@ class NodeAnswers:
 
 
 def _is_same(node: Node | None, other: Node | None) -> bool:
-    """Return whether both are the same for the search: of one name and equal labels."""
+    """Return whether the search cannot tell both apart: they have one name and equal labels."""
     if node is None or other is None:
         return node is other
     return node is other or (node.name == other.name and node.labels == other.labels)

@@ -38,7 +38,7 @@ class _Reach:
     What nodes have of a pool.
 
     Attributes:
-        nodes: those with devices of it; None if any node may have some.
+        nodes: the nodes with its devices; None if any node may have some.
         elsewhere: the pool as other nodes see it by its counters alone; None if they see nothing of interest.
     """
 
@@ -66,7 +66,7 @@ class PoolIndex:
         #: Slices without a nodeName that have devices.
         self._shared: tuple[ResourceSlice, ...] = ()
         self._by_node: dict[str, tuple[Mapping[str, str], NodePools | NotAllocated]] = {}
-        #: The pools of nodes that have the same slices, by these.
+        #: The pools of nodes, by the slices that the nodes share.
         self._by_slices: dict[tuple[ResourceSlice, ...], NodePools] = {}
         #: The pools that several nodes see alike, by their slices with devices.
         self._shared_pools: dict[tuple[ResourceSlice, ...], Pool | None] = {}
@@ -80,7 +80,7 @@ class PoolIndex:
         return 1000 * len(self._by_node) + 200 * self._n_own_devices + 8 * self._n_shared_devices
 
     def same_as(self, _fresh: PoolIndex) -> bool:
-        """Return whether the next few pools and nodes are what their slices give now; for the audit."""
+        """Return whether the next few pools and nodes equal what their slices give now; for the audit."""
         self.refresh()
         pools = list(dict.fromkeys(each.pool_id for each in self._slices.slices()))
         return all(
@@ -146,7 +146,7 @@ class PoolIndex:
         return pools
 
     def known_pools(self, node: TargetNode) -> NodePools | NotAllocated | None:
-        """Return the pools of a node if they are known since nothing of them changed. O(1)."""
+        """Return the pools of a node if they are known, and unchanged since. O(1)."""
         self.refresh()
         known = self._by_node.get(node.name)
         if known is None or not (known[0] is node.labels or known[0] == node.labels):

@@ -36,7 +36,7 @@ class PoolDevice:
 
     @property
     def has_several_terms(self) -> bool:
-        """Whether its nodes may not have a single selector, which is an error once it is taken."""
+        """Whether no single selector may describe its nodes, which is an error once it is taken."""
         of_device = self.slice.per_device_node_selection
         selector = self.device.node_selector if of_device else self.slice.node_selector
         return selector is not None and len(selector.terms) > 1
@@ -119,7 +119,7 @@ def node_pools(
         relevant: the slices with devices for the node.
         slices: all slices.
         elsewhere: the pools that every node sees by their counters, where they are incomplete or invalid.
-        shared: the pools that several nodes see alike, by their slices with devices; those that are made are added.
+        shared: the pools that several nodes see alike, by their slices with devices; new ones are added.
     """
     by_pool: dict[PoolId, list[ResourceSlice]] = {}
     for each in relevant:
@@ -237,7 +237,7 @@ def _validated(pool_id: PoolId, kept: list[ResourceSlice], elsewhere: list[Resou
 def _contradiction(
     kept: Sequence[ResourceSlice], device_slices: Iterable[ResourceSlice], elsewhere: Sequence[ResourceSlice]
 ) -> str:
-    """Return in what the slices contradict each other; empty if they do not."""
+    """Return the field in which the slices contradict each other; empty if there is none."""
     names: set[str] = set()
     for each, device in _devices(device_slices):
         if device.name in names:

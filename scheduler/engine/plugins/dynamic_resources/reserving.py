@@ -67,7 +67,7 @@ class ReservedClaims(Reservation):
         """
         Return whether all writes are shown, and all devices are ready; or why they never will be.
 
-        Once a write is shown, so is everything that another scheduler wrote before: of two claims with one device, the
+        Once a write is shown, so is everything that another scheduler wrote before: if two claims have one device, the
         one that was allocated later is given up.
         """
         del node

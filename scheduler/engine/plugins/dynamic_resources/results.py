@@ -36,7 +36,7 @@ def allocation_of(
         taken: its devices in the order of the search.
         chosen: the query of each of its requests.
         node: where the devices are used.
-        seed: makes share IDs unique; another one for each decision.
+        seed: differs by decision, which makes share IDs unique.
     """
     selector = _node_selector(taken, node)
     if isinstance(selector, NotAllocated):

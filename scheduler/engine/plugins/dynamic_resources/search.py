@@ -2,7 +2,7 @@
 The search for devices: depth first over claims, requests, alternatives and devices; the first that fits is taken.
 
 The order of devices is upstream's, so that the same devices are allocated. The search is a stack of choices: a choice
-that leads nowhere is taken back, and the next one of it is tried. Calls instead of a stack would be too deep for the
+that fails is taken back, and the next option is tried. Calls instead of a stack would be too deep for the
 claims of a hostile pod.
 
 Deviation: a device that is refused leaves nothing behind (upstream keeps its counters: kubernetes #140436).
@@ -30,7 +30,7 @@ class Branch(Enum):
 
     FOUND = auto()
     FAILED = auto()
-    #: The claim would get more devices than it may have, whichever they are.
+    #: The claim would get more devices than it may have, whichever it takes.
     TOO_MANY = auto()
     #: A new choice is on the stack and has to be made.
     OPEN = auto()
@@ -38,7 +38,7 @@ class Branch(Enum):
 
 @dataclass(slots=True)
 class Budget:
-    """The devices that may be looked at once more, after a choice was taken back; for all nodes of a pod together."""
+    """The devices that may be looked at again after a choice was taken back; for all nodes of a pod together."""
 
     n_left: int
 
@@ -77,7 +77,7 @@ class DeviceSearch:
 
     Attributes:
         taken: the devices of each claim, in the order of the search.
-        n_steps: so many devices were looked at once more.
+        n_steps: how many devices were looked at again.
     """
 
     #: Of the cycle.
@@ -91,7 +91,7 @@ class DeviceSearch:
         self._branch: Branch | None = None
         #: None is the border between two claims.
         self._stack: list[_Devices | _Alternatives | None] = []
-        #: Made where a choice is taken back.
+        #: Made when a choice is first taken back.
         self._equal: _EqualDevices | None = None
         self.taken: list[list[Taken]] = [[] for _ in claims]
         self._has_backtracked = False
@@ -105,8 +105,8 @@ class DeviceSearch:
         """
         Search, or go on where the last call stopped.
 
-        Return FOUND, and then `taken` holds the devices; or FAILED, or OPEN if the budget is spent, or what may be
-        evaluated.
+        Return FOUND, with the devices in `taken`; FAILED; or OPEN if the budget of devices or of evaluations is
+        spent.
         """
         self._budget, n_left = budget, budget.n_left
         branch = self._run(self._branch or self._descend(0, 0))
@@ -122,7 +122,7 @@ class DeviceSearch:
             if isinstance(choice, _Devices):
                 next_branch = self._next_device(choice, branch)
                 if isinstance(next_branch, NotAllocated):
-                    # At the limit of what may be evaluated, the next piece makes this choice.
+                    # The budget of evaluations is spent: the next piece makes this choice.
                     return Branch.OPEN if next_branch.answer is Answer.POSTPONED else next_branch
                 branch = next_branch
             elif choice is not None:
@@ -197,7 +197,7 @@ class DeviceSearch:
             choice.taken = None
             self._has_backtracked = True
             if query.devices is not None or branch is Branch.TOO_MANY:
-                # All takes its devices in one order alone.
+                # Mode All takes its devices in one order only.
                 self._stack.pop()
                 return branch if branch is Branch.TOO_MANY else Branch.FAILED
         taken = self._first_device(choice)
@@ -238,7 +238,7 @@ class DeviceSearch:
         """
         Take a device; return None if that is not possible now.
 
-        One that mode All takes and a constraint refuses is an error: no other device would do.
+        It is an error if a constraint refuses a device that mode All takes: no other device would do.
         """
         verdict = self._devices.suits(query, device)
         if verdict is Verdict.FREE:
@@ -259,7 +259,7 @@ class DeviceSearch:
         return self._equal.class_of(device)
 
     def _has_enough(self, choice: _Devices) -> bool | NotAllocated:
-        """Return whether enough selected devices are left for the query: if not, upstream tries them in vain."""
+        """Return whether enough selected devices are left for the query; if not, upstream tries them in vain."""
         query = choice.query
         n_missing = query.n_devices - choice.number
         for device in self.pools.devices[choice.next_index :]:
@@ -276,7 +276,7 @@ class DeviceSearch:
 
 class _EqualDevices:
     """
-    The class of equal devices of each device of a node: where one leads nowhere, another leads nowhere, too.
+    The class of equal devices of each device of a node: if one fails, so does every other.
 
     Upstream tries every combination. A choice that skips an equal device finds the same first solution: in any solution
     with the second device the two can be exchanged.
@@ -322,6 +322,6 @@ class _EqualDevices:
         """Return whether the query can use the device while it is free; an error is a use of its own."""
         verdict = self._devices.suits(query, device)
         if isinstance(verdict, NotAllocated):
-            # What may be evaluated is spent, so that no other device is known to be equal.
+            # The budget of evaluations is spent: no other device is known to be equal.
             return device if verdict.answer is Answer.POSTPONED else verdict.text
         return verdict is Verdict.FREE and self._devices.has_capacity(query, device)

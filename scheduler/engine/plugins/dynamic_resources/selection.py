@@ -15,11 +15,11 @@ from scheduler.engine.model.devices import Device, fields_of
 from scheduler.engine.plugins.dynamic_resources.answers import UNFINISHED, AuditWindow, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.pools import PoolDevice
 
-#: What may be evaluated for a pod in a cycle, over all nodes: 19 ms at up to 50 ns a step. The first evaluation may
-#: cost as much as any, so that each try gets further.
+#: Steps of evaluations for a pod in a cycle, over all nodes: 19 ms at up to 50 ns each. The first evaluation may cost
+#: any amount, so that each try gets further.
 MAX_COST: Final = MAX_STEPS * 3 // 8
-#: To see a device as expressions do, in the same units. It takes 13 µs, but a first decision over 5,000 nodes, with a
-#: selector of the class and one of the claim, is not to be cut short.
+#: Steps for preparing a device for expressions. It takes 13 µs, but a first decision over 5,000 nodes, with a
+#: selector of the class and one of the claim, must not be cut short.
 _COST_OF_DEVICE: Final = 30
 #: A search goes on at once if an evaluation and its device cost no more than this.
 _CHEAP: Final = 192
@@ -42,7 +42,7 @@ class ExpressionResults:
         return own + 64 * sum(map(len, self.by_driver.values()))
 
     def same_as(self, fresh: ExpressionResults) -> bool:
-        """Return whether the next few results are what an evaluation gives now; for the audit."""
+        """Return whether the next few results equal those of a new evaluation; for the audit."""
         known = [(driver, device) for driver, results in self.by_driver.items() for device in results]
         return all(
             isinstance(fresh.selector, CompiledSelector)
@@ -52,7 +52,7 @@ class ExpressionResults:
         )
 
 
-#: Returns the value that is kept by a key, made where there is none, as `ClusterView.kept`.
+#: Returns the value of a key, which it makes if there is none, as `ClusterView.kept`.
 Keep: TypeAlias = Callable[[Hashable, Callable[[], ExpressionResults]], ExpressionResults]
 
 
@@ -64,7 +64,7 @@ class SelectorResults:
     """
     The results of CEL expressions by device, for one pod.
 
-    What it may evaluate in a cycle is bounded. What is evaluated is kept, so that the next cycle gets further.
+    Evaluations in a cycle are bounded. Their results are kept, so that the next cycle gets further.
     """
 
     def __init__(self, keep: Keep = _keep_nothing) -> None:
@@ -75,11 +75,11 @@ class SelectorResults:
 
     @property
     def is_spent_on_few(self) -> bool:
-        """Whether the pod has evaluated as much as it may, for the cost of an expression, not the number of devices."""
+        """Whether the budget of evaluations is spent by costly expressions, not by the number of devices."""
         return self._cost_left <= 0 and self._n_evaluated * _CHEAP < MAX_COST
 
     def renew(self) -> None:
-        """Let the pod evaluate as much as at first."""
+        """Give the pod its whole budget of evaluations again."""
         self._cost_left, self._n_evaluated = MAX_COST, 0
 
     def all_match(

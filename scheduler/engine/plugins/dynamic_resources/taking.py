@@ -1,5 +1,5 @@
 """
-Whether a request may take a device of a node: said once, for the search and for explanations.
+Whether a request may take a device of a node; the search and explanations ask here.
 
 Source: structured/internal/incubating/allocator_incubating.go, isSelectable and allocateDevice (kubernetes 1.36).
 """
@@ -35,15 +35,15 @@ class Verdict(Enum):
     NOT_SELECTED = auto()
     OF_OTHER_NODES = auto()
     TAINTED = auto()
-    #: It lacks a requested capacity, or does not give such an amount.
+    #: It lacks a requested capacity, or does not give out such amounts.
     WITHOUT_CAPACITY = auto()
-    # Since others have it, or have of it.
+    # Because other claims have it, or a part of it.
     IN_USE = auto()
     SHORT_OF_COUNTERS = auto()
     SHORT_OF_CAPACITY = auto()
 
 
-#: Of devices that mode All does not take; it fails where it cannot take one of the others.
+#: Mode All does not take the device; it fails if it cannot take one of the others.
 UNSELECTED: Final = frozenset({Verdict.NOT_OF_CLASS, Verdict.NOT_SELECTED, Verdict.OF_OTHER_NODES})
 
 
@@ -56,8 +56,8 @@ class NodeQuery:
         claim, number: whose request it is, and the number of that claim in the search.
         request: the name of the request.
         alternative: its own name; empty if the request has no alternatives.
-        devices: those that mode All takes; None in mode ExactCount.
-        constraints: those that are for its devices.
+        devices: the devices that mode All takes; None in mode ExactCount.
+        constraints: the constraints on its devices.
         verdicts: whether each device suits it, as far as it is known.
     """
 
@@ -79,7 +79,7 @@ class NodeQuery:
         return f"{self.request}/{self.alternative}" if self.alternative else self.request
 
     def is_named_in(self, requests: frozenset[str]) -> bool:
-        """Return whether what is for these requests is for the query; none are all."""
+        """Return whether something for these requests is for the query; no names are all requests."""
         return not requests or self.request in requests or self.full_name in requests
 
     def wanted_of(self, device: Device) -> Wanted | None:
@@ -156,7 +156,7 @@ class NodeDevices:
         return Verdict.WITHOUT_CAPACITY if query.query.capacity else Verdict.FREE
 
     def left(self, query: NodeQuery, device: PoolDevice) -> Verdict:
-        """Return FREE if enough is left of a device that suits the query, else what is not."""
+        """Return FREE if enough is left of a device that suits the query, else what is missing."""
         if self.is_in_use(query, device):
             return Verdict.IN_USE
         is_charged = device.device.consumes_counters and self._is_charged(device)
@@ -211,7 +211,7 @@ class NodeDevices:
             self._counters.give_back(self.pools.pool_of(device), device.device)
 
     def _is_charged(self, device: PoolDevice) -> bool:
-        """Return whether counters are consumed with the device: of a shared one only by the first share."""
+        """Return whether the device consumes counters when it is taken: a shared one only with its first share."""
         if not device.device.allow_multiple_allocations:
             return True
         # As upstream, a shared device without capacities is charged again for each claim (kubernetes #140433).

@@ -35,7 +35,7 @@ _POD: Final = ("", "pods")
 
 
 def has_no_pod(claim: ResourceClaim, view: ClusterView, left: Collection[str] = ()) -> bool:
-    """Return whether all pods have left, or are in `left`, that a claim is reserved for; False if it is for none."""
+    """Return whether all pods that a claim is reserved for have left or are in `left`; False if there are none."""
 
     def has_left(consumer: Consumer) -> bool:
         if (consumer.api_group, consumer.resource) != _POD:
@@ -79,10 +79,10 @@ class DeviceTrials:
 
     def is_released(self, claim: ResourceClaim, left: set[str]) -> bool:
         """
-        Return whether every pod has left that the claim is reserved for. `left`: in thought.
+        Return whether every pod that the claim is reserved for has left. `left`: in thought.
 
         A pod that counts on no node has left, or ended: the claim's controller will release the claim. For a moment
-        that is wrong of a pod that another scheduler is about to bind.
+        that is wrong for a pod that another scheduler is about to bind.
         """
         return claim.uid not in self._own and has_no_pod(claim, self._view, left)
 
@@ -137,7 +137,7 @@ class DeviceTrial(PreFilterExtensions):
     The trial of one row.
 
     Attributes:
-        claims: those of the pod that need devices there.
+        claims: the claims of the pod that need devices there.
         has_devices: whether there are some as it is.
     """
 

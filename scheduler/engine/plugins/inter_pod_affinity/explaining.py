@@ -117,7 +117,7 @@ def _limiting(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
 
 
 def _on_nodes(context: ExplainContext, key: str, most: int | Amounts) -> Amount:
-    """Return the most pods of each node's domain, or of any; any number without the key."""
+    """Return the most pods of each node's domain, or of every domain; unlimited without the key."""
     if isinstance(most, int):
         return most
     ids = context.view.column(key).ids[: context.view.n_rows]
@@ -158,7 +158,7 @@ def _at_most(
 ) -> BlockingRule:
     """Return the rule that a domain has at most `most` pods before the pod is placed there."""
     is_refused = context.view.alive & (n_existing > most)
-    # Where none is allowed, no pod that leaves makes room.
+    # If no pod is allowed there, none makes room by leaving.
     n_to_remove = np.where(is_refused & (np.asarray(most) >= 0), n_existing - most, 0)
     rule = _rule(context, kind, key, matcher, is_refused, n_to_remove)
     return replace(rule, max_existing=most) if isinstance(most, int) else rule

@@ -3,7 +3,7 @@ The Filter of InterPodAffinity: three rules, in this order, on every node.
 
   1. For every required affinity term, the node's domain has a pod that matches all of the incoming pod's terms. If no
      domain has such a pod, an incoming pod that matches its own terms may be the first. So may a pod of a group if a
-     sibling that is placed later matches; the search for the group's places sees to it that one comes near.
+     sibling that is placed later matches; the search for the group's places places one in the same domain.
   2. For no required anti-affinity term, the node's domain has a matching pod.
   3. No pod in one of the node's domains declares a required anti-affinity term that matches the incoming pod.
 

@@ -18,7 +18,7 @@ from scheduler.engine.state.matching import PodMatcher, incoming_rule
 
 class PodLimit(NamedTuple):
     """
-    An anti-affinity term: so many of the selected pods may be in a domain of the topology key, or a share of them all.
+    An anti-affinity term: a domain of the topology key may have a number of the selected pods, or a share of all.
 
     `selects_declaring`: whether the pods that declare the term are among them. The incoming pod counts for its own
     term, whether selected or not.

@@ -56,10 +56,10 @@ class CountedPods:
         return int(self.per_domain().amounts[domains].min()) if self._has_enough(len(domains)) else 0
 
     def fewest_beside(self, domain: int, n_here: int) -> int:
-        """Return the same if the domain had so many pods. O(n_rows) at first, then O(1)."""
+        """Return what `fewest` would be if the domain had so many pods. O(n_rows) at first, then O(1)."""
         domains, emptiest = self._emptiest
         elsewhere = [n_pods for n_pods, other in emptiest if other != domain]
-        # The domain of a node that is not eligible may be none.
+        # A node that is not eligible may have a domain that does not count.
         return (
             min([*elsewhere, n_here] if domain in domains else elsewhere)
             if self._has_enough(len(domains))
@@ -71,7 +71,7 @@ class CountedPods:
 
     @cached_property
     def _emptiest(self) -> tuple[frozenset[int], Sequence[tuple[int, int]]]:
-        """The ids of the domains; of the two of them with the fewest pods, how many these are, and the id."""
+        """The ids of the domains; for the two with the fewest pods, that number and the id."""
         ids = self.domains()
         n_pods = self.per_domain().amounts[ids]
         two = np.argsort(n_pods, kind="stable")[:2]

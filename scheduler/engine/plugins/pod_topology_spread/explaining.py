@@ -29,7 +29,7 @@ def fields_to_change(context: ExplainContext) -> Iterator[Changes]:
     """
     Yield matchLabelKeys for the pod's own constraints, if they count the pods of its other revisions; and policies.
 
-    With the policy Ignore, domains count where taints or its own affinity let the pod never go.
+    With the policy Ignore, domains count even if taints or its own affinity keep the pod off their nodes.
     """
     pod = context.pod
     hard = [constraint for constraint in pod.spec.spread if constraint.hard]

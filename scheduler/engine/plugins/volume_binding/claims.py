@@ -1,5 +1,5 @@
 """
-The claims of a pod, told apart by what they wait for.
+The claims of a pod, by what they wait for.
 
 Source: plugins/volumebinding/{volume_binding,binder}.go, podHasPVCs and GetPodVolumeClaims (kubernetes 1.36).
 """

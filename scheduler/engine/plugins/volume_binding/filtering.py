@@ -33,7 +33,7 @@ BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind
 NO_SPACE: Final = "node(s) did not have enough free storage"
 NO_VOLUME_OBJECT: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
-#: In upstream's order; the code of a refusal is the number whose bits say which of them it has.
+#: In upstream's order; a refusal's code has a bit for each of them that applies.
 _REASONS: Final = (NODE_CONFLICT, BIND_CONFLICT, NO_SPACE, NO_VOLUME_OBJECT)
 
 
@@ -48,7 +48,7 @@ _Delayed = tuple[PersistentVolumeClaim, StorageClass]
 
 class VolumeFilter(NodeFilter):
     """
-    What every node says to the claims of a pod. No pod of a node takes a volume from another, so there is no trial.
+    What every node says to the claims of a pod. Pods of a node take no volume from each other, so there is no trial.
 
     `bind_timeout_s`: how long its volumes may take to be bound.
     """
@@ -135,7 +135,7 @@ class VolumeFilter(NodeFilter):
         """
         Flag the rows on which no volume can be made for a claim, by the first such claim.
 
-        A claim's class is known: it is read in the same moment as when the claim was found to wait.
+        A claim's class is known, since the claim was found to wait in the same cycle.
         """
         fine = open_.copy()
         for (claim, storage_class), rows in provisioned:
@@ -192,7 +192,7 @@ class VolumeFilter(NodeFilter):
         return self._static.found
 
     def provisioned(self) -> Iterator[tuple[PersistentVolumeClaim, StorageClass, Mask]]:
-        """Yield each claim for which a volume may have to be made, its class, and the rows where."""
+        """Yield each claim that may need a new volume, its class, and the rows where it does."""
         for claim, storage_class in self._to_provision:
             yield claim, storage_class, np.ones(self._view.n_rows, dtype=np.bool_)
         for (claim, storage_class), chosen in zip(self._to_match, self._static.chosen, strict=True):

@@ -21,7 +21,7 @@ from scheduler.engine.state.free_volumes import Entry
 from scheduler.engine.state.topology_rows import Reached, TopologyRows
 from scheduler.engine.state.volumes import Volumes
 
-#: In an array of volumes by row: there is none.
+#: Stands for no volume in an array of volumes by row.
 NO_VOLUME: Final = -1
 
 
@@ -51,7 +51,7 @@ class StaticMatching:
         Return the volume that refers to the claim already, None if there is none.
 
         Quirk: its phase, selector and access modes are not looked at; and on a node that does not reach it, no other
-        volume will do. Of several such volumes, upstream takes the first that it comes upon.
+        volume will do. If there are several, upstream takes the first that it finds.
         """
         for name in sorted(self._volumes.promised_to(claim.key)):
             volume = self._volumes.volume(name)
@@ -80,7 +80,7 @@ class StaticMatching:
         """
         Return the smallest volumes that fit the claim, some of each topology, smallest first.
 
-        The claims before this one may have taken one each: one more than there are of them is enough.
+        Each claim before this one may have taken one volume, so one more than these claims is enough.
         """
         n_wanted = len(self.chosen) + 1
         candidates: list[Entry] = []
@@ -146,7 +146,7 @@ def _fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _serves(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether the claim may take the volume, which was made for no claim."""
+    """Return whether the claim may take the volume, which names no claim."""
     if claim.selector is not None and not claim.selector.matches(volume.labels):
         return False
     # Equal lists are one object.

@@ -138,9 +138,9 @@ def _hint_after_csi_node_change(_pod: Pod, old: CsiNode | None, new: CsiNode | N
 
 def _hint_after_csi_driver_update(pod: Pod, old: CsiDriver | None, new: CsiDriver | None) -> Hint:
     """
-    Return QUEUE if the driver of an inline volume publishes capacities no more.
+    Return QUEUE if the driver of an inline volume no longer publishes capacities.
 
-    Quirk: drivers of the pod's claims are not looked at, although only they are compared with capacities.
+    Quirk: drivers of the pod's claims are ignored, although only these are compared with capacities.
     Source: volume_binding.go, isSchedulableAfterCSIDriverChange (kubernetes 1.36).
     """
     if old is None or new is None or new.key not in pod.spec.csi_drivers:

@@ -23,7 +23,7 @@ NAME: Final = "VolumeBinding"
 
 
 class VolumesToBind(Reservation):
-    """Promises of existing volumes to claims, then selections of the node for which the others are made."""
+    """Promises of existing volumes to claims, then selections of the node for claims that get new volumes."""
 
     plugin = NAME
     activity = "binding volumes"
@@ -92,7 +92,7 @@ def _seen_volume(name: str, view: ClusterView) -> PersistentVolume | None:
 
 
 def _seen_claim(reserved: PersistentVolumeClaim, view: ClusterView) -> PersistentVolumeClaim | None:
-    """Return the claim as watches show it, None if it is gone, or another one under its name."""
+    """Return the claim as watches show it, None if it is gone or replaced under its name."""
     claim = view.volumes.seen(StorageKind.CLAIM, reserved.key)
     return claim if isinstance(claim, PersistentVolumeClaim) and claim.uid == reserved.uid else None
 

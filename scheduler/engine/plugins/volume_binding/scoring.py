@@ -4,8 +4,8 @@ The scores of nodes by how much of their storage the pod's volumes would take.
 Where a claim of the pod takes an existing volume, the sizes of the claims and of the volumes count; elsewhere, the
 volumes to be made and the capacity of their pools.
 
-Source: plugins/volumebinding/{volume_binding,scorer}.go (kubernetes 1.36, gate StorageCapacityScoring). Difference: of
-several pools of a class that a node reaches upstream takes any, here the largest.
+Source: plugins/volumebinding/{volume_binding,scorer}.go (kubernetes 1.36, gate StorageCapacityScoring). Difference: if
+a node reaches several pools of a class, upstream takes any, here the largest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULT_SHAPE: Final = (ShapePoint(0, 10), ShapePoint(100, 0))
 
 
 class _ClassAmounts:
-    """By row what is requested of a class and what there is; `counts` on the rows where the class counts."""
+    """By row, what is requested of a class and what there is; `counts`: the rows where the class counts."""
 
     def __init__(self, n_rows: int) -> None:
         self.counts: Mask = np.zeros(n_rows, dtype=np.bool_)
