@@ -106,7 +106,7 @@ class VolumeRestrictions(FilterPlugin):
             return _n_conflicts(context.pod, pod) > 0
 
         def holders(row: int) -> set[str]:
-            """Return the pods that hold a disk. A reader of the pod may not be allowed to see other namespaces' pods."""
+            """Return the pods that hold a disk. A reader of the pod may have no right to see other namespaces' pods."""
             return {
                 pod.key if pod.namespace == context.pod.namespace else "pods of other namespaces"
                 for pod in context.pods_on(row)
