@@ -270,7 +270,7 @@ class AssumedPlaces:
     def take_back(self) -> Pod:
         """Forget the last place, and return its pod."""
         place = self.places.pop()
-        # Nodes may share devices.
+        # Nodes may share devices, so other rows may have room again.
         self._in_vain.clear()
         self.reservations.release(place.pod.uid)
         self.state.forget(place.pod.uid)

@@ -187,7 +187,7 @@ class PartSearch(GreedySearch):
 
 def in_whole_parts(room: Amounts, ids: DomainIds, n_needed: int, size: int) -> Amounts:
     """
-    Return the room in parts that have a domain each; the room of a domain is on its first row.
+    Return the room counted in whole parts, one domain each; the first row of a domain has all its room.
 
     `n_needed`: the members of a part that need places. `size`: how many it has.
     """

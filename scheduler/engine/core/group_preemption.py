@@ -229,6 +229,6 @@ class _Attempt:
 
 
 def _matters_on_its_node_only(pod: Pod) -> bool:
-    """Return whether a pod of lower priority can keep the member out of its own node alone."""
+    """Return whether a pod of lower priority can only keep the member out of the node that it runs on."""
     spec = pod.spec
     return not (spec.affinity.required_anti or spec.spread or spec.claim_volumes or spec.disks)

@@ -135,7 +135,7 @@ NeedsFn: TypeAlias = Callable[[Any, Any], frozenset[Need] | None]
 
 
 def needs_of(pod: Pod) -> set[Need]:
-    """Return the needs; a claim of an ephemeral volume is named after its pod, which may be any pod of the spec."""
+    """Return the needs. An ephemeral volume's claim is named after its pod: it counts as any claim of the namespace."""
     spec = pod.spec
     needs: set[Need] = {
         _any_claim_of(spec.namespace) if volume.is_ephemeral else f"{spec.namespace}/{volume.name}"

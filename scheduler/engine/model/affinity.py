@@ -30,7 +30,7 @@ from scheduler.engine.syntax.selectors import (
 )
 
 _W = TypeVar("_W")
-#: Shared: an empty frozenset takes 216 bytes, as much as all else that a term has of its own.
+#: Shared: an empty frozenset takes 216 bytes, as much as everything else of a term.
 _NO_NAMESPACES: Final[frozenset[str]] = frozenset()
 
 

@@ -63,7 +63,7 @@ class DeviceToleration(Written, frozen=True):
     toleration_seconds: int | None = None
 
     def tolerates(self, taint: Taint) -> bool:
-        """Return whether this toleration covers the taint, as that of a pod covers a node's."""
+        """Return whether this toleration covers the taint, as a pod's toleration covers a node's taint."""
         return Toleration(self.key, self.operator, self.value, self.effect).tolerates(taint)
 
 
@@ -134,7 +134,7 @@ def with_own_parameters(configuration: _Configuration) -> _Configuration:
 
 
 def allocation_of_its_own(read: Allocation) -> Allocation:
-    """Return an allocation that was read, with parameters of its own; raise QuantityError if an amount is none."""
+    """Return an allocation that was read, with parameters of its own; raise QuantityError for a malformed amount."""
     for result in read.devices.results:
         for amount in (result.consumed_capacity or {}).values():
             parse_formatted(0 if amount is None else amount)  # kept as written; what counts it relies on it

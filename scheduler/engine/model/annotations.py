@@ -5,8 +5,8 @@ Affinity declared by annotation, for rules that have no field in the API.
 `affinity-scheduler.io/affinity-mode` is `replace`. Besides the API's fields it accepts
 `requiredDuringSchedulingRequiredDuringExecution` lists (required, and enforced while the pod runs), `matchLabelKeys`
 and `mismatchLabelKeys` of terms, `maxPodsPerDomain` of required anti-affinity, a number or a percentage, and
-`domainWeights` of anti-affinity, by which domains have unequal shares. A percentage is of the minimum of the pod's
-group, or without one of the pods that the term selects, the incoming one included; it is rounded up.
+`domainWeights` of anti-affinity, by which domains have unequal shares. A percentage refers to the minimum of the
+pod's group, else to the pods that the term selects, the incoming one included; it is rounded up.
 
 A quota for CrossNamespacePodAffinity does not see annotations. So terms about other namespaces than the pod's own count
 only if the pod's namespace is marked, see `MARKED_NAMESPACES`.
@@ -80,7 +80,7 @@ LIMIT_BYTES: Final = 64 * 1024
 _LIMIT_TERMS: Final = 64
 #: Expressions of node affinity in one annotation; each is evaluated on every node.
 _LIMIT_NODE_EXPRESSIONS: Final = 256
-#: Characters that a problem shows of a mode that there is not.
+#: Characters of an unknown mode that a problem shows.
 SHOWN_OF_MODE: Final = 64
 _LIMIT_PODS: Final = 1_000_000
 #: Domains with weights of one term.

@@ -153,7 +153,7 @@ class DropDeviceConstraint(_Change, frozen=True):
     attribute: str
 
 
-#: Changes of the pod itself; all others are of the cluster.
+#: Changes of the pod itself; all others change the cluster.
 PodChange = TolerateTaint | AllowSkew | AddMatchLabelKey | HonorPolicy
 
 Change = (

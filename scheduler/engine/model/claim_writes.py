@@ -49,7 +49,7 @@ class ClaimReservation(ObjectWrite[ResourceClaim]):
 
     @property
     def value(self) -> Allocation | None:
-        """Return the allocation; several pods may reserve a claim that has one."""
+        """Return the allocation; several pods may reserve an allocated claim."""
         return self.allocation
 
     def applied_to(self, seen: ResourceClaim) -> ResourceClaim:
@@ -98,7 +98,7 @@ class ClaimRelease(_UnassumedWrite):
 
 @dataclass(frozen=True, slots=True)
 class ClaimDeallocation(_UnassumedWrite):
-    """Takes the allocation from the claim, and all that depends on it."""
+    """Removes the claim's allocation and everything that depends on it."""
 
     obj: ResourceClaim
 

@@ -32,7 +32,7 @@ MAX_ALTERNATIVES: Final = 8
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 
-#: Before the name of a class, it is the extended resource that every class provides.
+#: With the name of a class behind it: the extended resource that every class provides.
 CLASS_RESOURCE_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 
 
@@ -189,7 +189,7 @@ class DeviceCapacity:
 
 @dataclass(frozen=True, slots=True)
 class CounterSet:
-    """Counters that the devices of a pool share, in billionths; of a device: what it consumes of them."""
+    """Counters that the devices of a pool share, or what a device consumes of them; in billionths."""
 
     name: Interned
     counters: Annotated[Mapping[str, int], At(of=dict[str, DraCounter], parse=_counters)] = field(hash=False)
@@ -208,7 +208,7 @@ class Device:
         attributes: by name as published: "domain/name", or "name" alone for the driver's domain.
         capacity: by name as published.
         node_name: like the two fields after it, read only if the slice selects nodes per device.
-        binding_conditions: None without the field, which an empty list is not.
+        binding_conditions: None without the field; an empty list is something else.
         allow_multiple_allocations: whether several claims may share the device.
     """
 
@@ -236,7 +236,7 @@ class ResourceSlice:
     Attributes:
         key: its name.
         slice_count: how many slices the pool has in this generation.
-        node_name: of the only node that reaches the devices; None if not set.
+        node_name: the only node that reaches the devices; None if not set.
     """
 
     key: Name

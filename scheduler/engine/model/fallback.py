@@ -70,7 +70,7 @@ class _Entry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
 
 
 class RelaxedRule(msgspec.Struct, frozen=True):
-    """An entry of the mark: the name of the relaxed entry, and why it was relaxed."""
+    """An item of the annotation `RELAXED`: the name of the relaxed entry, and why it was relaxed."""
 
     rule: str
     why: str = ""
@@ -106,7 +106,7 @@ class Fallback:
 
     @property
     def text(self) -> str:
-        """A sentence's rest: what the rule counts as once it is relaxed, and when that is."""
+        """The rest of a sentence: what the rule counts as once it is relaxed, and when that happens."""
         return f"{self.name} counts as {self.softened}, after {self.after_s} s"
 
     def names(self, term: AffinityTerm | SpreadConstraint) -> bool:
@@ -275,7 +275,7 @@ def _appended(preferred: TermList, relaxed: Iterable[tuple[AffinityTerm, int]]) 
 
 
 def _preferred_limit(limit: DomainLimit) -> DomainLimit:
-    """Return the limit as a preference has it: weights stay, and a number or an equal share is one pod less each."""
+    """Return the limit as a preference has it: weights stay; any other limit becomes 1, so that each pod counts."""
     return limit if isinstance(limit, Shares) and limit.weights else 1
 
 

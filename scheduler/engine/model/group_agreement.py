@@ -1,5 +1,5 @@
 """
-Whether the pending members of a group agree on what they say of it.
+Whether the pending members of a group agree on its settings.
 
 Members on nodes need not: a workload whose template changes has members of both templates, and the new ones are placed
 by what the new template says. Pending members of an older template of their workload do not count either.
@@ -25,7 +25,7 @@ from scheduler.engine.model.revisions import REVISION_KEY
 #: The labels with the template of a pod, by a Deployment and by a StatefulSet.
 _REVISIONS: Final = (REVISION_KEY, "controller-revision-hash")
 
-#: The name of a setting, and the part of the group that it is about; empty for the whole group.
+#: The name of a setting, and the part of the group that it is about (empty for the whole group).
 _Setting = tuple[str, str]
 
 
@@ -39,7 +39,7 @@ def of_newest_template(pods: Collection[Pod]) -> Collection[Pod]:
         return pods
     newest: list[Pod] = []
     revisions: dict[tuple[str, str], str] = {}
-    # Of pods of one second the later in the order of arrival is the newer.
+    # Among pods of one second, the later in the order of arrival is newer.
     for pod in sorted(pods, key=lambda pod: pod.created)[::-1]:
         revision = next(filter(None, map(pod.labels.get, _REVISIONS)), "")
         if revision and pod.owner is not None:
@@ -53,9 +53,9 @@ def of_newest_template(pods: Collection[Pod]) -> Collection[Pod]:
 
 def disagreement(pods: Collection[Pod]) -> str:
     """
-    Return the first setting that two of the pods, members of one group, say differently; empty if they agree.
+    Return the first setting on which two of the pods, members of one group, differ; empty if they agree.
 
-    A pod that says nothing of levels or times follows the others. Cost: 1 µs per pod.
+    A pod that says nothing about levels or times follows the others. Cost: 1 µs per pod.
     """
     firsts: dict[GroupReference, Pod] = {}
     for pod in of_newest_template(pods):

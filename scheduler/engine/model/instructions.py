@@ -26,7 +26,7 @@ class WriteReservation:
     Make the writes, in order, that the pod needs before it is bound to the node; answered by ReservationWritten.
 
     No write follows one that failed. `number`: of the reservation, which the answer repeats. `nominates`: whether the
-    pod's status.nominatedNodeName is set to the node before; the writes follow too if that fails.
+    pod's status.nominatedNodeName is first set to the node; the writes follow even if that fails.
     """
 
     pod: Pod

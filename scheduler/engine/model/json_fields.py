@@ -54,8 +54,8 @@ class At:
     Attributes:
         path: names with dots between them; empty for the field's own name. An annotation's key goes after `#`.
         more: further paths; `parse` gets a value of each.
-        of: the type in JSON, of each path; None for that of the field.
-        parse: returns the field's value; of a field that may be None it is not asked for None.
+        of: the type in JSON, of each path; None if the field has the same.
+        parse: returns the field's value; not called for None if the field may be None.
         is_shared: whether equal values are one object.
     """
 
@@ -66,7 +66,7 @@ class At:
     is_shared: bool = False
 
 
-#: A field that is not in JSON; it has a default, or `Reader.decode` is given its value.
+#: A field that is not in JSON; it has a default, or the caller gives its value to `Reader.decode`.
 UNREAD: Final = At("-")
 
 
@@ -113,7 +113,7 @@ Terminating = Annotated[bool, At("metadata.deletionTimestamp", of=str | None, pa
 @dataclass(frozen=True, slots=True)
 class _Read:
     """
-    A type in JSON, the value of an absent field, and what makes the field's value of it; None for nothing.
+    A type in JSON, and the value of an absent field. `make`: converts what was decoded; None to keep it.
 
     `is_optional`: whether None stays None.
     """
@@ -125,7 +125,7 @@ class _Read:
 
 
 class Reader(Generic[_T]):
-    """Decodes objects of a class; `places` go before what its fields say."""
+    """Decodes objects of a class. `places`: override where its fields stand."""
 
     def __init__(self, cls: type[_T], **places: At) -> None:
         hints = get_type_hints(cls, include_extras=True)
@@ -184,7 +184,7 @@ def _camel(name: str) -> str:
 
 
 def _at(hint: Any) -> At:  # noqa: ANN401 - any type
-    """Return the place that a type has; of several, the later says more."""
+    """Return the place that a type has; the last one if there are several."""
     found = At()
     for each in get_args(hint) if get_origin(hint) is Annotated else ():
         if isinstance(each, At):
@@ -194,7 +194,7 @@ def _at(hint: Any) -> At:  # noqa: ANN401 - any type
 
 
 def _placed(tree: dict[str, Any], path: str, read: _Read) -> str:
-    """Note what stands at the path, and return the path of attributes by which a struct has it."""
+    """Note what stands at the path, and return the path of the struct's attributes to it."""
     before, _, key = path.partition("#")
     names = [*before.split("."), *([key] if key else [])]
     inner = tree
@@ -275,7 +275,7 @@ def _of_each_value(make: _Parse | None) -> _Parse | None:
 
 def field_tree(struct: type[Struct], parts: Mapping[str, Any] = MappingProxyType({})) -> FieldTree:
     """
-    Return the fields that a struct reads, but for messages, which may have any text.
+    Return the fields that a struct reads, except messages, which may have any text.
 
     `parts`: the types of fields that stay JSON until their object is looked at, by name.
     """

@@ -56,7 +56,7 @@ class ObjectWrite(ABC, Generic[_T]):
         """
         Return what counts as written until a watch shows it: the same for all pods that share the object.
 
-        None: nothing counts before.
+        None if nothing counts before the watch shows it.
         """
 
     @abstractmethod
