@@ -17,7 +17,7 @@ import msgspec
 
 from scheduler.engine.model import pod_wire
 from scheduler.engine.model.terms import Problem
-from scheduler.engine.model.wire import Wire
+from scheduler.engine.model.wire import Wire, read
 from scheduler.engine.syntax.selectors import escaped
 
 _T = TypeVar("_T")
@@ -84,9 +84,10 @@ _AFFINITY: Final = msgspec.json.Decoder(JsonAffinity)
 
 
 def decode_affinity(text: str) -> JsonAffinity:
-    """Return the affinity of an annotation; raise DecodeError, also for an unknown field."""
-    _STRICT.decode(text)
-    return _AFFINITY.decode(text)
+    """Return the affinity of an annotation; raise DecodeError, also for an unknown field. A null counts as absent."""
+    document = text.encode()
+    read(_STRICT.decode, document)
+    return read(_AFFINITY.decode, document)
 
 
 def decoded(name: str, decode: Callable[[str], _T], text: str) -> _T | Problem:

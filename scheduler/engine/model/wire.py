@@ -68,23 +68,32 @@ class Metadata(Wire, frozen=True):
 
 
 def decoded(decode: Callable[[bytes | msgspec.Raw], _T], kind: str, data: bytes | msgspec.Raw) -> _T:
-    """
-    Return what `decode` makes of a JSON document; raise MalformedObjectError, which names kind, field and problem.
-
-    null counts as absent, as in Go: an object that has some for fields which are not optional here is read again.
-    """
+    """Return what `read` does; raise MalformedObjectError, which names kind, field and problem."""
     try:
-        try:
-            return nesting.read(decode, data)
-        except msgspec.ValidationError:
-            document = nesting.read(msgspec.json.decode, data)
-            return decode(msgspec.json.encode(_without_nulls(document)))
+        return read(decode, data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedObjectError(f"{kind}: {error}") from error
 
 
+def read(decode: Callable[[bytes | msgspec.Raw], _T], data: bytes | msgspec.Raw) -> _T:
+    """
+    Return what `decode` makes of a JSON document.
+
+    null counts as absent, as in Go: an object that has some for fields which are not optional here is read again.
+    """
+    try:
+        return nesting.read(decode, data)
+    except msgspec.ValidationError:
+        if b"null" not in bytes(data):
+            raise
+        document = nesting.read(msgspec.json.decode, data)
+        return decode(msgspec.json.encode(_without_nulls(document)))
+
+
 #: Maps in which a null is a value that does not count: without it a selector would select more.
-_MAPS: Final = frozenset({"labels", "annotations", "matchLabels", "nodeLabels", "nodeSelector", "selector"})
+_MAPS: Final = frozenset(
+    {"labels", "annotations", "matchLabels", "nodeLabels", "nodeSelector", "selector", "domainWeights"}
+)
 
 
 def _without_nulls(value: object, name: str = "") -> object:

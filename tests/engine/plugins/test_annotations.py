@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.stimuli import PodGone, PodSeen
-from scheduler.engine.model.terms import usable
+from scheduler.engine.model.terms import ANY_NODE, PodAffinity, usable
 from tests.reference.inter_pod_affinity import max_pods
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, selector, term
@@ -254,6 +254,25 @@ def test_the_message_about_a_malformed_annotation_is_short(cluster: Driver, anno
     cluster.node("a")
     see(cluster, "p", annotation)
     assert len(outcome(cluster)) < 700
+
+
+def test_null_counts_as_absent_in_annotations(cluster: Driver) -> None:
+    """As in the fields of pods: serializers write null for what is not set."""
+    apart = {**term(ZONE, selector("app=web")), "namespaces": None, "matchLabelKeys": None}
+    terms = [{"matchExpressions": [{"key": ZONE, "operator": "Exists", "values": None}], "matchFields": None}]
+    asked = {
+        "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}, PREFERRED: None},
+        "podAffinity": None,
+        "podAntiAffinity": {REQUIRED: [apart], PREFERRED: None},
+    }
+    text = json.dumps(asked)
+    written = json.loads(text, object_hook=lambda one: {k: v for k, v in one.items() if v is not None})
+    null, absent = (
+        cluster.decoded(see(cluster, name, annotation)) for name, annotation in (("a", text), ("b", written))
+    )
+    assert absent.spec.annotation_problem is None
+    assert null.spec.affinity == absent.spec.affinity != PodAffinity()
+    assert null.spec.required_node_affinity == absent.spec.required_node_affinity != ANY_NODE
 
 
 def test_an_unknown_mode_is_named(cluster: Driver) -> None:
