@@ -86,6 +86,10 @@ MANIFESTS = {
         "spec: {containers: [{resources: {requests: x, limits: {cpu: 1}}}]}\n",
         "Pod default/p: found a malformed pod: ",
     ),
+    "a volume whose name is a list": (
+        "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {volumes: [{name: []}]}\n",
+        "Pod default/p: found a malformed pod: Expected `str`, got `array` - at `$.spec.volumes[0].name`",
+    ),
     "a Service whose selector is no text": (
         "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {}\n"
         "---\nkind: Service\napiVersion: v1\nmetadata: {name: s}\nspec: {selector: {app: 3}}\n",

@@ -185,17 +185,15 @@ class Manifest:
 
     def _volumes(self, pod_name: str) -> list[object]:
         """Return the pod's volumes; those of claim templates replace others of their name."""
-        names = {one.name for one in self.claim_templates}
+        # A list, in which names that a malformed volume has may be looked for, too.
+        names = sorted({one.name for one in self.claim_templates})
         others = [
             one
             for one in as_list(self.spec.get("volumes"), "volumes")
             if not isinstance(one, Mapping) or one.get("name") not in names
         ]
         return [
-            *(
-                {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod_name}"}}
-                for name in sorted(names)
-            ),
+            *({"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod_name}"}} for name in names),
             *others,
         ]
 
