@@ -106,6 +106,8 @@ async def test_without_a_zone_its_pods_leave_at_once(tmp_path: Path, called: Cal
         unknown = await called(*base, "--without-zone", "zone-z")
         empty = await called(*base, "--without-zone", "")
         missing = await called(*base, "--drain", "node-0009")
+        nothing = await called(*base, "--drain", "")
+        comma = await called(*base, "--drain", ",")
         replicas = await called(*base, "--drain", "node-0001", "--replicas", "1")
     answer = json.loads(out)
     assert code == 1, "the pod without a controller is lost"
@@ -119,7 +121,7 @@ async def test_without_a_zone_its_pods_leave_at_once(tmp_path: Path, called: Cal
         "DaemonSet": 1,
         "no controller": 1,
     }
-    for code, out, err in (unknown, empty, missing, replicas):
+    for code, out, err in (unknown, empty, missing, nothing, comma, replicas):
         assert (code, out, err.count("\n")) == (2, "", 1)
     assert "expected a zone of the cluster (zone-a, zone-b, zone-c)" in unknown[2]
 

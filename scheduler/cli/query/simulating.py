@@ -50,7 +50,7 @@ def print_replicas(args: argparse.Namespace) -> int:
 def print_drain(args: argparse.Namespace) -> int:
     """Drain the nodes, or take the zone away. Return 0 if all pods find a place, else 1."""
     cluster, _ = read_cluster(args, settings_of(args), budgets=args.drain is not None)
-    nodes = [name for names in args.drain or () for name in names.split(",") if name]
+    nodes = [name for names in args.drain or () for name in names.strip(",").split(",")]
     drain = simulate_drain(cluster, nodes, args.without_zone, random.Random(args.seed))
     wide = args.output == "wide"
     print_answer(drain, args.output, lambda style: "\n".join(drain_lines(drain, style, wide=wide)))
