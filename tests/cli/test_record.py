@@ -151,6 +151,7 @@ NOT_RECORDINGS = {
     "empty": (b"", "expected a ClusterRecording, made by the command record"),
     "no text": (b"\x00\xff\n", "expected a ClusterRecording, made by the command record"),
     "another object": (b'{"kind":"Pod"}\n', "apiVersion: found nothing, expected"),
+    "a line without its end": (b'{"kind":"Pod"}', "apiVersion: found nothing, expected"),
     "no line": (HEAD.encode() + b"{}\n", ", line 2: found Object missing"),
     "no text in a line": (HEAD.encode() + b"\xff\n", ", line 2: found "),
     "deep": (HEAD.encode() + b'{"atS":1,"kind":"Pod","object":' + b"[" * 100_000 + b"\n", ", line 2: found "),

@@ -61,7 +61,7 @@ def recorded_events(file: str, settings: Settings) -> Iterator[tuple[float, Watc
     """
     kinds = {kind.kind: kind for kind in kinds_for(settings)}
     with _opened(file) as stream:
-        for line in _lines(file, _next_line(file, stream), stream):
+        for line in _lines(file, stream.readline(_LINE_LIMIT_BYTES), stream):
             if line.kind in _MARKS:
                 yield line.at_s, Mark(line.kind)
             elif (event := _event(kinds, line)) is not None:
