@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import importlib
 import os
 import shlex
@@ -164,10 +165,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader closed the pipe. The null device takes the rest, or Python would complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader closed the pipe.
+        _discard_output()
         return 141
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _discard_output()
+        print(
+            "standard output: found no space left on its device, expected room for the answer",
+            file=sys.stderr,
+        )
+        return 1
     return code
+
+
+def _discard_output() -> None:
+    """Let the null device take what is still to be written, or Python would complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _end_at_sigterm() -> None:

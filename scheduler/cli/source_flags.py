@@ -53,7 +53,7 @@ def namespace_of(args: argparse.Namespace) -> str:
     """Return the namespace that the command is about: without -n the context's, as kubectl. Raises SettingsError."""
     if args.namespace:
         return str(args.namespace)
-    if args.on:
+    if args.on is not None:
         return _DEFAULT_NAMESPACE
     from scheduler.daemon.kube.kubeconfig import kubeconfig_paths, resolve_context
 

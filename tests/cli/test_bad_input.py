@@ -185,6 +185,22 @@ def test_a_broken_pipe_ends_the_command_quietly(n_bytes: int, tmp_path: Path) ->
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
+def test_an_answer_for_which_there_is_no_room_is_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "scheduler.yaml"
+    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "scheduler", "check-config", str(config)]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    said = "standard output: found no space left on its device, expected room for the answer\n"
+    assert (ended.returncode, ended.stderr) == (1, said)
+
+
+def test_an_empty_name_of_a_snapshot_is_no_live_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    """Such as that of a variable of the shell that is not set."""
+    assert main(["explain", "-A", "--on", ""]) == 2
+    assert "expected a file made by the command record" in capsys.readouterr().err
+
+
 def test_control_characters_in_annotations_are_escaped() -> None:
     """In sentences and in every table."""
     evil = "\x1b[31mred\x07\u202e"

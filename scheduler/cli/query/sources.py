@@ -30,7 +30,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 def class_reader(args: argparse.Namespace) -> ReadClass | None:
     """Return what reads PriorityClasses of the cluster; None for a snapshot, which has none."""
-    if args.on:
+    if args.on is not None:
         return None
     from scheduler.cli.query import listing
 
@@ -79,7 +79,7 @@ def read_cluster(
         cluster.on_step = LiveLines(sys.stderr, os.environ).say
         return cluster
 
-    if args.on:
+    if args.on is not None:
         cluster = new_cluster(None)
         read_snapshot(args.on, cluster)
         return cluster, [None] * len(pods)
