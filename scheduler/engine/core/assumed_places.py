@@ -24,7 +24,7 @@ from scheduler.engine.core.group_devices import claim_forms, is_first_fit_best
 from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.core.reservations import Reservations
 from scheduler.engine.framework.diagnosis import FitError
-from scheduler.engine.framework.interface import FilterPlugin, Rng
+from scheduler.engine.framework.interface import FilterPlugin, ReserveTogether, Rng
 from scheduler.engine.framework.observer import Observer, Unobserved
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.instructions import Bind, WriteReservation
@@ -198,7 +198,11 @@ class AssumedPlaces:
 
     def _exchanged(self, pod: Pod, scope: DecisionScope, refused: FitError) -> Pieces[ScheduleResult | None]:
         """Return a row that takes the member once members there exchange parts of the node; None if there is none."""
-        plugins = (each for each in self.profile.filters if each.gives_out and each.name in refused.rejecting)
+        plugins = (
+            (each.name, each.reserve_together)
+            for each in self.profile.filters
+            if each.reserve_together is not None and each.name in refused.rejecting
+        )
         plugin, n_left = next(plugins, None), min(_MOST_EXCHANGES, self.n_left)
         if plugin is None:
             return None
@@ -213,7 +217,7 @@ class AssumedPlaces:
             n_left -= 1
             self._n_counted += 1
             yield
-            if not self._exchange(indexes, row, pod, plugin):
+            if not self._exchange(indexes, row, pod, *plugin):
                 self._in_vain.add(asked)
                 continue
             only = np.zeros_like(scope.rows)
@@ -240,16 +244,18 @@ class AssumedPlaces:
                 by_row.setdefault(row, []).append(index)
         return by_row
 
-    def _exchange(self, indexes: Sequence[int], row: int, pod: Pod, plugin: FilterPlugin) -> bool:
+    def _exchange(
+        self, indexes: Sequence[int], row: int, pod: Pod, plugin: str, reserve_together: ReserveTogether
+    ) -> bool:
         """Let the plugin reserve again for the members on the row so that the pod fits; return whether it could."""
         places = [self.places[index] for index in indexes]
         reserved = [self.reservations.of(place.pod.uid) for place in places]
         for place in places:
             self.reservations.release(place.pod.uid)
-        together = plugin.reserve_together([*(place.pod for place in places), pod], row, self.view)
+        together = reserve_together([*(place.pod for place in places), pod], row, self.view)
         if together is not None:
             reserved = [
-                [*(each for each in before if each.plugin != plugin.name), *([] if anew is None else [anew])]
+                [*(each for each in before if each.plugin != plugin), *([] if anew is None else [anew])]
                 for before, anew in zip(reserved, together[:-1], strict=True)
             ]
         for index, place, reservations in zip(indexes, places, reserved, strict=True):

@@ -14,7 +14,6 @@ from scheduler.engine.core.group_attempt import Attempt
 from scheduler.engine.core.group_domains import domain_ids
 from scheduler.engine.model.group_forms import Rank
 from scheduler.engine.model.group_topology import Topology
-from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.node_table import NodeTable
@@ -34,9 +33,7 @@ def lay_out_ranks(attempt: Attempt) -> Pieces[None]:
         places = [
             (index, place)
             for index, place in enumerate(attempt.assumed.places)
-            if attempt.kind_of[place.pod.uid] is kind
-            and isinstance(place.instruction, Bind)
-            and not place.is_owed
+            if attempt.kind_of[place.pod.uid] is kind and not (place.is_reserved or place.is_owed)
         ]
         ranked = sorted((place.pod for _, place in places), key=lambda pod: pod.rank)
         if ranked and ranked[-1].rank:

@@ -283,6 +283,9 @@ class Plugin:
         return ()
 
 
+ReserveTogether = Callable[[Sequence[Pod], int, ClusterView], Sequence[Reservation | None] | None]
+
+
 class FilterPlugin(Plugin, ABC):
     """
     A plugin of the PreFilter and Filter points.
@@ -290,12 +293,13 @@ class FilterPlugin(Plugin, ABC):
     Attributes:
         reads_siblings: whether the plugin lets a pod wait for siblings that are placed after it.
         lifted_by_siblings: whether a node that the plugin refuses may be accepted once siblings are placed.
-        gives_out: whether the plugin chooses which parts of a node it reserves: `reserve_together`.
+        reserve_together: returns reservations for each of several pods on a row, of which none has one yet; None if not
+            all get theirs. Only of a plugin that chooses which parts of a node it reserves.
     """
 
     reads_siblings: ClassVar[bool] = False
     lifted_by_siblings: ClassVar[bool] = False
-    gives_out: ClassVar[bool] = False
+    reserve_together: ReserveTogether | None = None
 
     @abstractmethod
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
@@ -312,12 +316,6 @@ class FilterPlugin(Plugin, ABC):
     def gives_back(self, _claim: ResourceClaim, _view: ClusterView) -> bool:
         """Return whether a group that evicts pods may have the claim's devices, since no pod has the claim any more."""
         return False
-
-    def reserve_together(
-        self, _pods: Sequence[Pod], _row: int, _view: ClusterView
-    ) -> Sequence[Reservation | None] | None:
-        """Return reservations for each of the pods on the row; none has one yet. None if not all get theirs."""
-        return None
 
 
 class ScorePlugin(Plugin, ABC):

@@ -103,7 +103,6 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
     )
     default_weight: ClassVar = 2
     storage_kinds: ClassVar = tuple(DeviceKind)
-    gives_out: ClassVar = True
     args_type: ClassVar = DynamicResourcesArgs
 
     def __init__(self, args: DynamicResourcesArgs, context: PluginContext) -> None:
