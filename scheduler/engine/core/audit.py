@@ -55,9 +55,11 @@ def _index_differences(records: PodRecords, state: ClusterState, queue: PodQueue
         texts.append(f"{state.n_assumed} pods assumed in the state, {n_assumed} by their records")
     if (n_unanswered := sum(record.binding is not None for record in records)) != records.n_unanswered:
         texts.append(f"{records.n_unanswered} binds unanswered kept, {n_unanswered} recounted")
-    held = {record.uid for record in records if record.held_for}
-    if held != state.preempting:
-        texts.append(f"pods held back differ: {sorted(held ^ state.preempting)}")
+    texts += [
+        f"{uid} is held for {holder}, for which no pod is evicted"
+        for uid, holder in state.preempting.items()
+        if (record := records.get(holder)) is None or record.preemption is None
+    ]
     nominated = {pod.uid for _, pods in state.nominated.by_node() for pod in pods}
     waiting = {record.uid for record in records if record.phase is Phase.PENDING}
     for what, uids in (("nominated", nominated), ("in the queue", {queued.uid for queued in queue.pods()})):
@@ -99,6 +101,3 @@ def _differences(
         victim_of = None if preemptor is None else preemptor.preemption
         if victim_of is None or record.uid not in (*victim_of.unanswered, *victim_of.unseen):
             yield f"{record.uid} makes room for {uid}, which does not wait for it"
-    holder = records.get(record.held_for) if record.held_for else None
-    if record.held_for and (holder is None or holder.preemption is None):
-        yield f"{record.uid} is held for {record.held_for}, for which no pod is evicted"

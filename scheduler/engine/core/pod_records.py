@@ -25,7 +25,7 @@ class Phase(Enum):
     GONE = ("gone", False, False, False)
     #: Shown unassigned. The queue holds it, or one cycle does.
     PENDING = ("pending", True, False, False)
-    #: Assumed on a node; its volumes are written and waited for.
+    #: Assumed on a node; its volumes and its claims are written and waited for.
     RESERVED = ("reserved", True, True, True)
     #: Assumed on a node; the bind has no answer.
     BINDING = ("binding", True, True, True)
@@ -49,7 +49,7 @@ class Phase(Enum):
         self.is_shown = is_shown
         #: Whether it counts on a node where no watch shows it.
         self.is_assumed = is_assumed
-        #: Whether an answer to its bind, or to the write of its volumes, is to come.
+        #: Whether an answer to its bind, or to the write of what is reserved, is to come.
         self.is_unanswered = is_unanswered
 
 
@@ -124,10 +124,9 @@ class PodRecord:
         shown: the unassigned pod as last seen; None if no watch shows it so.
         binding: the decision whose bind has no answer.
         preemption: the evictions for the pod that are not over.
-        held_for: the UID of the pod whose victims it waits for, its own or a sibling's; it is not tried meanwhile.
-        room_on: the node where pods were evicted for it; empty if that was for its group.
-        evicted: the pods that were evicted there, as namespace/name.
-        evicted_for: the UID of the pod in whose name it is being evicted itself.
+        evicted: the pods that were evicted for it, as namespace/name.
+        room_on: their node; empty if that was for its group. It counts beside `evicted` alone.
+        evicted_by: the UID of the pod in whose name it is being evicted itself.
         preemptors: the UIDs of the pods that it makes room for, until its eviction is answered and its end is seen.
         is_deleted: whether the API server deletes it, and no watch shows its end.
         is_kept_by_annotations: whether it would fit if no annotation declared affinity.
@@ -138,10 +137,9 @@ class PodRecord:
     shown: Pod | None = None
     binding: Binding | None = None
     preemption: Preemption | None = None
-    held_for: str = ""
-    room_on: str = ""
     evicted: tuple[str, ...] = ()
-    evicted_for: str = ""
+    room_on: str = ""
+    evicted_by: str = ""
     preemptors: tuple[str, ...] = ()
     is_deleted: bool = False
     is_kept_by_annotations: bool = False
@@ -152,7 +150,7 @@ class PodRecord:
         return (
             (self.phase is Phase.PLACED or self.phase is Phase.GONE)
             and self.preemption is None
-            and not (self.held_for or self.evicted or self.evicted_for or self.preemptors or self.is_deleted)
+            and not (self.evicted or self.evicted_by or self.preemptors or self.is_deleted)
         )
 
 
@@ -199,18 +197,3 @@ class PodRecords:
         """Return whether the pod's bind has no answer."""
         record = self._by_uid.get(uid)
         return record is not None and record.binding is not None
-
-    def hold(self, uid: str, preemptor_uid: str) -> None:
-        """Let the pod not be tried until `release`, since the preemptor's victims are in its way too."""
-        record = self.at(uid)
-        record.held_for = preemptor_uid
-        self._state.preempting.add(uid)
-        self.settle(record)
-
-    def release(self, uid: str, preemptor_uid: str = "") -> None:
-        """Let the pod be tried again; with a preemptor, only if the pod is held for it."""
-        record = self._by_uid.get(uid)
-        if record is not None and record.held_for and preemptor_uid in ("", record.held_for):
-            record.held_for = ""
-            self._state.preempting.discard(uid)
-            self.settle(record)

@@ -68,8 +68,7 @@ class Preemptions:
             preemption.waiting |= earlier.waiting
         record.preemption = preemption
         self._records.settle(record)
-        for uid in waiting:
-            self._records.hold(uid, preemptor.uid)
+        self._state.preempting.update(dict.fromkeys(waiting, preemptor.uid))
         return list(self._evict(preemption, first) if first else self._evict_last(preemption, last))
 
     def is_terminating(self, victim: Pod) -> bool:
@@ -81,7 +80,7 @@ class Preemptions:
         """Return what follows the end of an eviction; let the pods that wait for nothing else be tried again."""
         instructions: list[Instruction] = []
         victim_record = self._records.at(ended.victim_uid)
-        victim_record.evicted_for = ""
+        victim_record.evicted_by = ""
         is_over = ended.fate in (VictimFate.SPARED, VictimFate.FAILED)
         for preemption in self._making_room_by(ended.victim_uid):
             victim = preemption.unanswered.pop(ended.victim_uid, None)
@@ -110,7 +109,7 @@ class Preemptions:
     @property
     def is_evicting(self) -> bool:
         """Whether an eviction has no answer. O(records)."""
-        return any(record.evicted_for for record in self._records)
+        return any(record.evicted_by for record in self._records)
 
     def must_follow(self, victim: Pod) -> bool:
         """Return whether other members of a group that is disrupted as a whole are or will be evicted. O(members)."""
@@ -121,7 +120,7 @@ class Preemptions:
             return True
         others = (member.uid for member in groups.placed(victim.group.key) if member.uid != victim.uid)
         records = (self._records.get(uid) for uid in others)
-        return any(record is not None and bool(record.evicted_for) for record in records)
+        return any(record is not None and bool(record.evicted_by) for record in records)
 
     def of(self, uid: str) -> Preemption | None:
         """Return the evictions for the pod that are not over."""
@@ -152,14 +151,14 @@ class Preemptions:
 
     def on_gone(self, uid: str) -> None:
         """Note that a pod is gone, which may have been a preemptor."""
-        self._records.release(uid)
+        self._state.preempting.pop(uid, None)
         self._count_wasted(uid, GONE)
 
     def on_placed(self, uid: str, node_name: str) -> None:
         """Note that a pod is bound to the node."""
         record = self._records.get(uid)
         if record is not None and record.room_on in (node_name, ""):
-            record.room_on, record.evicted = "", ()
+            record.evicted = ()
             self._records.settle(record)
         else:
             self._count_wasted(uid, ELSEWHERE)
@@ -193,7 +192,8 @@ class Preemptions:
             return
         # The pods wait for the end of the victims, not for late answers.
         for waiting_uid in preemption.waiting:
-            self._records.release(waiting_uid, uid)
+            if self._state.preempting.get(waiting_uid) == uid:
+                del self._state.preempting[waiting_uid]
         self._queue.let_through_each(preemption.waiting, now_s)
         if preemption.unanswered:
             return
@@ -209,8 +209,7 @@ class Preemptions:
         elif preemption.has_failed:
             # The next attempt chooses the same victim, which an admission policy may deny for ever. Without the gate
             # the attempt is reported as failed, and the pod waits for an event, as upstream.
-            if preemption.waiting:
-                self._queue.back_off(uid, now_s)
+            self._queue.back_off(uid, now_s)
         elif preemption.is_given_up:
             self._queue.activate(uid, now_s)
         self._records.settle(record)
@@ -226,7 +225,7 @@ class Preemptions:
         record = self._records.get(uid)
         if record is not None and record.evicted:
             self.wasted[cause] += len(record.evicted)
-            record.room_on, record.evicted = "", ()
+            record.evicted = ()
             self._records.settle(record)
 
     def _evict_last(self, preemption: Preemption, last: Pod) -> Iterator[Instruction]:
@@ -238,7 +237,7 @@ class Preemptions:
         uid = preemption.preemptor.uid
         for victim in victims:
             preemption.unanswered[victim.uid] = victim
-            if preemption.waiting and self._is_end_unseen(victim.uid):
+            if self._is_end_unseen(victim.uid):
                 preemption.unseen.add(victim.uid)
             record = self._records.at(victim.uid)
             if uid not in record.preemptors:
@@ -246,8 +245,8 @@ class Preemptions:
             self._records.settle(record)
         for victim in victims:
             record = self._records.at(victim.uid)
-            if not record.evicted_for:
-                record.evicted_for = uid
+            if not record.evicted_by:
+                record.evicted_by = uid
                 yield EvictVictim(preemption.preemptor, victim, preemption.number)
 
 

@@ -122,8 +122,8 @@ class ClusterState:
         self.nominated = NominatedPods()
         self.groups = PodGroups()
         self.hierarchies = Hierarchies()
-        #: Pods whose victims are being evicted, by UID; they are not tried meanwhile.
-        self.preempting: set[str] = set()
+        #: Pods that are not tried meanwhile, by UID: the pod for whose victims they wait, the same or a sibling.
+        self.preempting: dict[str, str] = {}
         #: Every placed or assumed pod by UID.
         self.placed: PartitionedDict[PlacedPod] = PartitionedDict()
         #: The same pods by row, then UID; a row without pods has no entry.
@@ -167,7 +167,7 @@ class ClusterState:
         if unknown := vars(self).keys() ^ (_TAKEN_OVER | _COUNTED | _DERIVED):
             raise InvariantViolation(f"no rule for a copy of {sorted(unknown)}")
         copy.workloads, copy.budgets = self.workloads.copy(), self.budgets.copy()
-        copy.kubelet_refusals, copy.preempting = self.kubelet_refusals.copy(), set(self.preempting)
+        copy.kubelet_refusals, copy.preempting = self.kubelet_refusals.copy(), dict(self.preempting)
         copy.groups, copy.hierarchies = self.groups.without_members(), self.hierarchies.copy()
         for name, labels in list(self.label_sets.namespace_labels.items()):
             copy.upsert_namespace(Namespace(name, "", labels))

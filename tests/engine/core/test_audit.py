@@ -39,10 +39,6 @@ def _forget_in_queue(scene: _Scene) -> None:
     scene.driver.queue.add(scene.binding, 0.0)
 
 
-def _forget_hold(scene: _Scene) -> None:
-    scene.record(scene.high).held_for = ""
-
-
 def _forget_preemptor(scene: _Scene) -> None:
     scene.record(scene.low).preemptors = ()
 

@@ -61,7 +61,7 @@ def full() -> Driver:
     driver.handle(PodSeen(driver.decoded(document)))
     driver.cycle()
     driver.state.nominate(driver.pod("waits", priority=3, gates=("later",)), "c")
-    driver.state.preempting.add("somebody")
+    driver.state.preempting["somebody"] = "a sibling"
     refuse(driver, "refused")
     return driver
 
