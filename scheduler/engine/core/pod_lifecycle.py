@@ -57,11 +57,11 @@ class Sign(Enum):
     #: A watch shows it on a node; or that it is deleted or has finished.
     SHOWN_PLACED = auto()
     SHOWN_GONE = auto()
-    #: A cycle assumed it on a node: it is bound; or its volumes are written first, and it is bound once they are READY.
+    #: A cycle assumed it on a node: it is bound; or what is reserved is written first, and it is bound once READY.
     DECIDED = auto()
     RESERVED = auto()
     READY = auto()
-    #: The answer to its bind, or to the write of its volumes if that fails.
+    #: The answer to its bind, or to the write of what is reserved if that fails.
     BIND_DONE = auto()
     BIND_FAILED = auto()
 
@@ -137,7 +137,7 @@ class PodLifecycle:
             self._groups.note(left.group.key, left, now_s)
 
     def on_assumed(self, binding: Binding, now_s: float, *, is_reserved: bool) -> None:
-        """Note that a cycle has assumed the pod on a node. `is_reserved`: whether its volumes are written first."""
+        """Note that a cycle has assumed the pod on a node. `is_reserved`: whether what is reserved is written first."""
         pod = binding.bind.pod
         record = self._records.at(pod.uid)
         record.binding = binding
@@ -145,7 +145,7 @@ class PodLifecycle:
         self._follow(record, Sign.RESERVED if is_reserved else Sign.DECIDED, pod, now_s)
 
     def on_ready(self, pod: Pod, now_s: float) -> None:
-        """Note that the pod's volumes are bound, so that it is bound now."""
+        """Note that what is reserved for the pod is ready, so that it is bound now."""
         self._follow(self._records.at(pod.uid), Sign.READY, pod, now_s)
 
     def on_bind_done(self, uid: str, now_s: float) -> list[Instruction]:
@@ -158,7 +158,7 @@ class PodLifecycle:
         return [*report_bound(binding), *self._groups.on_bound(binding.bind.pod)]
 
     def on_bind_failed(self, uid: str, text: str, now_s: float) -> list[Instruction]:
-        """Take back what is assumed of a pod and of its volumes, and was not written; try the pod again."""
+        """Take back what is assumed and reserved for a pod, and was not written; try the pod again."""
         record, binding = self._answered(uid)
         if record is None or binding is None:
             return []

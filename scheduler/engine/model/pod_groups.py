@@ -177,7 +177,7 @@ class PodGroup:
     @property
     def victim_priority(self) -> int | None:
         """
-        Return the priority below which no pod evicts its members; None for the priority of each.
+        Return the priority as which each member is evicted; None for its own. See `PodGroups.victim_priority`.
 
         Source: framework/preemption/types.go, newDomainForWorkloadPreemption (kubernetes 1.36, v1alpha2), where members
         that are evicted one by one have their own; kubernetes/kubernetes#139030 (1.37, v1beta1).

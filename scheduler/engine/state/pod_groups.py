@@ -143,7 +143,7 @@ class PodGroups:
         return pod.priority if group is None or group.priority is None else group.priority
 
     def victim_priority(self, pod: Pod) -> int:
-        """Return the priority above which other pods evict this one."""
+        """Return the priority as which the pod is evicted: by pods of a higher one alone."""
         if pod.group is None or pod.group.key not in self._unequal:
             return pod.priority
         priority = self._objects[pod.group.key].victim_priority
