@@ -135,9 +135,9 @@ class Attempted:
         n_evaluated: nodes that were filtered.
         n_feasible: nodes that passed.
         tried_preemption: whether PostFilter ran.
-        n_victims: pods that are evicted for this pod.
-        nominated_node_name: the node that the victims are evicted from; '' without victims.
-        victims: namespace and name of the first ten victims.
+        n_victims: pods that are evicted for this pod, or for its group.
+        nominated_node_name: the node that the victims are evicted from; '' without victims, or if they are a group's.
+        victims: namespace and name of the ten most important victims.
         record: the decision annotation of a bound pod; '' if it has none.
         relaxed: the kinds of the rules that were relaxed for a bound pod.
     """

@@ -43,7 +43,7 @@ class Decision(JsonStruct, frozen=True, kw_only=True):
     n_victims: int
     top: tuple[RankedNode, ...]
     rejected: Mapping[str, int]
-    #: The node where pods are evicted for this one, empty if none are, and the first ten of them.
+    #: The node where pods are evicted for this one, empty if none are or they are for its group; the first ten of them.
     nominated: str = ""
     evicted: tuple[str, ...] = ()
 

@@ -10,6 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.tools.page.stream import MAX_VIEWERS
 from tests.support import build
 from tests.support.browser import problems_of
@@ -331,6 +332,30 @@ def test_a_decision_arrives_while_one_looks(page: Page, served: Served) -> None:
     row.get_by_role("button", name="Why?").click()
     page.locator(".scores .score").first.wait_for()
     page.get_by_text("Standing still").wait_for()
+
+
+def test_a_decision_that_evicts_for_a_group_says_so_without_a_node(page: Page, served: Served) -> None:
+    """A group's victims may be on several nodes."""
+    open_view(page, "Decisions")
+    page.get_by_text("Live.").wait_for()
+    node = build.node("apart", labels={"apart": ""}, allocatable={"cpu": "1"}, taints=["apart:NoSchedule"])
+    served.request("POST", "/api/v1/nodes", node)
+    labels, containers = {GROUP: "ranks", MIN_COUNT: "1"}, [build.container(requests={"cpu": "1"})]
+    of_rank = {
+        "priorityClassName": "system-cluster-critical",
+        "nodeSelector": {"apart": ""},
+        "tolerations": [{"operator": "Exists"}],
+    }
+    low = build.pod("low", node="apart", containers=containers)
+    rank = build.pod("rank", labels=labels, containers=containers, spec=of_rank)
+    for pod in (low, rank):
+        del pod["metadata"]["uid"]
+        pod["spec"]["schedulerName"] = "affinity-scheduler"
+        served.request("POST", "/api/v1/namespaces/default/pods", pod)
+    row = page.locator("tr", has_text="rank").filter(has_text="evicts")
+    row.get_by_text("evicts 1 pod for its group").wait_for()
+    row.get_by_role("button", name="Why?").click()
+    page.get_by_text("Evicted for its group: default/low.").wait_for()
 
 
 def test_an_eviction_arrives_with_its_reason(page: Page, served: Served) -> None:

@@ -13,7 +13,7 @@ function Attempt({ decision, isOpen, onToggle }) {
   return html`<tr class=${result === "scheduled" ? "" : "failed"}>
       <td class="number">${clock(decision.at)}</td>
       <th scope="row"><${PodName} pod=${decision} /></th>
-      <td>${result === "scheduled" ? node : html`<${Badge} kind="bad">${result}<//> ${decision.victims > 0 && html` <${Badge} kind="warn">evicts ${counted(decision.victims, "pod")} from ${decision.nominated}<//>`} <span class="muted refusal">${refusalOf(message)}</span>`}</td>
+      <td>${result === "scheduled" ? node : html`<${Badge} kind="bad">${result}<//> ${decision.victims > 0 && html` <${Badge} kind="warn">evicts ${counted(decision.victims, "pod")} ${decision.nominated ? `from ${decision.nominated}` : "for its group"}<//>`} <span class="muted refusal">${refusalOf(message)}</span>`}</td>
       <td class="number wide">${result === "scheduled" ? `${count(decision.feasible)} of ${count(decision.evaluated)}` : "–"}</td>
       <td class="number wide">${duration(decision.seconds)}</td>
       <td class="number"><button class="link" aria-expanded=${isOpen} aria-controls=${details} onClick=${onToggle}>${isOpen ? "Less" : "Why?"}</button></td>
@@ -31,7 +31,7 @@ function Details({ decision }) {
   const { top, rejected, message, result } = decision;
   return html`
     ${result !== "scheduled" && html`<p class="message">${message}</p>`}
-    ${decision.victims > 0 && html`<p>Evicted from ${decision.nominated} for it: ${[...decision.evicted, ...(decision.victims > decision.evicted.length ? [`${decision.victims - decision.evicted.length} more`] : [])].join(", ")}.</p>`}
+    ${decision.victims > 0 && html`<p>Evicted ${decision.nominated ? `from ${decision.nominated} for it` : "for its group"}: ${[...decision.evicted, ...(decision.victims > decision.evicted.length ? [`${decision.victims - decision.evicted.length} more`] : [])].join(", ")}.</p>`}
     ${top.length > 0 && html`<${ScoreBars} ranked=${top} />`}
     ${result === "scheduled" && !top.length && html`<p class="muted">No record: decision annotations are off.</p>`}
     ${Object.keys(rejected).length > 0 && html`<p class="label">Refused nodes</p><${Reasons} reasons=${rejected} />`}
