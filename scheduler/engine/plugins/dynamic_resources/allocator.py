@@ -13,6 +13,7 @@ from typing import Final
 from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceClass, ResourceSlice
+from scheduler.engine.model.nodes import Node
 from scheduler.engine.plugins.dynamic_resources.answers import (
     ENDED_AT_LIMIT,
     UNFINISHED,
@@ -22,7 +23,7 @@ from scheduler.engine.plugins.dynamic_resources.answers import (
 from scheduler.engine.plugins.dynamic_resources.checks import CheckedClaim, checked
 from scheduler.engine.plugins.dynamic_resources.claims import queries_of
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
-from scheduler.engine.plugins.dynamic_resources.pools import NodePools, PoolDevice, TargetNode
+from scheduler.engine.plugins.dynamic_resources.pools import NodePools, PoolDevice
 from scheduler.engine.plugins.dynamic_resources.results import allocation_of
 from scheduler.engine.plugins.dynamic_resources.search import Branch, Budget, DeviceSearch
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
@@ -52,7 +53,7 @@ class Allocator:
         n_steps: int = DEFAULT_STEPS,
     ) -> None:
         """`seed`: differs by decision, which makes share IDs unique."""
-        self._pools = pools
+        self.pools = pools
         self._allocated, self._classes = allocated, classes
         self._results = results
         self._seed = seed
@@ -69,23 +70,21 @@ class Allocator:
         """Whether a search that is not over goes on in the same cycle: unless its selectors are costly."""
         return not self._results.is_spent_on_few
 
-    def allocate(
-        self, node: TargetNode, claims: Sequence[ResourceClaim]
-    ) -> tuple[Allocation, ...] | NotAllocated:
+    def allocate(self, node: Node, claims: Sequence[ResourceClaim]) -> tuple[Allocation, ...] | NotAllocated:
         """Return the allocation of each claim on the node, or why there is none."""
-        pools = self._pools.pools(node)
+        pools = self.pools.pools(node)
         search = pools if isinstance(pools, NotAllocated) else self.search(node, pools, claims)
         return search if isinstance(search, NotAllocated) else self.allocations(node, search, claims)
 
     def search(
-        self, node: TargetNode, pools: NodePools, claims: Sequence[ResourceClaim]
+        self, node: Node, pools: NodePools, claims: Sequence[ResourceClaim]
     ) -> DeviceSearch | NotAllocated:
         """Return the search that found devices for all claims in the pools of the node, or why it found none."""
         begun = self.begin(node, pools, claims)
         return begun if isinstance(begun, NotAllocated) else self.go_on(node, begun)
 
     def begin(
-        self, node: TargetNode, pools: NodePools, claims: Sequence[ResourceClaim]
+        self, node: Node, pools: NodePools, claims: Sequence[ResourceClaim]
     ) -> DeviceSearch | NotAllocated:
         """Return the search for devices for all claims in the pools of the node, or why there is none."""
         devices = NodeDevices(node, pools, self._allocated, self._results)
@@ -97,7 +96,7 @@ class Allocator:
             of_search.append(each)
         return DeviceSearch(of_search, devices)
 
-    def go_on(self, node: TargetNode, search: DeviceSearch) -> DeviceSearch | NotAllocated:
+    def go_on(self, node: Node, search: DeviceSearch) -> DeviceSearch | NotAllocated:
         """Return the search of the node if it finds devices now, else why it does not, or not yet (POSTPONED)."""
         branch = search.run(self._budget)
         if isinstance(branch, NotAllocated):
@@ -135,7 +134,7 @@ class Allocator:
         )
 
     def allocations(
-        self, node: TargetNode, search: DeviceSearch, claims: Sequence[ResourceClaim]
+        self, node: Node, search: DeviceSearch, claims: Sequence[ResourceClaim]
     ) -> tuple[Allocation, ...] | NotAllocated:
         """Return the result of the search as allocations of these claims, or of others of the same form."""
         allocations: list[Allocation] = []

@@ -13,6 +13,7 @@ from scheduler.engine.framework.explaining import ExplainContext
 from scheduler.engine.framework.status import Status
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceAttribute, DeviceId, DeviceKind
+from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.model.wording import taint_text
 from scheduler.engine.plugins.dynamic_resources.answers import UNFINISHED, NotAllocated
@@ -26,7 +27,6 @@ from scheduler.engine.plugins.dynamic_resources.pools import (
     NodePools,
     Pool,
     PoolDevice,
-    TargetNode,
 )
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.engine.plugins.dynamic_resources.taking import NodeDevices, NodeQuery, Verdict
@@ -158,7 +158,7 @@ class DeviceInspection:
     )
     _known: dict[tuple[NodePools, str, tuple[str, ...]], NodeFindings] = field(default_factory=dict)
 
-    def look(self, node: TargetNode, claims: Sequence[ResourceClaim]) -> NodeFindings:
+    def look(self, node: Node, claims: Sequence[ResourceClaim]) -> NodeFindings:
         """Return what the claims find on the node. O(its devices * requests)."""
         pools = self.index.pools(node)
         if isinstance(pools, NotAllocated):
@@ -171,7 +171,7 @@ class DeviceInspection:
             findings = self._known[question] = self._look(node, pools, claims)
         return findings
 
-    def _look(self, node: TargetNode, pools: NodePools, claims: Sequence[ResourceClaim]) -> NodeFindings:
+    def _look(self, node: Node, pools: NodePools, claims: Sequence[ResourceClaim]) -> NodeFindings:
         self.n_devices -= len(pools.devices) * sum(len(claim.requests) for claim in claims)
         if self.n_devices < 0:
             return NodeFindings(error="not looked at: the nodes before have too many devices")
@@ -328,7 +328,7 @@ class RefusedNodes:
         claims = self.filter.claims_at(node)
         if isinstance(claims, Status):
             return NodeFindings(error=claims.message)
-        return self.inspection.look(TargetNode(node.name, node.labels), claims)
+        return self.inspection.look(node, claims)
 
 
 def claims_of(device: DeviceId, devices: Devices) -> Iterator[ResourceClaim]:

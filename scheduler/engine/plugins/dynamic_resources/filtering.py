@@ -33,9 +33,8 @@ from scheduler.engine.plugins.dynamic_resources.answers import ENDED_AT_LIMIT, A
 from scheduler.engine.plugins.dynamic_resources.binding import has_timed_out, readiness
 from scheduler.engine.plugins.dynamic_resources.claims import DeviceClaims
 from scheduler.engine.plugins.dynamic_resources.extended_resources import Variant, Variants, supply_of
-from scheduler.engine.plugins.dynamic_resources.node_answers import Cycle, NodeAnswers, form_of
+from scheduler.engine.plugins.dynamic_resources.node_answers import NodeAnswers, Question, form_of
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
-from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.reserving import NAME, ReservedClaims, reserved_claims
 from scheduler.engine.plugins.dynamic_resources.trial import DeviceTrial, DeviceTrials
 from scheduler.engine.state.arrays import Mask, RowIndex
@@ -186,7 +185,7 @@ class DeviceFilter(NodeFilter):
         claims = self.claims_at(node)
         if isinstance(claims, Status):
             return claims
-        pools = self.index.pools(TargetNode(node.name, node.labels))
+        pools = self.index.pools(node)
         if isinstance(pools, NotAllocated):
             return failed(pools.text)
         if not claims:
@@ -265,7 +264,7 @@ class DeviceFilter(NodeFilter):
             asked.append(claims)
         # Pods may share a claim.
         by_uid = {claim.uid: claim for claims in asked for claim in claims}
-        allocated = self._allocator.allocate(TargetNode(node.name, node.labels), tuple(by_uid.values()))
+        allocated = self._allocator.allocate(node, tuple(by_uid.values()))
         if isinstance(allocated, NotAllocated):
             return None
         allocation_of = dict(zip(by_uid, allocated, strict=True))
@@ -340,8 +339,8 @@ class DeviceFilter(NodeFilter):
             self._has_devices[rows] = Answer.DEVICES
             return
         answers = self._node_answers(claims)
-        cycle = Cycle(self._allocator, claims, self.index, self._view)
-        yield from answers.ask(rows, cycle, until_error=until_error)
+        question = Question(claims, self._allocator, self._view)
+        yield from answers.ask(rows, question, until_error=until_error)
         np.copyto(self._has_devices, answers.answers, where=rows)
         np.copyto(self._scores, answers.scores, where=rows)
 
@@ -393,14 +392,13 @@ class DeviceFilter(NodeFilter):
     ) -> tuple[Allocation, ...] | NotAllocated:
         """Return what the claims get on a node; as long as its search took in one cycle, it may take once more."""
         self._allocator.renew()
-        target = TargetNode(node.name, node.labels)
-        pools = self.index.pools(target)
+        pools = self.index.pools(node)
         long = (
-            None if isinstance(pools, NotAllocated) else self._node_answers(claims).long_search(target, pools)
+            None if isinstance(pools, NotAllocated) else self._node_answers(claims).long_search(node, pools)
         )
         if long is None:
-            return self._allocator.allocate(target, claims)
-        return self._allocator.allocations(target, long, claims)
+            return self._allocator.allocate(node, claims)
+        return self._allocator.allocations(node, long, claims)
 
     def _node_answers(self, claims: tuple[ResourceClaim, ...]) -> NodeAnswers:
         form = form_of(claims, self._view.devices.classes)

@@ -20,7 +20,7 @@ from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
 from scheduler.engine.plugins.dynamic_resources.answers import Answer, AuditWindow, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.claims import queries_of
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
-from scheduler.engine.plugins.dynamic_resources.pools import NodePools, TargetNode
+from scheduler.engine.plugins.dynamic_resources.pools import NodePools
 from scheduler.engine.plugins.dynamic_resources.search import DeviceSearch
 from scheduler.engine.state.arrays import Mask
 from scheduler.engine.state.batches import Pieces
@@ -48,12 +48,11 @@ def form_of(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass])
     return tuple((claim.requests, claim.constraints) for claim in claims), selectors
 
 
-class Cycle(NamedTuple):
-    """One cycle: its allocator, the claims of the form, and the cluster as both see it."""
+class Question(NamedTuple):
+    """Claims of the form, the allocator that says of nodes whether they get devices, and the nodes."""
 
-    allocator: Allocator
     claims: Sequence[ResourceClaim]
-    pools: PoolIndex
+    allocator: Allocator
     view: ClusterView
 
 
@@ -80,8 +79,8 @@ class NodeAnswers:
         self._row_version = self._device_version = self._classes_version = -1
         #: Pools that any node may reach -> whether one of their devices may be taken for the claims.
         self._touched: dict[PoolId, bool] = {}
-        #: For the audit: the last cycle that asked, and which answers are next.
-        self._cycle: Cycle | None = None
+        #: For the audit: the last question, and which answers are next.
+        self._question: Question | None = None
         self._window = AuditWindow()
 
     @property
@@ -89,12 +88,12 @@ class NodeAnswers:
         """Bytes of the arrays, of the two lists, and of the long searches."""
         return 23 * len(self._nodes) + 5000 * len(self._long)
 
-    def long_search(self, node: TargetNode, pools: NodePools) -> DeviceSearch | None:
+    def long_search(self, node: Node, pools: NodePools) -> DeviceSearch | None:
         """Return the search that found devices on the node, if it took several cycles."""
         search = self._long.get(_place(node, pools))
         return search if search is not None and search.has_found else None
 
-    def ask(self, rows: Mask, cycle: Cycle, *, until_error: bool = False) -> Pieces[None]:
+    def ask(self, rows: Mask, question: Question, *, until_error: bool = False) -> Pieces[None]:
         """
         Bring the answers of `rows`, which are live, up to date, in pieces; those of other rows may be UNKNOWN.
 
@@ -102,11 +101,11 @@ class NodeAnswers:
 
         Cost: 20 µs, and a search for each of these rows whose devices changed.
         """
-        self._cycle = cycle
-        self._forget_changed(cycle)
+        self._question = question
+        self._forget_changed(question)
         self.answers[self.answers == Answer.POSTPONED] = Answer.UNKNOWN
         by_pools: dict[NodePools, tuple[Answer, int]] = {}
-        self._ask_alike(rows & (self.answers == Answer.UNKNOWN), cycle)
+        self._ask_alike(rows & (self.answers == Answer.UNKNOWN), question)
         unknown = rows & (self.answers == Answer.UNKNOWN)
         fails = until_error and bool((rows & (self.answers == Answer.ERROR)).any())
         n_devices = 0
@@ -114,21 +113,20 @@ class NodeAnswers:
             if fails:
                 self.answers[unknown & (self.answers == Answer.UNKNOWN)] = Answer.POSTPONED
                 return
-            node = cycle.view.nodes.live(row)
-            target = TargetNode(node.name, node.labels)
-            pools = cycle.pools.pools(target)
+            node = question.view.nodes.live(row)
+            pools = question.allocator.pools.pools(node)
             self._nodes[row] = node
             self._pools[row] = None if isinstance(pools, NotAllocated) else pools
             if pools in by_pools:
                 self._alike[row] = self._number_by_pools.setdefault(pools, len(self._number_by_pools) + 1)
-            self.answers[row], self.scores[row] = _answer(target, pools, cycle, by_pools, self._long)
+            self.answers[row], self.scores[row] = _answer(node, pools, question, by_pools, self._long)
             fails = until_error and self.answers.item(row) == Answer.ERROR
             n_devices += max(_FEWEST_DEVICES, 0 if isinstance(pools, NotAllocated) else len(pools.devices))
             if n_devices >= _DEVICES_PER_PIECE:
                 n_devices = 0
                 yield
 
-    def _ask_alike(self, unknown: Mask, cycle: Cycle) -> None:
+    def _ask_alike(self, unknown: Mask, question: Question) -> None:
         """Answer the rows that have their pools with others, all at once; none if there are many such pools."""
         numbers = np.flatnonzero(np.bincount(self._alike[unknown])).tolist()
         if len(numbers) > _MAX_ALIKE:
@@ -136,30 +134,28 @@ class NodeAnswers:
         pools_by_number = {number: pools for pools, number in self._number_by_pools.items()}
         for number in filter(None, numbers):
             rows = unknown & (self._alike == number)
-            node = cycle.view.nodes.live(int(rows.argmax()))
-            target = TargetNode(node.name, node.labels)
-            answer = _answer(target, pools_by_number[number], cycle, {}, self._long)
+            node = question.view.nodes.live(int(rows.argmax()))
+            answer = _answer(node, pools_by_number[number], question, {}, self._long)
             self.answers[rows], self.scores[rows] = answer
 
     def same_as(self, _fresh: NodeAnswers) -> bool:
         """Return whether the next few answers equal those of a new search; for the audit."""
-        cycle = self._cycle
-        if cycle is None:
+        question = self._question
+        if question is None:
             return True
-        self._forget_changed(cycle)
+        self._forget_changed(question)
         known = np.flatnonzero(~np.isin(self.answers, _WITHOUT_RESULT)).tolist()
         for row in self._window.of(known):
-            node = cycle.view.node_at(row)
+            node = question.view.node_at(row)
             if node is None:
                 continue
-            target = TargetNode(node.name, node.labels)
-            answer, score = _answer(target, cycle.pools.pools(target), cycle, {}, {})
+            answer, score = _answer(node, question.allocator.pools.pools(node), question, {}, {})
             if answer not in _WITHOUT_RESULT and (answer, score) != (self.answers[row], self.scores[row]):
                 return False
         return True
 
-    def _forget_changed(self, cycle: Cycle) -> None:
-        view = cycle.view
+    def _forget_changed(self, question: Question) -> None:
+        view = question.view
         n_new = view.n_rows - len(self.answers)
         if n_new:
             self.answers = np.append(self.answers, np.zeros(n_new, np.int8))
@@ -189,32 +185,34 @@ class NodeAnswers:
             else:
                 if any(change.of_slices for change in latest):
                     self._touched.clear()
-                    self._forget_other_pools(cycle.pools)
-                self._forget_pools(dict.fromkeys(each.pool for each in latest if not each.of_slices), cycle)
+                    self._forget_other_pools(question.allocator.pools)
+                self._forget_pools(
+                    dict.fromkeys(each.pool for each in latest if not each.of_slices), question
+                )
             self._device_version = changes.version
 
     def _forget_other_pools(self, index: PoolIndex) -> None:
         """Forget the answers of the rows that have other slices than before."""
         for row in np.flatnonzero(self.answers).tolist():
             node = self._nodes[row]
-            pools = None if node is None else index.known_pools(TargetNode(node.name, node.labels))
+            pools = None if node is None else index.known_pools(node)
             if pools is None or pools is not self._pools[row]:
                 self._forget(row)
 
-    def _forget_pools(self, pools: Iterable[PoolId], cycle: Cycle) -> None:
+    def _forget_pools(self, pools: Iterable[PoolId], question: Question) -> None:
         """Forget the answers of the rows that have devices of the pools."""
         for pool in pools:
-            nodes = cycle.pools.nodes_of(pool)
+            nodes = question.allocator.pools.nodes_of(pool)
             if nodes is None:
                 if pool not in self._touched:
-                    slices = cycle.pools.slices_of(pool)
-                    self._touched[pool] = cycle.allocator.may_take(cycle.claims, slices)
+                    slices = question.allocator.pools.slices_of(pool)
+                    self._touched[pool] = question.allocator.may_take(question.claims, slices)
                 if self._touched[pool]:
                     self._forget_all()
                     return
                 continue
             for name in nodes:
-                row = cycle.view.state.nodes.row_by_name.get(name)
+                row = question.view.state.nodes.row_by_name.get(name)
                 if row is not None:
                     self._forget(row)
 
@@ -223,7 +221,7 @@ class NodeAnswers:
         self._alike[row] = 0
         node, pools = self._nodes[row], self._pools[row]
         if node is not None and pools is not None:
-            self._long.pop(_place(TargetNode(node.name, node.labels), pools), None)
+            self._long.pop(_place(node, pools), None)
 
     def _forget_all(self) -> None:
         self.answers[:] = Answer.UNKNOWN
@@ -237,14 +235,14 @@ def _is_same(node: Node | None, other: Node | None) -> bool:
     return node is other or (node.name == other.name and node.labels == other.labels)
 
 
-def _place(node: TargetNode, pools: NodePools) -> _Place:
+def _place(node: Node, pools: NodePools) -> _Place:
     return pools, node.name if pools.selects_per_device else ""
 
 
 def _answer(
-    node: TargetNode,
+    node: Node,
     pools: NodePools | NotAllocated,
-    cycle: Cycle,
+    question: Question,
     by_pools: dict[NodePools, tuple[Answer, int]],
     long: dict[_Place, DeviceSearch],
 ) -> tuple[Answer, int]:
@@ -259,8 +257,8 @@ def _answer(
     if known is not None:
         return known
     place = _place(node, pools)
-    begun = long.get(place) or cycle.allocator.begin(node, pools, cycle.claims)
-    ended = begun if isinstance(begun, NotAllocated) else cycle.allocator.go_on(node, begun)
+    begun = long.get(place) or question.allocator.begin(node, pools, question.claims)
+    ended = begun if isinstance(begun, NotAllocated) else question.allocator.go_on(node, begun)
     if isinstance(ended, DeviceSearch):
         answer = Answer.DEVICES, ended.score()
     else:

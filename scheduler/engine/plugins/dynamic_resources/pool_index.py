@@ -7,17 +7,17 @@ devices of its own, such a pool matters on a node only if it is incomplete or in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
 from scheduler.engine.model.devices import PoolId, ResourceSlice
+from scheduler.engine.model.nodes import Node
 from scheduler.engine.plugins.dynamic_resources.answers import AuditWindow, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.pools import (
     NodePools,
     Pool,
     PoolState,
-    TargetNode,
     is_relevant,
     node_pools,
     pool_of,
@@ -65,7 +65,7 @@ class PoolIndex:
         self._elsewhere: dict[PoolId, Pool] = {}
         #: Slices without a nodeName that have devices.
         self._shared: tuple[ResourceSlice, ...] = ()
-        self._by_node: dict[str, tuple[Mapping[str, str], NodePools | NotAllocated]] = {}
+        self._by_node: dict[str, tuple[Node, NodePools | NotAllocated]] = {}
         #: The pools of nodes, by the slices that the nodes share.
         self._by_slices: dict[tuple[ResourceSlice, ...], NodePools] = {}
         #: The pools that several nodes see alike, by their slices with devices.
@@ -89,8 +89,8 @@ class PoolIndex:
         ) and all(self._is_current(name) for name in self._audited_nodes.of(list(self._by_node)))
 
     def _is_current(self, name: str) -> bool:
-        labels, pools = self._by_node[name]
-        relevant = self._relevant(TargetNode(name, labels))
+        node, pools = self._by_node[name]
+        relevant = self._relevant(node)
         if isinstance(relevant, NotAllocated):
             return pools == relevant
         return _content(pools) == _content(node_pools(relevant, self._slices, self._elsewhere, {}))
@@ -134,7 +134,7 @@ class PoolIndex:
         """Return all slices of the pool."""
         return self._slices.of_pool(pool)
 
-    def pools(self, node: TargetNode) -> NodePools | NotAllocated:
+    def pools(self, node: Node) -> NodePools | NotAllocated:
         """Return the pools of a node. O(1) if they are known, else O(its slices and the shared ones)."""
         known = self.known_pools(node)
         if known is not None:
@@ -142,18 +142,18 @@ class PoolIndex:
         pools = self._gather(node)
         if len(self._by_node) >= _MAX_NODES:
             self._by_node.clear()
-        self._by_node[node.name] = (node.labels, pools)
+        self._by_node[node.name] = (node, pools)
         return pools
 
-    def known_pools(self, node: TargetNode) -> NodePools | NotAllocated | None:
+    def known_pools(self, node: Node) -> NodePools | NotAllocated | None:
         """Return the pools of a node if they are known, and unchanged since. O(1)."""
         self.refresh()
         known = self._by_node.get(node.name)
-        if known is None or not (known[0] is node.labels or known[0] == node.labels):
+        if known is None or not (known[0].labels is node.labels or known[0].labels == node.labels):
             return None
         return known[1]
 
-    def _gather(self, node: TargetNode) -> NodePools | NotAllocated:
+    def _gather(self, node: Node) -> NodePools | NotAllocated:
         relevant = self._relevant(node)
         if isinstance(relevant, NotAllocated):
             return relevant
@@ -168,7 +168,7 @@ class PoolIndex:
             self._n_shared_devices += len(pools.devices) - n_own
         return pools
 
-    def _relevant(self, node: TargetNode) -> list[ResourceSlice] | NotAllocated:
+    def _relevant(self, node: Node) -> list[ResourceSlice] | NotAllocated:
         """Return the slices with devices for the node."""
         relevant: list[ResourceSlice] = list(self._slices.on_node(node.name))
         for each in self._shared:

@@ -10,20 +10,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import chain
-from typing import NamedTuple
 
 from scheduler.engine.model.devices import Device, DeviceId, PoolId, ResourceSlice
 from scheduler.engine.model.node_selector import NodeSelector, go_text
+from scheduler.engine.model.nodes import Node
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
 from scheduler.engine.state.devices import Devices
 from scheduler.engine.syntax.plurals import counted
-
-
-class TargetNode(NamedTuple):
-    """The node for which devices are allocated."""
-
-    name: str
-    labels: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,7 +135,7 @@ def node_pools(
 
 
 def reaches(
-    node: TargetNode, name: str | None, selector: NodeSelector | None, *, all_nodes: bool
+    node: Node, name: str | None, selector: NodeSelector | None, *, all_nodes: bool
 ) -> bool | NotAllocated:
     """Return whether the node is the one of a slice or device; the first field that is set decides."""
     if name:
@@ -156,12 +149,12 @@ def reaches(
     return selector.matches(node.name, node.labels)
 
 
-def device_reaches(node: TargetNode, device: Device) -> bool | NotAllocated:
+def device_reaches(node: Node, device: Device) -> bool | NotAllocated:
     """Return whether the node is the one of a device, in a slice that selects nodes per device."""
     return reaches(node, device.node_name, device.node_selector, all_nodes=device.all_nodes)
 
 
-def is_relevant(each: ResourceSlice, node: TargetNode) -> bool | NotAllocated:
+def is_relevant(each: ResourceSlice, node: Node) -> bool | NotAllocated:
     """Return whether a slice is for a node. O(devices) if it selects nodes per device."""
     if each.shared_counters:
         return True

@@ -19,14 +19,14 @@ from scheduler.engine.model.allocations import (
 )
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.node_selector import NodeSelector, on_node
+from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.terms import NodeRequirement, NodeTerm
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
-from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.taking import NodeQuery, Taken
 
 
 def allocation_of(
-    claim: ResourceClaim, taken: Sequence[Taken], chosen: Sequence[NodeQuery], node: TargetNode, seed: str
+    claim: ResourceClaim, taken: Sequence[Taken], chosen: Sequence[NodeQuery], node: Node, seed: str
 ) -> Allocation | NotAllocated:
     """
     Return the allocation of a claim.
@@ -98,7 +98,7 @@ def _claim_configuration(
             yield AllocatedConfiguration(FROM_CLAIM, names or None, each.opaque)
 
 
-def _node_selector(taken: Sequence[Taken], node: TargetNode) -> NodeSelector | NotAllocated | None:
+def _node_selector(taken: Sequence[Taken], node: Node) -> NodeSelector | NotAllocated | None:
     """Return the nodes that reach all devices; None for all nodes."""
     expressions: list[NodeRequirement] = []
     names: list[NodeRequirement] = []

@@ -13,12 +13,13 @@ from typing import Final
 
 from scheduler.engine.model.device_requests import DeviceQuery, ResourceClaim
 from scheduler.engine.model.devices import NO_EXECUTE, NO_SCHEDULE, Device, DeviceClass
+from scheduler.engine.model.nodes import Node
 from scheduler.engine.model.terms import Taint
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
 from scheduler.engine.plugins.dynamic_resources.capacity import Wanted, missing_capacity, wanted_of
 from scheduler.engine.plugins.dynamic_resources.constraints import AttributeConstraint
 from scheduler.engine.plugins.dynamic_resources.counters import Counters
-from scheduler.engine.plugins.dynamic_resources.pools import NodePools, PoolDevice, TargetNode, device_reaches
+from scheduler.engine.plugins.dynamic_resources.pools import NodePools, PoolDevice, device_reaches
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.engine.state.allocated_devices import AllocatedDevices
 
@@ -115,7 +116,7 @@ class NodeDevices:
     """The devices of one node, while a search takes some and gives them back."""
 
     def __init__(
-        self, node: TargetNode, pools: NodePools, allocated: AllocatedDevices, results: SelectorResults
+        self, node: Node, pools: NodePools, allocated: AllocatedDevices, results: SelectorResults
     ) -> None:
         self.pools = pools
         self._node, self._allocated, self._results = node, allocated, results

@@ -27,7 +27,7 @@ from scheduler.engine.plugins.dynamic_resources.extended_resources import (
     extended_request,
     special_claim,
 )
-from scheduler.engine.plugins.dynamic_resources.pools import NodePools, TargetNode
+from scheduler.engine.plugins.dynamic_resources.pools import NodePools
 from scheduler.engine.state.allocated_devices import AllocatedDevices
 from scheduler.engine.state.cluster_view import ClusterView
 
@@ -108,8 +108,7 @@ class DeviceTrials:
             if claim.uid not in self._own
         }
         claims = (*before.values(), *trial.claims)
-        node = TargetNode(trial.node.name, trial.node.labels)
-        search = self._allocator.beside(allocated).search(node, trial.pools, claims)
+        search = self._allocator.beside(allocated).search(trial.node, trial.pools, claims)
         if not isinstance(search, NotAllocated):
             return None
         return failed(search.text) if search.answer is Answer.ERROR else unschedulable(search.text)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 
 from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.devices import DeviceClass, ResourceSlice
+from scheduler.engine.model.nodes import Node, decode_node
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.engine.state.allocated_devices import AllocatedDevices
 from scheduler.engine.state.devices import Devices
+from tests.support import build
 
 
 def published(
@@ -39,3 +42,8 @@ def indexed(slices: Iterable[ResourceSlice]) -> PoolIndex:
     index = PoolIndex(published(slices))
     index.refresh()
     return index
+
+
+def node_of(name: str, labels: Mapping[str, str]) -> Node:
+    """Return a node with no other labels."""
+    return decode_node(json.dumps(build.node(name, labels=labels, hostname=None)).encode())

@@ -32,11 +32,10 @@ from scheduler.engine.plugins.dynamic_resources.extended_resources import (
     special_claim,
 )
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
-from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.engine.state.allocated_devices import AllocatedDevices
 from scheduler.engine.state.devices import Devices
-from tests.engine.plugins.dynamic_resources.clusters import allocated
+from tests.engine.plugins.dynamic_resources.clusters import allocated, node_of
 from tests.support.messages import without_compile_errors
 
 Json = dict[str, Any]
@@ -170,7 +169,7 @@ def _decision(where: str, cluster: RecordedCluster, pod: Pod, entry: Json) -> It
             wanted = claims if variant is None else [*claims, variant.claim]
         if not wanted:
             continue
-        answer = allocator.allocate(TargetNode(name, node.labels), wanted)
+        answer = allocator.allocate(node_of(name, node.labels), wanted)
         if isinstance(answer, NotAllocated):
             if without_compile_errors(answer.text) != without_compile_errors(recorded):
                 yield f"{where} {name}: refused {answer.text!r}, recorded {recorded!r}"

@@ -13,15 +13,15 @@ from scheduler.engine.model.allocations import Allocation
 from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceClass, DeviceKind, ResourceSlice
+from scheduler.engine.model.nodes import Node
 from scheduler.engine.plugins.dynamic_resources.allocator import MAX_STEPS, Allocator
 from scheduler.engine.plugins.dynamic_resources.answers import Answer, NotAllocated
-from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
-from tests.engine.plugins.dynamic_resources.clusters import allocated, indexed
+from tests.engine.plugins.dynamic_resources.clusters import allocated, indexed, node_of
 
 Json = dict[str, Any]
 
-_NODE = TargetNode("node-0", {})
+_NODE = node_of("node-0", {})
 _ONE_COUNTER = {"name": "set", "counters": {"c": {"value": "1"}}}
 _CONSUMES_IT = [{"counterSet": "set", "counters": {"c": {"value": "1"}}}]
 
@@ -68,7 +68,7 @@ def allocate(
     wanted: ResourceClaim,
     n_steps: int = MAX_STEPS,
     class_selectors: tuple[str | None, ...] = (),
-    node: TargetNode = _NODE,
+    node: Node = _NODE,
 ) -> tuple[Allocation, ...] | NotAllocated:
     """Return what the claim gets on the node."""
     classes = {"any": DeviceClass("any", "", "", class_selectors, (), "", "")}
@@ -252,7 +252,7 @@ def test_an_allocation_has_each_requirement_of_its_devices_nodes_once() -> None:
         made = DeviceDecoder().decode(DeviceKind.SLICE, raw)
         assert isinstance(made, ResourceSlice)
         published.append(made)
-    answer = allocate(published, claim([request("r", 2)]), node=TargetNode("node-0", {"zone": "z"}))
+    answer = allocate(published, claim([request("r", 2)]), node=node_of("node-0", {"zone": "z"}))
     assert not isinstance(answer, NotAllocated)
     term = {"matchExpressions": several}
     assert json.loads(msgspec.json.encode(answer[0].node_selector)) == {"nodeSelectorTerms": [term]}

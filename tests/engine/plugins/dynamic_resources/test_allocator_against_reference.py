@@ -20,10 +20,9 @@ from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
 from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
-from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.engine.syntax.quantity import parse_quantity
-from tests.engine.plugins.dynamic_resources.clusters import allocated, indexed
+from tests.engine.plugins.dynamic_resources.clusters import allocated, indexed, node_of
 from tests.engine.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster, cluster, matches
 from tests.reference.device_allocator import Allocated, DeviceAllocator, Taken, TooLongError, consumed_by
 
@@ -85,7 +84,7 @@ def _compare(drawn: Cluster) -> int:
             except TooLongError:
                 return n_compared
             n_compared += 1
-            index, target = indexed(decoded), TargetNode(name, _LABELS[name])
+            index, target = indexed(decoded), node_of(name, _LABELS[name])
             allocator = Allocator(index, allocated(stored), by_name, results, seed="seed", n_steps=_NO_LIMIT)
             answer = allocator.allocate(target, wanted)
             if isinstance(answer, NotAllocated):

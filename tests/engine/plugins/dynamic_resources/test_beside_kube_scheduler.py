@@ -19,9 +19,8 @@ from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
 from scheduler.engine.plugins.dynamic_resources.answers import Answer, NotAllocated
-from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
-from tests.engine.plugins.dynamic_resources.clusters import allocated, indexed
+from tests.engine.plugins.dynamic_resources.clusters import allocated, indexed, node_of
 from tests.engine.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
 from tests.support.api_client import Api
 from tests.support.apiserver import Address
@@ -117,7 +116,7 @@ class _Beside:
         wanted = [each for name in names for each in claims if each.key == f"default/{name}"]
         index: Any = indexed(slices)  # type: ignore[arg-type]  # of this kind
         allocator = Allocator(index, in_use, by_name, SelectorResults(), seed="seed")
-        return allocator.allocate(TargetNode(node, _LABELS[node]), wanted)
+        return allocator.allocate(node_of(node, _LABELS[node]), wanted)
 
     async def _devices(self) -> list[list[Json]]:
         return [await self._stored(DeviceKind.SLICE), await self._stored(DeviceKind.CLASS)]

@@ -15,9 +15,8 @@ from scheduler.engine.model.devices import DeviceClass, DeviceKind
 from scheduler.engine.plugins.dynamic_resources.allocator import Allocator
 from scheduler.engine.plugins.dynamic_resources.answers import Answer, NotAllocated
 from scheduler.engine.plugins.dynamic_resources.device_findings import DeviceInspection
-from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
-from tests.engine.plugins.dynamic_resources.clusters import indexed, published
+from tests.engine.plugins.dynamic_resources.clusters import indexed, node_of, published
 from tests.engine.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
 from tests.engine.plugins.dynamic_resources.test_allocator import claim as decoded_claim
 from tests.engine.plugins.dynamic_resources.test_allocator import expensive, request, slices
@@ -48,7 +47,7 @@ def test_devices_for_which_nothing_may_be_evaluated_any_more_are_told() -> None:
     pool = slices("a.example.com", [{"name": f"d{each}"} for each in range(9)])
     devices = published(pool, [DeviceClass("any", "", "", (), (), "", "")])
     inspection = DeviceInspection(indexed(pool), devices, SelectorResults(), n_budgets=2)
-    found = inspection.look(TargetNode("node-0", {}), [decoded_claim([request("r", 9, expensive())])])
+    found = inspection.look(node_of("node-0", {}), [decoded_claim([request("r", 9, expensive())])])
     ((_, ((finding,),)),) = found.requests
     whys = [obstacle.why for _, obstacle in finding.refused]
     assert len(finding.free) == 3
@@ -66,7 +65,7 @@ def test_the_first_free_device_is_the_one_that_is_allocated(cluster: Cluster) ->
         devices, results = published(known, decoded_classes, stored), SelectorResults()
         allocator = Allocator(index, devices.allocated, devices.classes, results, seed="s")
         for name in NODES:
-            node = TargetNode(name, NODE_LABELS[name])
+            node = node_of(name, NODE_LABELS[name])
             for single in of_one_device(claim):
                 allocator.renew()
                 answer = allocator.allocate(node, [single])
@@ -81,5 +80,5 @@ def test_the_first_free_device_is_the_one_that_is_allocated(cluster: Cluster) ->
                     (result,) = answer[0].devices.results
                     assert finding.free[0].id == (result.driver, result.pool, result.device)
         allocator.renew()
-        allocated = allocator.allocate(TargetNode(NODES[0], NODE_LABELS[NODES[0]]), [claim])
+        allocated = allocator.allocate(node_of(NODES[0], NODE_LABELS[NODES[0]]), [claim])
         stored += () if isinstance(allocated, NotAllocated) else allocated

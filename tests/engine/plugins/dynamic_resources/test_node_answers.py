@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 from scheduler.engine.model.device_decoder import DeviceDecoder
 from scheduler.engine.model.device_requests import ResourceClaim
 from scheduler.engine.model.devices import DeviceKind, ResourceSlice
+from scheduler.engine.model.nodes import Node
 from scheduler.engine.plugins.dynamic_resources.allocator import DEFAULT_STEPS, Allocator
 from scheduler.engine.plugins.dynamic_resources.answers import Answer, AuditWindow, NotAllocated
-from scheduler.engine.plugins.dynamic_resources.node_answers import Cycle, NodeAnswers, form_of
+from scheduler.engine.plugins.dynamic_resources.node_answers import NodeAnswers, Question, form_of
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
-from scheduler.engine.plugins.dynamic_resources.pools import NodePools, TargetNode
+from scheduler.engine.plugins.dynamic_resources.pools import NodePools
 from scheduler.engine.plugins.dynamic_resources.selection import ExpressionResults, SelectorResults
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.device_changes import DeviceChanges
 from tests.conformance.product import LiveCluster
-from tests.engine.plugins.dynamic_resources.clusters import published
+from tests.engine.plugins.dynamic_resources.clusters import node_of, published
 from tests.engine.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
 from tests.engine.plugins.dynamic_resources.test_allocator import expensive, request
 
@@ -69,7 +70,7 @@ class _Life:
         """Give a claim its devices on a node, if it gets some there."""
         claim = self.claim(raw)
         self.index.refresh()
-        allocated = self.allocator(self.index).allocate(TargetNode(node, {"zone": "z"}), [claim])
+        allocated = self.allocator(self.index).allocate(node_of(node, {"zone": "z"}), [claim])
         if not isinstance(allocated, NotAllocated):
             self.devices.upsert(replace(claim, allocation=allocated[0]))
 
@@ -84,7 +85,7 @@ class _Life:
         """Ask for what is kept in a cycle of one step. Return whether a search has to go on."""
         self.index.refresh()
         view, allocator = self.cluster.view(), self.allocator(self.index, n_steps=1)
-        finished(self.answers.ask(view.alive, Cycle(allocator, [self.asked], self.index, view)))
+        finished(self.answers.ask(view.alive, Question([self.asked], allocator, view)))
         return Answer.POSTPONED in self.answers.answers
 
     def check(self) -> None:
@@ -95,9 +96,9 @@ class _Life:
         assert self.index.same_as(fresh_index)
         view = self.cluster.view()
         fresh = NodeAnswers()
-        kept = Cycle(self.allocator(self.index), [self.asked], self.index, view)
+        kept = Question([self.asked], self.allocator(self.index), view)
         finished(self.answers.ask(view.alive, kept))
-        finished(fresh.ask(view.alive, Cycle(self.allocator(fresh_index), [self.asked], fresh_index, view)))
+        finished(fresh.ask(view.alive, Question([self.asked], self.allocator(fresh_index), view)))
         assert answers_of(self.answers) == answers_of(fresh)
         assert self.answers.same_as(NodeAnswers())
 
@@ -194,7 +195,7 @@ def test_a_long_search_is_forgotten_when_its_class_has_another_configuration() -
     life = _life(devices, 2, constraints=[{"matchAttribute": "a.example.com/numa"}])
     while life.ask():
         pass
-    node = TargetNode("node-0", {"zone": "z"})
+    node = node_of("node-0", {"zone": "z"})
     pools = life.index.pools(node)
     assert isinstance(pools, NodePools)
     assert life.answers.long_search(node, pools) is not None
@@ -265,7 +266,7 @@ def test_a_pod_on_a_node_changes_no_answer() -> None:
     view = life.cluster.view()
     devices = life.devices
     allocator = _NoSearch(life.index, devices.allocated, devices.classes, life.results, seed="seed")
-    life.answers.ask(view.alive, Cycle(allocator, [life.asked], life.index, view))
+    life.answers.ask(view.alive, Question([life.asked], allocator, view))
     life.check()
 
 
@@ -348,7 +349,7 @@ def test_an_audit_finds_a_slice_that_came_without_a_note(asked: list[str], chang
     index.refresh()
     devices.changes = DeviceChanges()
     for name in asked:
-        index.pools(TargetNode(name, {}))
+        index.pools(node_of(name, {}))
     assert index.same_as(index)
     devices.upsert(changed)
     assert not index.same_as(index)
@@ -375,6 +376,6 @@ def test_pools_take_more_bytes_with_each_node_and_each_device() -> None:
 class _NoSearch(Allocator):
     """An allocator that must not be asked."""
 
-    def search(self, node: TargetNode, *_: object) -> NoReturn:
+    def search(self, node: Node, *_: object) -> NoReturn:
         """Fail."""
         raise AssertionError(node)

@@ -20,9 +20,9 @@ from scheduler.engine.plugins.dynamic_resources.answers import NotAllocated
 from scheduler.engine.plugins.dynamic_resources.filtering import DynamicResourcesArgs
 from scheduler.engine.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.engine.plugins.dynamic_resources.pool_index import PoolIndex
-from scheduler.engine.plugins.dynamic_resources.pools import TargetNode
 from scheduler.engine.plugins.dynamic_resources.selection import SelectorResults
 from tests.conformance.product import LiveCluster
+from tests.engine.plugins.dynamic_resources.clusters import node_of
 from tests.engine.plugins.dynamic_resources.device_clusters import DRIVERS, NODES, Cluster
 from tests.support import build
 
@@ -58,7 +58,7 @@ def _allocated(live: LiveCluster, node: str, name: str) -> ResourceClaim | str:
     index.refresh()
     claim = _claim(live, name)
     answer = Allocator(index, devices.allocated, devices.classes, SelectorResults(), seed="s").allocate(
-        TargetNode(node, _LABELS), [claim]
+        node_of(node, _LABELS), [claim]
     )
     return answer.text if isinstance(answer, NotAllocated) else replace(claim, allocation=answer[0])
 
