@@ -38,12 +38,11 @@ from scheduler.engine.core.group_search import search
 from scheduler.engine.core.lost_members import RELEASED
 from scheduler.engine.core.nominator import Nominator
 from scheduler.engine.core.outcomes import attempted, report_failure, report_group
+from scheduler.engine.core.preemption import Preemptions
 from scheduler.engine.core.reservations import Reservations
-from scheduler.engine.framework.diagnosis import PostFiltered
 from scheduler.engine.framework.observer import Observer
 from scheduler.engine.framework.pod_groups import GANG_SCHEDULING
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.framework.status import SUCCESS
 from scheduler.engine.model.instructions import GroupAttempted, Instruction
 from scheduler.engine.model.pod_groups import LIMIT_MEMBERS, GroupKey
 from scheduler.engine.model.pods import Pod
@@ -87,6 +86,7 @@ class GroupCycles:
         queue: PodQueue,
         lives: GroupLives,
         nominator: Nominator,
+        preemptions: Preemptions,
         reservations: Reservations,
         observer: Observer,
         annotations: DecisionAnnotations,
@@ -95,7 +95,7 @@ class GroupCycles:
         self._groups = state.groups
         self._queue = queue
         self._lives = lives
-        self._nominator = nominator
+        self._nominator, self._preemptions = nominator, preemptions
         self._reservations = reservations
         self._observer = observer
         self._annotations = annotations
@@ -280,9 +280,10 @@ class GroupCycles:
         reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
         result: Final = "unschedulable" if unschedulable else "error"
         profile, shown = next(iter(entries.values())).profile, nominations.shown
-        victims = nominations.victims
-        preemption = PostFiltered(SUCCESS, None, victims, nominations.n_violations) if victims else None
-        n_victims = 0 if all(pod.terminating for pod in victims) else len(victims)
+        tried_preemption, victims = bool(nominations.victims), nominations.victims
+        if all(map(self._preemptions.is_terminating, victims)):
+            # All end already: the group waits, and pods nominated to the nodes keep their nomination.
+            victims = ()
         reports: list[Instruction] = [GroupAttempted(profile, result, now_s, outcome.n_decisions)]
         reports += report_group(self._groups.get(key), reason, text)
         # An event that helps one member may help the group.
@@ -296,7 +297,14 @@ class GroupCycles:
             reported = report_failure(queued.pod, text, unschedulable=unschedulable, nominated=nominated)
             if not index:
                 reports.append(
-                    attempted(queued, result, now_s, message=text, preemption=preemption, n_victims=n_victims)
+                    attempted(
+                        queued,
+                        result,
+                        now_s,
+                        message=text,
+                        tried_preemption=tried_preemption,
+                        victims=victims[::-1],
+                    )
                 )
                 reports += reported
             elif len(reported) > 1:

@@ -49,14 +49,12 @@ class Nominations:
     The next step for a group without places.
 
     `nodes`: where its members are nominated from now on, by UID. `shown`: the same as the API server has it; None
-    leaves that as it is. `victims`: pods to evict, the least important first; `n_violations` of them break a budget.
-    `note`: ends the message; may be empty.
+    leaves that as it is. `victims`: pods to evict, the least important first. `note`: ends the message; may be empty.
     """
 
     nodes: Mapping[str, str] = field(default_factory=dict)
     shown: Mapping[str, str] | None = field(default_factory=dict)
     victims: tuple[Pod, ...] = ()
-    n_violations: int = 0
     note: str = ""
 
 
@@ -150,7 +148,7 @@ class _Attempt:
             return None
         nodes = yield from self._without_elsewhere(nodes)
         removed = list(filter(self._is_removed, self._units))
-        order, n_violating = self._preemptor.reprieve_order(removed, self._view)
+        order = self._preemptor.reprieve_order(removed, self._view)
         n_before = len(self._vacancy) + 1
         # A pod may be spared only after others are back, such as the pod that a member's affinity needs.
         while len(self._vacancy) < n_before:
@@ -169,10 +167,9 @@ class _Attempt:
             if (places := (yield from self._in_place(late))) is None:
                 return None
             nodes = places
-        n_violations = sum(map(self._is_removed, order[:n_violating]))
         leaving = filter(self._is_removed, reversed(order))
         victims = tuple(placed.pod for unit in leaving for placed in unit)
-        return Nominations(nodes, nodes, victims, n_violations) if victims else None
+        return Nominations(nodes, nodes, victims) if victims else None
 
     def _without_elsewhere(self, nodes: dict[str, str]) -> Pieces[dict[str, str]]:
         """Bring back the pods on nodes without a member, if the group then still has places."""

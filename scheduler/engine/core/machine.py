@@ -115,6 +115,7 @@ class Machine:
             queue,
             self._group_lives,
             self._nominator,
+            self.preemptions,
             self._reservations,
             self._observer,
             self._annotations,

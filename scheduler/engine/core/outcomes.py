@@ -6,10 +6,10 @@ Source: pkg/scheduler/schedule_one.go, handleSchedulingFailure and truncateMessa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from scheduler.engine.core.pod_records import Binding, Relaxation
-from scheduler.engine.framework.diagnosis import PostFiltered
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.instructions import (
     Attempted,
@@ -89,12 +89,20 @@ def report_failed_attempt(
     *,
     nominated: str | None = "",
     shown_nomination: str | None = None,
-    preemption: PostFiltered | None = None,
-    n_victims: int = 0,
+    tried_preemption: bool = False,
+    victims: Sequence[Pod] = (),
 ) -> list[Instruction]:
     """Return the attempt, as `attempted`, and what `report_failure` returns of it."""
     return [
-        attempted(queued, result, started_s, message=message, preemption=preemption, n_victims=n_victims),
+        attempted(
+            queued,
+            result,
+            started_s,
+            message=message,
+            tried_preemption=tried_preemption,
+            victims=victims,
+            nominated=nominated,
+        ),
         *report_failure(
             pod,
             message,
@@ -150,18 +158,17 @@ def attempted(
     n_evaluated: int = 0,
     n_feasible: int = 0,
     message: str = "",
-    preemption: PostFiltered | None = None,
-    n_victims: int = 0,
+    tried_preemption: bool = False,
+    victims: Sequence[Pod] = (),
+    nominated: str | None = None,
     record: str = "",
     relaxed: tuple[str, ...] = (),
 ) -> Attempted:
     """
     Return the attempt for metrics and logs. A pod never active before became active at `started_s`.
 
-    `preemption`: what PostFilter did; `n_victims`: 0 if its victims are all ending already.
+    `victims`: the most important first; none if all end already. `nominated`: where they are; None for a group's.
     """
-    victims = preemption.victims[:_SHOWN_VICTIMS] if preemption is not None and n_victims else ()
-    nominated = preemption.nominated_node_name if preemption is not None and victims else None
     return Attempted(
         pod=queued.pod,
         result=result,
@@ -172,10 +179,10 @@ def attempted(
         n_evaluated=n_evaluated,
         n_feasible=n_feasible,
         message=message,
-        tried_preemption=preemption is not None,
-        n_victims=n_victims,
-        nominated_node_name=nominated or "",
-        victims=tuple((victim.namespace, victim.name) for victim in victims),
+        tried_preemption=tried_preemption,
+        n_victims=len(victims),
+        nominated_node_name=(nominated or "") if victims else "",
+        victims=tuple((victim.namespace, victim.name) for victim in victims[:_SHOWN_VICTIMS]),
         record=record,
         relaxed=relaxed,
     )

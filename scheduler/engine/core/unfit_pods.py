@@ -85,19 +85,16 @@ class UnfitPods:
             now_s,
             nominated=nominated,
             shown_nomination=queued.pod.nominated_node_name,
-            preemption=result,
-            n_victims=len(victims),
+            tried_preemption=result is not None,
+            victims=victims,
         )
         return [*([WriteObjects(queued.pod, writes)] if writes else []), *reports, *cleared, *evictions]
 
     def preempt_for_group(self, result: GroupResult, preemptor: Pod, now_s: float) -> list[Instruction]:
         """Return the instructions that make room for the group on the nodes that its members are nominated to."""
-        victims, nodes = result.nominations.victims, set(result.nominations.nodes.values())
-        if all(map(self._preemptions.is_terminating, victims)):
-            # As in `on_unfit`.
-            return []
-        cleared = self._clear_nominations(preemptor, sorted(nodes), now_s, result.members)
-        return [*cleared, *self._evict(preemptor, "", victims, now_s, result.members)]
+        nodes = sorted(set(result.nominations.nodes.values()))
+        cleared = self._clear_nominations(preemptor, nodes, now_s, result.members)
+        return [*cleared, *self._evict(preemptor, "", result.nominations.victims, now_s, result.members)]
 
     def _evict(
         self,

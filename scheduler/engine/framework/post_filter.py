@@ -37,12 +37,8 @@ class GroupPreemptor(ABC):
         """Return why the members, of this priority and nominated to these nodes, may not preempt; None if they may."""
 
     @abstractmethod
-    def reprieve_order(self, units: Sequence[Unit], view: ClusterView) -> tuple[list[Unit], int]:
-        """
-        Return the units in the order in which they are reprieved if there is room for them.
-
-        The second value is the number of units at the beginning whose removal would break a PodDisruptionBudget.
-        """
+    def reprieve_order(self, units: Sequence[Unit], view: ClusterView) -> list[Unit]:
+        """Return the units in the order in which they are reprieved if there is room for them."""
 
 
 class PostFilterPlugin(Plugin, ABC):

@@ -38,7 +38,7 @@ from scheduler.engine.model.stimuli import EvictionEnded, ObjectSeen, PodGroupSe
 from tests.engine.core.test_group_search import Case, Chance, group_object
 from tests.reference.pod_groups import Group
 from tests.support.build import Json, affinity, container, disruption_budget, pod, selector, term
-from tests.support.driving import NAME, Driver
+from tests.support.driving import NAME, Driver, attempt_of
 
 PRIORITY = 10
 RACK = "rack"
@@ -211,6 +211,31 @@ def test_all_victims_go_the_last_one_after_the_others_and_then_all_members_are_b
     assert set(places) == {one.name for one in members}
     assert not cluster.state.nominated
     assert not cluster.state.preempting
+
+
+def test_the_report_of_a_group_names_its_most_important_victims(cluster: Driver) -> None:
+    cluster.node("n0", allocatable={"cpu": "12"})
+    for index in range(12):
+        _running(cluster, f"low-{index}", "n0", index)
+    _members(cluster, 12, priority=20)
+    attempt = attempt_of(cluster.cycle())
+    assert attempt.n_victims == 12
+    assert [name for _, name in attempt.victims] == [f"low-{index}" for index in range(11, 1, -1)]
+
+
+def test_a_group_has_no_victims_where_all_are_deleted_and_not_yet_shown_to_end(cluster: Driver) -> None:
+    """A group of a higher priority wants the room that is made for the first one."""
+    cluster.node("n0", allocatable={"cpu": "1"})
+    low = _running(cluster, "low", "n0")
+    _members(cluster, 1)
+    (order,) = _evicted(cluster.cycle())
+    cluster.handle(EvictionEnded(order.preemptor.uid, low.uid, VictimFate.DELETED))
+    labels = {GROUP: "other", MIN_COUNT: "1"}
+    cluster.pod("o", labels=labels, priority=20, containers=[container(requests={"cpu": "1"})])
+    told = cluster.cycle()
+    attempt = attempt_of(told)
+    assert (_victims(told), attempt.pod.name) == ([], "o")
+    assert (attempt.tried_preemption, attempt.n_victims, attempt.victims) == (True, 0, ())
 
 
 def test_a_member_beyond_the_minimum_evicts_as_any_pod_does_once_its_group_is_placed(cluster: Driver) -> None:

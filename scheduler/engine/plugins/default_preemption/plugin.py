@@ -75,10 +75,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, GroupPreemptor):
         """Return why the members, of this priority and nominated to these nodes, may not preempt; None if they may."""
         return group_ineligibility(members, priority, node_names, view)
 
-    def reprieve_order(self, units: Sequence[Unit], view: ClusterView) -> tuple[list[Unit], int]:
-        """Return the units in the order of their reprieve, and the number of the first ones, which budgets protect."""
+    def reprieve_order(self, units: Sequence[Unit], view: ClusterView) -> list[Unit]:
+        """Return the units in the order of their reprieve: first the ones that budgets protect."""
         violating, others = reprieve_order(units, view)
-        return [*violating, *others], len(violating)
+        return [*violating, *others]
 
 
 def _best_of(search: Search) -> Candidate:
