@@ -33,7 +33,7 @@ from scheduler.engine.core.group_messages import (
     waiting_for_part,
 )
 from scheduler.engine.core.group_preemption import Nominations
-from scheduler.engine.core.group_requests import search_request, unnominated
+from scheduler.engine.core.group_requests import search_request
 from scheduler.engine.core.group_search import search
 from scheduler.engine.core.lost_members import RELEASED
 from scheduler.engine.core.nominator import Nominator
@@ -209,7 +209,7 @@ class GroupCycles:
     ) -> Pieces[None]:
         """Nominate the members, which the queue does not hold, to these nodes alone."""
         for uid, queued in entries.items():
-            self._nominator.nominate(unnominated(queued.pod), nominations.nodes.get(uid, ""), now_s)
+            self._nominator.nominate(queued.pod, nominations.nodes.get(uid, ""), now_s)
             yield
 
     def _give_back(self, entries: Mapping[str, QueuedPod], now_s: float) -> Pieces[None]:

@@ -181,7 +181,7 @@ def _identity(pod: Pod, read_keys: set[str], view: ClusterView) -> object:
     read = frozenset((key, value) for key, value in pod.labels.items() if key in read_keys)
     terms = frozenset(id(term) for term in view.state.terms.selecting(view.label_set(pod)))
     forms = claim_forms(pod, view)
-    return pod.spec, read, terms, pod.nominated_node_name, pod.priority, forms, part_of(pod)
+    return pod.spec, read, terms, pod.priority, forms, part_of(pod)
 
 
 def _label_keys(members: Sequence[Pod]) -> Iterator[str]:

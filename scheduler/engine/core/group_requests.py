@@ -25,7 +25,8 @@ def search_request(
     state: ClusterState, key: GroupKey, group: PodGroup, pending: Iterable[Pod], profile: Profile
 ) -> SearchRequest:
     """Return the request to place these pending members of the group; none of them is in a part with too few."""
-    members = [unnominated(pod) for pod in pending]
+    # They may go to other nodes than their room is on.
+    members = [replace(pod, nominated_node_name="") if pod.nominated_node_name else pod for pod in pending]
     running = list(state.groups.placed(key))
     topology = all_levels(group.topology, members[0], state, profile)
     rows, held = _rows(state, topology, running, members)
@@ -92,8 +93,3 @@ def _rows(
             for _, row in ranked[max(0, after - 1) : after + 1]:
                 held[row] = 2
     return rows, held
-
-
-def unnominated(pod: Pod) -> Pod:
-    """Return the pod as the search sees it: without nomination, since it may go to other nodes than its room is on."""
-    return replace(pod, nominated_node_name="") if pod.nominated_node_name else pod
