@@ -32,7 +32,7 @@ from scheduler.engine.core.group_messages import (
     waiting_for,
     waiting_for_part,
 )
-from scheduler.engine.core.group_preemption import Nominations
+from scheduler.engine.core.group_preemption import NOWHERE, NextStep
 from scheduler.engine.core.group_requests import search_request
 from scheduler.engine.core.group_search import search
 from scheduler.engine.core.lost_members import RELEASED
@@ -57,7 +57,6 @@ MOST_AT_ONCE: Final = 1_000
 #: Most members of a group that is searched again before each of its victims is deleted.
 _MOST_ASKED_AGAIN: Final = 100
 
-_NO_NOMINATIONS: Final = Nominations()
 _BY_GANG_SCHEDULING: Final = frozenset({GANG_SCHEDULING})
 
 
@@ -66,14 +65,14 @@ class GroupResult:
     """
     The reports about the members without places, and the members that have places.
 
-    `preemptor`: a member in whose name the victims of `nominations` are to be evicted; None if there are none.
+    `preemptor`: a member in whose name the victims of `step` are to be evicted; None if there are none.
     `members`: the UIDs of all that wait for the evictions.
     """
 
     reports: list[Instruction]
     placed: Sequence[tuple[QueuedPod, Place]] = ()
     preemptor: Pod | None = None
-    nominations: Nominations = _NO_NOMINATIONS
+    step: NextStep = NOWHERE
     members: Collection[str] = ()
 
 
@@ -144,7 +143,7 @@ class GroupCycles:
             return (yield from self._put_back_all(entries, key, unlike, now_s, outcome))
         if group is None or text:
             self._lives.incomplete.note(key, now_s)
-            yield from self._nominate(entries, _NO_NOMINATIONS, now_s)
+            yield from self._nominate(entries, NOWHERE, now_s)
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
         request = search_request(self._state, key, group, pods, profile)
@@ -188,7 +187,7 @@ class GroupCycles:
             )
             return GroupResult([attempt])
         if outcome.error is not None:
-            yield from self._nominate(entries, _NO_NOMINATIONS, now_s)
+            yield from self._nominate(entries, NOWHERE, now_s)
             text = f"pod group {key.text}: {outcome.error.message}"
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
         n_running, n_most = self._groups.n_placed(key), assumed.profile.max_search_decisions
@@ -196,25 +195,23 @@ class GroupCycles:
         nominated = self._state.nominated
         before = {uid: node_name for uid in entries if (node_name := nominated.node_of(uid))}
         with self._state.without_nominations(entries.keys()):
-            nominations = yield from self._lives.nominations.next_step(key, request, before, assumed, now_s)
-        if not nominations.victims and self._lives.take_release(key):
-            nominations = Nominations(victims=tuple(self._groups.placed(key)), note=RELEASED)
-        yield from self._nominate(entries, nominations, now_s)
+            step = yield from self._lives.nominations.next_step(key, request, before, assumed, now_s)
+        if not step.victims and self._lives.take_release(key):
+            step = NextStep(victims=tuple(self._groups.placed(key)), note=RELEASED)
+        yield from self._nominate(entries, step, now_s)
         relaxed = NOT_RELAXED if any(pod.spec.fallbacks for pod in request.members) else ""
-        text = " ".join([text, *filter(None, (nominations.note, relaxed))])
-        return (yield from self._put_back_all(entries, key, text, now_s, outcome, nominations))
+        text = " ".join([text, *filter(None, (step.note, relaxed))])
+        return (yield from self._put_back_all(entries, key, text, now_s, outcome, step))
 
-    def _nominate(
-        self, entries: Mapping[str, QueuedPod], nominations: Nominations, now_s: float
-    ) -> Pieces[None]:
+    def _nominate(self, entries: Mapping[str, QueuedPod], step: NextStep, now_s: float) -> Pieces[None]:
         """Nominate the members, which the queue does not hold, to these nodes alone."""
         for uid, queued in entries.items():
-            self._nominator.nominate(queued.pod, nominations.nodes.get(uid, ""), now_s)
+            self._nominator.nominate(queued.pod, step.nodes.get(uid, ""), now_s)
             yield
 
     def _give_back(self, entries: Mapping[str, QueuedPod], now_s: float) -> Pieces[None]:
         """Let members without which the group is placed be tried on their own."""
-        yield from self._nominate(entries, _NO_NOMINATIONS, now_s)
+        yield from self._nominate(entries, NOWHERE, now_s)
         for queued in entries.values():
             self._queue.give_back(queued)
             yield
@@ -268,7 +265,7 @@ class GroupCycles:
         text: str,
         now_s: float,
         outcome: Outcome,
-        nominations: Nominations = _NO_NOMINATIONS,
+        step: NextStep = NOWHERE,
     ) -> Pieces[GroupResult]:
         """
         Put every member back; one event and one attempt for all, and a condition for each that changes.
@@ -279,8 +276,8 @@ class GroupCycles:
         unschedulable = outcome.error is None or outcome.error.unschedulable
         reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
         result: Final = "unschedulable" if unschedulable else "error"
-        profile, shown = next(iter(entries.values())).profile, nominations.shown
-        tried_preemption, victims = bool(nominations.victims), nominations.victims
+        profile, written = next(iter(entries.values())).profile, step.written
+        tried_preemption, victims = bool(step.victims), step.victims
         if all(map(self._preemptions.is_terminating, victims)):
             # All end already: the group waits, and pods nominated to the nodes keep their nomination.
             victims = ()
@@ -293,7 +290,7 @@ class GroupCycles:
             plugins = outcome.rejecting.get(queued.uid) or of_group
             is_rejected = outcome.error is None and (plugins or outcome.lacks_domain)
             self._queue.put_back(queued, plugins | _BY_GANG_SCHEDULING if is_rejected else frozenset(), now_s)
-            nominated = None if shown is None else shown.get(queued.uid, "")
+            nominated = None if written is None else written.get(queued.uid, "")
             reported = report_failure(queued.pod, text, unschedulable=unschedulable, nominated=nominated)
             if not index:
                 reports.append(
@@ -313,5 +310,5 @@ class GroupCycles:
         if not victims:
             return GroupResult(reports)
         pods = [queued.pod for queued in entries.values()]
-        preemptor = next((pod for pod in pods if pod.uid in nominations.nodes), pods[0])
-        return GroupResult(reports, (), preemptor, nominations, entries.keys())
+        preemptor = next((pod for pod in pods if pod.uid in step.nodes), pods[0])
+        return GroupResult(reports, (), preemptor, step, entries.keys())

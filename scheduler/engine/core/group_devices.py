@@ -1,15 +1,12 @@
-"""Facts about members' claims, for the search for the places of a group, and the claims of pods that leave for it."""
+"""Facts about members' claims, for the search for the places of a group."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 
-from scheduler.engine.framework.interface import FilterPlugin
 from scheduler.engine.model.device_requests import EXACT_COUNT, DeviceQuery, ResourceClaim
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.requests import filter_request
-from scheduler.engine.state.batches import Pieces, batches
-from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 
 
@@ -44,63 +41,6 @@ def is_first_fit_best(pod: Pod, view: ClusterView) -> bool:
     (claim,) = claims
     query = _only_query(claim)
     return query is not None and (query.count == 1 or not _has_shareable(view))
-
-
-class FreedClaims:
-    """
-    The claims whose pods have left in thought, or for good, and whose devices therefore count as free for a group.
-
-    Their controller releases a claim some time after its pods are gone. `members`: their own claims stay theirs.
-    """
-
-    def __init__(self, members: Sequence[Pod], filters: Sequence[FilterPlugin], state: ClusterState) -> None:
-        self._devices, self._view = state.devices, ClusterView(state)
-        needs_devices = any(_needs_devices(pod, self._view) for pod in members)
-        self._filters = filters if needs_devices else ()
-        self._own = {claim.key for pod in members for claim in state.devices.claims_of(pod)}
-        self._freed: dict[str, ResourceClaim] = {}
-
-    def __len__(self) -> int:
-        """Return the number of claims."""
-        return len(self._freed)
-
-    def free(self, claims: Iterable[ResourceClaim]) -> None:
-        """Free the claims that have no pod any more; none if no member needs devices."""
-        for claim in claims:
-            if claim.allocation is None or claim.key in self._own:
-                continue
-            is_given_back = any(plugin.gives_back(claim, self._view) for plugin in self._filters)
-            if is_given_back and self._devices.hide_allocation(claim):
-                self._freed[claim.key] = claim
-
-    def free_left_behind(self) -> Pieces[None]:
-        """Free the claims of pods that are gone. O(claims)."""
-        if self._filters:
-            for few in batches(list(self._devices.claims())):
-                self.free(few)
-                yield
-
-    def has_of(self, pod: Pod) -> bool:
-        """Return whether a claim of the pod is free."""
-        return any(claim.key in self._freed for claim in self._devices.claims_of(pod))
-
-    def take_back(self, pod: Pod) -> None:
-        """Let the pod, which returns, have its claims again."""
-        for claim in list(self._devices.claims_of(pod)):
-            if (freed := self._freed.pop(claim.key, None)) is not None:
-                self._devices.show_allocation(freed)
-
-    def take_all_back(self) -> None:
-        """Let every claim count as before."""
-        for claim in self._freed.values():
-            self._devices.show_allocation(claim)
-        self._freed.clear()
-
-
-def _needs_devices(pod: Pod, view: ClusterView) -> bool:
-    if not view.devices.is_served:
-        return False
-    return bool(pod.spec.resource_claims) or any(map(view.state.devices.provides, filter_request(pod)))
 
 
 def _made(pod: Pod, view: ClusterView) -> Iterator[ResourceClaim]:

@@ -34,7 +34,6 @@ from scheduler.engine.core.assumed_places import (
 )
 from scheduler.engine.core.decide import DecisionScope, ScheduleResult, decide
 from scheduler.engine.core.group_attempt import Attempt, Outcome, SearchRequest
-from scheduler.engine.core.group_devices import FreedClaims
 from scheduler.engine.core.group_domains import domain_ids
 from scheduler.engine.core.group_members import kinds_of
 from scheduler.engine.core.group_requests import all_levels, search_request
@@ -96,7 +95,7 @@ class HoleSearch:
         self._state, self._view, self._key, self._members = state, ClusterView(state), key, members
         self._profiles, self._profile = profiles, profiles[members[0].scheduler_name]
         self._rng, self._n_most, self._n_left = SplitMix64(f"{key.text} moves"), n_most, _MOST_DECISIONS
-        self._vacancy = Vacancy(state, FreedClaims((), (), state))
+        self._vacancy = Vacancy(state)
         self._priority = min(pod.priority for pod in members)
         #: The UIDs of the pods that were removed from the state and put back.
         self.touched: set[str] = set()

@@ -24,7 +24,7 @@ from typing import Final
 
 from scheduler.engine.core.assumed_places import AssumedPlaces
 from scheduler.engine.core.group_attempt import SearchRequest
-from scheduler.engine.core.group_preemption import Nominations, make_room, preemptor_of
+from scheduler.engine.core.group_preemption import NOWHERE, NextStep, find_room, preemptor_of
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster import ClusterState
@@ -52,9 +52,9 @@ class _Hold:
     by: _By
     end_s: float
 
-    def kept(self, nodes: Mapping[str, str]) -> Nominations:
+    def kept(self, nodes: Mapping[str, str]) -> NextStep:
         """Return the nominations to these nodes, as they were. Ours are not in the API server; those of others are."""
-        return Nominations(nodes, {} if self.by is _By.US else None, note=HELD)
+        return NextStep(nodes, {} if self.by is _By.US else None, note=HELD)
 
 
 class GroupNominations:
@@ -83,7 +83,7 @@ class GroupNominations:
         before: Mapping[str, str],
         assumed: AssumedPlaces,
         now_s: float,
-    ) -> Pieces[Nominations]:
+    ) -> Pieces[NextStep]:
         """
         Return the next step for a group that has no places.
 
@@ -96,12 +96,12 @@ class GroupNominations:
             # The nodes are gone, or taken by pods of higher priority.
             hold = None
         if preemptor is None:
-            return Nominations() if hold is None else hold.kept(before)
+            return NOWHERE if hold is None else hold.kept(before)
         members, note = request.members, ""
         priority = min(map(self._view.state.groups.preemptor_priority, members))
         reason = preemptor.group_ineligibility(members, priority, set(before.values()), self._view)
         if reason is None:
-            room = yield from make_room(request, priority, self._state, preemptor, assumed)
+            room = yield from find_room(request, priority, self._state, preemptor, assumed)
             if room is not None:
                 if self.is_shown(key):
                     del self._holds[key]
@@ -112,15 +112,15 @@ class GroupNominations:
             note = f"preemption: {reason}"
             if before and (hold is None or hold.by is _By.ANOTHER):
                 # Pods end there.
-                return Nominations(before, None, note=note)
+                return NextStep(before, None, note=note)
         if hold is not None:
             return hold.kept(before)
         if self._may_hold(key, now_s):
-            room = yield from make_room(request, priority + 1, self._state, preemptor, assumed)
+            room = yield from find_room(request, priority + 1, self._state, preemptor, assumed)
             if room is not None:
                 self._holds[key] = hold = _Hold(_By.US, now_s + HOLD_FOR_S)
                 return hold.kept(room.nodes)
-        return Nominations(note=note)
+        return NextStep(note=note)
 
     def _may_hold(self, key: GroupKey, now_s: float) -> bool:
         if any(hold.by is _By.US for hold in self._holds.values()):

@@ -26,9 +26,8 @@ import numpy as np
 from scheduler.engine.core.assumed_places import AssumedPlaces, Place
 from scheduler.engine.core.group_attempt import SearchRequest
 from scheduler.engine.core.group_clearings import clearings_for
-from scheduler.engine.core.group_devices import FreedClaims
 from scheduler.engine.core.group_search import search
-from scheduler.engine.core.group_vacancy import Vacancy, search_places
+from scheduler.engine.core.group_vacancy import Vacancy
 from scheduler.engine.framework.post_filter import GroupPreemptor, Unit
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pods import Pod
@@ -44,53 +43,42 @@ DEVICES_ARE_RELEASED: Final = "preemption: not eligible due to devices that are 
 
 
 @dataclass(frozen=True, slots=True)
-class Nominations:
+class NextStep:
     """
     The next step for a group without places.
 
-    `nodes`: where its members are nominated from now on, by UID. `shown`: the same as the API server has it; None
-    leaves that as it is. `victims`: pods to evict, the least important first. `note`: ends the message; may be empty.
+    `nodes`: where its members are nominated from now on, by UID. `written`: the same, to be written to the API server;
+    None leaves what it has. `victims`: pods to evict, the least important first. `note`: ends the message; may be
+    empty.
     """
 
     nodes: Mapping[str, str] = field(default_factory=dict)
-    shown: Mapping[str, str] | None = field(default_factory=dict)
+    written: Mapping[str, str] | None = field(default_factory=dict)
     victims: tuple[Pod, ...] = ()
     note: str = ""
 
 
-def make_room(
+#: The members are nominated no more.
+NOWHERE: Final = NextStep()
+
+
+def find_room(
     request: SearchRequest,
     below_priority: int,
     state: ClusterState,
     preemptor: GroupPreemptor,
     assumed: AssumedPlaces,
-) -> Pieces[Nominations | None]:
+) -> Pieces[NextStep | None]:
     """
     Return where the members go once pods of lower priorities have left, None if there is no room even then.
 
     `assumed`: each search has a fresh one like it. Cost: a search, and one more for each pod that may have to
     leave, within the bounds above.
     """
-    attempt = _Attempt(request, state, preemptor, assumed)
-    nominations = yield from _room(attempt, request, below_priority, ClusterView(state))
-    attempt.claims.take_all_back()
-    return nominations
-
-
-def _room(
-    attempt: _Attempt, request: SearchRequest, below_priority: int, view: ClusterView
-) -> Pieces[Nominations | None]:
-    yield from attempt.claims.free_left_behind()
-    if len(attempt.claims) and (nodes := (yield from attempt.places())) is not None:
-        return Nominations(nodes, nodes, note=DEVICES_ARE_RELEASED)
-    clearings = yield from clearings_for(request, below_priority, view)
-    for rows in clearings:
-        yield from attempt.remove_lower(rows, below_priority)
-        room = yield from attempt.room()
-        yield from attempt.restore_all()
-        if room is not None:
-            return room
-    return None
+    room_search = _RoomSearch(request, state, preemptor, assumed)
+    step = yield from room_search.find(below_priority)
+    room_search.vacancy.show_claims()
+    return step
 
 
 def preemptor_of(profile: Profile) -> GroupPreemptor | None:
@@ -98,7 +86,7 @@ def preemptor_of(profile: Profile) -> GroupPreemptor | None:
     return next((plugin for plugin in profile.post_filters if isinstance(plugin, GroupPreemptor)), None)
 
 
-class _Attempt:
+class _RoomSearch:
     def __init__(
         self,
         request: SearchRequest,
@@ -111,56 +99,56 @@ class _Attempt:
         self._view = ClusterView(state)
         group = request.members[0].group
         self._key = None if group is None else group.key
-        self.claims = FreedClaims(request.members, assumed.profile.filters, state)
-        self._vacancy = Vacancy(state, self.claims)
-        self._units: list[Unit] = []
+        self.vacancy = Vacancy(state, request.members, assumed.profile.filters)
         self._n_decisions = 0
 
-    # Pods that leave and come back.
+    def find(self, below_priority: int) -> Pieces[NextStep | None]:
+        """As `find_room`; claims of pods that are gone stay free."""
+        is_left_behind = yield from self.vacancy.free_left_behind()
+        if is_left_behind and (nodes := (yield from self._places())) is not None:
+            return NextStep(nodes, nodes, note=DEVICES_ARE_RELEASED)
+        clearings = yield from clearings_for(self._request, below_priority, self._view)
+        for rows in clearings:
+            yield from self._remove_lower(rows, below_priority)
+            step = yield from self._reprieve()
+            yield from self.vacancy.put_all_back()
+            if step is not None:
+                return step
+        return None
 
-    def remove_lower(self, rows: Mask, below_priority: int) -> Pieces[None]:
+    def _remove_lower(self, rows: Mask, below_priority: int) -> Pieces[None]:
         """Remove the pods of lower priorities from these rows."""
         having = rows & self._view.has_lower(below_priority)
         for row in np.flatnonzero(having).tolist():
             for placed in list(self._view.state.placed_on(row)):
                 is_sibling = placed.pod.group is not None and placed.pod.group.key == self._key
                 is_lower = self._view.state.groups.victim_priority(placed.pod) < below_priority
-                if is_sibling or not is_lower or self._vacancy.is_out(placed):
+                if is_sibling or not is_lower or self.vacancy.is_out(placed):
                     continue
-                unit = self._view.evicted_with(placed)
-                self._units.append(unit)
-                self._vacancy.take_out(unit)
+                self.vacancy.take_out(self._view.evicted_with(placed))
                 yield
 
-    def restore_all(self) -> Pieces[None]:
-        """Bring back every pod that is still removed."""
-        yield from self._vacancy.put_all_back()
-        self._units.clear()
-
     def _is_removed(self, unit: Unit) -> bool:
-        return self._vacancy.is_out(unit[0])
+        return self.vacancy.is_out(unit[0])
 
-    # The search.
-
-    def room(self) -> Pieces[Nominations | None]:
+    def _reprieve(self) -> Pieces[NextStep | None]:
         """Return where the members go if they have places without the removed pods; some of these come back."""
-        if not self._vacancy or (nodes := (yield from self.places())) is None:
+        if not self.vacancy or (nodes := (yield from self._places())) is None:
             return None
         nodes = yield from self._without_elsewhere(nodes)
-        removed = list(filter(self._is_removed, self._units))
-        order = self._preemptor.reprieve_order(removed, self._view)
-        n_before = len(self._vacancy) + 1
+        order = self._preemptor.reprieve_order(self.vacancy.units, self._view)
+        n_before = len(self.vacancy) + 1
         # A pod may be spared only after others are back, such as the pod that a member's affinity needs.
-        while len(self._vacancy) < n_before:
-            n_before = len(self._vacancy)
+        while len(self.vacancy) < n_before:
+            n_before = len(self.vacancy)
             late: list[Unit] = []
             for unit in list(filter(self._is_removed, order)):
                 if self._n_decisions + len(self._request.members) > _MOST_DECISIONS:
                     late.append(unit)
                     continue
-                self._vacancy.put_back(unit)
-                if (places := (yield from self.places())) is None:
-                    self._vacancy.take_out(unit)
+                self.vacancy.put_back(unit)
+                if (places := (yield from self._places())) is None:
+                    self.vacancy.take_out(unit)
                 else:
                     nodes = places
         if late:
@@ -169,37 +157,38 @@ class _Attempt:
             nodes = places
         leaving = filter(self._is_removed, reversed(order))
         victims = tuple(placed.pod for unit in leaving for placed in unit)
-        return Nominations(nodes, nodes, victims) if victims else None
+        return NextStep(nodes, nodes, victims) if victims else None
 
     def _without_elsewhere(self, nodes: dict[str, str]) -> Pieces[dict[str, str]]:
         """Bring back the pods on nodes without a member, if the group then still has places."""
         taken = set(nodes.values())
         elsewhere = [
-            unit
-            for unit in filter(self._is_removed, self._units)
-            if not any(placed.pod.node_name in taken for placed in unit)
+            unit for unit in self.vacancy.units if not any(placed.pod.node_name in taken for placed in unit)
         ]
         if not elsewhere:
             return nodes
         for unit in elsewhere:
-            self._vacancy.put_back(unit)
+            self.vacancy.put_back(unit)
             yield
-        if (places := (yield from self.places())) is not None:
+        if (places := (yield from self._places())) is not None:
             return places
         for unit in elsewhere:
-            self._vacancy.take_out(unit)
+            self.vacancy.take_out(unit)
             yield
         return nodes
 
-    def places(self) -> Pieces[dict[str, str] | None]:
+    def _places(self) -> Pieces[dict[str, str] | None]:
         """Return the nodes of the members without the removed pods, None if the group has none."""
-        outcome, nodes = yield from search_places(self._request, self._assumed.fresh())
+        assumed = self._assumed.fresh()
+        outcome = yield from search(self._request, assumed)
         self._n_decisions += outcome.n_decisions
-        return nodes
+        nodes = {place.pod.uid: place.node_name for place in assumed.places}
+        yield from assumed.take_all_back()
+        return nodes if outcome.is_placed else None
 
     def _may_matter_elsewhere(self, placed: PlacedPod) -> bool:
         """Return whether the pod, once it is back, may keep members from other nodes than its own."""
-        return bool(placed.terms or placed.pod.spec.claim_volumes) or self.claims.has_of(placed.pod)
+        return bool(placed.terms or placed.pod.spec.claim_volumes) or self.vacancy.has_freed(placed.pod)
 
     def _in_place(self, late: Iterable[Unit]) -> Pieces[dict[str, str] | None]:
         """Bring back the pods that let every member keep its node. Return the nodes, None without places."""
@@ -215,10 +204,10 @@ class _Attempt:
             beside = [place for name in names for place in by_node.get(name, ())]
             if not is_local or any(map(self._may_matter_elsewhere, unit)):
                 continue
-            self._vacancy.put_back(unit)
+            self.vacancy.put_back(unit)
             yield
             if not (yield from assumed.still_take(beside)):
-                self._vacancy.take_out(unit)
+                self.vacancy.take_out(unit)
         holds = yield from assumed.still_take(assumed.places)
         nodes = {place.pod.uid: place.node_name for place in assumed.places}
         yield from assumed.take_all_back()

@@ -6,76 +6,122 @@ Everything is put back. Meanwhile nothing else may read or change the state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from scheduler.engine.core.assumed_places import AssumedPlaces
-from scheduler.engine.core.group_attempt import Outcome, SearchRequest
-from scheduler.engine.core.group_devices import FreedClaims
-from scheduler.engine.core.group_search import search
-from scheduler.engine.state.batches import Pieces
+from scheduler.engine.framework.interface import FilterPlugin
+from scheduler.engine.framework.post_filter import Unit
+from scheduler.engine.model.device_requests import ResourceClaim
+from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.requests import filter_request
+from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.cluster import ClusterState, PlacedPod
+from scheduler.engine.state.cluster_view import ClusterView
 
 
 class Vacancy:
-    """The pods that are out. `claims`: of pods that are gone or out; their devices count as free."""
+    """
+    The pods that are out, by unit, and the claims without pods, whose devices count as free if a member needs devices.
 
-    def __init__(self, state: ClusterState, claims: FreedClaims) -> None:
-        self._state, self._claims = state, claims
-        self._out: dict[str, PlacedPod] = {}
+    Their controller releases a claim some time after its pods are gone. `members`: their own claims stay theirs; by
+    default no claim is free.
+    """
+
+    def __init__(
+        self, state: ClusterState, members: Sequence[Pod] = (), filters: Sequence[FilterPlugin] = ()
+    ) -> None:
+        self._state, self._view = state, ClusterView(state)
+        needs_devices = any(_needs_devices(pod, self._view) for pod in members)
+        self._filters = filters if needs_devices else ()
+        self._own = {claim.key for pod in members for claim in state.devices.claims_of(pod)}
+        self._freed: dict[str, ResourceClaim] = {}
+        #: The unit of each pod that is out, by its UID.
+        self._out: dict[str, Unit] = {}
 
     def __len__(self) -> int:
         """Return the number of pods that are out."""
         return len(self._out)
 
+    @property
+    def units(self) -> list[Unit]:
+        """Return the units that are out."""
+        return [unit for uid, unit in self._out.items() if uid == unit[0].pod.uid]
+
     def is_out(self, placed: PlacedPod) -> bool:
         """Return whether the pod is out."""
         return placed.pod.uid in self._out
 
-    def take_out(self, unit: Iterable[PlacedPod]) -> None:
+    def take_out(self, unit: Unit) -> None:
         """Take these pods off their nodes."""
         for placed in unit:
             uid = placed.pod.uid
-            self._out[uid] = placed
+            self._out[uid] = unit
             with self._state.groups.with_notes_kept(placed.pod):
                 if placed.assumed:
                     self._state.forget(uid)
                 else:
                     self._state.remove_pod(uid)
-            self._claims.free(self._state.devices.claims_of(placed.pod))
+            self._free(self._state.devices.claims_of(placed.pod))
 
-    def put_back(self, unit: Iterable[PlacedPod]) -> None:
-        """Put these pods back on their nodes."""
+    def put_back(self, unit: Unit) -> None:
+        """Put these pods back on their nodes; they have their claims again."""
         for placed in unit:
             del self._out[placed.pod.uid]
-            self._claims.take_back(placed.pod)
+            for claim in list(self._state.devices.claims_of(placed.pod)):
+                if (freed := self._freed.pop(claim.key, None)) is not None:
+                    self._state.devices.show_allocation(freed)
             if placed.assumed:
                 self._state.assume(placed.pod, placed.pod.node_name)
             else:
                 self._state.upsert_pod(placed.pod)
 
     def put_all_back(self) -> Pieces[None]:
-        """Put back every pod that is still out; yield after each."""
-        for placed in list(self._out.values()):
-            self.put_back((placed,))
+        """Put back every unit that is still out; yield after each."""
+        for unit in self.units:
+            self.put_back(unit)
             yield
 
     @contextmanager
-    def without(self, unit: Iterable[PlacedPod]) -> Iterator[None]:
+    def without(self, pods: Iterable[PlacedPod]) -> Iterator[None]:
         """Have these pods out within the block."""
-        pods = list(unit)
-        self.take_out(pods)
+        unit = tuple(pods)
+        self.take_out(unit)
         try:
             yield
         finally:
-            self.put_back(pods)
+            self.put_back(unit)
+
+    # Claims.
+
+    def free_left_behind(self) -> Pieces[bool]:
+        """Free the claims of pods that are gone; return whether there are any. O(claims)."""
+        if self._filters:
+            for few in batches(list(self._state.devices.claims())):
+                self._free(few)
+                yield
+        return bool(self._freed)
+
+    def has_freed(self, pod: Pod) -> bool:
+        """Return whether a claim of the pod is free."""
+        return any(claim.key in self._freed for claim in self._state.devices.claims_of(pod))
+
+    def show_claims(self) -> None:
+        """Let every claim count as before."""
+        for claim in self._freed.values():
+            self._state.devices.show_allocation(claim)
+        self._freed.clear()
+
+    def _free(self, claims: Iterable[ResourceClaim]) -> None:
+        """Free the claims that have no pod any more."""
+        for claim in claims:
+            if claim.allocation is None or claim.key in self._own:
+                continue
+            is_given_back = any(plugin.gives_back(claim, self._view) for plugin in self._filters)
+            if is_given_back and self._state.devices.hide_allocation(claim):
+                self._freed[claim.key] = claim
 
 
-def search_places(
-    request: SearchRequest, assumed: AssumedPlaces
-) -> Pieces[tuple[Outcome, dict[str, str] | None]]:
-    """Return what a search finds, and the nodes of the members by UID, None without places; take the places back."""
-    outcome = yield from search(request, assumed)
-    nodes = {place.pod.uid: place.node_name for place in assumed.places}
-    yield from assumed.take_all_back()
-    return outcome, nodes if outcome.is_placed else None
+def _needs_devices(pod: Pod, view: ClusterView) -> bool:
+    if not view.devices.is_served:
+        return False
+    return bool(pod.spec.resource_claims) or any(map(view.state.devices.provides, filter_request(pod)))

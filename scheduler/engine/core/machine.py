@@ -367,8 +367,7 @@ class Machine:
                     self._ordered.append(place.instruction)
                 yield
             self._ordered += result.reports
-            if result.preemptor is not None:
-                self._ordered += self._unfit.preempt_for_group(result, result.preemptor, now_s)
+            self._ordered += self._unfit.preempt_for_group(result, now_s)
 
     def _assume_and_bind(
         self,

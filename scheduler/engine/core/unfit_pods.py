@@ -90,11 +90,13 @@ class UnfitPods:
         )
         return [*([WriteObjects(queued.pod, writes)] if writes else []), *reports, *cleared, *evictions]
 
-    def preempt_for_group(self, result: GroupResult, preemptor: Pod, now_s: float) -> list[Instruction]:
+    def preempt_for_group(self, result: GroupResult, now_s: float) -> list[Instruction]:
         """Return the instructions that make room for the group on the nodes that its members are nominated to."""
-        nodes = sorted(set(result.nominations.nodes.values()))
-        cleared = self._clear_nominations(preemptor, nodes, now_s, result.members)
-        return [*cleared, *self._evict(preemptor, "", result.nominations.victims, now_s, result.members)]
+        preemptor, step, members = result.preemptor, result.step, result.members
+        if preemptor is None:
+            return []
+        cleared = self._clear_nominations(preemptor, sorted(set(step.nodes.values())), now_s, members)
+        return [*cleared, *self._evict(preemptor, "", step.victims, now_s, members)]
 
     def _evict(
         self,
