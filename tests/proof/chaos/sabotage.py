@@ -160,7 +160,7 @@ def _see_no_end(self: Preemptions, running: Any, victims: list[Pod]) -> Iterator
 def _begin_again(self: Preemptions, running: Any, victims: list[Pod]) -> Iterator[Instruction]:
     """Evict a pod again that is being evicted for another one."""
     for victim in victims:
-        self._records.at(victim.uid).evicted_for = ""
+        self._records.at(victim.uid).evicted_by = ""
     return _WHOLE_EVICT(self, running, victims)
 
 
