@@ -97,8 +97,6 @@ class HoleSearch:
         self._rng, self._n_most, self._n_left = SplitMix64(f"{key.text} moves"), n_most, _MOST_DECISIONS
         self._vacancy = Vacancy(state)
         self._priority = min(pod.priority for pod in members)
-        #: The UIDs of the pods that were removed from the state and put back.
-        self.touched: set[str] = set()
         #: The node of each member after the moves that were found, by UID.
         self.places: dict[str, str] = {}
 
@@ -185,9 +183,7 @@ class HoleSearch:
     # One set of pods.
 
     def _without(self, pods: Iterable[Pod]) -> AbstractContextManager[None]:
-        placed = [self._state.placed[pod.uid] for pod in pods]
-        self.touched.update(each.pod.uid for each in placed)
-        return self._vacancy.without(placed)
+        return self._vacancy.without([self._state.placed[pod.uid] for pod in pods])
 
     def _is_allowed(self, pods: Sequence[Pod]) -> bool:
         """Return whether the Eviction API lets these pods go."""

@@ -14,11 +14,11 @@ from scheduler.engine.core.group_devices import claim_forms, is_first_fit_best
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod, PodSpec
 from scheduler.engine.model.requests import filter_request
-from scheduler.engine.model.terms import AffinityTerm, usable
+from scheduler.engine.model.terms import usable
 from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.engine.state.matching import PodMatcher, incoming_rule
+from scheduler.engine.state.matching import PodMatcher, incoming_matcher
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.engine.syntax.selectors import Selector
 
@@ -155,7 +155,7 @@ def has_closed_form(kind: MemberKind, view: ClusterView) -> bool:
     apart = {
         term.topology_key
         for term in usable(spec.affinity.required_anti)
-        if is_selected(_matcher((term,)), kind.first, view)
+        if is_selected(incoming_matcher((term,)), kind.first, view)
     }
     apart |= {constraint.topology_key for constraint in spec.spread if constraint.hard}
     if view.state.terms.n_limiting:
@@ -169,11 +169,7 @@ def _kind(pods: list[Pod]) -> MemberKind:
     terms = usable(pods[0].spec.affinity.required)
     pods = sorted(pods, key=lambda pod: (-pod.priority, pod.rank))
     keys = tuple(dict.fromkeys(term.topology_key for term in terms))
-    return MemberKind(pods, _matcher(terms), keys, part_of(pods[0]))
-
-
-def _matcher(terms: tuple[AffinityTerm, ...]) -> PodMatcher | None:
-    return PodMatcher(tuple((incoming_rule(term), term.selector) for term in terms)) if terms else None
+    return MemberKind(pods, incoming_matcher(terms) if terms else None, keys, part_of(pods[0]))
 
 
 def _identity(pod: Pod, read_keys: set[str], view: ClusterView) -> object:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.engine.model.terms import AffinityTerm, Problem, SpreadConstraint
+from scheduler.engine.model.wording import namespaces_text, selector_text
 from scheduler.engine.syntax.selectors import EVERYTHING, NOTHING, Requirement, Selector, with_requirements
 
+_SEPARATOR: Final = "; and "
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -76,6 +78,17 @@ class PodMatcher:
                 return False
         return True
 
+    @property
+    def selects(self) -> str:
+        """The selectors, as text."""
+        return _SEPARATOR.join(dict.fromkeys(selector_text(selector) for _, selector in self.parts))
+
+    @property
+    def namespaces(self) -> str:
+        """The namespaces, as text."""
+        texts = (namespaces_text(rule.names, rule.selector) for rule, _ in self.parts)
+        return _SEPARATOR.join(dict.fromkeys(texts))
+
     def anchor(self) -> tuple[str, tuple[str, ...]] | None:
         """Return the label key with the fewest values that selected pods may have, and these; None if there is none."""
         anchors = [anchor for _, selector in self.parts if (anchor := selector.anchor()) is not None]
@@ -87,6 +100,11 @@ class PodMatcher:
             if not rule.selector.matches(_NO_LABELS) and not rule.selector.requirements:
                 return rule.names
         return None
+
+
+def incoming_matcher(terms: Iterable[AffinityTerm], exempt: frozenset[str] = frozenset()) -> PodMatcher:
+    """Return the matcher of the pods that all these terms of an incoming pod select."""
+    return PodMatcher(tuple((incoming_rule(term), term.selector) for term in terms), exempt)
 
 
 def spread_selector(constraint: SpreadConstraint, labels: Mapping[str, str]) -> Selector:

@@ -17,18 +17,17 @@ one with the lowest cost goes first.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.terms import AffinityTerm, Shares
+from scheduler.engine.model.terms import Shares
 from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.cluster import ClusterState, PlacedPod
 from scheduler.engine.state.columns import ABSENT, LabelColumn
 from scheduler.engine.state.domain_limits import weights_in_use
-from scheduler.engine.state.existing_terms import declared_matcher
-from scheduler.engine.state.matching import PodMatcher, spread_matcher, spread_selector
+from scheduler.tools.explain.declared_rules import NO_DEFAULTS, DeclaredRule, rules_of
 
 #: How often the loop checks: a check looks at all pods, 0.5 µs each, and at those of ReplicaSets with rules.
 COST_PERIOD_S: Final = 5.0
@@ -46,14 +45,6 @@ class WriteDeletionCost:
 
     pod: Pod
     cost: str
-
-
-class _DomainRule(NamedTuple):
-    """A rule about the pods per domain of a key. `shares`: weights of the domains, None if all are equal."""
-
-    matcher: PodMatcher
-    key: str
-    shares: Shares | None = None
 
 
 class _Written(NamedTuple):
@@ -162,28 +153,17 @@ class DeletionCosts:
             yield
         return {uid: -height for uid, height in heights.items()}
 
-    def _rules(self, pod: Pod) -> Iterator[_DomainRule]:
-        for is_hard in (True, False):
-            for constraint in pod.spec.spread:
-                if constraint.hard is is_hard:
-                    matcher = spread_matcher(spread_selector(constraint, pod.labels), pod.namespace)
-                    if matcher is not None:
-                        yield _DomainRule(matcher, constraint.topology_key)
-            if pod.namespace in self._exempt_namespaces and is_hard:
-                continue
-            affinity = pod.spec.affinity
-            terms = affinity.required_anti if is_hard else affinity.preferred_anti
-            for term in self._state.terms.counting(terms, pod.namespace):
-                if term.is_limiting:
-                    yield self._anti_affinity(term)
+    def _rules(self, pod: Pod) -> list[DeclaredRule]:
+        """Return the rules by which the pods of a domain have an order, the first one first."""
+        rules = rules_of(pod, self._state, self._exempt_namespaces, NO_DEFAULTS)
+        return sorted(
+            (rule for rule in rules if rule.kind == "topologySpread" or rule.is_limiting),
+            key=lambda rule: (not rule.is_hard, rule.kind != "topologySpread"),
+        )
 
-    def _anti_affinity(self, term: AffinityTerm) -> _DomainRule:
-        shares = term.max_pods if isinstance(term.max_pods, Shares) and term.max_pods.weights else None
-        return _DomainRule(declared_matcher(term, self._exempt_namespaces), term.topology_key, shares)
-
-    def _heights(self, rule: _DomainRule, ranked: Sequence[PlacedPod]) -> dict[str, int]:
+    def _heights(self, rule: DeclaredRule, ranked: Sequence[PlacedPod]) -> dict[str, int]:
         """Return the height of each pod: the last pod of a domain in `ranked` is the highest. 0 without a domain."""
-        column = self._state.nodes.column(rule.key)
+        column = self._state.nodes.column(rule.topology_key)
         live = self._state.counts.selected(rule.matcher, live_only=True)
         below = column.per_domain(live.by_row).amounts
         own = Counter(column.ids.item(placed.row) for placed in ranked)
@@ -203,7 +183,7 @@ def _height_of(shares: Shares | None, column: LabelColumn) -> Callable[[int, int
 
     With weights, the height is the total number of pods, in tenths, at which the domain's share is position - 0.5.
     """
-    if shares is None:
+    if shares is None or not shares.weights:
         return lambda _, position: position
     weights = weights_in_use(shares, column)
     total = sum(weights.values())

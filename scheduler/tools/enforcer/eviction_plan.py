@@ -25,8 +25,7 @@ from dataclasses import dataclass, field
 from scheduler.engine.model.pods import Pod, PodSpec
 from scheduler.engine.state.cluster import ClusterState, PlacedPod
 from scheduler.engine.state.matching import PodMatcher
-from scheduler.tools.enforcer.rules import Side
-from scheduler.tools.enforcer.violations import Violation, counts_of, n_staying, staying_in_domain
+from scheduler.tools.enforcer.violations import Violation, n_staying, selects, staying_in_domain
 
 #: More than any domain has.
 _UNLIMITED = 1 << 62
@@ -95,8 +94,8 @@ class EvictionPlanner:
 
         Cost: O(violations + selected pods in their domains).
         """
-        affinity = [each for each in due if each.rule.spec.side is Side.AFFINITY]
-        anti_affinity = [each for each in due if each.rule.spec.side is Side.ANTI_AFFINITY]
+        affinity = [each for each in due if each.is_affinity]
+        anti_affinity = [each for each in due if not each.is_affinity]
         first = self._for_affinity(affinity)
         second = self._for_anti_affinity(anti_affinity, leaving={each.pod.uid for each in first.evictions})
         evictions = sorted(
@@ -110,9 +109,9 @@ class EvictionPlanner:
         #: Rows of the pods to evict, by each matcher that selects them.
         gone: dict[PodMatcher, list[int]] = {}
         declaring = [(self._state.placed[each.uid], each) for each in due]
-        rules = {each.rule.spec.matcher: each.rule for _, each in declaring}
+        rules = {each.rule.matcher: each.rule for _, each in declaring}
         for placed, violation in sorted(declaring, key=lambda each: _seniority(each[0].pod), reverse=True):
-            matcher = violation.rule.spec.matcher
+            matcher = violation.rule.matcher
             if not self._is_movable(placed.pod):
                 unfixable.append(violation)
                 continue
@@ -120,7 +119,7 @@ class EvictionPlanner:
                 continue
             evictions.append(PlannedEviction(placed.pod, violation, None, placed.pod.namespace))
             for other, rule in rules.items():
-                if rule.selects(placed.label_set):
+                if selects(self._state, rule, placed.label_set):
                     gone.setdefault(other, []).append(placed.row)
         return EvictionPlan(tuple(evictions), tuple(unfixable))
 
@@ -128,10 +127,10 @@ class EvictionPlanner:
         """Return whether the pod is the first of its kind once one selected pod per row in `gone` is evicted."""
         rule = violation.rule
         node = self._state.nodes.nodes[placed.row]
-        if not rule.selects_itself or node is None:
+        if node is None or not selects(self._state, rule, placed.label_set):
             return False
-        has_keys = all(key in node.labels for key in rule.spec.keys)
-        return has_keys and n_staying(self._state, rule, counts_of(self._state, rule)[1], gone) <= 1
+        has_keys = all(key in node.labels for key in rule.keys)
+        return has_keys and n_staying(self._state, rule, gone) <= 1
 
     def _for_anti_affinity(self, due: Iterable[Violation], leaving: set[str]) -> EvictionPlan:
         violations = [each for each in due if each.uid not in leaving]
@@ -175,8 +174,7 @@ class EvictionPlanner:
         participants: dict[str, _Participant] = {}
         domains: dict[tuple[PodMatcher, str, int], _Domain] = {}
         for violation in violations:
-            (key,) = violation.rule.spec.keys
-            matcher = violation.rule.spec.matcher
+            key, matcher = violation.rule.topology_key, violation.rule.matcher
             domain_id = int(self._state.nodes.column(key).ids[violation.row])
             domain = domains.get((matcher, key, domain_id))
             if domain is None:

@@ -7,7 +7,6 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from scheduler.engine.model.pods import Pod
-from scheduler.tools.enforcer.rules import Side
 
 
 class ViolationCause(Enum):
@@ -25,7 +24,8 @@ class ViolationCause(Enum):
 class ViolationReport:
     """A broken rule as text."""
 
-    side: Side
+    #: `affinity` or `anti-affinity`.
+    side: str
     enforced: bool
     #: What the rule requires.
     rule: str

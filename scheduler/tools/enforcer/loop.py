@@ -183,7 +183,6 @@ class EnforcerDaemon(daemon.Daemon):
             random.Random(_SEED),
             limits,
             is_movable=self._is_movable,
-            restored=self._enforcer.index.sync_pod,
         )
 
     def stop(self) -> None:

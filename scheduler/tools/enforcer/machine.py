@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from scheduler.engine.framework.kinds import STORES
-from scheduler.engine.model.nodes import Namespace
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import (
     NodeGone,
@@ -50,8 +49,9 @@ from scheduler.tools.enforcer.instructions import (
     ViolationReport,
 )
 from scheduler.tools.enforcer.limits import EvictionLimits
-from scheduler.tools.enforcer.rules import RuleIndex, RuleSpec, Side
-from scheduler.tools.enforcer.violations import Violation, ViolationDetector, violation_report
+from scheduler.tools.enforcer.rules import RuleIndex
+from scheduler.tools.enforcer.violations import Violation, selects, violation_report, violations
+from scheduler.tools.explain.declared_rules import DeclaredRule
 
 #: A report costs 50 µs. The next check goes on with the rest.
 _MAX_REPORTS_PER_CHECK: Final = 200
@@ -66,10 +66,16 @@ class EnforcementStatus:
     not_enforced: Counter[str] = field(default_factory=Counter)
     #: Pods due for eviction by the reason why they still run, and rules that no eviction would mend.
     waiting: Counter[str] = field(default_factory=Counter)
-    n_enforced_pods: int = 0
+    #: Pods with an enforced rule that are not terminating, by namespace.
+    n_enforced: Counter[str] = field(default_factory=Counter)
     #: Broken rules, enforced ones first, and the evictions planned for them.
     violations: list[Violation] = field(default_factory=list)
     evictions: tuple[PlannedEviction, ...] = ()
+
+    @property
+    def n_enforced_pods(self) -> int:
+        """Pods with an enforced rule that are not terminating."""
+        return self.n_enforced.total()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +115,14 @@ class Enforcer:
         )
         self.index = RuleIndex(self.state, exempt_namespaces)
         self.status = EnforcementStatus()
-        self._detector = ViolationDetector(self.state, self.index)
         self._planner = EvictionPlanner(self.state, is_movable)
         self._limits = limits
         self._acts = acts
         self._evictions = RecentEvictions(limits)
         #: By UID and rule: a changed rule starts a new period, a change of the pod's labels does not.
-        self._periods: dict[tuple[str, RuleSpec], _BrokenPeriod] = {}
+        self._periods: dict[tuple[str, DeclaredRule], _BrokenPeriod] = {}
         #: Rules reported per pod, by UID.
-        self._reported: dict[str, set[RuleSpec]] = {}
+        self._reported: dict[str, set[DeclaredRule]] = {}
         self._backoffs: dict[str, EvictionBackoff] = {}
         #: The pod whose eviction has no result yet.
         self._in_flight: PlannedEviction | None = None
@@ -153,16 +158,10 @@ class Enforcer:
                 self.state.remove_node(name)
             case ObjectSeen(obj):
                 STORES[obj.kind].upsert(self.state, obj)
-                self._sync_namespace(obj.kind, obj.key)
             case ObjectGone(kind, key):
                 STORES[kind].remove(self.state, kind, key)
-                self._sync_namespace(kind, key)
             case _:
                 pass  # pods without a node, and kinds that only the scheduler reads
-
-    def _sync_namespace(self, kind: str, name: str) -> None:
-        if kind == Namespace.kind:
-            self.index.sync_namespace(name)
 
     def _remove_pod(self, uid: str) -> None:
         self.state.remove_pod(uid)
@@ -187,23 +186,23 @@ class Enforcer:
         """
         Return what to report and to evict now.
 
-        Cost: O(rules + broken rules + pods in the domains of rules that are due).
+        Cost: O(rules x nodes + broken rules + pods in the domains of rules that are due), 40 µs for a rule that holds.
         """
         self._wake_s = None
-        violations = self._detector.violations()
-        self._update_times(violations, now_s)
-        enforced = [each for each in violations if each.rule.spec.enforced]
+        found = violations(self.state, self.index)
+        self._update_times(found, now_s)
+        enforced = [each for each in found if each.rule.enforced]
         plan = self._planner.plan([each for each in enforced if self._is_due(each, now_s)])
         in_grace = self._in_grace(enforced, plan)
-        self._update_status(violations, plan, in_grace.total())
+        self._update_status(found, plan, in_grace.total())
         if not leads:
             return []
-        return [*self._reports(violations, now_s), *self._eviction_instructions(plan, in_grace, now_s)]
+        return [*self._reports(found, now_s), *self._eviction_instructions(plan, in_grace, now_s)]
 
     def _update_times(self, violations: Iterable[Violation], now_s: float) -> None:
-        periods: dict[tuple[str, RuleSpec], _BrokenPeriod] = {}
+        periods: dict[tuple[str, DeclaredRule], _BrokenPeriod] = {}
         for violation in violations:
-            key = (violation.uid, violation.rule.spec)
+            key = (violation.uid, violation.rule)
             periods[key] = self._periods.get(key) or _BrokenPeriod(now_s, self._cause(violation))
         self._periods = periods
         self._placed_since_check = set()
@@ -213,25 +212,26 @@ class Enforcer:
             return ViolationCause.UNKNOWN
         if violation.uid in self._placed_since_check:
             return ViolationCause.PLACEMENT
-        if _is_affinity(violation):
+        if violation.is_affinity:
             return ViolationCause.CHANGE
         rule = violation.rule
-        ids = self.state.nodes.column(rule.spec.keys[0]).ids
+        ids = self.state.nodes.column(rule.topology_key).ids
         newly_placed = (
             self.state.placed[uid] for uid in self._placed_since_check if uid in self.state.placed
         )
         breaks_rule = any(
-            ids[each.row] == ids[violation.row] and rule.selects(each.label_set) for each in newly_placed
+            ids[each.row] == ids[violation.row] and selects(self.state, rule, each.label_set)
+            for each in newly_placed
         )
         return ViolationCause.PLACEMENT if breaks_rule else ViolationCause.CHANGE
 
     def _is_due(self, violation: Violation, now_s: float) -> bool:
         """Return whether the rule has been broken for long enough to act; if not, note when to check again."""
         wait_s = self._limits.settle_s
-        if _is_affinity(violation):
+        if violation.is_affinity:
             own_s = self.state.placed[violation.uid].pod.affinity_grace_s
             wait_s = own_s if isinstance(own_s, (int, float)) else self._limits.grace_s
-        return self._is_time(self._periods[violation.uid, violation.rule.spec].since_s + wait_s, now_s)
+        return self._is_time(self._periods[violation.uid, violation.rule].since_s + wait_s, now_s)
 
     def _is_time(self, at_s: float, now_s: float) -> bool:
         """Return whether `at_s` has come; otherwise the next check is then at the latest."""
@@ -242,21 +242,21 @@ class Enforcer:
     def _in_grace(self, enforced: Iterable[Violation], plan: EvictionPlan) -> Counter[str]:
         """Return the pods that wait for a match of their enforced affinity, by namespace."""
         planned_uids = {each.pod.uid for each in plan.evictions}
-        waiting = (each.uid for each in enforced if _is_affinity(each) and each.uid not in planned_uids)
-        unfixable = (each.uid for each in plan.unfixable if _is_affinity(each))
+        waiting = (each.uid for each in enforced if each.is_affinity and each.uid not in planned_uids)
+        unfixable = (each.uid for each in plan.unfixable if each.is_affinity)
         return self._by_namespace(waiting) - self._by_namespace(unfixable)
 
     def _by_namespace(self, uids: Iterable[str]) -> Counter[str]:
         return Counter(self.state.placed[uid].pod.namespace for uid in uids)
 
     def _update_status(self, violations: list[Violation], plan: EvictionPlan, n_in_grace: int) -> None:
-        enforced = [each for each in violations if each.rule.spec.enforced]
-        not_enforced = [each for each in violations if not each.rule.spec.enforced]
+        enforced = [each for each in violations if each.rule.enforced]
+        not_enforced = [each for each in violations if not each.rule.enforced]
         self.status = EnforcementStatus(
-            enforced=Counter(each.rule.spec.side.value for each in enforced),
-            not_enforced=Counter(each.rule.spec.side.value for each in not_enforced),
+            enforced=Counter(each.side for each in enforced),
+            not_enforced=Counter(each.side for each in not_enforced),
             waiting=Counter({"grace": n_in_grace, "beyond help": len(plan.unfixable)}),
-            n_enforced_pods=self.index.n_enforced_pods,
+            n_enforced=self.index.n_enforced(),
             violations=[*enforced, *not_enforced],
             evictions=plan.evictions,
         )
@@ -265,17 +265,17 @@ class Enforcer:
         """Return reports of violations not reported yet, affinity after its grace period: peers may just restart."""
         reports: list[EnforcerInstruction] = []
         for violation in violations:
-            spec = violation.rule.spec
-            period = self._periods[violation.uid, spec]
-            has_grace = _is_affinity(violation) and not spec.enforced
+            rule = violation.rule
+            period = self._periods[violation.uid, rule]
+            has_grace = violation.is_affinity and not rule.enforced
             wait_s = self._limits.grace_s if has_grace else self._limits.settle_s
             reported = self._reported.setdefault(violation.uid, set())
-            if spec in reported or not self._is_time(period.since_s + wait_s, now_s):
+            if rule in reported or not self._is_time(period.since_s + wait_s, now_s):
                 continue
             if len(reports) == _MAX_REPORTS_PER_CHECK:
                 self._wake_s = now_s
                 break
-            reported.add(spec)
+            reported.add(rule)
             pod = self.state.placed[violation.uid].pod
             report = violation_report(self.state, violation, pod.uid, None)
             reports.append(ReportViolation(pod, report, period.cause))
@@ -287,7 +287,7 @@ class Enforcer:
         uids = {each.pod.uid for each in plan.evictions}
         self._backoffs = {uid: backoff for uid, backoff in self._backoffs.items() if uid in uids}
         self._announced &= uids
-        exceeded = too_many(plan.evictions, in_grace, self.index.n_enforced_by_namespace, self._limits)
+        exceeded = too_many(plan.evictions, in_grace, self.status.n_enforced, self._limits)
         instructions: list[EnforcerInstruction] = [
             report for share, report in exceeded.items() if share not in self._exceeded
         ]
@@ -352,7 +352,3 @@ class Enforcer:
             self._evicted_uids.add(uid)
             self.state.upsert_pod(replace(placed.pod, terminating=True))
             self.index.sync_pod(uid)
-
-
-def _is_affinity(violation: Violation) -> bool:
-    return violation.rule.spec.side is Side.AFFINITY

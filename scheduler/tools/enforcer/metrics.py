@@ -80,15 +80,15 @@ class EnforcementMetrics(ControllerMetrics):
         self._callback(BROKEN_RULES, lambda: broken(enforced=False))
         self._callback(ENFORCED_BROKEN, lambda: broken(enforced=True))
         self._callback(WAITING, lambda: {reason: enforcer.status.waiting[reason] for reason in REASONS})
-        self._callback(ENFORCED_PODS, lambda: enforcer.index.n_enforced_pods)
+        self._callback(ENFORCED_PODS, lambda: enforcer.status.n_enforced_pods)
 
     def on_violation(self, report: ViolationReport) -> None:
         """Count a rule that is newly broken."""
-        self._violations.add(report.side.value, str(report.enforced).lower())
+        self._violations.add(report.side, str(report.enforced).lower())
 
     def on_eviction_ended(self, report: ViolationReport, ended: EvictionResult) -> None:
         """Count an eviction by its result."""
-        self._evictions.add(report.side.value, ended.value)
+        self._evictions.add(report.side, ended.value)
 
     def on_move_ended(self, ended: EvictionResult) -> None:
         """Count an eviction for a better node by its result."""

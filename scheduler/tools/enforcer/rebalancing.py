@@ -75,7 +75,6 @@ class Rebalancer:
         limits: RebalanceLimits,
         *,
         is_movable: Callable[[Pod], bool],
-        restored: Callable[[str], None] = lambda _: None,
     ) -> None:
         """
         Args:
@@ -84,7 +83,6 @@ class Rebalancer:
             rng: chooses among equally good nodes, of which none is a reason to move.
             limits: when pods move.
             is_movable: returns whether a pod may be evicted and would then be placed anew.
-            restored: called with the UID of a pod that was taken out of the state and put back.
         """
         self._state, self._view = state, ClusterView(state)
         # All nodes are compared, and no pod is evicted to make room.
@@ -93,10 +91,8 @@ class Rebalancer:
             for name, profile in profiles.items()
         }
         self._rng, self._limits = rng, limits
-        self._is_movable, self._restored = is_movable, restored
-        self.waiting = WaitingGroups(
-            state, self._profiles, limits.for_groups, limits.hold_s, restored=restored
-        )
+        self._is_movable = is_movable
+        self.waiting = WaitingGroups(state, self._profiles, limits.for_groups, limits.hold_s)
         #: Since when a pod is on its node and since when it qualifies, by UID.
         self._placed_s: dict[str, tuple[str, float]] = {}
         self._qualified_s: dict[str, float] = {}
@@ -177,7 +173,6 @@ class Rebalancer:
             return self._better_place(pod, profile)
         finally:
             self._state.upsert_pod(pod)
-            self._restored(pod.uid)
 
     def _may_move(self, pod: Pod, now_s: float) -> bool:
         """Return whether a pod may leave its node, if it is better for it or for a group."""

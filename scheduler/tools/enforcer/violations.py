@@ -15,22 +15,22 @@ Rules of pods on unknown nodes hold, and so does anti-affinity on a node without
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.terms import Shares
 from scheduler.engine.model.wording import namespaces_text, selector_text, share_text
-from scheduler.engine.state.arrays import Amounts, Counts, Mask, Rows
+from scheduler.engine.state.arrays import Amounts, Mask
 from scheduler.engine.state.cluster import ClusterState, PlacedPod
 from scheduler.engine.state.columns import ABSENT
-from scheduler.engine.state.counts import PodCounts
-from scheduler.engine.state.domain_limits import most_per_domain, n_divided
+from scheduler.engine.state.counts import KeyDomains
+from scheduler.engine.state.domain_limits import n_divided
+from scheduler.engine.state.label_sets import LabelSet
 from scheduler.tools.enforcer.instructions import ViolationReport
-from scheduler.tools.enforcer.rules import Rule, RuleIndex, RuleSpec, Side
+from scheduler.tools.enforcer.rules import Alike, RuleIndex
+from scheduler.tools.explain.declared_rules import DeclaredRule, relaxed_rules_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,162 +39,151 @@ class Violation:
 
     uid: str
     row: int
-    rule: Rule
-    most: int = 1
+    rule: DeclaredRule
+    most: int
+
+    @property
+    def is_affinity(self) -> bool:
+        """Whether the rule is affinity, else anti-affinity."""
+        return self.rule.kind == "requiredAffinity"
+
+    @property
+    def side(self) -> str:
+        """The same as a label of metrics."""
+        return "affinity" if self.is_affinity else "anti-affinity"
 
 
-#: Versions of everything that a rule's violations depend on. `Rule.selects_itself` needs none: when it changes, the
-#: counts change too.
-_Stamp = tuple[int, int, int, int, int]
+def violations(state: ClusterState, index: RuleIndex) -> list[Violation]:
+    """Return every violation of every rule. O(nodes) for each rule, and O(its pods) for one that may be broken."""
+    declaring: dict[DeclaredRule, list[Alike]] = {}
+    relaxed: dict[DeclaredRule, list[int]] = {}
+    for alike in index.alike():
+        for rule in alike.rules:
+            declaring.setdefault(rule, []).append(alike)
+        for rule in alike.relaxed:
+            if selects(state, rule, alike.label_set):
+                relaxed.setdefault(rule, []).extend(state.placed[uid].row for uid in alike.uids)
+    return [
+        violation
+        for rule, pods in declaring.items()
+        for violation in _violations_of(state, rule, pods, relaxed.get(rule, ()))
+    ]
 
 
-class ViolationDetector:
-    """Finds broken rules. A rule is checked again only when something that it reads has changed."""
+def _violations_of(
+    state: ClusterState, rule: DeclaredRule, declaring: Iterable[Alike], relaxed: Sequence[int]
+) -> Iterator[Violation]:
+    """Yield the violations of the rule. `relaxed`: the rows of selected pods that have relaxed an equal one."""
+    #: By whether the rule selects the pods that declare it.
+    broken: dict[bool, tuple[Mask, Amounts]] = {}
+    for alike in declaring:
+        is_own = selects(state, rule, alike.label_set)
+        if is_own not in broken:
+            rows, most = (
+                _lacking_match(state, rule, is_own=is_own)
+                if rule.kind == "requiredAffinity"
+                else _above_limit(state, rule, relaxed, is_own=is_own)
+            )
+            broken[is_own] = (rows & state.nodes.alive, most)
+        rows, most = broken[is_own]
+        if rows.any():
+            for uid in alike.uids:
+                row = state.placed[uid].row
+                if rows.item(row):
+                    yield Violation(uid, row, rule, most.item(row))
 
-    def __init__(self, state: ClusterState, index: RuleIndex) -> None:
-        self._state = state
-        self._index = index
-        self._violations: WeakKeyDictionary[Rule, tuple[_Stamp, tuple[Violation, ...]]] = WeakKeyDictionary()
 
-    def violations(self) -> list[Violation]:
-        """
-        Return every violation of every rule.
+def _above_limit(
+    state: ClusterState, rule: DeclaredRule, relaxed: Sequence[int], *, is_own: bool
+) -> tuple[Mask, Amounts]:
+    """
+    Return the rows where a pod's anti-affinity is broken, and the most selected pods of each row's domain.
 
-        Cost: 1 µs for an unchanged rule, else O(nodes).
-        """
-        return [violation for rule in self._index.rules() for violation in self._cached(rule)]
+    `is_own`: whether the rule selects the pod. Shares are of all selected pods, terminating ones included: most of
+    these are about to be replaced.
+    """
+    nodes = state.nodes
+    column = nodes.column(rule.topology_key)
+    live = state.counts.selected(rule.matcher, live_only=True)
+    staying = live.per_domain(KeyDomains(column))
+    if relaxed:
+        staying = column.per_domain(live.by_row - np.bincount(relaxed, minlength=nodes.n_rows))
+    n_selected = 0
+    if rule.shares is not None:
+        n_selected = n_divided(state.counts.selected(rule.matcher).by_row, nodes.alive) + (not is_own)
+    most = rule.most_per_domain(column, n_selected)[staying.ids]
+    return rule.is_broken(staying.on_nodes(), most, is_own=is_own) & (staying.ids != ABSENT), most
 
-    def _cached(self, rule: Rule) -> tuple[Violation, ...]:
-        every, live = counts_of(self._state, rule)
-        stamp = (
-            rule.version,
-            rule.relaxed.version,
-            every.version,
-            live.version,
-            self._state.log.restarted_at,
-        )
-        cached = self._violations.get(rule)
-        if cached is not None and cached[0] == stamp:
-            return cached[1]
-        found = tuple(self._violations_of(rule, every, live))
-        self._violations[rule] = (stamp, found)
-        return found
 
-    def _violations_of(self, rule: Rule, every: PodCounts, live: PodCounts) -> Iterator[Violation]:
-        rows = np.fromiter(rule.uids_by_row, dtype=np.intp)
-        most = self._most(rule, rows, every)
-        if rule.spec.side is Side.AFFINITY:
-            broken = self._lacks_match(rule, rows, every, live)
-        else:
-            broken = self._exceeds_limit(rule, rows, live, most)
-        is_broken = broken & self._state.nodes.alive[rows]
-        for row, limit in zip(rows[is_broken].tolist(), most[is_broken].tolist(), strict=True):
-            for uid in rule.uids_by_row[row]:
-                yield Violation(uid, row, rule, limit)
+def _lacking_match(state: ClusterState, rule: DeclaredRule, *, is_own: bool) -> tuple[Mask, Amounts]:
+    """Return the rows where a pod's affinity is broken, and a limit that says nothing. `is_own`: as above."""
+    nodes = state.nodes
+    every = state.counts.selected(rule.matcher)
+    is_lonely, has_keys = np.zeros(nodes.n_rows, dtype=np.bool_), np.ones(nodes.n_rows, dtype=np.bool_)
+    for key in rule.keys:
+        column = nodes.column(key)
+        is_lonely |= rule.is_broken(every.per_domain(KeyDomains(column)).on_nodes(), is_own=is_own)
+        has_keys &= column.ids[: nodes.n_rows] != ABSENT
+    if is_own and n_staying(state, rule) <= 1:
+        is_lonely &= ~has_keys
+    return is_lonely, np.ones(nodes.n_rows, dtype=np.int64)
 
-    def _exceeds_limit(self, rule: Rule, rows: Rows, live: PodCounts, most: Amounts) -> Mask:
-        (key, *_) = rule.spec.keys
-        column, counted = self._state.nodes.column(key), staying_by_row(rule, live, self._state)
-        selected = column.per_domain(counted).on_nodes()[rows]
-        exceeds: Mask = selected - int(rule.selects_itself) >= most
-        if isinstance(rule.spec.max_pods, Shares):
-            exceeds &= column.ids[rows] != ABSENT
-        return exceeds
 
-    def _most(self, rule: Rule, rows: Rows, every: PodCounts) -> Amounts:
-        """
-        Return the most selected pods of each row's domain: int64 array of shape (rows,).
-
-        Shares are of all selected pods, terminating ones included: most of these are about to be replaced.
-        """
-        limit = rule.spec.max_pods
-        if isinstance(limit, Shares):
-            column = self._state.nodes.column(rule.spec.keys[0])
-            n_selected = n_divided(every.by_row, self._state.nodes.alive) + int(not rule.selects_itself)
-            return most_per_domain(limit, column, n_selected)[column.ids[rows]]
-        return np.full(len(rows), limit, dtype=np.int64)
-
-    def _lacks_match(self, rule: Rule, rows: Rows, every: PodCounts, live: PodCounts) -> Mask:
-        nodes = self._state.nodes
-        lonely = np.zeros(len(rows), dtype=np.bool_)
-        has_keys = np.ones(len(rows), dtype=np.bool_)
-        for key in rule.spec.keys:
-            column = nodes.column(key)
-            lonely |= column.per_domain(every.by_row).on_nodes()[rows] <= int(rule.selects_itself)
-            has_keys &= column.ids[rows] != ABSENT
-        if rule.selects_itself and n_staying(self._state, rule, live) <= 1:
-            lonely &= ~has_keys
-        return lonely
+def selects(state: ClusterState, rule: DeclaredRule, label_set: LabelSet) -> bool:
+    """Return whether the rule selects the pods with these labels."""
+    return state.label_sets.matches(rule.matcher, label_set)
 
 
 def staying_in_domain(state: ClusterState, violation: Violation) -> Iterator[PlacedPod]:
     """Yield the pods that count against an anti-affinity rule where it is broken. O(nodes + pods of the domain)."""
     rule, nodes = violation.rule, state.nodes
-    ids = nodes.column(rule.spec.keys[0]).ids[: nodes.n_rows]
-    live = counts_of(state, rule)[1].by_row
+    ids = nodes.column(rule.topology_key).ids[: nodes.n_rows]
+    live = state.counts.selected(rule.matcher, live_only=True).by_row
     for row in np.flatnonzero((ids == ids[violation.row]) & (live > 0)).tolist():
         for placed in state.placed_on(row):
-            is_relaxed = placed.pod.uid in rule.relaxed.row_by_uid
-            if rule.selects(placed.label_set) and not placed.pod.terminating and not is_relaxed:
+            is_relaxed = rule in relaxed_rules_of(placed.pod, rule.matcher.exempt)
+            if selects(state, rule, placed.label_set) and not placed.pod.terminating and not is_relaxed:
                 yield placed
 
 
-def staying_by_row(rule: Rule, live: PodCounts, state: ClusterState) -> Counts:
-    """Return per row the pods that count against an anti-affinity rule: int32 array of shape (n_rows,)."""
-    if not rule.relaxed.row_by_uid:
-        return live.by_row
-    counted = live.by_row.copy()
-    for uid, row in rule.relaxed.row_by_uid.items():
-        counted[row] -= rule.selects(state.placed[uid].label_set)
-    return counted
-
-
-def counts_of(state: ClusterState, rule: Rule) -> tuple[PodCounts, PodCounts]:
-    """Return the counts of pods that the rule selects: all, and only those not terminating."""
-    matcher = rule.spec.matcher
-    return state.counts.selected(matcher), state.counts.selected(matcher, live_only=True)
-
-
-def n_staying(state: ClusterState, rule: Rule, live: PodCounts, gone: Sequence[int] = ()) -> int:
+def n_staying(state: ClusterState, rule: DeclaredRule, gone: Sequence[int] = ()) -> int:
     """
     Return how many selected pods are not terminating and are on nodes with a key; the largest number of any key.
 
-    `live`: the rule's counts of pods that are not terminating. `gone`: the rows of pods not to count. O(nodes).
+    `gone`: the rows of pods not to count. O(nodes).
     """
     nodes = state.nodes
-    counts = live.by_row
+    counts = state.counts.selected(rule.matcher, live_only=True).by_row
     if gone:
         counts = counts - np.bincount(gone, minlength=nodes.n_rows)
-    return max(int(counts[nodes.column(key).ids[: nodes.n_rows] != ABSENT].sum()) for key in rule.spec.keys)
+    return max(int(counts[nodes.column(key).ids[: nodes.n_rows] != ABSENT].sum()) for key in rule.keys)
 
 
 def violation_report(
     state: ClusterState, violation: Violation, about: str, other: Pod | None
 ) -> ViolationReport:
     """Return the violation as text, for an event about the pod with UID `about`. O(nodes + pods of the domain)."""
-    spec = violation.rule.spec
-    if other is None and spec.side is Side.ANTI_AFFINITY:
+    rule = violation.rule
+    if other is None and not violation.is_affinity:
         staying = (placed.pod for placed in staying_in_domain(state, violation))
         other = next((pod for pod in staying if pod.uid not in (about, violation.uid)), None)
-    domains = ", ".join(_domain_text(state, violation.row, key) for key in spec.keys)
+    domains = ", ".join(_domain_text(state, violation.row, key) for key in rule.keys)
     declared_in = state.placed[violation.uid].pod.namespace
-    return ViolationReport(spec.side, spec.enforced, rule_text(spec), domains, other, declared_in)
+    return ViolationReport(violation.side, rule.enforced, rule_text(rule), domains, other, declared_in)
 
 
-def rule_text(spec: RuleSpec) -> str:
+def rule_text(rule: DeclaredRule) -> str:
     """Return what the rule requires."""
     which = " and ".join(
-        f"{selector_text(selector)} in {namespaces_text(rule.names, rule.selector)}"
-        for rule, selector in spec.matcher.parts
+        f"{selector_text(selector)} in {namespaces_text(covered.names, covered.selector)}"
+        for covered, selector in rule.matcher.parts
     )
-    keys = ", ".join(spec.keys)
-    if spec.side is Side.AFFINITY:
+    keys = ", ".join(rule.keys)
+    if rule.kind == "requiredAffinity":
         return f"affinity: one more pod with {which} in the same {keys}"
-    if isinstance(spec.max_pods, Shares):
-        return (
-            f"anti-affinity: at most {share_text(spec.max_pods)} of the pods with {which} in the same {keys}"
-        )
-    n_others = spec.max_pods - 1
+    if rule.shares is not None:
+        return f"anti-affinity: at most {share_text(rule.shares)} of the pods with {which} in the same {keys}"
+    n_others = rule.limit - 1
     limit = "no other pod" if n_others == 0 else f"at most {n_others} other pod{'s' if n_others > 1 else ''}"
     return f"anti-affinity: {limit} with {which} in the same {keys}"
 

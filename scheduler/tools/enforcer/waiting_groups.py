@@ -61,12 +61,10 @@ class WaitingGroups:
         profiles: Mapping[str, Profile],
         for_groups: int,
         hold_s: float,
-        *,
-        restored: Callable[[str], None],
     ) -> None:
         """For the arguments see `Rebalancer` and `RebalanceLimits`."""
         self._state, self._profiles = state, profiles
-        self._for_groups, self._hold_s, self._restored = for_groups, hold_s, restored
+        self._for_groups, self._hold_s = for_groups, hold_s
         self._pending: dict[str, Pod] = {}
         self._waits: dict[GroupKey, _Wait] = {}
 
@@ -139,8 +137,6 @@ class WaitingGroups:
             yield
         search = HoleSearch(self._state, self._profiles, key, members, n_most)
         moves = yield from search.moves(movable)
-        for uid in search.touched:
-            self._restored(uid)
         nodes = ((pod, search.places.get(pod.uid, "")) for pod in members)
         anew = tuple((pod, name) for pod, name in nodes if name != pod.nominated_node_name)
         return MovesForGroup(key, moves, anew)

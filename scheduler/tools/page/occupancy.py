@@ -13,9 +13,9 @@ import numpy as np
 from scheduler.engine.state.arrays import Amounts, Mask, Rows
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.columns import LabelColumn
-from scheduler.engine.state.domain_limits import most_per_domain, n_divided
+from scheduler.engine.state.domain_limits import n_divided
 from scheduler.engine.state.node_masks import NodeMasks
-from scheduler.tools.page.rules import DeclaredRule
+from scheduler.tools.explain.declared_rules import DeclaredRule
 
 #: The room of a domain without a limit.
 UNLIMITED: Final = -1
@@ -92,10 +92,10 @@ def occupancy(record: RuleRecord, state: ClusterState) -> Occupancy:
         case "requiredAntiAffinity":
             relaxed = _per_domain(column, record.relaxed, nodes.n_rows)[ids]
             n_selected = n_divided(by_row, nodes.alive)
-            now, then = (_most(rule, column, ids, n_selected + n_more) for n_more in (0, 1))
-            fewest, (room, states) = 0, _anti_affinity(now, then, n_pods, relaxed, selected, others)
+            now, then = (rule.most_per_domain(column, n_selected + n_more)[ids] for n_more in (0, 1))
+            fewest, (room, states) = 0, _anti_affinity(rule, now, then, n_pods, relaxed, selected, others)
         case "requiredAffinity":
-            fewest, (room, states) = 0, _affinity(n_pods, selected, others)
+            fewest, (room, states) = 0, _affinity(rule, n_pods, selected, others)
         case "preferredAffinity" | "preferredAntiAffinity":
             room = np.full(len(ids), UNLIMITED, dtype=np.int64)
             fewest, states = 0, np.where(n_pods > 0, DomainState.ROOM, DomainState.EMPTY)
@@ -123,16 +123,10 @@ def _per_domain(column: LabelColumn, n_by_row: Mapping[int, int], n_rows: int) -
     return column.per_domain(by_row).amounts
 
 
-def _most(rule: DeclaredRule, column: LabelColumn, ids: Rows, n_selected: int) -> int | Amounts:
-    """Return the limit of each domain, or of all, where `n_selected` pods are divided."""
-    if rule.shares is None:
-        return rule.limit
-    return most_per_domain(rule.shares, column, n_selected)[ids]
-
-
 def _anti_affinity(
-    limit: int | Amounts,
-    next_limit: int | Amounts,
+    rule: DeclaredRule,
+    limit: Amounts,
+    next_limit: Amounts,
     n_pods: Amounts,
     n_relaxed: Amounts,
     selected: Amounts,
@@ -147,21 +141,24 @@ def _anti_affinity(
     counting = n_pods - n_relaxed
     room = np.maximum(next_limit - counting, 0)
     # A running pod that is not selected itself keeps every selected pod out.
-    room = np.where((others > 0) & (np.asarray(limit) == 1), 0, room)
-    broken = ((selected > 0) & (counting > limit)) | ((others > 0) & (counting >= next_limit))
+    room = np.where((others > 0) & (limit == 1), 0, room)
+    broken = (selected > 0) & rule.is_broken(counting, limit, is_own=True)
+    broken |= (others > 0) & rule.is_broken(counting, next_limit, is_own=False)
     states = np.where(n_pods + others > 0, DomainState.ROOM, DomainState.EMPTY)
     states = np.where(room == 0, DomainState.FULL, states)
     return room, np.where(broken, DomainState.BROKEN, states)
 
 
-def _affinity(n_pods: Amounts, selected: Amounts, others: Amounts) -> tuple[Amounts, Amounts]:
+def _affinity(
+    rule: DeclaredRule, n_pods: Amounts, selected: Amounts, others: Amounts
+) -> tuple[Amounts, Amounts]:
     """Return room and states for required affinity: a domain needs a selected pod, unless there is none anywhere."""
     n_anywhere = int(n_pods.sum())
     closed = (n_pods == 0) & bool(n_anywhere or others.any())
     states = np.where(closed, DomainState.CLOSED, np.where(n_pods > 0, DomainState.ROOM, DomainState.EMPTY))
-    lonely = (others > 0) & (n_pods == 0)
+    lonely = (others > 0) & rule.is_broken(n_pods, is_own=False)
     if n_anywhere > 1:
-        lonely |= (selected > 0) & (n_pods <= 1)
+        lonely |= (selected > 0) & rule.is_broken(n_pods, is_own=True)
     return np.where(closed, 0, UNLIMITED), np.where(lonely, DomainState.BROKEN, states)
 
 

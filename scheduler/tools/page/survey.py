@@ -22,10 +22,17 @@ from scheduler.engine.model.wording import share_text
 from scheduler.engine.queueing.queued_pod import QueuedPod
 from scheduler.engine.state.cluster import ClusterState, PlacedPod
 from scheduler.engine.state.label_sets import LabelSet
+from scheduler.tools.explain.declared_rules import (
+    NO_DEFAULTS,
+    DeclaredRule,
+    Defaults,
+    has_rules,
+    relaxed_rules_of,
+    rules_of,
+)
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct
 from scheduler.tools.page.now import ComponentPods, components
 from scheduler.tools.page.occupancy import DomainState, Occupancy, RuleRecord, occupancy
-from scheduler.tools.page.rules import DeclaredRule, Defaults, has_rules, relaxed_rules_of, rules_of
 
 #: Rules with a summary; the ones that most pods declare come first.
 MAX_RULES: Final = 1000
@@ -33,7 +40,6 @@ MAX_RULES: Final = 1000
 _PODS_PER_PIECE: Final = 1000
 _SPECS_PER_PIECE: Final = 20
 _ID_BYTES: Final = 8
-_NO_DEFAULTS: Final[Defaults] = {}
 #: Returns the rules of a pod.
 _RulesOf = Callable[[Pod], Iterable[DeclaredRule]]
 
@@ -88,7 +94,7 @@ def survey_pieces(
     state: ClusterState,
     pending: Iterable[QueuedPod],
     exempt_namespaces: frozenset[str] = frozenset(),
-    defaults: Defaults = _NO_DEFAULTS,
+    defaults: Defaults = NO_DEFAULTS,
 ) -> Generator[None, None, Survey]:
     """
     Yield after each piece of work, about 0.5 ms, and return the survey.
@@ -142,7 +148,8 @@ def _add_placed(
         if number % _SPECS_PER_PIECE == 0:
             yield
     for (_, label_set), (pod, n_by_row) in alike.items():
-        for rule in relaxed_rules_of(pod, exempt_namespaces):
+        for relaxed in relaxed_rules_of(pod, exempt_namespaces):
+            rule = relaxed.plain
             if rule in records and state.label_sets.matches(rule.matcher, label_set):
                 records[rule].relaxed.update(n_by_row)
 
@@ -205,8 +212,8 @@ def summary_of(identifier: str, record: RuleRecord, found: Occupancy) -> RuleSum
     return RuleSummary(
         id=identifier,
         rule=rule.kind,
-        selects=rule.selects,
-        namespaces=rule.namespaces,
+        selects=rule.matcher.selects,
+        namespaces=rule.matcher.namespaces,
         topology_key=rule.topology_key,
         limit=rule.limit,
         share="" if rule.shares is None else share_text(rule.shares),

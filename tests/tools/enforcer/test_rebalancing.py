@@ -40,14 +40,12 @@ class World:
     def __init__(self, limits: RebalanceLimits = LIMITS, *, movable: bool = True) -> None:
         self.state = ClusterState()
         profiles = build_profiles(default_settings(), ClusterView(self.state))
-        self.put_back: list[str] = []
         self.rebalancer = Rebalancer(
             self.state,
             profiles,
             random.Random(1),
             limits,
             is_movable=lambda _: movable,
-            restored=self.put_back.append,
         )
         self.now_s = 0.0
         self._decoder = PodDecoder()

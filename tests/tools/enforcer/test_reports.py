@@ -25,7 +25,6 @@ from scheduler.tools.enforcer.instructions import (
 from scheduler.tools.enforcer.metrics import EnforcementMetrics
 from scheduler.tools.enforcer.rebalancing import Move
 from scheduler.tools.enforcer.reports import EnforcementReporter
-from scheduler.tools.enforcer.rules import Side
 from tests.support import build
 
 EVICTED = EvictionOutcome(EvictionResult.EVICTED, "")
@@ -55,7 +54,7 @@ def _told(recorded: _Recorded) -> tuple[str, str]:
 def test_events_name_no_object_of_another_namespace(other: str) -> None:
     pod, is_own = _pod("shop", "web"), other == "shop"
     report = ViolationReport(
-        Side.ANTI_AFFINITY, True, "anti-affinity: no other pod", "zone=a", _pod(other, "db"), other
+        "anti-affinity", True, "anti-affinity: no other pod", "zone=a", _pod(other, "db"), other
     )
     group = GroupKey(GroupKind.OWN, other, "train")
     move = Move(

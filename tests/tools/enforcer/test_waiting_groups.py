@@ -60,7 +60,6 @@ def test_a_pod_moves_for_a_group_once_the_moves_have_held() -> None:
     assert move is not None
     assert move.why == "pod group default/g waits, and fits after: move default/s0 from n0 to z"
     assert moved(world, move) == "s0 to z"
-    assert "uid-default-s0" in world.put_back
     assert world.check(300.0) is None
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.model.annotations import AFFINITY
-from scheduler.tools.enforcer.rules import RuleIndex, Side
-from scheduler.tools.enforcer.violations import ViolationDetector
+from scheduler.tools.enforcer.rules import RuleIndex
+from scheduler.tools.enforcer.violations import violations
 from scheduler.tools.page.occupancy import UNLIMITED, DomainState, RuleRecord, occupancy
 from scheduler.tools.page.survey import Survey, survey_pieces
 from tests.support import build
@@ -67,9 +67,9 @@ def pods(draw: st.DrawFn, *, shares: bool = False) -> dict[str, Any]:
     return made
 
 
-def surveyed(driver: Driver) -> Survey:
+def surveyed(driver: Driver, exempt: frozenset[str] = frozenset()) -> Survey:
     """Return the whole survey, piece by piece."""
-    pieces = survey_pieces(driver.state, driver.queue.pods())
+    pieces = survey_pieces(driver.state, driver.queue.pods(), exempt)
     while True:
         try:
             next(pieces)
@@ -91,7 +91,7 @@ def cluster(made: list[dict[str, Any]]) -> Driver:
 def declares(pod: dict[str, Any], record: RuleRecord) -> bool:
     """Return whether the pod's JSON has the rule."""
     rule = record.rule
-    selector = {"app": rule.selects.removeprefix("app=")}
+    selector = {"app": rule.matcher.selects.removeprefix("app=")}
     terms, annotations = pod.get("affinity", {}), pod.get("annotations", {})
     if RELAXED in annotations:
         declared = terms["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -126,7 +126,7 @@ def test_domains_equal_loops_over_the_pods(made: list[dict[str, Any]]) -> None:
     survey = surveyed(driver)
     for record in survey.records.values():
         rule = record.rule
-        app = rule.selects.removeprefix("app=")
+        app = rule.matcher.selects.removeprefix("app=")
         is_spread = rule.kind == "topologySpread"
         n_pods: dict[str, int] = defaultdict(int)
         n_declaring: dict[str, int] = defaultdict(int)
@@ -169,17 +169,31 @@ def test_broken_domains_are_those_of_the_violations(made: list[dict[str, Any]]) 
     index = RuleIndex(driver.state)
     for uid in driver.state.placed:
         index.sync_pod(uid)
-    sides = {Side.AFFINITY: "requiredAffinity", Side.ANTI_AFFINITY: "requiredAntiAffinity"}
     expected = {
-        (sides[one.rule.spec.side], one.rule.spec.matcher, driver.state.nodes.name_of(one.row)[5])
-        for one in ViolationDetector(driver.state, index).violations()
+        (one.rule.kind, one.rule.matcher, driver.state.nodes.name_of(one.row)[5])
+        for one in violations(driver.state, index)
     }
     broken = set()
     for record in surveyed(driver).records.values():
-        if record.rule.kind not in sides.values():
+        if record.rule.kind not in ("requiredAffinity", "requiredAntiAffinity"):
             continue
         found = occupancy(record, driver.state)
         for domain, state in zip(found.ids.tolist(), found.states.tolist(), strict=True):
             if state == DomainState.BROKEN:
                 broken.add((record.rule.kind, record.rule.matcher, found.column.value_of(domain)))
     assert broken == expected
+
+
+def test_preferred_shares_count_no_pod_of_an_exempt_namespace() -> None:
+    term = {
+        **build.term(build.ZONE, build.selector("app=a"), namespaces=["default", "free"]),
+        "domainWeights": {"x": 1},
+    }
+    anti = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}
+    annotations = {AFFINITY: json.dumps({"podAntiAffinity": anti})}
+    driver = cluster([{"labels": {"app": "a"}, "node": "node-x-0", "annotations": annotations}])
+    driver.namespace("default", **{"affinity-scheduler.io/annotation-reach": "cluster"})
+    driver.pod("other", phase="Running", namespace="free", labels={"app": "a"}, node="node-x-0")
+    for exempt, n_pods in ((frozenset[str](), 2), (frozenset({"free"}), 1)):
+        (summary,) = surveyed(driver, exempt).summaries
+        assert (summary.rule, summary.n_pods) == ("preferredAntiAffinity", n_pods)

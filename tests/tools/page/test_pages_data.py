@@ -198,7 +198,7 @@ def test_the_feed_is_bounded(driver: Driver) -> None:
 
 def test_a_full_domain_names_its_pods_and_those_it_holds_off(driver: Driver) -> None:
     survey = finished(survey_pieces(driver.state, driver.queue.pods()))
-    records = [one for one in survey.records.items() if one[1].rule.namespaces == "namespace default"]
+    records = [one for one in survey.records.items() if one[1].rule.matcher.namespaces == "namespace default"]
     ((identifier, record),) = records
     found = finished(domain_map_pieces(identifier, record, driver.state, ""))
     assert (found.domains, found.pods, found.room, found.states) == (("za",), (1,), (0,), (2,))

@@ -27,7 +27,6 @@ from scheduler.engine.model.changes import (
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.revisions import REVISION_KEY, anti_affinity_across_revisions, declares_any
 from scheduler.engine.model.terms import AffinityTerm, Shares, usable
-from scheduler.engine.model.wording import namespaces_text, selector_text
 from scheduler.engine.plugins.inter_pod_affinity.filtering import affinity_masks
 from scheduler.engine.plugins.inter_pod_affinity.terms import IncomingTerms, PodLimit
 from scheduler.engine.state.arrays import Amount, Amounts, Mask
@@ -41,7 +40,6 @@ from scheduler.engine.syntax.selectors import EVERYTHING, Selector
 _UNLIMITED: Final = 1 << 40
 #: The most namespaces to propose labels for.
 _MAX_NAMESPACES: Final = 8
-_SEPARATOR: Final = "; and "
 
 
 def affinity_rules(context: ExplainContext, terms: IncomingTerms, *, is_exempt: bool) -> list[BlockingRule]:
@@ -168,14 +166,12 @@ def _rule(
     context: ExplainContext, kind: str, key: str, matcher: PodMatcher, refused: Mask, n_to_remove: Amounts
 ) -> BlockingRule:
     view = context.view
-    selects = dict.fromkeys(selector_text(selector) for _, selector in matcher.parts)
-    namespaces = dict.fromkeys(namespaces_text(rule.names, rule.selector) for rule, _ in matcher.parts)
     return BlockingRule(
         kind=kind,
         topology_key=key,
         column=view.column(key),
-        selects=_SEPARATOR.join(selects),
-        namespaces=_SEPARATOR.join(namespaces),
+        selects=matcher.selects,
+        namespaces=matcher.namespaces,
         refused=refused,
         eligible=view.eligible((key,)),
         pods=PodsPerRow(

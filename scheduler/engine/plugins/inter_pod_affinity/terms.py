@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.terms import AffinityTerm, DomainLimit, PodAffinity, Shares, usable
+from scheduler.engine.model.terms import DomainLimit, PodAffinity, Shares, usable
 from scheduler.engine.state.arrays import Amounts
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.columns import PerDomain
 from scheduler.engine.state.domain_limits import most_per_domain, n_divided
 from scheduler.engine.state.existing_terms import TermKey
-from scheduler.engine.state.matching import PodMatcher, incoming_rule
+from scheduler.engine.state.matching import PodMatcher, incoming_matcher
 
 
 class PodLimit(NamedTuple):
@@ -79,27 +79,19 @@ def incoming_terms(pod: Pod, exempt: frozenset[str]) -> IncomingTerms:
     required = usable(affinity.required)
     return IncomingTerms(
         problem=affinity.problem(),
-        required=required_matcher(required),
+        required=incoming_matcher(required) if required else None,
         required_keys=tuple(dict.fromkeys(term.topology_key for term in required)),
-        anti=tuple(PodLimit(term_matcher(term, exempt), term.topology_key, term.max_pods) for term in anti),
+        anti=tuple(
+            PodLimit(incoming_matcher((term,), exempt), term.topology_key, term.max_pods) for term in anti
+        ),
         preferred=tuple((matcher, key, weight) for (matcher, key), weight in _preferred(affinity).items()),
         shared=tuple(
-            (term_matcher(term, exempt), term.topology_key, term.max_pods, term.weight)
+            (incoming_matcher((term,), exempt), term.topology_key, term.max_pods, term.weight)
             for term in usable(affinity.preferred_anti)
             if isinstance(term.max_pods, Shares)
         ),
         crosses_by_annotation=affinity.crosses_by_annotation(),
     )
-
-
-def required_matcher(terms: tuple[AffinityTerm, ...]) -> PodMatcher | None:
-    """Return the matcher of the pods that all required affinity terms select, None without terms."""
-    return PodMatcher(tuple((incoming_rule(term), term.selector) for term in terms)) if terms else None
-
-
-def term_matcher(term: AffinityTerm, exempt: frozenset[str] = frozenset()) -> PodMatcher:
-    """Return the matcher of the pods that one term of an incoming pod selects."""
-    return PodMatcher(((incoming_rule(term), term.selector),), exempt)
 
 
 def _preferred(affinity: PodAffinity) -> Counter[tuple[PodMatcher, str]]:
@@ -108,5 +100,5 @@ def _preferred(affinity: PodAffinity) -> Counter[tuple[PodMatcher, str]]:
     for sign, terms in ((1, usable(affinity.preferred)), (-1, usable(affinity.preferred_anti))):
         for term in terms:
             if not term.is_limiting:
-                weights[term_matcher(term), term.topology_key] += sign * term.weight
+                weights[incoming_matcher((term,)), term.topology_key] += sign * term.weight
     return weights
