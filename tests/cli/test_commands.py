@@ -272,7 +272,7 @@ async def test_a_folder_is_read_as_kubectl_reads_it(command: str, tmp_path: Path
 async def test_simulate_of_several_manifests_ends_with_their_sum(tmp_path: Path, called: Called) -> None:
     """Nobody has to add up the reports of a folder."""
     for name, cpu in (("small", "1"), ("large", "100")):
-        pod = build.pod(name, containers=[build.container(requests={"cpu": cpu})])
+        pod = build.pod(name, cpu=cpu)
         (tmp_path / f"{name}.json").write_text(json.dumps(pod))
     async with embedded(tmp_path, nodes=1, zones=1) as (cluster, kubeconfig):
         base = ("simulate", "--kubeconfig", kubeconfig, "-f")
@@ -294,7 +294,7 @@ async def test_simulate_of_several_manifests_ends_with_their_sum(tmp_path: Path,
 @pytest.mark.asyncio
 async def test_simulate_has_a_pod_of_a_daemon_set_for_each_node(tmp_path: Path, called: Called) -> None:
     """A node without room does not stop the nodes after it; `--replicas` makes no sense."""
-    template = build.pod("x", containers=[build.container(requests={"cpu": "3"})], labels={"app": "a"})
+    template = build.pod("x", cpu="3", labels={"app": "a"})
     document = {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -307,7 +307,7 @@ async def test_simulate_has_a_pod_of_a_daemon_set_for_each_node(tmp_path: Path, 
     manifest = tmp_path / "agent.json"
     manifest.write_text(json.dumps(document))
     async with embedded(tmp_path, nodes=6, zones=3) as (cluster, kubeconfig):
-        full = build.pod("full", node="node-0002", containers=[build.container(requests={"cpu": "3"})])
+        full = build.pod("full", node="node-0002", cpu="3")
         cluster.store.create(POD, "default", full)
         base = ("simulate", "-f", str(manifest), "--kubeconfig", kubeconfig)
         code, out, _ = await called(*base)
@@ -332,7 +332,7 @@ def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> No
             "metadata": {"labels": {"app": "web"}},
             "spec": build.pod(
                 spread=[build.spread(build.ZONE, build.selector("app=web"), max_skew=2)],
-                containers=[build.container(requests={"cpu": "900m"})],
+                cpu="900m",
                 spec={"schedulerName": "affinity-scheduler"},
             )["spec"],
         },

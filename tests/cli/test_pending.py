@@ -223,10 +223,7 @@ async def test_a_user_who_may_not_list_leases_is_told(tmp_path: Path, called: Ca
 @pytest.mark.asyncio
 async def test_everything_pending_is_a_table_of_workloads(tmp_path: Path, called: Called) -> None:
     pods = [
-        *(
-            member(f"shop-54d9-{letter}", containers=[build.container(requests={"cpu": "4"})])
-            for letter in "abc"
-        ),
+        *(member(f"shop-54d9-{letter}", cpu="4") for letter in "abc"),
         *(member(f"calm-{n}", "calm", node=f"node-000{n}", containers=SMALL) for n in (1, 2, 3)),
     ]
     gated = {**OURS, "schedulingGates": [{"name": "example.com/gate"}]}

@@ -39,7 +39,7 @@ def recording(path: Path, *lines: object) -> Path:
 
 
 def pod(name: str, cpu: str, node: str | None = None) -> build.Json:
-    made = build.pod(name, node=node, containers=[build.container(requests={"cpu": cpu})])
+    made = build.pod(name, node=node, cpu=cpu)
     made["spec"]["schedulerName"] = "affinity-scheduler"
     return made
 

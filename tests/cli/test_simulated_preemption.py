@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio
 
 
 def _pod(name: str, cpu: str, labels: build.Json | None = None) -> build.Json:
-    return build.pod(name, containers=[build.container(requests={"cpu": cpu})], labels=labels or {})
+    return build.pod(name, cpu=cpu, labels=labels or {})
 
 
 @asynccontextmanager

@@ -82,7 +82,7 @@ def test_a_cluster_without_nodes_is_an_error():
 def test_an_evaluation_changes_nothing():
     cluster = Cluster()
     cluster.apply(build.node("a"))
-    incoming = build.pod(containers=[build.container(requests={"cpu": "20"})])
+    incoming = build.pod(cpu="20")
     assert cluster.evaluate(incoming) == cluster.evaluate(incoming)
 
 

@@ -32,12 +32,13 @@ def pod(
     node_selector: Mapping[str, str] | None = None,
     tolerations: Sequence[Json] = (),
     containers: Sequence[Json] | None = None,
+    cpu: str | None = None,
     terminating: bool = False,
     phase: str = "Pending",
     owner: Json | None = None,
     spec: Json | None = None,
 ) -> Json:
-    """Return a pod of one container that asks for nothing; `spec` adds fields that have no keyword here."""
+    """Return a pod of one container that asks for `cpu`, or nothing; `spec` adds fields that have no keyword here."""
     metadata: Json = {"name": name, "namespace": namespace, "uid": uid or f"uid-{namespace}-{name}"}
     metadata["labels"] = dict(labels or {})
     if annotations:
@@ -46,6 +47,7 @@ def pod(
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     if owner is not None:
         metadata["ownerReferences"] = [owner]
+    requests = None if cpu is None else {"cpu": cpu}
     chosen = {
         "nodeName": node,
         "affinity": affinity,
@@ -59,7 +61,7 @@ def pod(
         "metadata": metadata,
         "spec": {
             "schedulerName": "default-scheduler",
-            "containers": list(containers if containers is not None else [container()]),
+            "containers": list(containers if containers is not None else [container(requests=requests)]),
             **{field: value for field, value in chosen.items() if value not in (None, [])},
             **(spec or {}),
         },

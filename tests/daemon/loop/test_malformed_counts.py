@@ -26,8 +26,8 @@ AFFINITY = "affinity-scheduler.io/affinity"
 #: Forms of a pod, and whether it is malformed.
 FORMS = {
     "well": (build.pod("p"), False),
-    "no quantity": (build.pod("p", containers=[build.container(requests={"cpu": "lots"})]), True),
-    "another": (build.pod("p", containers=[build.container(requests={"cpu": "more"})]), True),
+    "no quantity": (build.pod("p", cpu="lots"), True),
+    "another": (build.pod("p", cpu="more"), True),
     "annotation": (build.pod("p", annotations={AFFINITY: "no JSON"}), True),
 }
 

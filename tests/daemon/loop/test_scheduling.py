@@ -270,7 +270,7 @@ async def test_failed_attempts_end_at_once_and_binds_start_after_the_burst() -> 
 
     bench.on_asked = take_a_millisecond
     for name in "abc":
-        bench.driver.pod(name, containers=[container(requests={"cpu": "64" if name == "b" else "0"})])
+        bench.driver.pod(name, cpu="64" if name == "b" else "0")
     async with bench.running():
         await bench.turns()
         told = [
@@ -290,7 +290,7 @@ async def test_binds_of_a_burst_start_although_thousands_of_pods_woke_during_it(
     for name in "abc":
         bench.driver.pod(name)
     for number in range(2000):
-        bench.driver.pod(f"p{number}", containers=[container(requests={"cpu": "64"})], priority=1)
+        bench.driver.pod(f"p{number}", cpu="64", priority=1)
     while bench.driver.machine.queue.depths()["active"] > 3:
         bench.driver.cycle()
 
@@ -459,7 +459,7 @@ async def test_retried_pods_leave_few_objects_for_one_collection() -> None:
     bench = Bench()
     bench.on_asked = bench.kept.ordered.clear
     for number in range(6000):
-        bench.driver.pod(f"p{number}", containers=[container(requests={"cpu": "64"})])
+        bench.driver.pod(f"p{number}", cpu="64")
     while bench.driver.machine.has_work():
         bench.driver.cycle()
     bench.driver.now_s += 60.0

@@ -17,7 +17,6 @@ from scheduler.engine.model.instructions import Attempted, DevicesAwaited
 from scheduler.engine.model.stimuli import BindDone, TimePassed
 from tests.daemon.metrics.scheduling import Observed, samples, value
 from tests.engine.core.claim_cluster import ClaimCluster
-from tests.support.build import container
 from tests.support.device_documents import DRIVER, device_slice, resource_claim
 from tests.support.driving import NAME, attempt_of
 
@@ -121,11 +120,11 @@ def scraped() -> Observed:
     driver = observed.driver
     driver.node("a", allocatable={"cpu": "1"})
     driver.node("b", allocatable={"cpu": "1"})
-    first = driver.pod("first", containers=[container(requests={"cpu": "1"})])
+    first = driver.pod("first", cpu="1")
     observed.cycle()
     driver.now_s += 0.5
     observed.tell(driver.handle(BindDone(first.uid)))
-    driver.pod("large", containers=[container(requests={"cpu": "2"})])
+    driver.pod("large", cpu="2")
     observed.cycle()
     driver.pod("gated", gates=["wait"])
     driver.node("c", allocatable={"cpu": "4"})
@@ -133,7 +132,7 @@ def scraped() -> Observed:
     observed.cycle()
     driver.now_s += 0.5
     observed.tell(driver.handle(BindDone("uid-default-large")))
-    driver.pod("huge", containers=[container(requests={"cpu": "8"})])
+    driver.pod("huge", cpu="8")
     observed.cycle()
     observed.metrics.on_event_handled("NodeSeen", 0.0003)
     observed.metrics.on_request("create", "POST", "201", "127.0.0.1:6443", 0.004)

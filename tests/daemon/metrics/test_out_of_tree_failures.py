@@ -24,7 +24,6 @@ from scheduler.sdk.plugin import (
 )
 from scheduler.sdk.testing import Cluster
 from tests.daemon.metrics.scheduling import Samples, samples, value
-from tests.support import build
 from tests.support.driving import NAME, Driver, kinds
 
 N_CALLS = 30
@@ -145,10 +144,8 @@ def test_no_pod_is_evicted_for_a_pod_that_a_guest_fails(monkeypatch: pytest.Monk
     """A failure does not end the scheduler either: right before an eviction the filters are asked again."""
     driver = Driver(settings=Cluster(plugins=[Identity]).settings)
     driver.node("n", allocatable={"cpu": "1"})
-    low = driver.pod("low", node="n", containers=[build.container(requests={"cpu": "1"})])
-    high = driver.pod(
-        "high", priority=9, labels={"team": "a"}, containers=[build.container(requests={"cpu": "1"})]
-    )
+    low = driver.pod("low", node="n", cpu="1")
+    high = driver.pod("high", priority=9, labels={"team": "a"}, cpu="1")
     driver.cycle()
     assert driver.needs_eviction(high.uid, low.uid)
     monkeypatch.setattr(Identity, "filtering", staticmethod(_fail))

@@ -86,7 +86,7 @@ class GroupLife:
             f"{group}-{self.n_names}",
             labels={"app": group, GROUP: group, MIN_COUNT: str(needs)},
             affinity=near if group in ("g0", "g1") else None,
-            containers=[build.container(requests={"cpu": self.chance.choice(("500m", "1"))})],
+            cpu=self.chance.choice(("500m", "1")),
             gates=("hold",) if self.chance.random() < 0.1 else (),
             priority=PRIORITIES[group],
             annotations={RELEASE_AFTER: "15"} if group in ("g2", "g3") else None,
@@ -99,7 +99,7 @@ class GroupLife:
         self.n_names += 1
         pod = self.driver.pod(
             f"single-{self.n_names}",
-            containers=[build.container(requests={"cpu": self.chance.choice(("500m", "1", "2"))})],
+            cpu=self.chance.choice(("500m", "1", "2")),
             priority=self.chance.choice((0, 0, 5, 9)),
         )
         self.pending[pod.uid] = pod

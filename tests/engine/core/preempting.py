@@ -10,7 +10,6 @@ from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.model.instructions import EvictVictim, Instruction
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, PodSeen, VictimFate
-from tests.support import build
 from tests.support.driving import Driver
 
 
@@ -24,7 +23,7 @@ def node_for_two(settings: Settings | None = None) -> Iterator[Driver]:
 
 def sized_pod(cluster: Driver, name: str, priority: int = 0, *, cpu: str = "1", **more: Any) -> Pod:
     """Show a pod of the size and priority."""
-    return cluster.pod(name, containers=[build.container(requests={"cpu": cpu})], priority=priority, **more)
+    return cluster.pod(name, cpu=cpu, priority=priority, **more)
 
 
 def evictions(instructions: list[Instruction]) -> list[str]:

@@ -54,7 +54,7 @@ def decoded(pod: build.Json) -> Pod:
 def test_a_record_has_the_chosen_node_first_and_scores_that_add_up() -> None:
     """Totals are the sums of the weighted scores, in descending order."""
     nodes = [build.node(f"n{i}", allocatable={"cpu": str(i + 1)}) for i in range(6)]
-    result, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "500m"})]))
+    result, state = placed(nodes, build.pod(cpu="500m"))
     record = read_record(decision_record(result, state.nodes))
     assert record is not None
     assert (record.evaluated, record.feasible) == (6, 6)
@@ -146,7 +146,7 @@ def test_a_decision_enters_and_leaves_the_points_of_upstream(
     if fails:
         profile = replace(profile, filters=(*profile.filters, _Failing()))
     points = _Points()
-    pod = decoded(build.pod(containers=[build.container(requests={"cpu": n_cpus})]))
+    pod = decoded(build.pod(cpu=n_cpus))
     decide(pod, ClusterView(state), profile, random.Random(1), points)
     assert points.entered == [point for point, _ in left]
     assert points.left == left
@@ -156,7 +156,7 @@ def test_no_filter_is_asked_of_nodes_that_are_all_refused() -> None:
     _, state = placed([build.node("a")], build.pod())
     state.upsert_node(decode_node(msgspec.json.encode(build.node("a", unschedulable=True))))
     profile, points = build_profiles(default_settings(), ClusterView(state))[NAME], _Points()
-    pod = decoded(build.pod(containers=[build.container(requests={"cpu": "1"})]))
+    pod = decoded(build.pod(cpu="1"))
     decide(pod, ClusterView(state), profile, random.Random(1), points)
     assert points.filters == ["NodeUnschedulable"]
 
@@ -168,7 +168,7 @@ def test_a_record_names_no_refused_node() -> None:
         build.node("small", allocatable={"cpu": "2"}),
         build.node("large", allocatable={"cpu": "4"}),
     ]
-    result, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "1"})]))
+    result, state = placed(nodes, build.pod(cpu="1"))
     record = read_record(decision_record(result, state.nodes))
     assert record is not None
     assert [ranked.node for ranked in record.top] == ["large", "small"]

@@ -10,7 +10,7 @@ from scheduler.engine.model.pod_groups import GroupKind, decode_pod_group
 from scheduler.engine.model.stimuli import PodGroupSeen, PodSeen
 from tests.engine.core.test_group_levels import BLOCK, RACK, message, racks
 from tests.support import build
-from tests.support.build import Json, container
+from tests.support.build import Json
 from tests.support.driving import NAME, Driver
 
 OURS, KUEUE = "affinity-scheduler.io/pod-group", "kueue.x-k8s.io/podset"
@@ -55,7 +55,7 @@ def waiting(labels: Json, annotations: Json, *, leader: str = "1", pod_group: st
             f"m{index}",
             labels=marks[0],
             annotations=marks[1],
-            containers=[container(requests={"cpu": "1" if member else leader})],
+            cpu="1" if member else leader,
             spec={
                 "schedulerName": NAME,
                 **({"schedulingGroup": {"podGroupName": pod_group}} if pod_group else {}),

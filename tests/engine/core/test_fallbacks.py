@@ -118,7 +118,7 @@ def test_a_pod_without_room_is_not_relaxed(cluster: Driver) -> None:
     """However long it waits: its rule is not what keeps it pending."""
     web(cluster, "first", node="a")
     web(cluster, "second", node="b")
-    web(cluster, "third", 10, containers=[container(requests={"cpu": "64"})])
+    web(cluster, "third", 10, cpu="64")
     assert not binds(cluster.live(3600))
 
 
@@ -287,7 +287,7 @@ def test_a_pod_that_only_annotations_keep_pending_says_so_once(cluster: Driver) 
     assert cluster.machine.n_kept_by_annotations == 2
     cluster.queue.activate(own.uid, cluster.now_s)
     assert events(cluster.cycle(), "KeptByAnnotations") == []
-    cluster.pod("big", containers=[container(requests={"cpu": "64"})], annotations=declared)
+    cluster.pod("big", cpu="64", annotations=declared)
     assert events(cluster.cycle(), "KeptByAnnotations") == []
     cluster.lose(plain)
     assert cluster.machine.n_kept_by_annotations == 1

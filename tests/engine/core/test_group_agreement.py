@@ -43,7 +43,7 @@ def member(
     document = build.pod(
         name,
         annotations={GROUP: "g", MIN_COUNT: n, **words},
-        containers=[build.container(requests={"cpu": "1"})],
+        cpu="1",
         spec={"schedulerName": NAME, **({"nodeName": node} if node else {})},
     )
     if replica_set:

@@ -18,7 +18,6 @@ from scheduler.engine.model.pod_groups import (
     PodGroup,
 )
 from scheduler.engine.model.stimuli import BindDone, PodGroupSeen
-from tests.support.build import container
 from tests.support.driving import Driver, bind_of
 
 OURS = PodGroup(GroupKey(GroupKind.KUBERNETES, "default", "gang"), 2, api_version="v1beta1")
@@ -74,7 +73,7 @@ def test_the_condition_of_a_group_without_places_says_why(n_nodes: int, text: st
         driver.pod(
             f"m{index}",
             labels={COSCHEDULING_GROUP: "mpi"},
-            containers=[container(requests={"cpu": "1"})],
+            cpu="1",
         )
     (patch,) = patches(driver.cycle())
     assert (patch.group, patch.is_true, patch.reason) == (group, False, "Unschedulable")

@@ -20,7 +20,6 @@ from tests.engine.core.test_group_search import Case, Chance
 from tests.support.build import Json, container, pod
 from tests.support.driving import NAME, Driver
 
-ONE_CPU = [container(requests={"cpu": "1"})]
 WHOLE = {"v1alpha2": "PodGroup", "v1beta1": {"all": {}}}
 SINGLE = {"v1alpha2": "Pod", "v1beta1": {"single": {}}}
 VERSIONS = pytest.mark.parametrize("version", ["v1alpha2", "v1beta1"])
@@ -54,7 +53,7 @@ def member(name: str, group: str, priority: int, node: str | None = None) -> Jso
     spec: Json = {"schedulerName": NAME, "priority": priority}
     if group:
         spec["schedulingGroup"] = {"podGroupName": group}
-    return pod(name, containers=ONE_CPU, node=node, spec=spec)
+    return pod(name, cpu="1", node=node, spec=spec)
 
 
 def show(cluster: Driver, *pods: Json) -> list[Pod]:

@@ -17,7 +17,7 @@ from scheduler.engine.model.semantics import Version, semantics_of
 from scheduler.engine.model.stimuli import PodGone, PodSeen, TimePassed
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
 from tests.engine.core.test_group_disruption import group_seen
-from tests.support.build import Json, container, pod
+from tests.support.build import Json, pod
 from tests.support.driving import NAME, Driver
 
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -39,7 +39,7 @@ def show(cluster: Driver, name: str, group: str = "g", node: str | None = None, 
     spec: Json = {"schedulerName": NAME, **more}
     if group:
         spec["schedulingGroup"] = {"podGroupName": group}
-    document = pod(name, containers=[container(requests={"cpu": "1"})], node=node, spec=spec)
+    document = pod(name, cpu="1", node=node, spec=spec)
     cluster.handle(PodSeen(cluster.decoded(document)))
 
 

@@ -24,7 +24,7 @@ from scheduler.engine.state.batches import finished
 from scheduler.engine.syntax.quantity import parse_quantity
 from tests.engine.core.test_group_levels import RACK
 from tests.support import build
-from tests.support.build import HOSTNAME, container
+from tests.support.build import HOSTNAME
 from tests.support.driving import Driver
 
 KEY = GroupKey(GroupKind.OWN, "default", "g")
@@ -45,7 +45,7 @@ def node(driver: Driver, name: str, rack: str, cpu: int) -> None:
 
 def small(driver: Driver, name: str, on: str, cpu: int = 1, **more: Any) -> Pod:
     more = {"owner": OWNER, **more}
-    return driver.pod(name, node=on, containers=[container(requests={"cpu": str(cpu)})], **more)
+    return driver.pod(name, node=on, cpu=str(cpu), **more)
 
 
 def group(driver: Driver, n: int, cpu: int, required: str = RACK, **more: Any) -> list[Pod]:
@@ -54,7 +54,7 @@ def group(driver: Driver, n: int, cpu: int, required: str = RACK, **more: Any) -
             f"m{index}",
             labels={GROUP: "g", MIN_COUNT: str(n)},
             annotations={REQUIRED_TOPOLOGY: required} if required else {},
-            containers=[container(requests={"cpu": str(cpu)})],
+            cpu=str(cpu),
             **more,
         )
         for index in range(n)
@@ -113,7 +113,7 @@ def test_no_pod_moves_for_members_that_disagree(driver: Driver) -> None:
         second.name,
         labels=second.labels,
         annotations=annotations,
-        containers=[container(requests={"cpu": "2"})],
+        cpu="2",
     )
     assert moves(driver, [first, second]) == ()
 
@@ -159,7 +159,7 @@ def test_a_pod_moves_before_the_group_takes_the_place_that_it_needs(driver: Driv
         owner=OWNER,
         phase="Running",
         labels={"app": "kept"},
-        containers=[container(requests={"cpu": "500m"})],
+        cpu="500m",
     )
     budget = build.disruption_budget("kept", build.selector("app=kept"), 0)
     driver.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
@@ -252,7 +252,7 @@ class Small:
     def create(self, driver: Driver, name: str, **more: Any) -> Pod:
         return driver.pod(
             name,
-            containers=[container(requests={"cpu": str(self.cpu)})],
+            cpu=str(self.cpu),
             labels={"app": "apart" if self.is_labelled else "plain"},
             affinity=APART if self.is_apart else None,
             owner=OWNER if self.is_owned else None,

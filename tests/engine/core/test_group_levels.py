@@ -213,7 +213,7 @@ def test_unlike_members_fill_one_rack_before_the_next(driver: Driver) -> None:
             f"small{index}",
             labels={GROUP: "g", MIN_COUNT: "5"},
             annotations={PREFERRED_TOPOLOGY: RACK},
-            containers=[container(requests={"cpu": "600m"})],
+            cpu="600m",
         )
     assert by_rack(placed(driver)) == {"r2": 5}
 
@@ -276,7 +276,7 @@ def test_members_that_fit_are_placed_where_the_largest_kind_fits_nowhere(driver:
             name,
             labels={GROUP: "g", MIN_COUNT: "1"},
             annotations={REQUIRED_TOPOLOGY: BLOCK},
-            containers=[container(requests={"cpu": n_cpus})],
+            cpu=n_cpus,
         )
     assert by_rack(placed(driver)) == {"r1": 1}
 
@@ -373,7 +373,7 @@ def test_a_preferred_level_leaves_the_decisions_that_the_members_need_without_it
             labels={GROUP: "g", MIN_COUNT: "6"},
             annotations={PREFERRED_TOPOLOGY: RACK},
             affinity=rules,
-            containers=[container(requests={"cpu": f"{1 + index % 3}"})],
+            cpu=f"{1 + index % 3}",
         )
     told = driver.cycle()
     assert by_rack({each.pod.name: each.node_name for each in told if isinstance(each, Bind)}) == {
@@ -446,7 +446,7 @@ def test_every_way_is_tried_where_the_order_of_members_leaves_one_without_a_host
             name,
             labels={GROUP: "g", MIN_COUNT: "3"},
             annotations=asked.get(rule, {}),
-            containers=[container(requests={"cpu": "1"})],
+            cpu="1",
             affinity=affinity(
                 node_required=[node_term(named=[f"in {host}"]) for host in allowed],
                 node_preferred=[(100, node_term(named=["in r2-1"]))],

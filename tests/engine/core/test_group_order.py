@@ -14,7 +14,6 @@ from scheduler.engine.model.group_topology import PREFERRED_TOPOLOGY, REQUIRED_T
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, RANK, group_reference
 from scheduler.engine.model.pods import Pod
 from tests.engine.core.test_group_levels import BLOCK, RACK, placed
-from tests.support.build import container
 from tests.support.driving import Driver
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -35,7 +34,7 @@ def _ranked(driver: Driver, ranks: list[int], n_needed: int) -> list[Pod]:
             f"m{rank}",
             labels={GROUP: "g", MIN_COUNT: str(n_needed), INDEX: str(rank)},
             annotations=annotations,
-            containers=[container(requests={"cpu": "1"})],
+            cpu="1",
         )
         for rank in ranks
     ]
@@ -83,7 +82,7 @@ def test_members_of_unlike_size_keep_their_places(driver: Driver) -> None:
             f"m{rank}",
             labels={GROUP: "g", MIN_COUNT: "2", INDEX: str(rank)},
             annotations={REQUIRED_TOPOLOGY: BLOCK},
-            containers=[container(requests={"cpu": str(n)})],
+            cpu=str(n),
         )
     assert placed(driver) == {"m0": "h1", "m1": "h0"}
 

@@ -34,7 +34,7 @@ from tests.engine.core.test_group_levels import (
     with_decisions,
 )
 from tests.reference.machine_room import Hosts, Part, most_in_parts, within_one
-from tests.support.build import HOSTNAME, container, selector, spread
+from tests.support.build import HOSTNAME, selector, spread
 from tests.support.driving import Driver
 
 
@@ -64,7 +64,7 @@ def part(
             f"{name}-{index}",
             labels=labels,
             annotations={key: text for key, text in levels.items() if text},
-            containers=[container(requests={"cpu": str(size)})],
+            cpu=str(size),
             spread=spread_by,
         )
         for index in range(n)
@@ -213,7 +213,7 @@ def test_a_lost_member_comes_back_to_the_rack_of_its_part(driver: Driver) -> Non
         "x-3",
         labels={GROUP: "g", MIN_COUNT: "3"},
         annotations={PART: "x", PART_MIN_COUNT: "3", PART_REQUIRED_TOPOLOGY: RACK},
-        containers=[container(requests={"cpu": "1"})],
+        cpu="1",
     )
     assert by_rack(_late(driver)) == {"r1": 1}
 
@@ -226,7 +226,7 @@ def test_as_many_members_as_a_part_lacks_are_placed_where_not_all_new_ones_fit(d
             f"x-{index}",
             labels={GROUP: "g", MIN_COUNT: "2"},
             annotations=annotations,
-            containers=[container(requests={"cpu": "1"})],
+            cpu="1",
             node=node,
         )
     assert list(placed(driver).values()) == ["r1-1"]
@@ -336,5 +336,5 @@ def _late(driver: Driver) -> dict[str, str]:
 def test_members_without_a_part_are_placed_beside_parts(driver: Driver) -> None:
     racks(driver, "a", r1=2, r2=2)
     part(driver, "x", 2, 3)
-    driver.pod("loner", labels={GROUP: "g", MIN_COUNT: "3"}, containers=[container(requests={"cpu": "1"})])
+    driver.pod("loner", labels={GROUP: "g", MIN_COUNT: "3"}, cpu="1")
     assert len(placed(driver)) == 3

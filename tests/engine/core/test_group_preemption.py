@@ -151,13 +151,11 @@ def cluster() -> Iterator[Driver]:
 
 
 def _running(cluster: Driver, name: str, node: str, priority: int = 0, cpu: str = "1", **more: Any) -> Pod:
-    return cluster.pod(
-        name, node=node, priority=priority, containers=[container(requests={"cpu": cpu})], **more
-    )
+    return cluster.pod(name, node=node, priority=priority, cpu=cpu, **more)
 
 
 def _waiting(cluster: Driver, name: str, priority: int, cpu: str = "1") -> Pod:
-    return cluster.pod(name, priority=priority, containers=[container(requests={"cpu": cpu})])
+    return cluster.pod(name, priority=priority, cpu=cpu)
 
 
 def _members(
@@ -381,7 +379,7 @@ def test_no_victim_is_deleted_once_members_disagree(cluster: Driver) -> None:
     (order,) = _evicted(cluster.cycle())
     assert cluster.needs_eviction(order.preemptor.uid, low.uid)
     labels = {**first.labels, MIN_COUNT: "1"}
-    cluster.pod(first.name, labels=labels, priority=PRIORITY, containers=[container(requests={"cpu": "1"})])
+    cluster.pod(first.name, labels=labels, priority=PRIORITY, cpu="1")
     assert not cluster.needs_eviction(order.preemptor.uid, low.uid)
 
 

@@ -21,7 +21,6 @@ from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from tests.engine.core.test_group_levels import BLOCK, RACK, placed
 from tests.support import build
-from tests.support.build import container
 from tests.support.driving import Driver
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -42,7 +41,7 @@ def rack(driver: Driver, name: str, n_hosts: int, block: str = "b") -> None:
 
 
 def fill(driver: Driver, node: str) -> Pod:
-    return driver.pod(f"other-{node}", node=node, containers=[container(requests={"cpu": "1"})])
+    return driver.pod(f"other-{node}", node=node, cpu="1")
 
 
 def member(
@@ -55,11 +54,8 @@ def member(
     **more: Any,
 ) -> Pod:
     labels = {GROUP: "g", MIN_COUNT: str(n), INDEX: str(index)}
-    one_cpu = [container(requests={"cpu": "1"})]
     name = f"m{index}{generation}"
-    return driver.pod(
-        name, labels=labels, annotations=dict(annotations), containers=one_cpu, node=node, **more
-    )
+    return driver.pod(name, labels=labels, annotations=dict(annotations), cpu="1", node=node, **more)
 
 
 def rack_of(node: str) -> str:

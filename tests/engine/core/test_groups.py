@@ -68,7 +68,7 @@ def racks(cluster: Driver, **n_cpus: int) -> None:
 
 def member(cluster: Driver, name: str, group: str = "train", n: int = 8, cpu: str = "1", **more: Any) -> Pod:
     labels = {"app": group, GROUP: group, MIN_COUNT: str(n), **more.pop("labels", {})}
-    return cluster.pod(name, labels=labels, containers=[container(requests={"cpu": cpu})], **more)
+    return cluster.pod(name, labels=labels, cpu=cpu, **more)
 
 
 def together(app: str = "train", key: str = RACK) -> Json:
@@ -132,7 +132,7 @@ def test_no_member_is_placed_if_no_rack_has_room_for_all(cluster: Driver) -> Non
 
 def test_room_that_comes_free_wakes_the_group(cluster: Driver) -> None:
     racks(cluster, a=3)
-    other = cluster.pod("other", containers=[container(requests={"cpu": "1"})])
+    other = cluster.pod("other", cpu="1")
     cluster.confirm(other, binds(cluster.cycle())["other"])
     workers(cluster, 3, affinity=together())
     assert binds(cluster.cycle()) == {}
@@ -321,7 +321,7 @@ def test_a_group_is_tried_by_the_priority_of_its_lowest_member(cluster: Driver) 
     racks(cluster, a=2)
     member(cluster, "high", group="mixed", n=2, priority=100)
     member(cluster, "low", group="mixed", n=2, priority=1)
-    cluster.pod("single", priority=50, containers=[container(requests={"cpu": "1"})])
+    cluster.pod("single", priority=50, cpu="1")
     told = cluster.cycle()
     assert list(binds(told)) == ["single"]
 
@@ -372,9 +372,7 @@ def test_a_member_deleted_while_the_group_is_tried_makes_the_others_wait(cluster
 
 def relabelled(cluster: Driver, pod: Pod, **labels: str) -> Pod:
     """Return the pod as a watch shows it after a user changed its labels."""
-    document = build.pod(
-        pod.name, labels=labels, containers=[container(requests={"cpu": "1"})], spec={"schedulerName": NAME}
-    )
+    document = build.pod(pod.name, labels=labels, cpu="1", spec={"schedulerName": NAME})
     seen = cluster.decoded(document)
     cluster.handle(PodSeen(seen))
     return seen
@@ -396,7 +394,7 @@ def test_a_member_that_leaves_its_group_has_its_turn_by_its_own_priority(cluster
     racks(cluster, a=1)
     first = member(cluster, "w-0", n=2, priority=5)
     member(cluster, "w-1", n=2, priority=0)
-    cluster.pod("other", priority=3, containers=[container(requests={"cpu": "1"})])
+    cluster.pod("other", priority=3, cpu="1")
     left = replace(first, labels={}, group=None, resource_version=cluster.next_version())
     cluster.handle(PodSeen(left))
     assert list(binds(cluster.cycle())) == ["w-0"]
@@ -450,7 +448,7 @@ def test_a_group_without_places_is_tried_again_once_its_podgroup_asks_for_fewer(
         cluster.pod(
             f"rank-{index}",
             labels={COSCHEDULING_GROUP: "mpi"},
-            containers=[container(requests={"cpu": "800m"})],
+            cpu="800m",
             affinity=affinity(required=[term(RACK, selector(f"{COSCHEDULING_GROUP}=mpi"))]),
         )
     assert binds(run(cluster)) == {}
@@ -657,7 +655,7 @@ def test_a_member_is_placed_although_another_label_keeps_one_like_it_out(cluster
     """Rack b, which is full, has no red pod: rack a gets no second one."""
     cluster.node("a-0", labels={RACK: "a"}, allocatable={"cpu": "4"})
     cluster.node("b-0", labels={RACK: "b"}, allocatable={"cpu": "0"})
-    cluster.pod("running", node="a-0", labels={"color": "red"}, containers=[container(requests={"cpu": "1"})])
+    cluster.pod("running", node="a-0", labels={"color": "red"}, cpu="1")
     evenly = [spread(RACK, selector("color=red"))]
     for color in ("red", "blue"):
         member(cluster, color, n=1, labels={"color": color}, spread=evenly)
@@ -690,7 +688,7 @@ class _Stream:
 
     def _add(self) -> None:
         self._n_names += 1
-        self._cluster.pod(f"small-{self._n_names}", containers=[container(requests={"cpu": "1"})])
+        self._cluster.pod(f"small-{self._n_names}", cpu="1")
 
     def take(self, told: list[Instruction]) -> None:
         for one in told:
@@ -731,7 +729,7 @@ def test_room_is_held_for_a_bounded_time_and_for_one_group_only(cluster: Driver)
     """Pods that never end: after five minutes the small pods get the room, and for five minutes no room is held."""
     racks(cluster, a=3)
     for index in range(3):
-        cluster.pod(f"long-{index}", node=f"a-{index}", containers=[container(requests={"cpu": "500m"})])
+        cluster.pod(f"long-{index}", node=f"a-{index}", cpu="500m")
     workers(cluster, 3)
     for index in range(2):
         member(cluster, f"o-{index}", group="other", n=2)
@@ -768,8 +766,7 @@ def test_no_room_is_held_where_a_pod_of_a_higher_priority_is(
     """It may never leave for the group. To hold room evicts no pod, so that a group that may not preempt has it too."""
     racks(cluster, a=2)
     for index in range(2):
-        one_cpu = [container(requests={"cpu": "1"})]
-        cluster.pod(f"long-{index}", node=f"a-{index}", containers=one_cpu, priority=priority * index)
+        cluster.pod(f"long-{index}", node=f"a-{index}", cpu="1", priority=priority * index)
     for pod in workers(cluster, 2):
         cluster.handle(
             PodSeen(replace(pod, may_preempt=may_preempt, resource_version=cluster.next_version()))
@@ -834,7 +831,7 @@ def test_a_group_is_released_by_choice_if_a_member_waits_in_vain(cluster: Driver
     pods = _placed(cluster, 3, affinity=together(), annotations=release)
     racks(cluster, b=3)
     cluster.lose(pods[1])
-    cluster.pod("other", node="a-" + pods[1].node_name[-1], containers=[container(requests={"cpu": "1"})])
+    cluster.pod("other", node="a-" + pods[1].node_name[-1], cpu="1")
     member(cluster, "w-3", n=3, affinity=together(), annotations=release)
     told = run(cluster)
     assert binds(told) == {}
@@ -870,7 +867,7 @@ def test_without_the_choice_no_member_is_evicted(cluster: Driver) -> None:
     racks(cluster, a=2)
     pods = _placed(cluster, 2)
     cluster.lose(pods[0])
-    cluster.pod("other", node=pods[0].node_name, containers=[container(requests={"cpu": "1"})])
+    cluster.pod("other", node=pods[0].node_name, cpu="1")
     member(cluster, "w-3", n=2)
     for _ in range(20):
         cluster.pass_time(60.0)

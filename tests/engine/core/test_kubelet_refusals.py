@@ -9,12 +9,10 @@ import pytest
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.state.kubelet_refusals import CAPACITY, FIRST_S, LONGEST_S
-from tests.support.build import container, pod
+from tests.support.build import pod
 from tests.support.driving import NAME, Driver, bind_of, condition_of
 from tests.support.messages import refusals
 
-ONE_CPU = [container(requests={"cpu": "1"})]
-TWO_CPU = [container(requests={"cpu": "2"})]
 LARGE, SMALL = {"cpu": "8"}, {"cpu": "4"}
 FEW = {"cpu": "1"}
 
@@ -30,16 +28,14 @@ def fail(
     cluster: Driver, seen: Pod, reason: str = "OutOfcpu", message: str = "", phase: str = "Failed"
 ) -> None:
     """Show the pod on its node, with a status as a kubelet writes it."""
-    document = pod(
-        seen.name, uid=seen.uid, node=seen.node_name, containers=ONE_CPU, spec={"schedulerName": NAME}
-    )
+    document = pod(seen.name, uid=seen.uid, node=seen.node_name, cpu="1", spec={"schedulerName": NAME})
     document["status"] = {"phase": phase, "reason": reason, "message": message}
     cluster.handle(PodSeen(cluster.decoded(document)))
 
 
 def refused_on(cluster: Driver, name: str) -> str:
     """Bind a pod, let its node's kubelet refuse it, and return the node."""
-    seen = cluster.pod(name, containers=ONE_CPU)
+    seen = cluster.pod(name, cpu="1")
     node_name = bind_of(cluster.cycle()).node_name
     fail(cluster, cluster.confirm(seen, node_name))
     return node_name
@@ -47,7 +43,7 @@ def refused_on(cluster: Driver, name: str) -> str:
 
 def node_for(cluster: Driver, name: str) -> str:
     """Return the node on which a new pod of the same spec is placed."""
-    seen = cluster.pod(name, containers=ONE_CPU)
+    seen = cluster.pod(name, cpu="1")
     node_name = bind_of(cluster.cycle()).node_name
     cluster.confirm(seen, node_name)
     return node_name
@@ -66,7 +62,7 @@ def test_other_specs_are_not_concerned(cluster: Driver) -> None:
     cluster.node("best", allocatable=LARGE)
     cluster.node("other", allocatable=SMALL)
     refused_on(cluster, "first")
-    cluster.pod("else", containers=TWO_CPU)
+    cluster.pod("else", cpu="2")
     assert bind_of(cluster.cycle()).node_name == "best"
 
 
@@ -74,9 +70,9 @@ def test_where_no_other_node_fits_the_pod_waits_says_why_and_is_woken(cluster: D
     """The end of an exclusion is an event, so pods neither fail in a loop nor wait too long."""
     cluster.node("only")
     cluster.node("full", allocatable=FEW)
-    cluster.pod("filler", containers=ONE_CPU, node="full")
+    cluster.pod("filler", cpu="1", node="full")
     refused_on(cluster, "first")
-    cluster.pod("second", containers=ONE_CPU)
+    cluster.pod("second", cpu="1")
     assert refusals(condition_of(cluster.cycle()).message) == (
         "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) refused such a pod shortly before (OutOfcpu)."
     )
@@ -119,11 +115,11 @@ def test_after_some_time_without_refusals_everything_is_forgotten(cluster: Drive
 def test_a_pod_that_starts_on_the_node_ends_the_exclusion(cluster: Driver) -> None:
     """Another pod of the spec, bound before the refusal, was accepted after it."""
     cluster.node("only")
-    earlier = cluster.pod("earlier", containers=ONE_CPU)
+    earlier = cluster.pod("earlier", cpu="1")
     cluster.cycle()
     earlier = cluster.confirm(earlier, "only")
     refused_on(cluster, "first")
-    cluster.pod("second", containers=ONE_CPU)
+    cluster.pod("second", cpu="1")
     condition_of(cluster.cycle())
     fail(cluster, earlier, reason="", phase="Running")
     cluster.pass_time(2.0)
@@ -133,7 +129,7 @@ def test_a_pod_that_starts_on_the_node_ends_the_exclusion(cluster: Driver) -> No
 def test_a_pod_that_ran_before_the_refusal_does_not_end_the_exclusion(cluster: Driver) -> None:
     """That it still runs does not mean that the next one would."""
     cluster.node("only")
-    earlier = cluster.pod("earlier", containers=ONE_CPU)
+    earlier = cluster.pod("earlier", cpu="1")
     cluster.cycle()
     earlier = cluster.confirm(earlier, "only")
     fail(cluster, earlier, reason="", phase="Running")
@@ -153,7 +149,7 @@ def test_a_pod_that_ran_before_the_refusal_does_not_end_the_exclusion(cluster: D
 def test_a_changed_or_recreated_node_is_not_excluded(cluster: Driver, change) -> None:
     cluster.node("only")
     refused_on(cluster, "first")
-    cluster.pod("second", containers=ONE_CPU)
+    cluster.pod("second", cpu="1")
     condition_of(cluster.cycle())
     change(cluster)
     cluster.pass_time(2.0)
@@ -190,7 +186,7 @@ def test_only_a_kubelets_refusal_counts(
     cluster: Driver, reason: str, message: str, phase: str, counts: bool
 ) -> None:
     cluster.node("only")
-    seen = cluster.pod("p", containers=ONE_CPU)
+    seen = cluster.pod("p", cpu="1")
     cluster.cycle()
     fail(cluster, cluster.confirm(seen, "only"), reason, message, phase)
     assert cluster.state.kubelet_refusals.n_excluded == int(counts)
@@ -201,10 +197,10 @@ def test_refusals_of_other_schedulers_pods_and_of_pods_never_seen_placed_do_not_
 ) -> None:
     """A pod that failed before this process started may be a year old."""
     cluster.node("only")
-    unknown = pod("old", node="only", containers=ONE_CPU, spec={"schedulerName": NAME}, phase="Failed")
+    unknown = pod("old", node="only", cpu="1", spec={"schedulerName": NAME}, phase="Failed")
     unknown["status"]["reason"] = "OutOfcpu"
     cluster.handle(PodSeen(cluster.decoded(unknown)))
-    theirs = pod("theirs", node="only", containers=ONE_CPU)
+    theirs = pod("theirs", node="only", cpu="1")
     cluster.handle(PodSeen(cluster.decoded(theirs)))
     theirs["status"] = {"phase": "Failed", "reason": "OutOfcpu"}
     cluster.handle(PodSeen(cluster.decoded(theirs)))
@@ -214,7 +210,7 @@ def test_refusals_of_other_schedulers_pods_and_of_pods_never_seen_placed_do_not_
 def test_a_refusal_seen_before_the_result_of_the_bind_counts(cluster: Driver) -> None:
     """A relist may show the failure first."""
     cluster.node("only")
-    seen = cluster.pod("p", containers=ONE_CPU)
+    seen = cluster.pod("p", cpu="1")
     cluster.cycle()
     fail(cluster, seen)
     assert cluster.state.kubelet_refusals.n_excluded == 1
@@ -224,7 +220,7 @@ def test_a_refusal_seen_before_the_result_of_the_bind_counts(cluster: Driver) ->
 def test_the_memory_is_bounded(cluster: Driver) -> None:
     """Past the bound, the exclusion that was refused longest ago is forgotten."""
     cluster.node("only")
-    seen = cluster.pod("p", containers=ONE_CPU)
+    seen = cluster.pod("p", cpu="1")
     table = cluster.state.kubelet_refusals
     for number in range(CAPACITY + 10):
         table.record(seen.spec, f"n{number}", "OutOfcpu", cluster.now_s)
@@ -241,6 +237,6 @@ def test_without_a_refusal_the_plugin_has_nothing_to_do(cluster: Driver) -> None
     from scheduler.engine.state.cluster_view import ClusterView
 
     cluster.node("only")
-    seen = cluster.pod("p", containers=ONE_CPU)
+    seen = cluster.pod("p", cpu="1")
     view = ClusterView(cluster.state)
     assert KubeletRefusal().prefilter(PodContext(seen, view.label_set(seen)), view) is SKIP

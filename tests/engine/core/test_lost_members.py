@@ -21,11 +21,9 @@ from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import PodSeen
 from tests.engine.core.test_group_levels import RACK
 from tests.engine.core.test_group_replacement import OWNER, fill, rack, run
-from tests.support.build import container
 from tests.support.driving import Driver
 
 KEY = GroupKey(GroupKind.OWN, "default", "g")
-ONE_CPU = [container(requests={"cpu": "1"})]
 
 
 @pytest.fixture
@@ -39,9 +37,7 @@ def member(driver: Driver, name: str, node: str | None = None, *, group: str = "
     """Show a member of a group of three."""
     annotations = {REQUIRED_TOPOLOGY: RACK, RELEASE_AFTER: "60"}
     labels = {GROUP: group, MIN_COUNT: "3"}
-    return driver.pod(
-        name, labels=labels, annotations=annotations, containers=ONE_CPU, node=node, owner=OWNER
-    )
+    return driver.pod(name, labels=labels, annotations=annotations, cpu="1", node=node, owner=OWNER)
 
 
 def evictions(told: Sequence[Instruction]) -> list[EvictVictim]:
@@ -123,9 +119,7 @@ def test_each_group_that_has_lost_a_member_is_told_once(driver: Driver, apart_s:
 
 def plain(driver: Driver, name: str, node: str | None = None, *, n: int = 4) -> Pod:
     """Show a member of a group of so many without levels or annotations."""
-    return driver.pod(
-        name, labels={GROUP: "g", MIN_COUNT: str(n)}, containers=ONE_CPU, node=node, owner=OWNER
-    )
+    return driver.pod(name, labels={GROUP: "g", MIN_COUNT: str(n)}, cpu="1", node=node, owner=OWNER)
 
 
 def bound(told: Sequence[Instruction]) -> set[str]:

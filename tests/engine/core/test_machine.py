@@ -58,7 +58,7 @@ def test_a_bound_pod_is_announced_once_with_upstreams_words(cluster: Driver) -> 
 def test_a_pod_that_fits_nowhere_is_reported_and_waits_for_an_event(cluster: Driver) -> None:
     """Event, condition and attempt; then nothing until an event may help."""
     cluster.node("a", allocatable={"cpu": "1"})
-    cluster.pod("p", containers=[container(requests={"cpu": "2"})])
+    cluster.pod("p", cpu="2")
     told = cluster.cycle()
     text = f"0/1 nodes are available: 1 Insufficient cpu. {not_helpful(1)}"
     assert kinds(told) == ["Attempted", "EmitEvent", "PatchCondition"]
@@ -82,7 +82,7 @@ def test_an_unchanged_condition_is_not_patched_again(cluster: Driver) -> None:
     cluster.node("a", allocatable={"cpu": "1"})
     text = f"0/1 nodes are available: 1 Insufficient cpu. {not_helpful(1)}"
     known = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
-    cluster.pod("p", containers=[container(requests={"cpu": "2"})], status={"conditions": [known]})
+    cluster.pod("p", cpu="2", status={"conditions": [known]})
     assert kinds(cluster.cycle()) == ["Attempted", "EmitEvent"]
 
 
@@ -259,12 +259,10 @@ def test_gated_pods_wait_until_all_gates_are_gone(cluster: Driver) -> None:
 def test_pods_of_other_schedulers_count_and_are_never_tried(cluster: Driver) -> None:
     """They take room, but this scheduler does not place them."""
     cluster.node("a", allocatable={"cpu": "1"})
-    cluster.pod(
-        "foreign", scheduler="default-scheduler", containers=[container(requests={"cpu": "1"})], node="a"
-    )
+    cluster.pod("foreign", scheduler="default-scheduler", cpu="1", node="a")
     cluster.pod("waiting", scheduler="default-scheduler")
     assert not cluster.machine.has_work()
-    cluster.pod("p", containers=[container(requests={"cpu": "1"})])
+    cluster.pod("p", cpu="1")
     assert "Insufficient cpu" in condition_of(cluster.cycle()).message
 
 

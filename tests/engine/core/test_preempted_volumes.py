@@ -35,7 +35,7 @@ def _with_claim(cluster: Cluster, name: str, priority: int, **status: Any) -> Po
 
 
 def _pod(cluster: Cluster, name: str, priority: int, **more: Any) -> Pod:
-    return cluster.pod(name, priority=priority, containers=[build.container(requests={"cpu": "1"})], **more)
+    return cluster.pod(name, priority=priority, cpu="1", **more)
 
 
 def _evicted(told: list[Instruction]) -> list[str]:

@@ -457,7 +457,7 @@ def test_a_victim_of_a_group_hears_which(cluster: Driver, group: str, note: str)
 
 def test_a_pod_that_never_preempts_says_so(cluster: Driver):
     sized_pod(cluster, "low", 0, cpu="2", node="n")
-    document = build.pod("high", containers=[build.container(requests={"cpu": "2"})])
+    document = build.pod("high", cpu="2")
     document["spec"] |= {"schedulerName": "affinity-scheduler", "priority": 9, "preemptionPolicy": "Never"}
     cluster.handle(PodSeen(cluster.decoded(document)))
     told = cluster.cycle()

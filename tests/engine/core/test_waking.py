@@ -34,7 +34,6 @@ from tests.support.build import (
     Json,
     affinity,
     configuration,
-    container,
     node,
     pod,
     selector,
@@ -183,7 +182,7 @@ def test_a_deleted_service_wakes_a_pod_that_was_spread_by_it() -> None:
     for made in (_node("a", zone="x"), _node("b", zone="y", cpu="0"), service("s", {"app": "web"})):
         life.tell(Applied(made))
     life.tell(Applied(pod("one", labels={"app": "web"}, node="a", phase="Running")))
-    life.tell(Applied(pod("two", labels={"app": "web"}, containers=[container(requests={"cpu": "1"})])))
+    life.tell(Applied(pod("two", labels={"app": "web"}, cpu="1")))
     waiting = life.driver.queue.get("uid-default-two")
     assert waiting is not None
     assert "PodTopologySpread" in waiting.unschedulable_plugins
@@ -199,9 +198,9 @@ def test_a_pod_bound_elsewhere_frees_the_node_that_was_assumed_for_it() -> None:
     """Another scheduler was faster; the pod that waited for the assumed pod's room has to be woken."""
     driver = Driver()
     driver.node("a", allocatable={"cpu": "1"})
-    one = driver.pod("one", containers=[container(requests={"cpu": "1"})])
+    one = driver.pod("one", cpu="1")
     driver.cycle()
-    two = driver.pod("two", containers=[container(requests={"cpu": "1"})])
+    two = driver.pod("two", cpu="1")
     driver.cycle()
     driver.node("b", allocatable={"cpu": "0"})
     driver.handle(PodSeen(replace(one, node_name="b", resource_version=driver.next_version())))
@@ -230,9 +229,7 @@ def test_a_pod_that_starts_to_terminate_wakes_a_pod_refused_by_spread() -> None:
     driver.node("b", labels={ZONE: "y"}, allocatable={"cpu": "0"})
     even = [spread(ZONE, WEB)]
     old = driver.pod("old", labels={"app": "web"}, node="a")
-    waits = driver.pod(
-        "new", labels={"app": "web"}, spread=even, containers=[container(requests={"cpu": "1"})]
-    )
+    waits = driver.pod("new", labels={"app": "web"}, spread=even, cpu="1")
     driver.cycle()
     assert driver.queue.depths()["unschedulable"] == 1
     driver.handle(PodSeen(replace(old, terminating=True, resource_version=driver.next_version())))

@@ -25,13 +25,11 @@ from scheduler.engine.state.cluster import _TAKEN_OVER, ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import InvariantViolation
 from tests.support import build
-from tests.support.build import container
 from tests.support.driving import NAME, Driver, bind_of
 from tests.support.json_cluster import encoded
 from tests.support.storage_objects import claim, storage_class
 from tests.tools.explain.random_clusters import random_cluster
 
-ONE_CPU = [container(requests={"cpu": "1"})]
 GANG = GroupKey(GroupKind.COSCHEDULING, "default", "gang")
 
 
@@ -52,7 +50,7 @@ def full() -> Driver:
     driver.handle(PodGroupSeen(PodGroup(released, 2)))
     driver.state.groups.release(released)
     driver.pod("member", labels={COSCHEDULING_GROUP: "gang"}, node="a")
-    driver.pod("low", containers=ONE_CPU, node="b", priority=-5)
+    driver.pod("low", cpu="1", node="b", priority=-5)
     for document in (storage_class("late"), claim("data", "late")):
         kind = StorageKind(document["kind"])
         driver.handle(ObjectSeen(StorageDecoder().decode(kind, encoded(document))))
@@ -68,12 +66,10 @@ def full() -> Driver:
 
 def refuse(driver: Driver, name: str) -> str:
     """Bind a pod of one CPU, and let its node's kubelet refuse it; return the node."""
-    seen = driver.pod(name, containers=ONE_CPU)
+    seen = driver.pod(name, cpu="1")
     node_name = bind_of(driver.cycle()).node_name
     bound = driver.confirm(seen, node_name)
-    document = build.pod(
-        name, uid=bound.uid, node=node_name, containers=ONE_CPU, spec={"schedulerName": NAME}
-    )
+    document = build.pod(name, uid=bound.uid, node=node_name, cpu="1", spec={"schedulerName": NAME})
     document["status"] = {"phase": "Failed", "reason": "OutOfcpu"}
     driver.handle(PodSeen(driver.decoded(document)))
     return node_name
@@ -147,7 +143,7 @@ def test_a_copy_decides_as_the_state_does_where_kubelets_refuse_pods() -> None:
     driver = Driver()
     driver.node("only", allocatable={"cpu": "2", "pods": "9"})
     refuse(driver, "first")
-    second = driver.pod("second", containers=ONE_CPU)
+    second = driver.pod("second", cpu="1")
     for view in (ClusterView(driver.state), ClusterView(driver.state.copy())):
         profile = build_profiles(default_settings(), view)[NAME]
         decision = decide(second, view, profile, random.Random(1), Unobserved())

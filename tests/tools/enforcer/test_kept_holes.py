@@ -25,7 +25,7 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.enforcer.limits import RebalanceLimits
 from scheduler.tools.enforcer.rebalancing import Move, Rebalancer
 from tests.support import build
-from tests.support.build import Json, container
+from tests.support.build import Json
 from tests.support.driving import NAME, Driver
 
 _LIMITS = RebalanceLimits(min_gain=10_000, hold_s=4.0, pause_s=10.0, cool_down_s=0.0, for_groups=2)
@@ -70,7 +70,7 @@ class Life:
         """Show a pod: on the node if that is named, else pending."""
         pod = build.pod(
             name,
-            containers=[container(requests={"cpu": str(cpu)})],
+            cpu=str(cpu),
             owner=build.owned_by("ReplicaSet", "web"),
             labels=labels or {},
             spec={"schedulerName": NAME, "priority": priority},

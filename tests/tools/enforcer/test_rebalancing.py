@@ -23,7 +23,7 @@ from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.enforcer.limits import RebalanceLimits
 from scheduler.tools.enforcer.rebalancing import Move, Rebalancer
 from tests.support import build
-from tests.support.build import ZONE, affinity, container, selector, term
+from tests.support.build import ZONE, affinity, selector, term
 from tests.support.driving import NAME
 
 LIMITS = RebalanceLimits(min_gain=20, hold_s=30.0, pause_s=60.0, cool_down_s=600.0)
@@ -59,7 +59,7 @@ class World:
             name,
             node=node,
             phase="Running",
-            containers=[container(requests={"cpu": cpu})],
+            cpu=cpu,
             owner=build.owned_by("ReplicaSet", owner) if owner else None,
             spec={"schedulerName": NAME, **more.pop("spec", {})},
             **more,

@@ -115,7 +115,7 @@ async def _waiting_group(cluster: Shop) -> None:
             namespace=cluster.namespace,
             labels={GROUP: "g", MIN_COUNT: "2"},
             annotations={REQUIRED_TOPOLOGY: ZONE},
-            containers=[container(requests={"cpu": "32"})],
+            cpu="32",
             spec={"schedulerName": "affinity-scheduler"},
         )
         pod["metadata"].pop("uid")
@@ -128,7 +128,7 @@ async def _waiting_group(cluster: Shop) -> None:
 async def test_a_small_pod_is_evicted_so_that_a_waiting_group_fits(cluster: Shop) -> None:
     """Zone b is kept by a pod without a controller, and takes the small one."""
     name = await _small(cluster)
-    await cluster.pod("fixed", "b1", containers=[container(requests={"cpu": "1"})])
+    await cluster.pod("fixed", "b1", cpu="1")
     await _waiting_group(cluster)
     async with enforcing(cluster.kubeconfig, *_FLAGS, "--rebalance-for-groups", "1") as daemon:
         await until(cluster.names, lambda found: name not in found and len(found) == 4, what="the move")

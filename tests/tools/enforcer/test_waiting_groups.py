@@ -11,7 +11,6 @@ from scheduler.engine.model.stimuli import PodGone, PodSeen
 from scheduler.tools.enforcer.limits import RebalanceLimits
 from scheduler.tools.enforcer.rebalancing import Move
 from tests.support import build
-from tests.support.build import container
 from tests.support.driving import NAME
 from tests.tools.enforcer.test_rebalancing import World
 
@@ -25,7 +24,7 @@ def group(world: World, n: int, cpu: str = "4", *, is_told: bool = True, **more:
         made = build.pod(
             f"m{index}",
             labels={GROUP: "g", MIN_COUNT: str(n)},
-            containers=[container(requests={"cpu": cpu})],
+            cpu=cpu,
             spec={"schedulerName": NAME, **more},
         )
         made["status"]["conditions"] = [UNSCHEDULABLE] if is_told else []

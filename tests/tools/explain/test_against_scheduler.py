@@ -108,13 +108,13 @@ def test_a_change_that_only_another_change_needs_is_left_out_with_it() -> None:
     ]
     web = {"app": "web"}
     pods = [
-        build.pod(name, labels=web, node=node, containers=[build.container(requests={"cpu": cpu})])
+        build.pod(name, labels=web, node=node, cpu=cpu)
         for name, node, cpu in (("p0", "n3", "100m"), ("p1", "n0", "1"))
     ]
     subject = build.pod(
         "subject",
         labels=web,
-        containers=[build.container(requests={"cpu": "500m"})],
+        cpu="500m",
         node_selector={"disk": "ssd"},
         spread=[build.spread(build.ZONE, build.selector("app=web"), max_skew=1, affinity_policy="Ignore")],
     )
@@ -228,15 +228,13 @@ def test_of_five_thousand_nodes_few_are_inspected(monkeypatch: pytest.MonkeyPatc
             labels={"app": "web"},
             node=f"n{i}",
             affinity=per_zone,
-            containers=[build.container(requests={"cpu": "1900m"})],
+            cpu="1900m",
         )
         for i in range(5000)
     ]
     cluster = Cluster(nodes, pods)
     state = cluster.state()
-    subject = build.pod(
-        "p", labels={"app": "web"}, affinity=per_zone, containers=[build.container(requests={"cpu": "1"})]
-    )
+    subject = build.pod("p", labels={"app": "web"}, affinity=per_zone, cpu="1")
     steps: list[str] = []
     looked_at: list[int] = []
 

@@ -29,7 +29,7 @@ def _member(number: int, n_needed: int, template: build.Json) -> build.Json:
 
 
 def _template(cpu: str, **more: Any) -> build.Json:
-    return build.pod("m", labels={}, containers=[build.container(requests={"cpu": cpu})], **more)
+    return build.pod("m", labels={}, cpu=cpu, **more)
 
 
 def _nodes(names: str, cpu: str = "4", **more: Any) -> list[build.Json]:
@@ -73,7 +73,7 @@ def test_what_would_help_is_enough_for_all_members() -> None:
 
 def test_no_member_is_to_leave_for_another() -> None:
     """Of the pods on the nodes, only the one that is no member may leave."""
-    running = [build.pod("w", node="a", containers=[build.container(requests={"cpu": "3"})])]
+    running = [build.pod("w", node="a", cpu="3")]
     answer = _explained(Cluster(_nodes("a b"), running), _template("3"), 2)
     removed = [change for s in as_json(answer)["suggestions"] for change in s["changes"] if "pod" in change]
     assert {change["pod"] for change in removed} == {"w"}
@@ -155,7 +155,7 @@ def test_a_member_that_is_deleted_has_no_place_beside_the_others() -> None:
         "s",
         node="b",
         owner=build.owned_by("ReplicaSet", "web"),
-        containers=[build.container(requests={"cpu": "1"})],
+        cpu="1",
         spec={"schedulerName": NAME},
     )
     cluster = Cluster([*_nodes("a b"), *_nodes("small", cpu="2")], [small, *members])

@@ -49,11 +49,11 @@ def leaves(name: str, node: str, namespace: str = "default") -> RemovePod:
 
 
 def asks(cpu: str, **more: Any) -> build.Json:
-    return build.pod("p", containers=[build.container(requests={"cpu": cpu})], **more)
+    return build.pod("p", cpu=cpu, **more)
 
 
 def holds(name: str, node: str, cpu: str, **more: Any) -> build.Json:
-    return build.pod(name, node=node, containers=[build.container(requests={"cpu": cpu})], **more)
+    return build.pod(name, node=node, cpu=cpu, **more)
 
 
 CASES = [

@@ -57,7 +57,7 @@ def test_no_proposal_takes_away_a_replica_of_the_simulation() -> None:
 
 def test_no_node_grows_to_a_size_that_none_has() -> None:
     nodes = [build.node(name, allocatable={"cpu": cpu}) for name, cpu in (("a", "4"), ("b", "3500m"))]
-    answer = Cluster(nodes).explain(build.pod("p", containers=[container(requests={"cpu": "64"})]))
+    answer = Cluster(nodes).explain(build.pod("p", cpu="64"))
     assert groups(answer) == [(2, "NodeResourcesFit", "needs 64 cpu, the largest node has 4")]
     assert texts(answer) == []
 

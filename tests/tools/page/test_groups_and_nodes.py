@@ -36,9 +36,7 @@ def test_the_fullest_nodes_come_first_and_all_are_counted() -> None:
         build.node(f"n{i}", labels={build.ZONE: "ab"[i % 2]}, allocatable={"cpu": "4", "pods": "10"})
         for i in range(4)
     ]
-    pods = [
-        build.pod(f"p{i}", node="n2", containers=[build.container(requests={"cpu": "1"})]) for i in range(3)
-    ]
+    pods = [build.pod(f"p{i}", node="n2", cpu="1") for i in range(3)]
     state = Cluster(nodes, pods).state()
     found = node_uses(state, "")
     assert (found.nodes[0].node, found.nodes[0].share) == ("n2", 0.75)

@@ -209,9 +209,6 @@ def test_a_full_domain_names_its_pods_and_those_it_holds_off(driver: Driver) -> 
     assert cell_of(record, driver.state, driver.queue, "nowhere") is None
 
 
-ONE_CPU = [build.container(requests={"cpu": "1"})]
-
-
 def answered(driver: Driver, request: WhatIfRequest, template: Pod | None = None) -> WhatIf:
     """Return the answer on a copy of the cluster."""
     settings = default_settings()
@@ -309,8 +306,8 @@ def test_victims_are_named_for_replicas_and_counted_for_pods_of_a_lost_node() ->
         driver.node(name, labels={"rack": name}, allocatable={"cpu": "2", "pods": "9"})
     for namespace in ("default", "other"):
         driver.namespace(namespace)
-        driver.pod("low", namespace=namespace, node="b", priority=0, containers=ONE_CPU)
-    high = driver.pod("high", node="a", priority=9, containers=[build.container(requests={"cpu": "2"})])
+        driver.pod("low", namespace=namespace, node="b", priority=0, cpu="1")
+    high = driver.pod("high", node="a", priority=9, cpu="2")
     request = WhatIfRequest(cordon=("a",), without=(NodeLabel("rack", "a"),))
     found = answered(driver, request, high)
     (now,) = found.now

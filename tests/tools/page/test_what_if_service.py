@@ -141,7 +141,7 @@ async def test_pods_have_the_priority_of_their_class(priority_class: str, n_plac
     driver = Driver()
     driver.node("n", allocatable={"cpu": "2", "pods": "9"})
     for name in ("a", "b"):
-        driver.pod(name, node="n", priority=0, containers=[container(requests={"cpu": "1"})])
+        driver.pod(name, node="n", priority=0, cpu="1")
     service = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
     answer = await service.answer(WhatIfRequest(manifest=_workload(priority_class)))
     (simulation,) = answer.then

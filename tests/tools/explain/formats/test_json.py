@@ -158,7 +158,7 @@ def test_a_whole_explanation() -> None:
 def test_scores_of_a_bound_pod_add_up_and_start_with_its_node() -> None:
     """Weighted scores by plugin; the best other nodes follow."""
     nodes = [build.node(f"n{i}", allocatable={"cpu": str(2 + i)}) for i in range(4)]
-    pod = build.pod("p", node="n0", containers=[build.container(requests={"cpu": "1"})])
+    pod = build.pod("p", node="n0", cpu="1")
     answer = Cluster(nodes, [pod]).explain(pod)
     assert [ranked.node for ranked in answer.scores] == ["n0", "n3", "n2", "n1"]
     assert [ranked.total for ranked in answer.scores] == [sum(r.scores.values()) for r in answer.scores]

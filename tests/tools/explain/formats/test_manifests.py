@@ -72,7 +72,7 @@ def test_further_replicas_are_of_the_revision_that_runs(cpu: str, revision: str)
         {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}},
         labels={"app": "web"},
         affinity=anti,
-        containers=[build.container(requests={"cpu": "1"})],
+        cpu="1",
     )
     manifest = parse(document)
     running = dict(manifest.of_revision("running").pod(0))

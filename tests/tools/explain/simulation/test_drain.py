@@ -27,9 +27,7 @@ from tests.support.storage_objects import claim, storage_class, volume
 
 
 def web(name: str, node: str, *, cpu: str = "1", owner: str = "ReplicaSet", **more: Any) -> build.Json:
-    pod = build.pod(
-        name, node=node, labels={"app": "web"}, containers=[build.container(requests={"cpu": cpu})], **more
-    )
+    pod = build.pod(name, node=node, labels={"app": "web"}, cpu=cpu, **more)
     if owner:
         version = "v1" if owner == "Node" else "apps/v1"
         pod["metadata"]["ownerReferences"] = [build.owned_by(owner, "web", api_version=version)]

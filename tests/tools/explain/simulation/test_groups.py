@@ -35,7 +35,7 @@ def node(name: str, cpu: str) -> NodeSeen:
 
 def pod(name: str, *, cpu: str = "1", priority: int = 0, **more: Any) -> Pod:
     spec = {"schedulerName": NAME, "priority": priority, **more.pop("spec", {})}
-    return decoded(build.pod(name, containers=[container(requests={"cpu": cpu})], spec=spec, **more))
+    return decoded(build.pod(name, cpu=cpu, spec=spec, **more))
 
 
 def of_train(name: str, **more: Any) -> Pod:

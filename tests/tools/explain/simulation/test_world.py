@@ -34,7 +34,7 @@ from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.replicas import place_replicas
 from scheduler.tools.explain.simulation.world import World
 from tests.support import build
-from tests.support.build import Json, container
+from tests.support.build import Json
 from tests.support.driving import NAME, Driver
 from tests.support.json_cluster import Cluster, decoded, encoded, zoned
 from tests.support.storage_objects import claim, storage_class, volume
@@ -49,13 +49,11 @@ def world_of(cluster: Cluster, seed: int = 1) -> World:
 
 def pending(name: str, *, cpu: str = "1", priority: int = 0, **more: Any) -> Pod:
     spec = {"schedulerName": NAME, "priority": priority}
-    return decoded(build.pod(name, containers=[container(requests={"cpu": cpu})], spec=spec, **more))
+    return decoded(build.pod(name, cpu=cpu, spec=spec, **more))
 
 
 def running(name: str, node: str, *, cpu: str = "1", priority: int = 0, **more: Any) -> Json:
-    return build.pod(
-        name, node=node, containers=[container(requests={"cpu": cpu})], spec={"priority": priority}, **more
-    )
+    return build.pod(name, node=node, cpu=cpu, spec={"priority": priority}, **more)
 
 
 def test_a_pod_is_bound_and_one_without_a_place_has_a_condition() -> None:
@@ -125,7 +123,7 @@ def test_a_group_waits_for_the_end_of_pods_of_lower_priority_than_its_own() -> N
     key = GroupKey(GroupKind.KUBERNETES, "default", "g")
     world.create_group(PodGroup(key, 1, api_version="v1alpha2", priority=9))
     member = {"schedulerName": NAME, "schedulingGroup": {"podGroupName": "g"}}
-    pod = decoded(build.pod("m", containers=[container(requests={"cpu": "1"})], spec=member))
+    pod = decoded(build.pod("m", cpu="1", spec=member))
     assert [node_name for _, node_name in place_replicas([pod], world).pods] == ["a1"]
 
 
