@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.model.instructions import EvictVictim, Instruction
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, PodSeen, VictimFate
 from tests.support.driving import Driver
-
-
-def node_for_two(settings: Settings | None = None) -> Iterator[Driver]:
-    """Yield a cluster with one node, for two pods of 1 cpu; its counts are recounted at the end."""
-    made = Driver(settings=settings)
-    made.node("n", allocatable={"cpu": "2"})
-    yield made
-    made.audit()
 
 
 def sized_pod(cluster: Driver, name: str, priority: int = 0, *, cpu: str = "1", **more: Any) -> Pod:

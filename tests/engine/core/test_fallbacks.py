@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -30,12 +29,10 @@ def fallback(*entries: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.fixture
-def cluster() -> Iterator[Driver]:
-    driver = Driver()
+def cluster(driver: Driver) -> Driver:
     driver.node("a", labels={ZONE: "z1"})
     driver.node("b", labels={ZONE: "z2"})
-    yield driver
-    driver.audit()
+    return driver
 
 
 def web(cluster: Driver, name: str, after_s: int | None = 60, **kwargs: Any) -> Pod:

@@ -7,7 +7,6 @@ The cases are those of kubernetes 1.36, test/integration/scheduler/preemption, w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,13 +22,6 @@ from tests.support.driving import NAME, Driver
 WHOLE = {"v1alpha2": "PodGroup", "v1beta1": {"all": {}}}
 SINGLE = {"v1alpha2": "Pod", "v1beta1": {"single": {}}}
 VERSIONS = pytest.mark.parametrize("version", ["v1alpha2", "v1beta1"])
-
-
-@pytest.fixture
-def cluster() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.audit()
 
 
 def group_seen(
@@ -56,45 +48,45 @@ def member(name: str, group: str, priority: int, node: str | None = None) -> Jso
     return pod(name, cpu="1", node=node, spec=spec)
 
 
-def show(cluster: Driver, *pods: Json) -> list[Pod]:
-    seen = [cluster.decoded(each) for each in pods]
+def show(driver: Driver, *pods: Json) -> list[Pod]:
+    seen = [driver.decoded(each) for each in pods]
     for each in seen:
-        cluster.handle(PodSeen(each))
+        driver.handle(PodSeen(each))
     return seen
 
 
-def evicted_and_bound(cluster: Driver) -> tuple[set[str], dict[str, str]]:
+def evicted_and_bound(driver: Driver) -> tuple[set[str], dict[str, str]]:
     """Let everything that is to be evicted leave, and what has room then be placed."""
     victims: set[str] = set()
     bound: dict[str, str] = {}
     told: list[Instruction] = []
     for _ in range(10):
-        while cluster.queue.depths()["active"]:
-            told += cluster.cycle()
+        while driver.queue.depths()["active"]:
+            told += driver.cycle()
         bound |= {each.pod.name: each.node_name for each in told if isinstance(each, Bind)}
         evictions = [each for each in told if isinstance(each, EvictVictim)]
         told = []
         for each in evictions:
-            assert cluster.needs_eviction(each.preemptor.uid, each.victim.uid)
+            assert driver.needs_eviction(each.preemptor.uid, each.victim.uid)
             victims.add(each.victim.name)
-            told += cluster.handle(EvictionEnded(each.preemptor.uid, each.victim.uid, VictimFate.DELETED))
-            cluster.lose(each.victim)
+            told += driver.handle(EvictionEnded(each.preemptor.uid, each.victim.uid, VictimFate.DELETED))
+            driver.lose(each.victim)
         if not evictions:
-            cluster.pass_time(20)
-            if not cluster.queue.depths()["active"]:
+            driver.pass_time(20)
+            if not driver.queue.depths()["active"]:
                 break
     return victims, bound
 
 
 @VERSIONS
 @pytest.mark.parametrize("n", [3, 0], ids=["gang", "basic"])
-def test_a_group_in_the_way_leaves_whole_though_one_member_would_do(cluster: Driver, n: int, version: str):
-    cluster.node("n", allocatable={"cpu": "3"})
-    cluster.handle(group_seen("low", n, priority=10, mode=WHOLE[version], version=version))
-    show(cluster, *(member(f"low-{i}", "low", 10, "n") for i in range(3)))
-    cluster.handle(group_seen("high", 1, priority=100, version=version))
-    show(cluster, member("high-0", "high", 100))
-    assert evicted_and_bound(cluster) == ({"low-0", "low-1", "low-2"}, {"high-0": "n"})
+def test_a_group_in_the_way_leaves_whole_though_one_member_would_do(driver: Driver, n: int, version: str):
+    driver.node("n", allocatable={"cpu": "3"})
+    driver.handle(group_seen("low", n, priority=10, mode=WHOLE[version], version=version))
+    show(driver, *(member(f"low-{i}", "low", 10, "n") for i in range(3)))
+    driver.handle(group_seen("high", 1, priority=100, version=version))
+    show(driver, member("high-0", "high", 100))
+    assert evicted_and_bound(driver) == ({"low-0", "low-1", "low-2"}, {"high-0": "n"})
 
 
 @pytest.mark.parametrize("n_members", [1, 2])
@@ -102,81 +94,81 @@ def test_a_group_in_the_way_leaves_whole_though_one_member_would_do(cluster: Dri
     ("high", "low", "is_evicted"), [((10, 100), (100, 10), True), ((100, 10), (10, 100), False)]
 )
 def test_the_priorities_of_groups_count_not_those_of_their_pods(
-    cluster: Driver, high: tuple[int, int], low: tuple[int, int], n_members: int, *, is_evicted: bool
+    driver: Driver, high: tuple[int, int], low: tuple[int, int], n_members: int, *, is_evicted: bool
 ):
     """Each pair: the priority of the pods, then of the group. A group of one is placed as a pod is."""
-    cluster.node("n", allocatable={"cpu": "2"})
-    cluster.handle(group_seen("low", 2, priority=low[1], mode="PodGroup"))
-    show(cluster, *(member(f"low-{i}", "low", low[0], "n") for i in range(2)))
-    cluster.handle(group_seen("high", n_members, priority=high[1]))
-    show(cluster, *(member(f"high-{i}", "high", high[0]) for i in range(n_members)))
-    victims, bound = evicted_and_bound(cluster)
+    driver.node("n", allocatable={"cpu": "2"})
+    driver.handle(group_seen("low", 2, priority=low[1], mode="PodGroup"))
+    show(driver, *(member(f"low-{i}", "low", low[0], "n") for i in range(2)))
+    driver.handle(group_seen("high", n_members, priority=high[1]))
+    show(driver, *(member(f"high-{i}", "high", high[0]) for i in range(n_members)))
+    victims, bound = evicted_and_bound(driver)
     assert victims == ({"low-0", "low-1"} if is_evicted else set())
     assert len(bound) == (n_members if is_evicted else 0)
 
 
 @pytest.mark.parametrize(("version", "priority", "n_victims"), [("v1alpha2", 20, 0), ("v1beta1", 20, 1)])
 def test_members_that_leave_one_by_one_have_their_group_s_priority_from_1_37(
-    cluster: Driver, version: str, priority: int, n_victims: int
+    driver: Driver, version: str, priority: int, n_victims: int
 ):
-    cluster.node("n", allocatable={"cpu": "3"})
-    cluster.handle(group_seen("low", 3, priority=10, mode=SINGLE[version], version=version))
-    show(cluster, *(member(f"low-{i}", "low", 30, "n") for i in range(3)))
-    show(cluster, member("p", "", priority))
-    victims, bound = evicted_and_bound(cluster)
+    driver.node("n", allocatable={"cpu": "3"})
+    driver.handle(group_seen("low", 3, priority=10, mode=SINGLE[version], version=version))
+    show(driver, *(member(f"low-{i}", "low", 30, "n") for i in range(3)))
+    show(driver, member("p", "", priority))
+    victims, bound = evicted_and_bound(driver)
     assert (len(victims), len(bound)) == (n_victims, n_victims)
 
 
-def test_in_1_36_a_pod_evicts_the_members_of_lower_priority_than_its_own(cluster: Driver):
-    cluster.node("n", allocatable={"cpu": "3"})
-    cluster.handle(group_seen("low", 3, priority=10))
-    show(cluster, *(member(f"low-{n}", "low", n, "n") for n in (10, 20, 30)))
-    show(cluster, member("p", "", 25))
-    assert evicted_and_bound(cluster) == ({"low-10"}, {"p": "n"})
+def test_in_1_36_a_pod_evicts_the_members_of_lower_priority_than_its_own(driver: Driver):
+    driver.node("n", allocatable={"cpu": "3"})
+    driver.handle(group_seen("low", 3, priority=10))
+    show(driver, *(member(f"low-{n}", "low", n, "n") for n in (10, 20, 30)))
+    show(driver, member("p", "", 25))
+    assert evicted_and_bound(driver) == ({"low-10"}, {"p": "n"})
 
 
 @VERSIONS
-def test_a_pod_evicts_the_members_on_other_nodes_too(cluster: Driver, version: str):
+def test_a_pod_evicts_the_members_on_other_nodes_too(driver: Driver, version: str):
     for name in "ab":
-        cluster.node(name, allocatable={"cpu": "1"})
-    cluster.handle(group_seen("low", 2, priority=10, mode=WHOLE[version], version=version))
-    show(cluster, *(member(f"low-{name}", "low", 10, name) for name in "ab"), member("p", "", 100))
-    victims, bound = evicted_and_bound(cluster)
+        driver.node(name, allocatable={"cpu": "1"})
+    driver.handle(group_seen("low", 2, priority=10, mode=WHOLE[version], version=version))
+    show(driver, *(member(f"low-{name}", "low", 10, name) for name in "ab"), member("p", "", 100))
+    victims, bound = evicted_and_bound(driver)
     assert victims == {"low-a", "low-b"}
     assert bound.keys() == {"p"}
 
 
-def test_a_single_pod_is_evicted_before_a_whole_group_of_its_priority(cluster: Driver):
+def test_a_single_pod_is_evicted_before_a_whole_group_of_its_priority(driver: Driver):
     for name in "ab":
-        cluster.node(name, allocatable={"cpu": "2"})
-    cluster.handle(group_seen("low", 2, priority=10, mode="PodGroup"))
-    show(cluster, *(member(f"low-{name}", "low", 10, name) for name in "ab"))
-    show(cluster, *(member(f"single-{name}", "", 10, name) for name in "ab"))
-    cluster.handle(group_seen("high", 2, priority=100))
-    show(cluster, *(member(f"high-{i}", "high", 100) for i in range(2)))
-    assert evicted_and_bound(cluster)[0] == {"single-a", "single-b"}
+        driver.node(name, allocatable={"cpu": "2"})
+    driver.handle(group_seen("low", 2, priority=10, mode="PodGroup"))
+    show(driver, *(member(f"low-{name}", "low", 10, name) for name in "ab"))
+    show(driver, *(member(f"single-{name}", "", 10, name) for name in "ab"))
+    driver.handle(group_seen("high", 2, priority=100))
+    show(driver, *(member(f"high-{i}", "high", 100) for i in range(2)))
+    assert evicted_and_bound(driver)[0] == {"single-a", "single-b"}
 
 
-def test_members_follow_once_one_is_evicted_though_the_pod_has_room_or_is_gone(cluster: Driver):
-    cluster.node("n", allocatable={"cpu": "3"})
-    cluster.handle(group_seen("low", 3, priority=10, mode="PodGroup"))
-    show(cluster, *(member(f"low-{i}", "low", 10, "n") for i in range(3)))
-    (preemptor,) = show(cluster, member("p", "", 100))
-    first = [each for each in cluster.cycle() if isinstance(each, EvictVictim)]
+def test_members_follow_once_one_is_evicted_though_the_pod_has_room_or_is_gone(driver: Driver):
+    driver.node("n", allocatable={"cpu": "3"})
+    driver.handle(group_seen("low", 3, priority=10, mode="PodGroup"))
+    show(driver, *(member(f"low-{i}", "low", 10, "n") for i in range(3)))
+    (preemptor,) = show(driver, member("p", "", 100))
+    first = [each for each in driver.cycle() if isinstance(each, EvictVictim)]
     assert len(first) == 2
-    cluster.handle(EvictionEnded(preemptor.uid, first[0].victim.uid, VictimFate.DELETED))
-    cluster.lose(first[0].victim)
-    cluster.node("other", allocatable={"cpu": "1"})
-    cluster.lose(preemptor)
-    assert cluster.needs_eviction(preemptor.uid, first[1].victim.uid)
-    told = cluster.handle(EvictionEnded(preemptor.uid, first[1].victim.uid, VictimFate.DELETED))
-    cluster.lose(first[1].victim)
+    driver.handle(EvictionEnded(preemptor.uid, first[0].victim.uid, VictimFate.DELETED))
+    driver.lose(first[0].victim)
+    driver.node("other", allocatable={"cpu": "1"})
+    driver.lose(preemptor)
+    assert driver.needs_eviction(preemptor.uid, first[1].victim.uid)
+    told = driver.handle(EvictionEnded(preemptor.uid, first[1].victim.uid, VictimFate.DELETED))
+    driver.lose(first[1].victim)
     (last,) = (each for each in told if isinstance(each, EvictVictim))
-    assert cluster.needs_eviction(preemptor.uid, last.victim.uid)
-    cluster.handle(EvictionEnded(preemptor.uid, last.victim.uid, VictimFate.DELETED))
-    cluster.lose(last.victim)
+    assert driver.needs_eviction(preemptor.uid, last.victim.uid)
+    driver.handle(EvictionEnded(preemptor.uid, last.victim.uid, VictimFate.DELETED))
+    driver.lose(last.victim)
     assert last.victim.group is not None
-    assert not cluster.state.groups.is_being_evicted(last.victim.group.key)
+    assert not driver.state.groups.is_being_evicted(last.victim.group.key)
 
 
 @pytest.mark.parametrize(
@@ -187,25 +179,25 @@ def test_members_follow_once_one_is_evicted_though_the_pod_has_room_or_is_gone(c
     ],
 )
 def test_no_member_is_evicted_for_a_pod_that_is_gone_where_it_follows_nobody(
-    cluster: Driver, n_members: int, mode: str
+    driver: Driver, n_members: int, mode: str
 ) -> None:
-    cluster.node("n", allocatable={"cpu": str(n_members)})
-    cluster.handle(group_seen("low", n_members, priority=10, mode=mode))
-    show(cluster, *(member(f"low-{i}", "low", 10, "n") for i in range(n_members)))
+    driver.node("n", allocatable={"cpu": str(n_members)})
+    driver.handle(group_seen("low", n_members, priority=10, mode=mode))
+    show(driver, *(member(f"low-{i}", "low", 10, "n") for i in range(n_members)))
     large = [container(requests={"cpu": str(n_members)})]
-    (preemptor,) = show(cluster, pod("p", containers=large, spec={"schedulerName": NAME, "priority": 100}))
-    begun = [each.victim for each in cluster.cycle() if isinstance(each, EvictVictim)]
+    (preemptor,) = show(driver, pod("p", containers=large, spec={"schedulerName": NAME, "priority": 100}))
+    begun = [each.victim for each in driver.cycle() if isinstance(each, EvictVictim)]
     assert len(begun) == n_members - 1
-    cluster.lose(preemptor)
-    assert not any(cluster.needs_eviction(preemptor.uid, victim.uid) for victim in begun)
+    driver.lose(preemptor)
+    assert not any(driver.needs_eviction(preemptor.uid, victim.uid) for victim in begun)
 
 
-def test_members_of_another_priority_than_their_group_s_are_an_error_from_1_37(cluster: Driver):
-    cluster.node("n", allocatable={"cpu": "3"})
-    cluster.handle(group_seen("g", 2, priority=10, version="v1beta1"))
-    show(cluster, *(member(f"m{i}", "g", 5) for i in range(2)))
+def test_members_of_another_priority_than_their_group_s_are_an_error_from_1_37(driver: Driver):
+    driver.node("n", allocatable={"cpu": "3"})
+    driver.handle(group_seen("g", 2, priority=10, version="v1beta1"))
+    show(driver, *(member(f"m{i}", "g", 5) for i in range(2)))
     message = "all pods in a single pod group should have the same priority as the pod group's priority, got 5 and 10"
-    assert any(message in str(each) for each in cluster.cycle())
+    assert any(message in str(each) for each in driver.cycle())
 
 
 def check_units(seed: int) -> int:
@@ -255,20 +247,20 @@ def test_groups_leave_whole_only_for_higher_priorities_and_none_in_vain():
 
 @VERSIONS
 def test_a_group_that_is_half_evicted_goes_though_another_group_looked_for_room(
-    cluster: Driver, version: str
+    driver: Driver, version: str
 ) -> None:
     """The search for room took the last member away for its time, and with it the note that the others were evicted."""
     for index in range(2):
-        cluster.node(f"n{index}", allocatable={"cpu": "1", "pods": "10"})
-    cluster.handle(group_seen("whole", 2, priority=0, mode=WHOLE[version], version=version))
-    show(cluster, member("v0", "whole", 0, node="n0"), member("v1", "whole", 0, node="n1"))
-    (lone,) = show(cluster, member("lone", "", 5))
-    (first,) = [each for each in cluster.cycle() if isinstance(each, EvictVictim)]
-    told = cluster.handle(EvictionEnded(lone.uid, first.victim.uid, VictimFate.DELETED))
+        driver.node(f"n{index}", allocatable={"cpu": "1", "pods": "10"})
+    driver.handle(group_seen("whole", 2, priority=0, mode=WHOLE[version], version=version))
+    show(driver, member("v0", "whole", 0, node="n0"), member("v1", "whole", 0, node="n1"))
+    (lone,) = show(driver, member("lone", "", 5))
+    (first,) = [each for each in driver.cycle() if isinstance(each, EvictVictim)]
+    told = driver.handle(EvictionEnded(lone.uid, first.victim.uid, VictimFate.DELETED))
     (last,) = [each for each in told if isinstance(each, EvictVictim)]
-    cluster.lose(first.victim)
-    cluster.lose(lone)
-    cluster.handle(group_seen("other", 3, priority=5, version=version))
-    show(cluster, *(member(f"o{index}", "other", 5) for index in range(3)))
-    cluster.cycle()
-    assert cluster.needs_eviction(lone.uid, last.victim.uid)
+    driver.lose(first.victim)
+    driver.lose(lone)
+    driver.handle(group_seen("other", 3, priority=5, version=version))
+    show(driver, *(member(f"o{index}", "other", 5) for index in range(3)))
+    driver.cycle()
+    assert driver.needs_eviction(lone.uid, last.victim.uid)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -21,15 +20,13 @@ HALL, HOST = "example.com/hall", "kubernetes.io/hostname"
 
 
 @pytest.fixture
-def driver() -> Iterator[Driver]:
-    """Two blocks, each with a rack of the same name that has room for two."""
-    driver = Driver()
+def driver(driver: Driver) -> Driver:
+    """Return a machine with two blocks, each with a rack of the same name that has room for two."""
     for block in ("a", "b"):
         for index in range(2):
             labels = {BLOCK: block, RACK: "1", HOST: f"{block}{index}"}
             driver.node(f"{block}{index}", labels=labels, allocatable={"cpu": "1", "pods": "10"})
-    yield driver
-    driver.audit()
+    return driver
 
 
 def _show(driver: Driver, kind: KueueKind, name: str, **spec: object) -> None:

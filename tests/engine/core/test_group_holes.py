@@ -32,13 +32,6 @@ OWNER = build.owned_by("ReplicaSet", "small")
 APART = build.affinity(anti_required=[build.term(HOSTNAME, build.selector("app=apart"))])
 
 
-@pytest.fixture
-def driver() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.audit()
-
-
 def node(driver: Driver, name: str, rack: str, cpu: int) -> None:
     driver.node(name, labels={RACK: rack, HOSTNAME: name}, allocatable={"cpu": str(cpu), "pods": "10"})
 

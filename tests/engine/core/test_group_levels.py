@@ -7,7 +7,7 @@ A group is placed if and only if a placement exists, in as few domains of the pr
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -137,13 +137,6 @@ def test_a_group_is_placed_iff_there_is_a_placement_in_the_fewest_domains(
         assert len(nodes) == n
         assert len(_used(hosts, nodes, required)) == 1
         assert len(_used(hosts, nodes, preferred)) == min(possible)
-    driver.audit()
-
-
-@pytest.fixture
-def driver() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
     driver.audit()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise, permutations
 
 import pytest
@@ -18,13 +17,6 @@ from tests.support.driving import Driver
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 TOPOLOGY = Topology((BLOCK,), (RACK,))
-
-
-@pytest.fixture
-def driver() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.audit()
 
 
 def _ranked(driver: Driver, ranks: list[int], n_needed: int) -> list[Pod]:

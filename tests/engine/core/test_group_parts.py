@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,13 +36,6 @@ from tests.engine.core.test_group_levels import (
 from tests.reference.machine_room import Hosts, Part, most_in_parts, within_one
 from tests.support.build import HOSTNAME, selector, spread
 from tests.support.driving import Driver
-
-
-@pytest.fixture
-def driver() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.audit()
 
 
 def part(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -24,13 +24,6 @@ from tests.support import build
 from tests.support.driving import Driver
 
 INDEX = "batch.kubernetes.io/job-completion-index"
-
-
-@pytest.fixture
-def driver() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.audit()
 
 
 def rack(driver: Driver, name: str, n_hosts: int, block: str = "b") -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,40 +51,33 @@ OTHER = GroupKey(GroupKind.OWN, "default", "other")
 OTHER_PODGROUP = GroupKey(GroupKind.COSCHEDULING, "default", "other")
 
 
-@pytest.fixture
-def cluster() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.audit()
-
-
-def racks(cluster: Driver, **n_cpus: int) -> None:
+def racks(driver: Driver, **n_cpus: int) -> None:
     """Create nodes of one cpu: `n_cpus` by rack."""
     for rack, n_nodes in n_cpus.items():
         for index in range(n_nodes):
-            cluster.node(f"{rack}-{index}", labels={RACK: rack}, allocatable={"cpu": "1"})
+            driver.node(f"{rack}-{index}", labels={RACK: rack}, allocatable={"cpu": "1"})
 
 
-def member(cluster: Driver, name: str, group: str = "train", n: int = 8, cpu: str = "1", **more: Any) -> Pod:
+def member(driver: Driver, name: str, group: str = "train", n: int = 8, cpu: str = "1", **more: Any) -> Pod:
     labels = {"app": group, GROUP: group, MIN_COUNT: str(n), **more.pop("labels", {})}
-    return cluster.pod(name, labels=labels, cpu=cpu, **more)
+    return driver.pod(name, labels=labels, cpu=cpu, **more)
 
 
 def together(app: str = "train", key: str = RACK) -> Json:
     return affinity(required=[term(key, selector(f"app={app}"))])
 
 
-def workers(cluster: Driver, n_pods: int, **more: Any) -> list[Pod]:
-    return [member(cluster, f"w-{index}", n=n_pods, **more) for index in range(n_pods)]
+def workers(driver: Driver, n_pods: int, **more: Any) -> list[Pod]:
+    return [member(driver, f"w-{index}", n=n_pods, **more) for index in range(n_pods)]
 
 
-def run(cluster: Driver, n_cycles: int = 20) -> list[Instruction]:
+def run(driver: Driver, n_cycles: int = 20) -> list[Instruction]:
     """Run cycles until the active queue is empty; pods in backoff are not retried."""
     told: list[Instruction] = []
     for _ in range(n_cycles):
-        if not cluster.queue.depths()["active"]:
+        if not driver.queue.depths()["active"]:
             break
-        told += cluster.cycle()
+        told += driver.cycle()
     return told
 
 
@@ -97,28 +89,28 @@ def conditions(told: list[Instruction]) -> dict[str, str]:
     return {one.pod.name: one.message for one in told if isinstance(one, PatchCondition)}
 
 
-def test_members_wait_until_as_many_exist_as_the_group_needs(cluster: Driver) -> None:
-    racks(cluster, a=4)
+def test_members_wait_until_as_many_exist_as_the_group_needs(driver: Driver) -> None:
+    racks(driver, a=4)
     for index in range(2):
-        member(cluster, f"w-{index}", n=3)
-        assert not cluster.machine.has_work()
-    member(cluster, "w-2", n=3)
-    assert len(binds(cluster.cycle())) == 3
-    assert not cluster.machine.has_work()
+        member(driver, f"w-{index}", n=3)
+        assert not driver.machine.has_work()
+    member(driver, "w-2", n=3)
+    assert len(binds(driver.cycle())) == 3
+    assert not driver.machine.has_work()
 
 
-def test_a_group_takes_the_tightest_rack_with_room_for_all(cluster: Driver) -> None:
-    racks(cluster, a=3, b=9, c=8)
-    workers(cluster, 8, affinity=together())
-    nodes = binds(cluster.cycle())
+def test_a_group_takes_the_tightest_rack_with_room_for_all(driver: Driver) -> None:
+    racks(driver, a=3, b=9, c=8)
+    workers(driver, 8, affinity=together())
+    nodes = binds(driver.cycle())
     assert len(nodes) == 8
     assert {node.partition("-")[0] for node in nodes.values()} == {"c"}
 
 
-def test_no_member_is_placed_if_no_rack_has_room_for_all(cluster: Driver) -> None:
-    racks(cluster, a=5, b=6, c=2, d=1)
-    workers(cluster, 8, affinity=together())
-    told = cluster.cycle()
+def test_no_member_is_placed_if_no_rack_has_room_for_all(driver: Driver) -> None:
+    racks(driver, a=5, b=6, c=2, d=1)
+    workers(driver, 8, affinity=together())
+    told = driver.cycle()
     assert binds(told) == {}
     text = (
         "pod group default/train needs 8 places in one rack: b has room for 6, a has room for 5, 2 others for at"
@@ -126,108 +118,108 @@ def test_no_member_is_placed_if_no_rack_has_room_for_all(cluster: Driver) -> Non
     )
     assert conditions(told) == {f"w-{index}": text for index in range(8)}
     assert attempt_of(told).n_victims == 0
-    assert len(cluster.state.placed) == 0
-    assert not cluster.queue.depths()["active"]
+    assert len(driver.state.placed) == 0
+    assert not driver.queue.depths()["active"]
 
 
-def test_room_that_comes_free_wakes_the_group(cluster: Driver) -> None:
-    racks(cluster, a=3)
-    other = cluster.pod("other", cpu="1")
-    cluster.confirm(other, binds(cluster.cycle())["other"])
-    workers(cluster, 3, affinity=together())
-    assert binds(cluster.cycle()) == {}
-    assert not cluster.machine.has_work()
-    cluster.lose(other)
-    assert len(binds(run(cluster) or cluster.cycle())) == 3
+def test_room_that_comes_free_wakes_the_group(driver: Driver) -> None:
+    racks(driver, a=3)
+    other = driver.pod("other", cpu="1")
+    driver.confirm(other, binds(driver.cycle())["other"])
+    workers(driver, 3, affinity=together())
+    assert binds(driver.cycle()) == {}
+    assert not driver.machine.has_work()
+    driver.lose(other)
+    assert len(binds(run(driver) or driver.cycle())) == 3
 
 
-def test_pods_that_need_each_other_are_placed_together(cluster: Driver) -> None:
+def test_pods_that_need_each_other_are_placed_together(driver: Driver) -> None:
     """Pod by pod neither can be the first."""
-    racks(cluster, a=1, b=2)
+    racks(driver, a=1, b=2)
     for name, other in (("left", "right"), ("right", "left")):
         near = affinity(required=[term(RACK, selector(f"side={other}"))])
-        member(cluster, name, group="pair", n=2, labels={"side": name}, affinity=near)
-    nodes = binds(cluster.cycle())
+        member(driver, name, group="pair", n=2, labels={"side": name}, affinity=near)
+    nodes = binds(driver.cycle())
     assert {node.partition("-")[0] for node in nodes.values()} == {"b"}
 
 
-def test_a_member_is_bound_after_the_one_that_it_needs_on_its_node(cluster: Driver) -> None:
+def test_a_member_is_bound_after_the_one_that_it_needs_on_its_node(driver: Driver) -> None:
     """A process that dies between two binds leaves none on a node without the other, which may go elsewhere then."""
-    cluster.node("a-0", labels={RACK: "a"}, allocatable={"cpu": "1"})
-    cluster.node("a-1", labels={RACK: "a"}, allocatable={"cpu": "2"})
-    member(cluster, "follower", n=3, labels={"app": "follower"}, affinity=together("web", HOSTNAME))
+    driver.node("a-0", labels={RACK: "a"}, allocatable={"cpu": "1"})
+    driver.node("a-1", labels={RACK: "a"}, allocatable={"cpu": "2"})
+    member(driver, "follower", n=3, labels={"app": "follower"}, affinity=together("web", HOSTNAME))
     for index in range(2):
-        member(cluster, f"web-{index}", n=3, labels={"app": "web"}, affinity=together("web", RACK))
-    nodes = binds(cluster.cycle())
+        member(driver, f"web-{index}", n=3, labels={"app": "web"}, affinity=together("web", RACK))
+    nodes = binds(driver.cycle())
     bound = list(nodes)
     web = next(name for name in bound if name != "follower" and nodes[name] == "a-1")
     assert nodes["follower"] == "a-1"
     assert bound.index(web) < bound.index("follower")
 
 
-def test_a_member_of_a_part_is_bound_after_the_one_of_another_part_that_it_needs(cluster: Driver) -> None:
-    racks(cluster, a=4)
+def test_a_member_of_a_part_is_bound_after_the_one_of_another_part_that_it_needs(driver: Driver) -> None:
+    racks(driver, a=4)
     for name, near in (("follower", together("web")), ("web", None)):
         for index in range(2):
             labels = {"app": name, PART: name}
-            member(cluster, f"{name}-{index}", n=4, labels=labels, affinity=near)
-    bound = list(binds(cluster.cycle()))
+            member(driver, f"{name}-{index}", n=4, labels=labels, affinity=near)
+    bound = list(binds(driver.cycle()))
     assert len(bound) == 4
     assert bound[0].startswith("web")
 
 
-def test_a_failed_bind_is_retried_on_its_own(cluster: Driver) -> None:
-    racks(cluster, a=3, b=3)
-    pods = workers(cluster, 3, affinity=together())
-    nodes = binds(cluster.cycle())
+def test_a_failed_bind_is_retried_on_its_own(driver: Driver) -> None:
+    racks(driver, a=3, b=3)
+    pods = workers(driver, 3, affinity=together())
+    nodes = binds(driver.cycle())
     for pod in pods[:2]:
-        cluster.confirm(pod, nodes[pod.name])
-    cluster.fail_bind(pods[2], "etcdserver: request timed out")
-    cluster.pass_time(2.0)
-    again = binds(cluster.cycle())
+        driver.confirm(pod, nodes[pod.name])
+    driver.fail_bind(pods[2], "etcdserver: request timed out")
+    driver.pass_time(2.0)
+    again = binds(driver.cycle())
     assert list(again) == ["w-2"]
     assert again["w-2"].partition("-")[0] == nodes["w-0"].partition("-")[0]
 
 
-def test_a_group_of_which_every_bind_failed_is_not_whole(cluster: Driver) -> None:
-    racks(cluster, a=3)
-    pods = workers(cluster, 3)
-    assert len(binds(cluster.cycle())) == 3
+def test_a_group_of_which_every_bind_failed_is_not_whole(driver: Driver) -> None:
+    racks(driver, a=3)
+    pods = workers(driver, 3)
+    assert len(binds(driver.cycle())) == 3
     for pod in pods:
-        cluster.fail_bind(pod, "etcdserver: request timed out")
+        driver.fail_bind(pod, "etcdserver: request timed out")
     for pod in pods[:2]:
-        cluster.lose(pod)
-    cluster.pass_time(15.0)
-    assert binds(run(cluster)) == {}
+        driver.lose(pod)
+    driver.pass_time(15.0)
+    assert binds(run(driver)) == {}
     for index in (3, 4):
-        member(cluster, f"w-{index}", n=3)
-    assert set(binds(run(cluster))) == {"w-2", "w-3", "w-4"}
+        member(driver, f"w-{index}", n=3)
+    assert set(binds(run(driver))) == {"w-2", "w-3", "w-4"}
 
 
 def test_a_group_far_larger_than_its_minimum_is_placed_in_several_cycles(
-    cluster: Driver, monkeypatch: pytest.MonkeyPatch
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scheduler.engine.core.group_cycle.MOST_AT_ONCE", 3)
-    racks(cluster, a=7)
+    racks(driver, a=7)
     for index in range(8):
-        member(cluster, f"w-{index}", n=1)
-    assert [len(binds(cluster.cycle())) for _ in range(3)] == [3, 3, 1]
-    assert attempt_of(cluster.cycle()).message.startswith("0/7 nodes are available: 7 Insufficient cpu.")
-    assert not cluster.machine.has_work()
+        member(driver, f"w-{index}", n=1)
+    assert [len(binds(driver.cycle())) for _ in range(3)] == [3, 3, 1]
+    assert attempt_of(driver.cycle()).message.startswith("0/7 nodes are available: 7 Insufficient cpu.")
+    assert not driver.machine.has_work()
 
 
 def test_members_of_a_large_group_that_wait_for_no_event_go_first(
-    cluster: Driver, monkeypatch: pytest.MonkeyPatch
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scheduler.engine.core.group_cycle.MOST_AT_ONCE", 3)
-    racks(cluster, a=4)
+    racks(driver, a=4)
     in_one_rack: Any = {"annotations": {REQUIRED_TOPOLOGY: RACK}}
     for index in range(3):
-        member(cluster, f"large-{index}", n=1, cpu="2", **in_one_rack)
-    assert binds(run(cluster)) == {}
+        member(driver, f"large-{index}", n=1, cpu="2", **in_one_rack)
+    assert binds(run(driver)) == {}
     for index in range(4):
-        member(cluster, f"small-{index}", n=1, **in_one_rack)
-    assert set(binds(cluster.cycle())) == {"small-0", "small-1", "small-2"}
+        member(driver, f"small-{index}", n=1, **in_one_rack)
+    assert set(binds(driver.cycle())) == {"small-0", "small-1", "small-2"}
 
 
 @pytest.mark.parametrize(
@@ -238,69 +230,69 @@ def test_members_of_a_large_group_that_wait_for_no_event_go_first(
     ],
 )
 def test_a_podgroup_that_needs_more_members_than_any_may_is_told(
-    cluster: Driver, min_member: int, text: str
+    driver: Driver, min_member: int, text: str
 ) -> None:
-    racks(cluster, a=3)
+    racks(driver, a=3)
     key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
-    cluster.handle(PodGroupSeen(PodGroup(key, 2)))
+    driver.handle(PodGroupSeen(PodGroup(key, 2)))
     for index in range(2):
-        cluster.pod(f"rank-{index}", labels={COSCHEDULING_GROUP: "mpi"})
-    cluster.handle(PodGroupSeen(PodGroup(key, min_member)))
-    assert set(conditions(run(cluster)).values()) == {text}
+        driver.pod(f"rank-{index}", labels={COSCHEDULING_GROUP: "mpi"})
+    driver.handle(PodGroupSeen(PodGroup(key, min_member)))
+    assert set(conditions(run(driver)).values()) == {text}
 
 
-def test_a_hopeless_search_of_members_with_many_terms_ends_sooner(cluster: Driver) -> None:
+def test_a_hopeless_search_of_members_with_many_terms_ends_sooner(driver: Driver) -> None:
     """Members apart by rack, of which there are too few; each is of its own kind."""
-    racks(cluster, a=1, b=1, c=1)
+    racks(driver, a=1, b=1, c=1)
     apart = term(RACK, selector("app=train"))
     for index in range(4):
         preferred = [(1, term(RACK, selector(f"n{index}={one}"))) for one in range(64)]
         member(
-            cluster, f"w-{index}", n=4, cpu="0", affinity=affinity(anti_required=[apart], preferred=preferred)
+            driver, f"w-{index}", n=4, cpu="0", affinity=affinity(anti_required=[apart], preferred=preferred)
         )
-    attempts = [one for one in cluster.cycle() if isinstance(one, GroupAttempted)]
+    attempts = [one for one in driver.cycle() if isinstance(one, GroupAttempted)]
     assert 0 < attempts[0].n_decisions < 100
 
 
-def test_a_group_with_more_members_than_a_rack_has_room_for_is_not_searched_on(cluster: Driver) -> None:
+def test_a_group_with_more_members_than_a_rack_has_room_for_is_not_searched_on(driver: Driver) -> None:
     """Each way to place members of several kinds would be tried, and the search end early."""
-    racks(cluster, a=10, b=10)
+    racks(driver, a=10, b=10)
     level = {REQUIRED_TOPOLOGY: RACK}
     for index in range(12):
-        member(cluster, f"w-{index}", n=13, annotations=level)
-    member(cluster, "small", n=13, cpu="900m", annotations=level)
-    told = cluster.cycle()
+        member(driver, f"w-{index}", n=13, annotations=level)
+    member(driver, "small", n=13, cpu="900m", annotations=level)
+    told = driver.cycle()
     assert binds(told) == {}
     assert [one.n_decisions < 100 for one in told if isinstance(one, GroupAttempted)] == [True]
 
 
-def test_a_member_beyond_the_minimum_without_a_place_ends_the_attempt_of_its_group(cluster: Driver) -> None:
-    racks(cluster, a=2)
-    for pod, node in zip(workers(cluster, 2), binds(cluster.cycle()).values(), strict=True):
-        cluster.confirm(pod, node)
-    member(cluster, "w-2", n=2)
-    told = cluster.cycle()
+def test_a_member_beyond_the_minimum_without_a_place_ends_the_attempt_of_its_group(driver: Driver) -> None:
+    racks(driver, a=2)
+    for pod, node in zip(workers(driver, 2), binds(driver.cycle()).values(), strict=True):
+        driver.confirm(pod, node)
+    member(driver, "w-2", n=2)
+    told = driver.cycle()
     assert [one.result for one in told if isinstance(one, GroupAttempted)] == ["unschedulable"]
     assert [one for one in told if isinstance(one, PatchCondition)] == []
 
 
-def test_a_restart_between_two_binds_places_the_rest_beside_the_first(cluster: Driver) -> None:
-    racks(cluster, a=3, b=4)
-    member(cluster, "w-0", n=3, affinity=together(), node="a-0")
+def test_a_restart_between_two_binds_places_the_rest_beside_the_first(driver: Driver) -> None:
+    racks(driver, a=3, b=4)
+    member(driver, "w-0", n=3, affinity=together(), node="a-0")
     for index in (1, 2):
-        member(cluster, f"w-{index}", n=3, affinity=together())
-    nodes = binds(run(cluster))
+        member(driver, f"w-{index}", n=3, affinity=together())
+    nodes = binds(run(driver))
     assert {node.partition("-")[0] for node in nodes.values()} == {"a"}
     assert len(nodes) == 2
 
 
-def test_a_surplus_member_is_tried_and_waits_as_any_pod(cluster: Driver) -> None:
-    racks(cluster, a=3)
+def test_a_surplus_member_is_tried_and_waits_as_any_pod(driver: Driver) -> None:
+    racks(driver, a=3)
     for index in range(4):
-        member(cluster, f"w-{index}", n=3, gates=("hold",))
+        member(driver, f"w-{index}", n=3, gates=("hold",))
     for index in range(4):
-        member(cluster, f"w-{index}", n=3)
-    told = run(cluster)
+        member(driver, f"w-{index}", n=3)
+    told = run(driver)
     assert len(binds(told)) == 3
     (text,) = conditions(told).values()
     assert text.startswith(
@@ -308,173 +300,173 @@ def test_a_surplus_member_is_tried_and_waits_as_any_pod(cluster: Driver) -> None
     )
 
 
-def test_a_small_group_is_not_held_up_by_a_large_one(cluster: Driver) -> None:
-    racks(cluster, a=3)
+def test_a_small_group_is_not_held_up_by_a_large_one(driver: Driver) -> None:
+    racks(driver, a=3)
     for index in range(5):
-        member(cluster, f"l-{index}", group="large", n=5)
+        member(driver, f"l-{index}", group="large", n=5)
     for index in range(3):
-        member(cluster, f"s-{index}", group="small", n=3)
-    assert set(binds(run(cluster))) == {"s-0", "s-1", "s-2"}
+        member(driver, f"s-{index}", group="small", n=3)
+    assert set(binds(run(driver))) == {"s-0", "s-1", "s-2"}
 
 
-def test_a_group_is_tried_by_the_priority_of_its_lowest_member(cluster: Driver) -> None:
-    racks(cluster, a=2)
-    member(cluster, "high", group="mixed", n=2, priority=100)
-    member(cluster, "low", group="mixed", n=2, priority=1)
-    cluster.pod("single", priority=50, cpu="1")
-    told = cluster.cycle()
+def test_a_group_is_tried_by_the_priority_of_its_lowest_member(driver: Driver) -> None:
+    racks(driver, a=2)
+    member(driver, "high", group="mixed", n=2, priority=100)
+    member(driver, "low", group="mixed", n=2, priority=1)
+    driver.pod("single", priority=50, cpu="1")
+    told = driver.cycle()
     assert list(binds(told)) == ["single"]
 
 
-def test_a_group_that_stays_incomplete_is_told_once(cluster: Driver) -> None:
-    racks(cluster, a=3)
-    member(cluster, "w-0", n=3)
-    cluster.now_s += 6
-    told = cluster.handle(TimePassed())
+def test_a_group_that_stays_incomplete_is_told_once(driver: Driver) -> None:
+    racks(driver, a=3)
+    member(driver, "w-0", n=3)
+    driver.now_s += 6
+    told = driver.handle(TimePassed())
     text = "pod group default/train waits until 3 of its pods exist that may be placed (minCount)"
     assert conditions(told) == {"w-0": text}
-    assert cluster.handle(TimePassed()) == []
+    assert driver.handle(TimePassed()) == []
     for index in (1, 2):
-        member(cluster, f"w-{index}", n=3)
-    assert len(binds(run(cluster))) == 3
+        member(driver, f"w-{index}", n=3)
+    assert len(binds(run(driver))) == 3
 
 
-def test_a_member_without_a_podgroup_is_told_which_one_it_waits_for(cluster: Driver) -> None:
-    cluster.handle(PodGroupSeen(PodGroup(OTHER_PODGROUP, 2)))
-    cluster.pod("rank-0", labels={COSCHEDULING_GROUP: "mpi"})
-    cluster.now_s += 6
+def test_a_member_without_a_podgroup_is_told_which_one_it_waits_for(driver: Driver) -> None:
+    driver.handle(PodGroupSeen(PodGroup(OTHER_PODGROUP, 2)))
+    driver.pod("rank-0", labels={COSCHEDULING_GROUP: "mpi"})
+    driver.now_s += 6
     text = "pod group default/mpi waits: there is no PodGroup mpi of scheduling.x-k8s.io"
-    assert conditions(cluster.handle(TimePassed())) == {"rank-0": text}
+    assert conditions(driver.handle(TimePassed())) == {"rank-0": text}
 
 
-def test_members_of_groups_of_a_kind_that_there_is_no_more_are_pods_like_any_other(cluster: Driver) -> None:
+def test_members_of_groups_of_a_kind_that_there_is_no_more_are_pods_like_any_other(driver: Driver) -> None:
     """As after a restart: the definition of their PodGroup was deleted, and every PodGroup with it."""
-    racks(cluster, a=3)
+    racks(driver, a=3)
     key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
-    cluster.handle(PodGroupSeen(PodGroup(key, 2)))
-    cluster.pod("rank-0", labels={COSCHEDULING_GROUP: "mpi"})
-    assert binds(run(cluster)) == {}
-    cluster.handle(PodGroupGone(key))
-    assert binds(run(cluster)) == {}
-    cluster.handle(PodGroupsServed(GroupKind.COSCHEDULING, is_served=False))
-    assert set(binds(run(cluster))) == {"rank-0"}
+    driver.handle(PodGroupSeen(PodGroup(key, 2)))
+    driver.pod("rank-0", labels={COSCHEDULING_GROUP: "mpi"})
+    assert binds(run(driver)) == {}
+    driver.handle(PodGroupGone(key))
+    assert binds(run(driver)) == {}
+    driver.handle(PodGroupsServed(GroupKind.COSCHEDULING, is_served=False))
+    assert set(binds(run(driver))) == {"rank-0"}
 
 
-def test_a_member_deleted_while_the_group_is_tried_makes_the_others_wait(cluster: Driver) -> None:
-    racks(cluster, a=3)
-    pods = workers(cluster, 3)
-    cluster.lose(pods[1])
-    assert binds(run(cluster)) == {}
-    assert not cluster.machine.has_work()
-    member(cluster, "w-3", n=3)
-    assert set(binds(run(cluster))) == {"w-0", "w-2", "w-3"}
+def test_a_member_deleted_while_the_group_is_tried_makes_the_others_wait(driver: Driver) -> None:
+    racks(driver, a=3)
+    pods = workers(driver, 3)
+    driver.lose(pods[1])
+    assert binds(run(driver)) == {}
+    assert not driver.machine.has_work()
+    member(driver, "w-3", n=3)
+    assert set(binds(run(driver))) == {"w-0", "w-2", "w-3"}
 
 
-def relabelled(cluster: Driver, pod: Pod, **labels: str) -> Pod:
+def relabelled(driver: Driver, pod: Pod, **labels: str) -> Pod:
     """Return the pod as a watch shows it after a user changed its labels."""
     document = build.pod(pod.name, labels=labels, cpu="1", spec={"schedulerName": NAME})
-    seen = cluster.decoded(document)
-    cluster.handle(PodSeen(seen))
+    seen = driver.decoded(document)
+    driver.handle(PodSeen(seen))
     return seen
 
 
-def test_a_member_that_leaves_its_group_is_placed_on_its_own(cluster: Driver) -> None:
-    racks(cluster, a=4)
-    first = member(cluster, "w-0", n=3)
-    member(cluster, "w-1", n=3)
-    relabelled(cluster, first, app="train")
-    assert list(binds(run(cluster))) == ["w-0"]
-    member(cluster, "w-2", n=3)
-    assert binds(run(cluster)) == {}
-    member(cluster, "w-3", n=3)
-    assert set(binds(run(cluster))) == {"w-1", "w-2", "w-3"}
+def test_a_member_that_leaves_its_group_is_placed_on_its_own(driver: Driver) -> None:
+    racks(driver, a=4)
+    first = member(driver, "w-0", n=3)
+    member(driver, "w-1", n=3)
+    relabelled(driver, first, app="train")
+    assert list(binds(run(driver))) == ["w-0"]
+    member(driver, "w-2", n=3)
+    assert binds(run(driver)) == {}
+    member(driver, "w-3", n=3)
+    assert set(binds(run(driver))) == {"w-1", "w-2", "w-3"}
 
 
-def test_a_member_that_leaves_its_group_has_its_turn_by_its_own_priority(cluster: Driver) -> None:
-    racks(cluster, a=1)
-    first = member(cluster, "w-0", n=2, priority=5)
-    member(cluster, "w-1", n=2, priority=0)
-    cluster.pod("other", priority=3, cpu="1")
-    left = replace(first, labels={}, group=None, resource_version=cluster.next_version())
-    cluster.handle(PodSeen(left))
-    assert list(binds(cluster.cycle())) == ["w-0"]
+def test_a_member_that_leaves_its_group_has_its_turn_by_its_own_priority(driver: Driver) -> None:
+    racks(driver, a=1)
+    first = member(driver, "w-0", n=2, priority=5)
+    member(driver, "w-1", n=2, priority=0)
+    driver.pod("other", priority=3, cpu="1")
+    left = replace(first, labels={}, group=None, resource_version=driver.next_version())
+    driver.handle(PodSeen(left))
+    assert list(binds(driver.cycle())) == ["w-0"]
 
 
-def test_a_member_that_waits_is_not_tried_because_its_status_changes(cluster: Driver) -> None:
-    racks(cluster, a=1)
-    first, _ = workers(cluster, 2)
-    run(cluster)
-    cluster.pass_time(60.0)
-    cluster.handle(PodSeen(replace(first, resource_version=cluster.next_version())))
-    assert not cluster.machine.has_work()
+def test_a_member_that_waits_is_not_tried_because_its_status_changes(driver: Driver) -> None:
+    racks(driver, a=1)
+    first, _ = workers(driver, 2)
+    run(driver)
+    driver.pass_time(60.0)
+    driver.handle(PodSeen(replace(first, resource_version=driver.next_version())))
+    assert not driver.machine.has_work()
 
 
-def test_a_member_that_joins_another_group_completes_it(cluster: Driver) -> None:
-    racks(cluster, a=4)
-    first = member(cluster, "w-0", n=3)
-    member(cluster, "o-0", group="other", n=2)
-    relabelled(cluster, first, **{GROUP: "other", MIN_COUNT: "2"})
-    assert set(binds(run(cluster))) == {"w-0", "o-0"}
+def test_a_member_that_joins_another_group_completes_it(driver: Driver) -> None:
+    racks(driver, a=4)
+    first = member(driver, "w-0", n=3)
+    member(driver, "o-0", group="other", n=2)
+    relabelled(driver, first, **{GROUP: "other", MIN_COUNT: "2"})
+    assert set(binds(run(driver))) == {"w-0", "o-0"}
 
 
-def test_a_member_that_is_bound_under_another_name_of_its_group_is_kept_once(cluster: Driver) -> None:
+def test_a_member_that_is_bound_under_another_name_of_its_group_is_kept_once(driver: Driver) -> None:
     """Its labels were changed while it was bound."""
-    racks(cluster, a=4)
-    pods = workers(cluster, 2)
-    nodes = binds(cluster.cycle())
+    racks(driver, a=4)
+    pods = workers(driver, 2)
+    nodes = binds(driver.cycle())
     for pod in pods:
         labels = {GROUP: "other", MIN_COUNT: "2"}
-        cluster.confirm(replace(pod, labels=labels, group=GroupReference(OTHER, 2)), nodes[pod.name])
-    groups = cluster.state.groups
+        driver.confirm(replace(pod, labels=labels, group=GroupReference(OTHER, 2)), nodes[pod.name])
+    groups = driver.state.groups
     assert groups.listed() == [OTHER]
     assert not list(groups.pending(OTHER))
 
 
-def test_a_group_without_places_is_tried_again_once_it_needs_fewer(cluster: Driver) -> None:
-    racks(cluster, a=2)
-    pods = [member(cluster, f"w-{index}", n=3) for index in range(3)]
-    assert binds(run(cluster)) == {}
+def test_a_group_without_places_is_tried_again_once_it_needs_fewer(driver: Driver) -> None:
+    racks(driver, a=2)
+    pods = [member(driver, f"w-{index}", n=3) for index in range(3)]
+    assert binds(run(driver)) == {}
     for pod in pods:
-        relabelled(cluster, pod, **{GROUP: "train", MIN_COUNT: "2"})
-    cluster.pass_time(10.0)
-    assert len(binds(run(cluster))) == 2
+        relabelled(driver, pod, **{GROUP: "train", MIN_COUNT: "2"})
+    driver.pass_time(10.0)
+    assert len(binds(run(driver))) == 2
 
 
-def test_a_group_without_places_is_tried_again_once_its_podgroup_asks_for_fewer(cluster: Driver) -> None:
-    racks(cluster, b=1)
+def test_a_group_without_places_is_tried_again_once_its_podgroup_asks_for_fewer(driver: Driver) -> None:
+    racks(driver, b=1)
     key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
-    cluster.handle(PodGroupSeen(PodGroup(key, 2)))
+    driver.handle(PodGroupSeen(PodGroup(key, 2)))
     for index in range(2):
-        cluster.pod(
+        driver.pod(
             f"rank-{index}",
             labels={COSCHEDULING_GROUP: "mpi"},
             cpu="800m",
             affinity=affinity(required=[term(RACK, selector(f"{COSCHEDULING_GROUP}=mpi"))]),
         )
-    assert binds(run(cluster)) == {}
-    cluster.handle(PodGroupSeen(PodGroup(key, 1)))
-    cluster.pass_time(10.0)
-    assert len(binds(run(cluster))) == 1
+    assert binds(run(driver)) == {}
+    driver.handle(PodGroupSeen(PodGroup(key, 1)))
+    driver.pass_time(10.0)
+    assert len(binds(run(driver))) == 1
 
 
 @pytest.mark.parametrize("waits_s", [0, 6], ids=["at once", "after it was told"])
-def test_a_group_is_placed_whose_podgroup_asks_for_no_more_than_exist(cluster: Driver, waits_s: int) -> None:
-    racks(cluster, a=2)
+def test_a_group_is_placed_whose_podgroup_asks_for_no_more_than_exist(driver: Driver, waits_s: int) -> None:
+    racks(driver, a=2)
     key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
-    cluster.handle(PodGroupSeen(PodGroup(key, 3)))
+    driver.handle(PodGroupSeen(PodGroup(key, 3)))
     for index in range(2):
-        cluster.pod(f"rank-{index}", labels={COSCHEDULING_GROUP: "mpi"})
-    cluster.pass_time(waits_s)
-    cluster.handle(PodGroupSeen(PodGroup(key, 2)))
-    assert binds(run(cluster)).keys() == {"rank-0", "rank-1"}
+        driver.pod(f"rank-{index}", labels={COSCHEDULING_GROUP: "mpi"})
+    driver.pass_time(waits_s)
+    driver.handle(PodGroupSeen(PodGroup(key, 2)))
+    assert binds(run(driver)).keys() == {"rank-0", "rank-1"}
 
 
-def test_a_group_that_needs_fewer_is_placed(cluster: Driver) -> None:
-    racks(cluster, a=4)
-    pods = [member(cluster, f"w-{index}", n=3) for index in range(2)]
+def test_a_group_that_needs_fewer_is_placed(driver: Driver) -> None:
+    racks(driver, a=4)
+    pods = [member(driver, f"w-{index}", n=3) for index in range(2)]
     for pod in pods:
-        relabelled(cluster, pod, **{GROUP: "train", MIN_COUNT: "2"})
-    assert set(binds(run(cluster))) == {"w-0", "w-1"}
+        relabelled(driver, pod, **{GROUP: "train", MIN_COUNT: "2"})
+    assert set(binds(run(driver))) == {"w-0", "w-1"}
 
 
 @pytest.mark.parametrize(
@@ -488,72 +480,72 @@ def test_a_group_that_needs_fewer_is_placed(cluster: Driver) -> None:
     ],
 )
 def test_a_malformed_member_waits_and_says_why(
-    cluster: Driver, annotations: dict[str, str], problem: str
+    driver: Driver, annotations: dict[str, str], problem: str
 ) -> None:
     """It is no member of the group that the others name; these are placed without it."""
-    racks(cluster, a=4)
+    racks(driver, a=4)
     document = build.pod("odd", spec={"schedulerName": NAME})
     document["metadata"]["annotations"] = annotations
-    cluster.handle(PodSeen(cluster.decoded(document)))
-    workers(cluster, 2)
-    assert set(binds(run(cluster))) == {"w-0", "w-1"}
-    cluster.now_s += 6
-    assert conditions(cluster.handle(TimePassed())) == {"odd": problem}
+    driver.handle(PodSeen(driver.decoded(document)))
+    workers(driver, 2)
+    assert set(binds(run(driver))) == {"w-0", "w-1"}
+    driver.now_s += 6
+    assert conditions(driver.handle(TimePassed())) == {"odd": problem}
 
 
-def test_members_that_came_back_need_not_wait_for_members_that_have_finished(cluster: Driver) -> None:
-    racks(cluster, a=3)
-    pods = workers(cluster, 3)
-    nodes = binds(cluster.cycle())
-    bound = [cluster.confirm(pod, nodes[pod.name]) for pod in pods]
+def test_members_that_came_back_need_not_wait_for_members_that_have_finished(driver: Driver) -> None:
+    racks(driver, a=3)
+    pods = workers(driver, 3)
+    nodes = binds(driver.cycle())
+    bound = [driver.confirm(pod, nodes[pod.name]) for pod in pods]
     for pod in bound[:2]:
-        cluster.lose(pod)
-    member(cluster, "w-3", n=3)
-    assert list(binds(run(cluster))) == ["w-3"]
+        driver.lose(pod)
+    member(driver, "w-3", n=3)
+    assert list(binds(run(driver))) == ["w-3"]
 
 
-def test_members_apart_on_hosts_and_in_one_rack(cluster: Driver) -> None:
+def test_members_apart_on_hosts_and_in_one_rack(driver: Driver) -> None:
     """No node takes two although it has room; the rack with fewer hosts is too small."""
     for rack, n_nodes in (("a", 2), ("b", 3)):
         for index in range(n_nodes):
-            cluster.node(f"{rack}-{index}", labels={RACK: rack}, allocatable={"cpu": "8"})
+            driver.node(f"{rack}-{index}", labels={RACK: rack}, allocatable={"cpu": "8"})
     near, apart = term(RACK, selector("app=train")), term(HOSTNAME, selector("app=train"))
-    workers(cluster, 3, affinity=affinity(required=[near], anti_required=[apart]))
-    nodes = binds(cluster.cycle())
+    workers(driver, 3, affinity=affinity(required=[near], anti_required=[apart]))
+    nodes = binds(driver.cycle())
     assert set(nodes.values()) == {"b-0", "b-1", "b-2"}
 
 
 def test_members_that_need_each_other_are_placed_where_most_fit_without_one_that_fits_nowhere(
-    cluster: Driver,
+    driver: Driver,
 ) -> None:
     """The node of rack a is the emptiest."""
-    cluster.node("a-0", labels={RACK: "a"}, allocatable={"cpu": "2"})
-    racks(cluster, b=3)
-    member(cluster, "large", n=1, cpu="4", affinity=together())
+    driver.node("a-0", labels={RACK: "a"}, allocatable={"cpu": "2"})
+    racks(driver, b=3)
+    member(driver, "large", n=1, cpu="4", affinity=together())
     for index in range(3):
-        member(cluster, f"small-{index}", n=1, affinity=together())
-    nodes = binds(cluster.cycle())
+        member(driver, f"small-{index}", n=1, affinity=together())
+    nodes = binds(driver.cycle())
     assert nodes.keys() == {"small-0", "small-1", "small-2"}
     assert {node.partition("-")[0] for node in nodes.values()} == {"b"}
 
 
-def test_an_order_that_pod_by_pod_would_miss_is_found(cluster: Driver) -> None:
+def test_an_order_that_pod_by_pod_would_miss_is_found(driver: Driver) -> None:
     """The small pod fits on both nodes, the large one only on the node that is preferred by the small one."""
-    cluster.node("big", labels={RACK: "a"}, allocatable={"cpu": "4"})
-    cluster.node("small", labels={RACK: "a"}, allocatable={"cpu": "1"})
-    member(cluster, "s", n=2, cpu="1")
-    member(cluster, "l", n=2, cpu="4")
-    assert binds(cluster.cycle()) == {"s": "small", "l": "big"}
+    driver.node("big", labels={RACK: "a"}, allocatable={"cpu": "4"})
+    driver.node("small", labels={RACK: "a"}, allocatable={"cpu": "1"})
+    member(driver, "s", n=2, cpu="1")
+    member(driver, "l", n=2, cpu="4")
+    assert binds(driver.cycle()) == {"s": "small", "l": "big"}
 
 
-def test_a_group_without_nodes_is_tried_again_by_backoff(cluster: Driver) -> None:
-    workers(cluster, 2)
-    told = cluster.cycle()
+def test_a_group_without_nodes_is_tried_again_by_backoff(driver: Driver) -> None:
+    workers(driver, 2)
+    told = driver.cycle()
     assert conditions(told)["w-0"] == "pod group default/train: no nodes available to schedule pods"
-    assert not cluster.machine.has_work()
-    racks(cluster, a=2)
-    cluster.pass_time(2.0)
-    assert len(binds(run(cluster))) == 2
+    assert not driver.machine.has_work()
+    racks(driver, a=2)
+    driver.pass_time(2.0)
+    assert len(binds(run(driver))) == 2
 
 
 def test_the_search_says_that_it_ended_early(tmp_path: Path) -> None:
@@ -561,18 +553,18 @@ def test_the_search_says_that_it_ended_early(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     args = plugin_config("GangScheduling", maxSearchDecisions=3)
     file.write_text(profiles({"schedulerName": NAME, "pluginConfig": args}))
-    cluster = Driver(settings=load_settings(str(file)))
+    driver = Driver(settings=load_settings(str(file)))
     for index in range(4):
-        cluster.node(f"n-{index}", allocatable={"cpu": "3"})
+        driver.node(f"n-{index}", allocatable={"cpu": "3"})
     for index in range(4):
-        member(cluster, f"l-{index}", n=8, cpu="2")
-        member(cluster, f"m-{index}", n=8, cpu="1500m")
+        member(driver, f"l-{index}", n=8, cpu="2")
+        member(driver, f"m-{index}", n=8, cpu="1500m")
     text, ended = (
-        conditions(cluster.cycle())["l-0"],
+        conditions(driver.cycle())["l-0"],
         "The search ended after 3 decisions (maxSearchDecisions)",
     )
     assert text.endswith(f"Insufficient cpu. {ended}; there may be places.")
-    cluster.audit()
+    driver.audit()
 
 
 def limited(app: str, limit: int | str | Json) -> Json:
@@ -586,105 +578,105 @@ def limited(app: str, limit: int | str | Json) -> Json:
 def test_members_of_two_profiles_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(profiles({"schedulerName": NAME}, {"schedulerName": "other"}))
-    cluster = Driver(settings=load_settings(str(file)))
-    racks(cluster, a=2)
-    member(cluster, "w-0", n=2)
-    member(cluster, "w-1", n=2, scheduler="other")
-    text = conditions(cluster.cycle())["w-0"]
+    driver = Driver(settings=load_settings(str(file)))
+    racks(driver, a=2)
+    member(driver, "w-0", n=2)
+    member(driver, "w-1", n=2, scheduler="other")
+    text = conditions(driver.cycle())["w-0"]
     assert "all pods in a single pod group should have the same .spec.schedulerName set" in text
 
 
-def test_members_spread_over_zones(cluster: Driver) -> None:
-    racks(cluster, a=3, b=1)
-    workers(cluster, 3, spread=[spread(RACK, selector("app=train"))])
-    nodes = binds(cluster.cycle())
+def test_members_spread_over_zones(driver: Driver) -> None:
+    racks(driver, a=3, b=1)
+    workers(driver, 3, spread=[spread(RACK, selector("app=train"))])
+    nodes = binds(driver.cycle())
     assert sorted(node.partition("-")[0] for node in nodes.values()) == ["a", "a", "b"]
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["spread", "apart"])
 def test_members_are_spread_over_racks_and_zones_where_not_every_first_node_leaves_room_for_the_next(
-    cluster: Driver, *, apart: bool
+    driver: Driver, *, apart: bool
 ) -> None:
     """On node c-x, which has a domain in common with each other node, one member keeps out all others."""
     for rack, zone in ("cy", "cx", "ax"):
         labels = {RACK: rack, "zone": zone}
-        cluster.node(f"{rack}-{zone}", labels=labels, allocatable={"cpu": "2" if rack == "c" else "1"})
+        driver.node(f"{rack}-{zone}", labels=labels, allocatable={"cpu": "2" if rack == "c" else "1"})
     train = selector("app=train")
     rules: Json = {"spread": [spread(RACK, train)]}
     if apart:
         rules["affinity"] = affinity(anti_required=[term("zone", train)])
     else:
         rules["spread"].append(spread("zone", train))
-    workers(cluster, 2, **rules)
-    assert set(binds(cluster.cycle()).values()) == {"c-y", "a-x"}
+    workers(driver, 2, **rules)
+    assert set(binds(driver.cycle()).values()) == {"c-y", "a-x"}
 
 
-def test_the_message_says_how_many_places_were_found(cluster: Driver) -> None:
-    racks(cluster, a=2)
-    workers(cluster, 3)
-    assert conditions(cluster.cycle())["w-0"] == (
+def test_the_message_says_how_many_places_were_found(driver: Driver) -> None:
+    racks(driver, a=2)
+    workers(driver, 3)
+    assert conditions(driver.cycle())["w-0"] == (
         "pod group default/train needs 3 places: 2 found; the next, w-2: 0/2 nodes are available: 2 Insufficient cpu."
     )
 
 
 def test_a_limit_of_another_pod_and_a_spread_leave_places_that_not_every_first_node_does(
-    cluster: Driver,
+    driver: Driver,
 ) -> None:
     for rack, zone in ("cy", "cx", "ax"):
-        cluster.node(
+        driver.node(
             f"{rack}-{zone}",
             labels={RACK: rack, "zone": zone},
             allocatable={"cpu": "2" if rack == "c" else "1"},
         )
     nothing = [container(requests={"cpu": "0"})]
-    cluster.pod("o", node="c-y", **{**limited("train", 2), "labels": {}}, containers=nothing)
-    workers(cluster, 2, spread=[spread("zone", selector("app=train"))])
-    assert set(binds(cluster.cycle()).values()) == {"c-y", "a-x"}
+    driver.pod("o", node="c-y", **{**limited("train", 2), "labels": {}}, containers=nothing)
+    workers(driver, 2, spread=[spread("zone", selector("app=train"))])
+    assert set(binds(driver.cycle()).values()) == {"c-y", "a-x"}
 
 
-def test_members_that_need_each_other_in_one_rack_and_one_zone(cluster: Driver) -> None:
+def test_members_that_need_each_other_in_one_rack_and_one_zone(driver: Driver) -> None:
     """The emptiest node has room for one too few, and is alone in its zone."""
     for name, zone, n_cpus in (("a-0", "x", 3), ("a-1", "y", 2), ("a-2", "y", 2)):
-        cluster.node(name, labels={RACK: "a", "zone": zone}, allocatable={"cpu": str(n_cpus)})
+        driver.node(name, labels={RACK: "a", "zone": zone}, allocatable={"cpu": str(n_cpus)})
     train = selector("app=train")
-    workers(cluster, 4, affinity=affinity(required=[term(RACK, train), term("zone", train)]))
-    assert sorted(binds(cluster.cycle()).values()) == ["a-1", "a-1", "a-2", "a-2"]
+    workers(driver, 4, affinity=affinity(required=[term(RACK, train), term("zone", train)]))
+    assert sorted(binds(driver.cycle()).values()) == ["a-1", "a-1", "a-2", "a-2"]
 
 
-def test_a_member_is_placed_although_another_label_keeps_one_like_it_out(cluster: Driver) -> None:
+def test_a_member_is_placed_although_another_label_keeps_one_like_it_out(driver: Driver) -> None:
     """Rack b, which is full, has no red pod: rack a gets no second one."""
-    cluster.node("a-0", labels={RACK: "a"}, allocatable={"cpu": "4"})
-    cluster.node("b-0", labels={RACK: "b"}, allocatable={"cpu": "0"})
-    cluster.pod("running", node="a-0", labels={"color": "red"}, cpu="1")
+    driver.node("a-0", labels={RACK: "a"}, allocatable={"cpu": "4"})
+    driver.node("b-0", labels={RACK: "b"}, allocatable={"cpu": "0"})
+    driver.pod("running", node="a-0", labels={"color": "red"}, cpu="1")
     evenly = [spread(RACK, selector("color=red"))]
     for color in ("red", "blue"):
-        member(cluster, color, n=1, labels={"color": color}, spread=evenly)
-    assert binds(cluster.cycle()) == {"blue": "a-0"}
+        member(driver, color, n=1, labels={"color": color}, spread=evenly)
+    assert binds(driver.cycle()) == {"blue": "a-0"}
 
 
-def test_a_bound_member_is_confirmed_and_counts(cluster: Driver) -> None:
-    racks(cluster, a=2)
-    pods = workers(cluster, 2)
-    nodes = binds(cluster.cycle())
-    assert cluster.machine.n_binding == 2
+def test_a_bound_member_is_confirmed_and_counts(driver: Driver) -> None:
+    racks(driver, a=2)
+    pods = workers(driver, 2)
+    nodes = binds(driver.cycle())
+    assert driver.machine.n_binding == 2
     for pod in pods:
-        cluster.confirm(pod, nodes[pod.name])
-        assert cluster.handle(BindDone(pod.uid)) == []
-    assert cluster.machine.n_binding == 0
+        driver.confirm(pod, nodes[pod.name])
+        assert driver.handle(BindDone(pod.uid)) == []
+    assert driver.machine.n_binding == 0
 
 
 class _Stream:
     """Small pods, of which one comes for each that ends, in a full cluster."""
 
-    def __init__(self, cluster: Driver, n_nodes: int, lasts_s: int) -> None:
-        self._cluster, self._lasts_s = cluster, lasts_s
+    def __init__(self, driver: Driver, n_nodes: int, lasts_s: int) -> None:
+        self._cluster, self._lasts_s = driver, lasts_s
         self._ends: list[tuple[float, Pod]] = []
         self._n_names = 0
-        racks(cluster, a=n_nodes)
+        racks(driver, a=n_nodes)
         for index in range(n_nodes):
             self._add()
-            self.take(cluster.cycle())
-            self._ends[-1] = (cluster.now_s + lasts_s * (index + 1) / n_nodes, self._ends[-1][1])
+            self.take(driver.cycle())
+            self._ends[-1] = (driver.now_s + lasts_s * (index + 1) / n_nodes, self._ends[-1][1])
 
     def _add(self) -> None:
         self._n_names += 1
@@ -712,79 +704,77 @@ class _Stream:
         return places
 
 
-def test_a_large_group_does_not_starve_behind_small_pods(cluster: Driver) -> None:
+def test_a_large_group_does_not_starve_behind_small_pods(driver: Driver) -> None:
     """After two minutes room is held for it, which is free once the pods there have ended."""
-    stream = _Stream(cluster, n_nodes=6, lasts_s=30)
-    workers(cluster, 4)
-    began_s = cluster.now_s
+    stream = _Stream(driver, n_nodes=6, lasts_s=30)
+    workers(driver, 4)
+    began_s = driver.now_s
     places: dict[str, str] = {}
-    while not places and cluster.now_s < began_s + 1000:
+    while not places and driver.now_s < began_s + 1000:
         places = stream.pass_second()
     assert len(places) == 4
-    assert 120 <= cluster.now_s - began_s <= 120 + 30 + 15
-    assert not cluster.state.nominated
+    assert 120 <= driver.now_s - began_s <= 120 + 30 + 15
+    assert not driver.state.nominated
 
 
-def test_room_is_held_for_a_bounded_time_and_for_one_group_only(cluster: Driver) -> None:
+def test_room_is_held_for_a_bounded_time_and_for_one_group_only(driver: Driver) -> None:
     """Pods that never end: after five minutes the small pods get the room, and for five minutes no room is held."""
-    racks(cluster, a=3)
+    racks(driver, a=3)
     for index in range(3):
-        cluster.pod(f"long-{index}", node=f"a-{index}", cpu="500m")
-    workers(cluster, 3)
+        driver.pod(f"long-{index}", node=f"a-{index}", cpu="500m")
+    workers(driver, 3)
     for index in range(2):
-        member(cluster, f"o-{index}", group="other", n=2)
-    run(cluster)
-    assert not cluster.state.nominated
-    cluster.pass_time(125.0)
-    cluster.node("full", allocatable={"cpu": "0"})
+        member(driver, f"o-{index}", group="other", n=2)
+    run(driver)
+    assert not driver.state.nominated
+    driver.pass_time(125.0)
+    driver.node("full", allocatable={"cpu": "0"})
     for pod in ("w-0", "o-0"):
-        cluster.queue.activate(f"uid-default-{pod}", cluster.now_s)
-    notes = [one.note for one in run(cluster) if isinstance(one, EmitEvent)]
+        driver.queue.activate(f"uid-default-{pod}", driver.now_s)
+    notes = [one.note for one in run(driver) if isinstance(one, EmitEvent)]
     assert any(note.endswith(" Room is held for it meanwhile.") for note in notes), notes
-    held = [pod.name for index in range(3) for pod in cluster.state.nominated.on(f"a-{index}")]
+    held = [pod.name for index in range(3) for pod in driver.state.nominated.on(f"a-{index}")]
     assert sorted(held) in (["w-0", "w-1", "w-2"], ["o-0", "o-1"])
     small = {"containers": [container(requests={"cpu": "500m"})]}
-    cluster.pod("high", priority=1, **small)
-    assert list(binds(run(cluster))) == ["high"]
-    cluster.pod("small-0", **small)
-    cluster.pod("small-1", **small)
-    n_open = 3 - len({cluster.state.nominated.node_of(f"uid-default-{name}") for name in held})
-    assert len(binds(run(cluster))) <= n_open
-    cluster.pass_time(301.0)
-    assert not cluster.state.nominated
-    cluster.pass_time(10.0)
-    run(cluster)
-    assert not cluster.state.nominated
-    assert len(cluster.state.placed) == 3 + 3
+    driver.pod("high", priority=1, **small)
+    assert list(binds(run(driver))) == ["high"]
+    driver.pod("small-0", **small)
+    driver.pod("small-1", **small)
+    n_open = 3 - len({driver.state.nominated.node_of(f"uid-default-{name}") for name in held})
+    assert len(binds(run(driver))) <= n_open
+    driver.pass_time(301.0)
+    assert not driver.state.nominated
+    driver.pass_time(10.0)
+    run(driver)
+    assert not driver.state.nominated
+    assert len(driver.state.placed) == 3 + 3
 
 
 @pytest.mark.parametrize("may_preempt", [True, False])
 @pytest.mark.parametrize(("priority", "n_held"), [(0, 2), (1, 0)])
 def test_no_room_is_held_where_a_pod_of_a_higher_priority_is(
-    cluster: Driver, priority: int, n_held: int, *, may_preempt: bool
+    driver: Driver, priority: int, n_held: int, *, may_preempt: bool
 ) -> None:
     """It may never leave for the group. To hold room evicts no pod, so that a group that may not preempt has it too."""
-    racks(cluster, a=2)
+    racks(driver, a=2)
     for index in range(2):
-        cluster.pod(f"long-{index}", node=f"a-{index}", cpu="1", priority=priority * index)
-    for pod in workers(cluster, 2):
-        cluster.handle(
-            PodSeen(replace(pod, may_preempt=may_preempt, resource_version=cluster.next_version()))
-        )
-    run(cluster)
-    cluster.pass_time(125.0)
-    cluster.queue.activate("uid-default-w-0", cluster.now_s)
-    run(cluster)
-    assert sum(len(pods) for _, pods in cluster.state.nominated.by_node()) == n_held
-    cluster.pass_time(HOLD_FOR_S)
-    assert not cluster.state.nominated
+        driver.pod(f"long-{index}", node=f"a-{index}", cpu="1", priority=priority * index)
+    for pod in workers(driver, 2):
+        driver.handle(PodSeen(replace(pod, may_preempt=may_preempt, resource_version=driver.next_version())))
+    run(driver)
+    driver.pass_time(125.0)
+    driver.queue.activate("uid-default-w-0", driver.now_s)
+    run(driver)
+    assert sum(len(pods) for _, pods in driver.state.nominated.by_node()) == n_held
+    driver.pass_time(HOLD_FOR_S)
+    assert not driver.state.nominated
 
 
-def _placed(cluster: Driver, n_pods: int, **more: Any) -> list[Pod]:
+def _placed(driver: Driver, n_pods: int, **more: Any) -> list[Pod]:
     """Place a group. Return its pods on their nodes."""
-    pods = workers(cluster, n_pods, **more)
-    nodes = binds(cluster.cycle())
-    return [cluster.confirm(pod, nodes[pod.name]) for pod in pods]
+    pods = workers(driver, n_pods, **more)
+    nodes = binds(driver.cycle())
+    return [driver.confirm(pod, nodes[pod.name]) for pod in pods]
 
 
 def _told_of_loss(told: list[Instruction]) -> list[str]:
@@ -793,105 +783,105 @@ def _told_of_loss(told: list[Instruction]) -> list[str]:
     return [event.note for event in events]
 
 
-def test_a_group_that_lost_members_is_told_once(cluster: Driver) -> None:
-    racks(cluster, a=3)
-    pods = _placed(cluster, 3)
-    cluster.lose(pods[1])
-    assert _told_of_loss(cluster.handle(TimePassed())) == []
-    cluster.now_s += 31
+def test_a_group_that_lost_members_is_told_once(driver: Driver) -> None:
+    racks(driver, a=3)
+    pods = _placed(driver, 3)
+    driver.lose(pods[1])
+    assert _told_of_loss(driver.handle(TimePassed())) == []
+    driver.now_s += 31
     text = "pod group default/train was placed and has lost members: 2 of the 3 that it needs are on nodes"
-    assert _told_of_loss(cluster.handle(TimePassed())) == [text]
-    assert _told_of_loss(cluster.handle(TimePassed())) == []
+    assert _told_of_loss(driver.handle(TimePassed())) == [text]
+    assert _told_of_loss(driver.handle(TimePassed())) == []
 
 
-def test_a_member_that_is_replaced_in_time_is_not_told(cluster: Driver) -> None:
-    racks(cluster, a=3)
-    pods = _placed(cluster, 3)
-    cluster.lose(pods[1])
-    again = member(cluster, "w-3", n=3)
-    cluster.confirm(again, binds(cluster.cycle())["w-3"])
-    cluster.now_s += 60
-    assert _told_of_loss(cluster.handle(TimePassed())) == []
-    assert cluster.machine.next_wake_s(cluster.now_s) is None
+def test_a_member_that_is_replaced_in_time_is_not_told(driver: Driver) -> None:
+    racks(driver, a=3)
+    pods = _placed(driver, 3)
+    driver.lose(pods[1])
+    again = member(driver, "w-3", n=3)
+    driver.confirm(again, binds(driver.cycle())["w-3"])
+    driver.now_s += 60
+    assert _told_of_loss(driver.handle(TimePassed())) == []
+    assert driver.machine.next_wake_s(driver.now_s) is None
 
 
-def test_members_that_succeeded_are_not_lost(cluster: Driver) -> None:
-    racks(cluster, a=3)
-    pods = _placed(cluster, 3)
-    version = cluster.next_version()
-    cluster.handle(PodSeen(replace(pods[1], phase="Succeeded", resource_version=version)))
-    cluster.now_s += 60
-    assert _told_of_loss(cluster.handle(TimePassed())) == []
+def test_members_that_succeeded_are_not_lost(driver: Driver) -> None:
+    racks(driver, a=3)
+    pods = _placed(driver, 3)
+    version = driver.next_version()
+    driver.handle(PodSeen(replace(pods[1], phase="Succeeded", resource_version=version)))
+    driver.now_s += 60
+    assert _told_of_loss(driver.handle(TimePassed())) == []
 
 
-def test_a_group_is_released_by_choice_if_a_member_waits_in_vain(cluster: Driver) -> None:
+def test_a_group_is_released_by_choice_if_a_member_waits_in_vain(driver: Driver) -> None:
     """Rack a has no room for the new member; all of them together go to rack b."""
-    racks(cluster, a=3)
+    racks(driver, a=3)
     release = {"affinity-scheduler.io/pod-group-release-after-seconds": "60"}
-    pods = _placed(cluster, 3, affinity=together(), annotations=release)
-    racks(cluster, b=3)
-    cluster.lose(pods[1])
-    cluster.pod("other", node="a-" + pods[1].node_name[-1], cpu="1")
-    member(cluster, "w-3", n=3, affinity=together(), annotations=release)
-    told = run(cluster)
+    pods = _placed(driver, 3, affinity=together(), annotations=release)
+    racks(driver, b=3)
+    driver.lose(pods[1])
+    driver.pod("other", node="a-" + pods[1].node_name[-1], cpu="1")
+    member(driver, "w-3", n=3, affinity=together(), annotations=release)
+    told = run(driver)
     assert binds(told) == {}
-    cluster.pass_time(45.0)
-    assert not [one for one in run(cluster) if isinstance(one, EvictVictim)]
-    due_s = cluster.machine.next_wake_s(cluster.now_s)
+    driver.pass_time(45.0)
+    assert not [one for one in run(driver) if isinstance(one, EvictVictim)]
+    due_s = driver.machine.next_wake_s(driver.now_s)
     assert due_s is not None
     assert due_s <= 1000 + 60
-    cluster.pass_time(20.0)
-    told = run(cluster)
+    driver.pass_time(20.0)
+    told = run(driver)
     (first,) = [one for one in told if isinstance(one, EvictVictim)]
     assert conditions(told)["w-3"].endswith(
         "The members on nodes are evicted, to be placed anew with the others."
     )
-    assert cluster.needs_eviction(first.preemptor.uid, first.victim.uid)
-    told = cluster.handle(EvictionEnded(first.preemptor.uid, first.victim.uid, VictimFate.DELETED))
-    cluster.lose(first.victim)
+    assert driver.needs_eviction(first.preemptor.uid, first.victim.uid)
+    told = driver.handle(EvictionEnded(first.preemptor.uid, first.victim.uid, VictimFate.DELETED))
+    driver.lose(first.victim)
     (last,) = [one for one in told if isinstance(one, EvictVictim)]
-    assert cluster.needs_eviction(last.preemptor.uid, last.victim.uid)
-    cluster.handle(EvictionEnded(last.preemptor.uid, last.victim.uid, VictimFate.DELETED))
-    cluster.lose(last.victim)
+    assert driver.needs_eviction(last.preemptor.uid, last.victim.uid)
+    driver.handle(EvictionEnded(last.preemptor.uid, last.victim.uid, VictimFate.DELETED))
+    driver.lose(last.victim)
     assert {first.victim.name, last.victim.name} == {"w-0", "w-2"}
-    cluster.pass_time(20.0)
-    assert binds(run(cluster)) == {}
+    driver.pass_time(20.0)
+    assert binds(run(driver)) == {}
     for name in ("w-4", "w-5"):
-        member(cluster, name, n=3, affinity=together(), annotations=release)
-    nodes = binds(run(cluster))
+        member(driver, name, n=3, affinity=together(), annotations=release)
+    nodes = binds(run(driver))
     assert sorted(nodes) == ["w-3", "w-4", "w-5"]
     assert {node[0] for node in nodes.values()} == {"b"}
 
 
-def test_without_the_choice_no_member_is_evicted(cluster: Driver) -> None:
-    racks(cluster, a=2)
-    pods = _placed(cluster, 2)
-    cluster.lose(pods[0])
-    cluster.pod("other", node=pods[0].node_name, cpu="1")
-    member(cluster, "w-3", n=2)
+def test_without_the_choice_no_member_is_evicted(driver: Driver) -> None:
+    racks(driver, a=2)
+    pods = _placed(driver, 2)
+    driver.lose(pods[0])
+    driver.pod("other", node=pods[0].node_name, cpu="1")
+    member(driver, "w-3", n=2)
     for _ in range(20):
-        cluster.pass_time(60.0)
-        assert not [one for one in run(cluster) if isinstance(one, EvictVictim)]
+        driver.pass_time(60.0)
+        assert not [one for one in run(driver) if isinstance(one, EvictVictim)]
 
 
-def test_a_release_that_does_not_parse_keeps_the_group_waiting(cluster: Driver) -> None:
-    racks(cluster, a=2)
-    member(cluster, "w-0", n=1, annotations={"affinity-scheduler.io/pod-group-release-after-seconds": "1h"})
-    cluster.now_s += 6
-    text = conditions(cluster.handle(TimePassed()))["w-0"]
+def test_a_release_that_does_not_parse_keeps_the_group_waiting(driver: Driver) -> None:
+    racks(driver, a=2)
+    member(driver, "w-0", n=1, annotations={"affinity-scheduler.io/pod-group-release-after-seconds": "1h"})
+    driver.now_s += 6
+    text = conditions(driver.handle(TimePassed()))["w-0"]
     assert text == (
         'affinity-scheduler.io/pod-group-release-after-seconds of the pod: found "1h", expected 1 to 604800'
     )
 
 
-def test_the_message_says_that_no_rule_is_relaxed_for_a_member(cluster: Driver) -> None:
+def test_the_message_says_that_no_rule_is_relaxed_for_a_member(driver: Driver) -> None:
     """Not after its time either."""
-    racks(cluster, a=1, b=1)
+    racks(driver, a=1, b=1)
     rule = '[{"rule": "podAffinity", "topologyKey": "rack", "afterSeconds": 5}]'
-    workers(cluster, 2, affinity=together(), annotations={"affinity-scheduler.io/fallback": rule})
-    told = cluster.cycle()
+    workers(driver, 2, affinity=together(), annotations={"affinity-scheduler.io/fallback": rule})
+    told = driver.cycle()
     text = conditions(told)["w-0"]
     assert text.endswith(" Rules with fallbacks are not relaxed for members of groups.")
     assert next(one.note for one in told if isinstance(one, EmitEvent)) == text
-    cluster.pass_time(400.0)
-    assert binds(run(cluster)) == {}
+    driver.pass_time(400.0)
+    assert binds(run(driver)) == {}

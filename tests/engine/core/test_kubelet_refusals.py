@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from scheduler.engine.model.pods import Pod
@@ -17,150 +15,143 @@ LARGE, SMALL = {"cpu": "8"}, {"cpu": "4"}
 FEW = {"cpu": "1"}
 
 
-@pytest.fixture
-def cluster() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.audit()
-
-
 def fail(
-    cluster: Driver, seen: Pod, reason: str = "OutOfcpu", message: str = "", phase: str = "Failed"
+    driver: Driver, seen: Pod, reason: str = "OutOfcpu", message: str = "", phase: str = "Failed"
 ) -> None:
     """Show the pod on its node, with a status as a kubelet writes it."""
     document = pod(seen.name, uid=seen.uid, node=seen.node_name, cpu="1", spec={"schedulerName": NAME})
     document["status"] = {"phase": phase, "reason": reason, "message": message}
-    cluster.handle(PodSeen(cluster.decoded(document)))
+    driver.handle(PodSeen(driver.decoded(document)))
 
 
-def refused_on(cluster: Driver, name: str) -> str:
+def refused_on(driver: Driver, name: str) -> str:
     """Bind a pod, let its node's kubelet refuse it, and return the node."""
-    seen = cluster.pod(name, cpu="1")
-    node_name = bind_of(cluster.cycle()).node_name
-    fail(cluster, cluster.confirm(seen, node_name))
+    seen = driver.pod(name, cpu="1")
+    node_name = bind_of(driver.cycle()).node_name
+    fail(driver, driver.confirm(seen, node_name))
     return node_name
 
 
-def node_for(cluster: Driver, name: str) -> str:
+def node_for(driver: Driver, name: str) -> str:
     """Return the node on which a new pod of the same spec is placed."""
-    seen = cluster.pod(name, cpu="1")
-    node_name = bind_of(cluster.cycle()).node_name
-    cluster.confirm(seen, node_name)
+    seen = driver.pod(name, cpu="1")
+    node_name = bind_of(driver.cycle()).node_name
+    driver.confirm(seen, node_name)
     return node_name
 
 
-def test_the_replacement_goes_elsewhere(cluster: Driver) -> None:
+def test_the_replacement_goes_elsewhere(driver: Driver) -> None:
     """The best node refuses: the next pod of the spec gets the second best."""
-    cluster.node("best", allocatable=LARGE)
-    cluster.node("other", allocatable=SMALL)
-    assert refused_on(cluster, "first") == "best"
-    assert node_for(cluster, "second") == "other"
+    driver.node("best", allocatable=LARGE)
+    driver.node("other", allocatable=SMALL)
+    assert refused_on(driver, "first") == "best"
+    assert node_for(driver, "second") == "other"
 
 
-def test_other_specs_are_not_concerned(cluster: Driver) -> None:
+def test_other_specs_are_not_concerned(driver: Driver) -> None:
     """A pod with another request is decided as before."""
-    cluster.node("best", allocatable=LARGE)
-    cluster.node("other", allocatable=SMALL)
-    refused_on(cluster, "first")
-    cluster.pod("else", cpu="2")
-    assert bind_of(cluster.cycle()).node_name == "best"
+    driver.node("best", allocatable=LARGE)
+    driver.node("other", allocatable=SMALL)
+    refused_on(driver, "first")
+    driver.pod("else", cpu="2")
+    assert bind_of(driver.cycle()).node_name == "best"
 
 
-def test_where_no_other_node_fits_the_pod_waits_says_why_and_is_woken(cluster: Driver) -> None:
+def test_where_no_other_node_fits_the_pod_waits_says_why_and_is_woken(driver: Driver) -> None:
     """The end of an exclusion is an event, so pods neither fail in a loop nor wait too long."""
-    cluster.node("only")
-    cluster.node("full", allocatable=FEW)
-    cluster.pod("filler", cpu="1", node="full")
-    refused_on(cluster, "first")
-    cluster.pod("second", cpu="1")
-    assert refusals(condition_of(cluster.cycle()).message) == (
+    driver.node("only")
+    driver.node("full", allocatable=FEW)
+    driver.pod("filler", cpu="1", node="full")
+    refused_on(driver, "first")
+    driver.pod("second", cpu="1")
+    assert refusals(condition_of(driver.cycle()).message) == (
         "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) refused such a pod shortly before (OutOfcpu)."
     )
-    assert not cluster.machine.has_work()
-    wake_s = cluster.machine.next_wake_s(cluster.now_s)
-    assert wake_s == cluster.now_s + FIRST_S
-    cluster.pass_time(FIRST_S)
-    assert cluster.machine.has_work()
-    assert bind_of(cluster.cycle()).node_name == "only"
+    assert not driver.machine.has_work()
+    wake_s = driver.machine.next_wake_s(driver.now_s)
+    assert wake_s == driver.now_s + FIRST_S
+    driver.pass_time(FIRST_S)
+    assert driver.machine.has_work()
+    assert bind_of(driver.cycle()).node_name == "only"
 
 
-def test_each_refusal_doubles_the_time_up_to_a_bound(cluster: Driver) -> None:
+def test_each_refusal_doubles_the_time_up_to_a_bound(driver: Driver) -> None:
     """A node that keeps refusing is tried less and less often."""
-    cluster.node("only")
+    driver.node("only")
     waits = []
     for number in range(9):
-        refused_on(cluster, f"p{number}")
-        ends_s = cluster.state.kubelet_refusals.next_s
+        refused_on(driver, f"p{number}")
+        ends_s = driver.state.kubelet_refusals.next_s
         assert ends_s is not None
-        waits.append(ends_s - cluster.now_s)
-        cluster.pass_time(waits[-1])
+        waits.append(ends_s - driver.now_s)
+        driver.pass_time(waits[-1])
     assert waits == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0, 300.0]
-    assert cluster.state.kubelet_refusals.n_refused == 9
+    assert driver.state.kubelet_refusals.n_refused == 9
 
 
-def test_after_some_time_without_refusals_everything_is_forgotten(cluster: Driver) -> None:
+def test_after_some_time_without_refusals_everything_is_forgotten(driver: Driver) -> None:
     """The next exclusion is short again."""
-    cluster.node("only")
-    refused_on(cluster, "first")
-    cluster.pass_time(FIRST_S)
-    refusals = cluster.state.kubelet_refusals
+    driver.node("only")
+    refused_on(driver, "first")
+    driver.pass_time(FIRST_S)
+    refusals = driver.state.kubelet_refusals
     assert len(refusals) == 1
     assert refusals.next_s is not None
     assert not refusals.copy().expire(refusals.next_s), "it ended before, and no pod waits for it"
-    cluster.pass_time(LONGEST_S)
-    assert len(cluster.state.kubelet_refusals) == 0
-    assert cluster.state.kubelet_refusals.next_s is None
+    driver.pass_time(LONGEST_S)
+    assert len(driver.state.kubelet_refusals) == 0
+    assert driver.state.kubelet_refusals.next_s is None
 
 
-def test_a_pod_that_starts_on_the_node_ends_the_exclusion(cluster: Driver) -> None:
+def test_a_pod_that_starts_on_the_node_ends_the_exclusion(driver: Driver) -> None:
     """Another pod of the spec, bound before the refusal, was accepted after it."""
-    cluster.node("only")
-    earlier = cluster.pod("earlier", cpu="1")
-    cluster.cycle()
-    earlier = cluster.confirm(earlier, "only")
-    refused_on(cluster, "first")
-    cluster.pod("second", cpu="1")
-    condition_of(cluster.cycle())
-    fail(cluster, earlier, reason="", phase="Running")
-    cluster.pass_time(2.0)
-    assert bind_of(cluster.cycle()).node_name == "only"
+    driver.node("only")
+    earlier = driver.pod("earlier", cpu="1")
+    driver.cycle()
+    earlier = driver.confirm(earlier, "only")
+    refused_on(driver, "first")
+    driver.pod("second", cpu="1")
+    condition_of(driver.cycle())
+    fail(driver, earlier, reason="", phase="Running")
+    driver.pass_time(2.0)
+    assert bind_of(driver.cycle()).node_name == "only"
 
 
-def test_a_pod_that_ran_before_the_refusal_does_not_end_the_exclusion(cluster: Driver) -> None:
+def test_a_pod_that_ran_before_the_refusal_does_not_end_the_exclusion(driver: Driver) -> None:
     """That it still runs does not mean that the next one would."""
-    cluster.node("only")
-    earlier = cluster.pod("earlier", cpu="1")
-    cluster.cycle()
-    earlier = cluster.confirm(earlier, "only")
-    fail(cluster, earlier, reason="", phase="Running")
-    refused_on(cluster, "first")
-    fail(cluster, earlier, reason="", phase="Running")
-    assert cluster.state.kubelet_refusals.n_excluded == 1
+    driver.node("only")
+    earlier = driver.pod("earlier", cpu="1")
+    driver.cycle()
+    earlier = driver.confirm(earlier, "only")
+    fail(driver, earlier, reason="", phase="Running")
+    refused_on(driver, "first")
+    fail(driver, earlier, reason="", phase="Running")
+    assert driver.state.kubelet_refusals.n_excluded == 1
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(lambda cluster: cluster.node("only", allocatable={"cpu": "9"}), id="grown"),
-        pytest.param(lambda cluster: cluster.node("only", labels={"a": "b"}), id="relabelled"),
-        pytest.param(lambda cluster: (cluster.lose_node("only"), cluster.node("only")), id="replaced"),
+        pytest.param(lambda driver: driver.node("only", allocatable={"cpu": "9"}), id="grown"),
+        pytest.param(lambda driver: driver.node("only", labels={"a": "b"}), id="relabelled"),
+        pytest.param(lambda driver: (driver.lose_node("only"), driver.node("only")), id="replaced"),
     ],
 )
-def test_a_changed_or_recreated_node_is_not_excluded(cluster: Driver, change) -> None:
-    cluster.node("only")
-    refused_on(cluster, "first")
-    cluster.pod("second", cpu="1")
-    condition_of(cluster.cycle())
-    change(cluster)
-    cluster.pass_time(2.0)
-    assert bind_of(cluster.cycle()).node_name == "only"
+def test_a_changed_or_recreated_node_is_not_excluded(driver: Driver, change) -> None:
+    driver.node("only")
+    refused_on(driver, "first")
+    driver.pod("second", cpu="1")
+    condition_of(driver.cycle())
+    change(driver)
+    driver.pass_time(2.0)
+    assert bind_of(driver.cycle()).node_name == "only"
 
 
-def test_a_heartbeat_of_the_node_does_not_end_the_exclusion(cluster: Driver) -> None:
-    cluster.node("only")
-    refused_on(cluster, "first")
-    cluster.node("only")
-    assert cluster.state.kubelet_refusals.n_excluded == 1
+def test_a_heartbeat_of_the_node_does_not_end_the_exclusion(driver: Driver) -> None:
+    driver.node("only")
+    refused_on(driver, "first")
+    driver.node("only")
+    assert driver.state.kubelet_refusals.n_excluded == 1
 
 
 @pytest.mark.parametrize(
@@ -183,60 +174,60 @@ def test_a_heartbeat_of_the_node_does_not_end_the_exclusion(cluster: Driver) -> 
     ],
 )
 def test_only_a_kubelets_refusal_counts(
-    cluster: Driver, reason: str, message: str, phase: str, counts: bool
+    driver: Driver, reason: str, message: str, phase: str, counts: bool
 ) -> None:
-    cluster.node("only")
-    seen = cluster.pod("p", cpu="1")
-    cluster.cycle()
-    fail(cluster, cluster.confirm(seen, "only"), reason, message, phase)
-    assert cluster.state.kubelet_refusals.n_excluded == int(counts)
+    driver.node("only")
+    seen = driver.pod("p", cpu="1")
+    driver.cycle()
+    fail(driver, driver.confirm(seen, "only"), reason, message, phase)
+    assert driver.state.kubelet_refusals.n_excluded == int(counts)
 
 
 def test_refusals_of_other_schedulers_pods_and_of_pods_never_seen_placed_do_not_count(
-    cluster: Driver,
+    driver: Driver,
 ) -> None:
     """A pod that failed before this process started may be a year old."""
-    cluster.node("only")
+    driver.node("only")
     unknown = pod("old", node="only", cpu="1", spec={"schedulerName": NAME}, phase="Failed")
     unknown["status"]["reason"] = "OutOfcpu"
-    cluster.handle(PodSeen(cluster.decoded(unknown)))
+    driver.handle(PodSeen(driver.decoded(unknown)))
     theirs = pod("theirs", node="only", cpu="1")
-    cluster.handle(PodSeen(cluster.decoded(theirs)))
+    driver.handle(PodSeen(driver.decoded(theirs)))
     theirs["status"] = {"phase": "Failed", "reason": "OutOfcpu"}
-    cluster.handle(PodSeen(cluster.decoded(theirs)))
-    assert len(cluster.state.kubelet_refusals) == 0
+    driver.handle(PodSeen(driver.decoded(theirs)))
+    assert len(driver.state.kubelet_refusals) == 0
 
 
-def test_a_refusal_seen_before_the_result_of_the_bind_counts(cluster: Driver) -> None:
+def test_a_refusal_seen_before_the_result_of_the_bind_counts(driver: Driver) -> None:
     """A relist may show the failure first."""
-    cluster.node("only")
-    seen = cluster.pod("p", cpu="1")
-    cluster.cycle()
-    fail(cluster, seen)
-    assert cluster.state.kubelet_refusals.n_excluded == 1
-    assert not cluster.state.is_assumed(seen.uid)
+    driver.node("only")
+    seen = driver.pod("p", cpu="1")
+    driver.cycle()
+    fail(driver, seen)
+    assert driver.state.kubelet_refusals.n_excluded == 1
+    assert not driver.state.is_assumed(seen.uid)
 
 
-def test_the_memory_is_bounded(cluster: Driver) -> None:
+def test_the_memory_is_bounded(driver: Driver) -> None:
     """Past the bound, the exclusion that was refused longest ago is forgotten."""
-    cluster.node("only")
-    seen = cluster.pod("p", cpu="1")
-    table = cluster.state.kubelet_refusals
+    driver.node("only")
+    seen = driver.pod("p", cpu="1")
+    table = driver.state.kubelet_refusals
     for number in range(CAPACITY + 10):
-        table.record(seen.spec, f"n{number}", "OutOfcpu", cluster.now_s)
+        table.record(seen.spec, f"n{number}", "OutOfcpu", driver.now_s)
     assert len(table) == table.n_excluded == CAPACITY
     assert "n9" not in table.excluded_nodes(seen.spec)
     assert f"n{CAPACITY + 9}" in table.excluded_nodes(seen.spec)
 
 
-def test_without_a_refusal_the_plugin_has_nothing_to_do(cluster: Driver) -> None:
+def test_without_a_refusal_the_plugin_has_nothing_to_do(driver: Driver) -> None:
     """It skips the pod, so decisions are the same as upstream."""
     from scheduler.engine.framework.interface import PodContext
     from scheduler.engine.framework.status import SKIP
     from scheduler.engine.plugins.kubelet_refusal import KubeletRefusal
     from scheduler.engine.state.cluster_view import ClusterView
 
-    cluster.node("only")
-    seen = cluster.pod("p", cpu="1")
-    view = ClusterView(cluster.state)
+    driver.node("only")
+    seen = driver.pod("p", cpu="1")
+    view = ClusterView(driver.state)
     assert KubeletRefusal().prefilter(PodContext(seen, view.label_set(seen)), view) is SKIP

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 
@@ -24,13 +24,6 @@ from tests.engine.core.test_group_replacement import OWNER, fill, rack, run
 from tests.support.driving import Driver
 
 KEY = GroupKey(GroupKind.OWN, "default", "g")
-
-
-@pytest.fixture
-def driver() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.audit()
 
 
 def member(driver: Driver, name: str, node: str | None = None, *, group: str = "g") -> Pod:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -18,48 +17,41 @@ HOSTNAME = "kubernetes.io/hostname"
 ALONE = affinity(anti_required=[term(HOSTNAME, selector("app=web"))])
 
 
-@pytest.fixture
-def cluster() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.audit()
-
-
-def test_a_pod_that_fits_is_assumed_bound_and_announced(cluster: Driver) -> None:
+def test_a_pod_that_fits_is_assumed_bound_and_announced(driver: Driver) -> None:
     """From a watch event to the Scheduled event, in three stimuli."""
-    cluster.node("a")
-    pod = cluster.pod("p")
-    bind = bind_of(cluster.cycle())
+    driver.node("a")
+    pod = driver.pod("p")
+    bind = bind_of(driver.cycle())
     assert (bind.pod.uid, bind.node_name) == (pod.uid, "a")
-    assert cluster.state.is_assumed(pod.uid)
-    cluster.confirm(pod, "a")
-    assert not cluster.state.is_assumed(pod.uid)
-    assert cluster.machine.n_binding == 0
+    assert driver.state.is_assumed(pod.uid)
+    driver.confirm(pod, "a")
+    assert not driver.state.is_assumed(pod.uid)
+    assert driver.machine.n_binding == 0
 
 
-def test_a_bound_pod_is_announced_once_with_upstreams_words(cluster: Driver) -> None:
+def test_a_bound_pod_is_announced_once_with_upstreams_words(driver: Driver) -> None:
     """The event and the attempt come when the API server has accepted the bind, not before."""
-    cluster.node("a")
-    pod = cluster.pod("p")
-    cluster.cycle()
-    cluster.now_s += 2.0
-    assert cluster.machine.n_unconfirmed == 0
-    told = cluster.handle(BindDone(pod.uid))
-    assert cluster.machine.n_unconfirmed == 1
+    driver.node("a")
+    pod = driver.pod("p")
+    driver.cycle()
+    driver.now_s += 2.0
+    assert driver.machine.n_unconfirmed == 0
+    told = driver.handle(BindDone(pod.uid))
+    assert driver.machine.n_unconfirmed == 1
     event, attempt = event_of(told), attempt_of(told)
     assert (event.type, event.reason, event.action) == ("Normal", "Scheduled", "Binding")
     assert event.note == "Successfully assigned default/p to a"
     assert (attempt.result, attempt.attempts, attempt.started_s) == ("scheduled", 1, 1000.0)
     assert (attempt.message, attempt.record) == ("a", "")
-    assert cluster.handle(BindDone(pod.uid)) == []
-    assert cluster.fail_bind(pod, "late") == []
+    assert driver.handle(BindDone(pod.uid)) == []
+    assert driver.fail_bind(pod, "late") == []
 
 
-def test_a_pod_that_fits_nowhere_is_reported_and_waits_for_an_event(cluster: Driver) -> None:
+def test_a_pod_that_fits_nowhere_is_reported_and_waits_for_an_event(driver: Driver) -> None:
     """Event, condition and attempt; then nothing until an event may help."""
-    cluster.node("a", allocatable={"cpu": "1"})
-    cluster.pod("p", cpu="2")
-    told = cluster.cycle()
+    driver.node("a", allocatable={"cpu": "1"})
+    driver.pod("p", cpu="2")
+    told = driver.cycle()
     text = f"0/1 nodes are available: 1 Insufficient cpu. {not_helpful(1)}"
     assert kinds(told) == ["Attempted", "EmitEvent", "PatchCondition"]
     event = event_of(told)
@@ -74,243 +66,243 @@ def test_a_pod_that_fits_nowhere_is_reported_and_waits_for_an_event(cluster: Dri
         text,
         None,
     )
-    assert not cluster.machine.has_work()
+    assert not driver.machine.has_work()
 
 
-def test_an_unchanged_condition_is_not_patched_again(cluster: Driver) -> None:
+def test_an_unchanged_condition_is_not_patched_again(driver: Driver) -> None:
     """The same refusal a second time sends an event and no patch."""
-    cluster.node("a", allocatable={"cpu": "1"})
+    driver.node("a", allocatable={"cpu": "1"})
     text = f"0/1 nodes are available: 1 Insufficient cpu. {not_helpful(1)}"
     known = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
-    cluster.pod("p", cpu="2", status={"conditions": [known]})
-    assert kinds(cluster.cycle()) == ["Attempted", "EmitEvent"]
+    driver.pod("p", cpu="2", status={"conditions": [known]})
+    assert kinds(driver.cycle()) == ["Attempted", "EmitEvent"]
 
 
-def test_a_stale_nomination_is_cleared_with_the_condition(cluster: Driver) -> None:
+def test_a_stale_nomination_is_cleared_with_the_condition(driver: Driver) -> None:
     """Without preemption no room is reserved for the pod, so status.nominatedNodeName is cleared."""
-    cluster.node("a", allocatable={"cpu": "1"})
+    driver.node("a", allocatable={"cpu": "1"})
     asked = [container(requests={"cpu": "2"})]
-    cluster.pod("p", containers=asked, status={"nominatedNodeName": "a"})
-    assert condition_of(cluster.cycle()).nominated_node_name == ""
+    driver.pod("p", containers=asked, status={"nominatedNodeName": "a"})
+    assert condition_of(driver.cycle()).nominated_node_name == ""
 
 
-def test_without_nodes_the_pod_retries_by_backoff(cluster: Driver) -> None:
+def test_without_nodes_the_pod_retries_by_backoff(driver: Driver) -> None:
     """No plugin rejected it, so it does not wait for an event: error backoff, reason Unschedulable."""
-    cluster.pod("p")
-    told = cluster.cycle()
+    driver.pod("p")
+    told = driver.cycle()
     assert condition_of(told).message == "no nodes available to schedule pods"
     assert condition_of(told).reason == "Unschedulable"
-    assert not cluster.machine.has_work()
-    cluster.pass_time(2.0)
-    assert cluster.machine.has_work()
+    assert not driver.machine.has_work()
+    driver.pass_time(2.0)
+    assert driver.machine.has_work()
 
 
-def test_a_freed_domain_wakes_the_waiting_pod(cluster: Driver) -> None:
+def test_a_freed_domain_wakes_the_waiting_pod(driver: Driver) -> None:
     """The pod that blocked by anti-affinity is deleted, and the waiting pod is tried again before the flush."""
-    cluster.node("a")
-    first = cluster.pod("first", labels={"app": "web"}, affinity=ALONE)
-    cluster.cycle()
-    bound = cluster.confirm(first, "a")
-    second = cluster.pod("second", labels={"app": "web"}, affinity=ALONE)
-    assert "didn't match pod anti-affinity rules" in condition_of(cluster.cycle()).message
-    assert not cluster.machine.has_work()
-    cluster.lose(bound)
-    assert cluster.machine.has_work()
-    assert bind_of(cluster.cycle()).pod.uid == second.uid
+    driver.node("a")
+    first = driver.pod("first", labels={"app": "web"}, affinity=ALONE)
+    driver.cycle()
+    bound = driver.confirm(first, "a")
+    second = driver.pod("second", labels={"app": "web"}, affinity=ALONE)
+    assert "didn't match pod anti-affinity rules" in condition_of(driver.cycle()).message
+    assert not driver.machine.has_work()
+    driver.lose(bound)
+    assert driver.machine.has_work()
+    assert bind_of(driver.cycle()).pod.uid == second.uid
 
 
-def test_a_failed_bind_frees_the_room_and_is_retried(cluster: Driver) -> None:
+def test_a_failed_bind_frees_the_room_and_is_retried(driver: Driver) -> None:
     """The pod is forgotten, reported as SchedulerError, and put back with an error's backoff."""
-    cluster.node("a")
-    pod = cluster.pod("p")
-    cluster.cycle()
-    told = cluster.fail_bind(pod, "etcdserver: request timed out")
-    assert len(cluster.state.placed) == 0
+    driver.node("a")
+    pod = driver.pod("p")
+    driver.cycle()
+    told = driver.fail_bind(pod, "etcdserver: request timed out")
+    assert len(driver.state.placed) == 0
     assert condition_of(told).reason == "SchedulerError"
     assert condition_of(told).message == 'running Bind plugin "DefaultBinder": etcdserver: request timed out'
     assert attempt_of(told).result == "error"
-    assert not cluster.machine.has_work()
-    cluster.pass_time(2.0)
-    assert bind_of(cluster.cycle()).node_name == "a"
-    attempt = attempt_of(cluster.handle(BindDone(pod.uid)))
+    assert not driver.machine.has_work()
+    driver.pass_time(2.0)
+    assert bind_of(driver.cycle()).node_name == "a"
+    attempt = attempt_of(driver.handle(BindDone(pod.uid)))
     assert (attempt.attempts, attempt.first_active_s, attempt.started_s) == (2, 1000.0, 1002.0)
 
 
-def test_the_observed_node_is_that_of_the_watch_and_not_the_assumed_one(cluster: Driver) -> None:
+def test_the_observed_node_is_that_of_the_watch_and_not_the_assumed_one(driver: Driver) -> None:
     """It resolves a bind with an unclear result if the API server cannot be asked."""
-    cluster.node("a")
-    pod = cluster.pod("p")
-    machine = cluster.machine
+    driver.node("a")
+    pod = driver.pod("p")
+    machine = driver.machine
     assert machine.observed_node_name(pod.uid) == ""
-    node_name = bind_of(cluster.cycle()).node_name
+    node_name = bind_of(driver.cycle()).node_name
     assert machine.observed_node_name(pod.uid) == ""
-    cluster.confirm(pod, node_name)
+    driver.confirm(pod, node_name)
     assert machine.observed_node_name(pod.uid) == node_name
-    cluster.lose(pod)
+    driver.lose(pod)
     assert machine.observed_node_name(pod.uid) is None
 
 
-def test_a_pod_bound_by_another_scheduler_counts_there(cluster: Driver) -> None:
+def test_a_pod_bound_by_another_scheduler_counts_there(driver: Driver) -> None:
     """The watch shows another node than the assumed one: counts follow it, and our failed bind changes nothing."""
-    cluster.node("a")
-    pod = cluster.pod("p", node_selector={HOSTNAME: "a"})
-    cluster.cycle()
-    cluster.node("b")
-    cluster.handle(PodSeen(replace(pod, node_name="b", resource_version="77")))
-    cluster.fail_bind(pod, 'pod p is already assigned to node "b"')
-    row = cluster.state.nodes.row_by_name["b"]
-    assert cluster.state.placed[pod.uid].row == row
-    assert not cluster.machine.has_work()
-    cluster.pass_time(60.0)
-    assert not cluster.machine.has_work()
+    driver.node("a")
+    pod = driver.pod("p", node_selector={HOSTNAME: "a"})
+    driver.cycle()
+    driver.node("b")
+    driver.handle(PodSeen(replace(pod, node_name="b", resource_version="77")))
+    driver.fail_bind(pod, 'pod p is already assigned to node "b"')
+    row = driver.state.nodes.row_by_name["b"]
+    assert driver.state.placed[pod.uid].row == row
+    assert not driver.machine.has_work()
+    driver.pass_time(60.0)
+    assert not driver.machine.has_work()
 
 
 def test_a_pod_shown_unbound_before_its_bind_succeeds_is_queued_again(
-    cluster: Driver,
+    driver: Driver,
 ) -> None:
     """A restored server: the watch shows the pod bound, then unbound, and then the bind succeeds."""
-    cluster.node("a")
-    pod = cluster.pod("p")
-    cluster.cycle()
-    cluster.handle(PodSeen(replace(pod, node_name="a", resource_version="77")))
-    cluster.handle(PodSeen(replace(pod, resource_version="70")))
-    assert not cluster.machine.has_work()
-    cluster.handle(BindDone(pod.uid))
-    assert bind_of(cluster.cycle()).pod.uid == pod.uid
+    driver.node("a")
+    pod = driver.pod("p")
+    driver.cycle()
+    driver.handle(PodSeen(replace(pod, node_name="a", resource_version="77")))
+    driver.handle(PodSeen(replace(pod, resource_version="70")))
+    assert not driver.machine.has_work()
+    driver.handle(BindDone(pod.uid))
+    assert bind_of(driver.cycle()).pod.uid == pod.uid
 
 
-def test_a_deleted_assumed_pod_no_longer_counts(cluster: Driver) -> None:
+def test_a_deleted_assumed_pod_no_longer_counts(driver: Driver) -> None:
     """Deleted between the bind and its confirmation: forgotten at once; the bind's failure changes nothing."""
-    cluster.node("a")
-    pod = cluster.pod("p")
-    cluster.cycle()
-    cluster.lose(pod)
-    assert len(cluster.state.placed) == 0
-    cluster.fail_bind(pod, 'pods "p" not found')
-    cluster.pass_time(60.0)
-    assert not cluster.machine.has_work()
+    driver.node("a")
+    pod = driver.pod("p")
+    driver.cycle()
+    driver.lose(pod)
+    assert len(driver.state.placed) == 0
+    driver.fail_bind(pod, 'pods "p" not found')
+    driver.pass_time(60.0)
+    assert not driver.machine.has_work()
 
 
-def test_an_assumed_pod_that_starts_to_terminate_is_forgotten(cluster: Driver) -> None:
+def test_an_assumed_pod_that_starts_to_terminate_is_forgotten(driver: Driver) -> None:
     """The API server will reject its bind; its room is free at once."""
-    cluster.node("a")
-    pod = cluster.pod("p")
-    cluster.cycle()
-    cluster.handle(PodSeen(replace(pod, terminating=True, resource_version="99")))
-    assert len(cluster.state.placed) == 0
+    driver.node("a")
+    pod = driver.pod("p")
+    driver.cycle()
+    driver.handle(PodSeen(replace(pod, terminating=True, resource_version="99")))
+    assert len(driver.state.placed) == 0
 
 
-def test_a_pod_is_known_to_end_once_a_watch_shows_it_pending_assumed_or_placed(cluster: Driver) -> None:
-    cluster.node("a")
-    placed, assumed = cluster.pod("placed", node="a"), cluster.pod("assumed")
-    cluster.cycle()
-    pending = cluster.pod("pending")
-    assert not any(cluster.machine.is_ending(uid) for uid in (placed.uid, assumed.uid, pending.uid, "none"))
+def test_a_pod_is_known_to_end_once_a_watch_shows_it_pending_assumed_or_placed(driver: Driver) -> None:
+    driver.node("a")
+    placed, assumed = driver.pod("placed", node="a"), driver.pod("assumed")
+    driver.cycle()
+    pending = driver.pod("pending")
+    assert not any(driver.machine.is_ending(uid) for uid in (placed.uid, assumed.uid, pending.uid, "none"))
     for pod in (placed, assumed, pending):
-        cluster.handle(PodSeen(replace(pod, terminating=True, resource_version="99")))
-        assert cluster.machine.is_ending(pod.uid)
+        driver.handle(PodSeen(replace(pod, terminating=True, resource_version="99")))
+        assert driver.machine.is_ending(pod.uid)
 
 
-def test_an_assumed_pod_that_is_relabelled_counts_with_its_new_labels(cluster: Driver) -> None:
+def test_an_assumed_pod_that_is_relabelled_counts_with_its_new_labels(driver: Driver) -> None:
     """Its bind is in flight; anti-affinity sees its new labels, and affinity no longer sees the old ones."""
-    cluster.node("a")
-    pod = cluster.pod("p", labels={"app": "web"})
-    cluster.cycle()
-    cluster.handle(PodSeen(replace(pod, labels={"app": "db"}, resource_version="99")))
-    assert cluster.state.is_assumed(pod.uid)
-    cluster.pod("avoids", affinity=affinity(anti_required=[term(HOSTNAME, selector("app=db"))]))
-    assert "anti-affinity" in event_of(cluster.cycle()).note
-    cluster.pod("follows", affinity=affinity(required=[term(HOSTNAME, selector("app=web"))]))
-    assert "pod affinity rules" in event_of(cluster.cycle()).note
+    driver.node("a")
+    pod = driver.pod("p", labels={"app": "web"})
+    driver.cycle()
+    driver.handle(PodSeen(replace(pod, labels={"app": "db"}, resource_version="99")))
+    assert driver.state.is_assumed(pod.uid)
+    driver.pod("avoids", affinity=affinity(anti_required=[term(HOSTNAME, selector("app=db"))]))
+    assert "anti-affinity" in event_of(driver.cycle()).note
+    driver.pod("follows", affinity=affinity(required=[term(HOSTNAME, selector("app=web"))]))
+    assert "pod affinity rules" in event_of(driver.cycle()).note
 
 
-def test_a_terminating_pod_is_skipped_when_popped(cluster: Driver) -> None:
+def test_a_terminating_pod_is_skipped_when_popped(driver: Driver) -> None:
     """One Warning event, no attempt, not put back."""
-    cluster.node("a")
-    cluster.pod("p", terminating=True)
-    told = cluster.cycle()
+    driver.node("a")
+    driver.pod("p", terminating=True)
+    told = driver.cycle()
     assert kinds(told) == ["EmitEvent"]
     assert event_of(told).note == "skip schedule deleting pod: default/p"
-    assert not cluster.machine.has_work()
+    assert not driver.machine.has_work()
 
 
-def test_a_pod_recreated_with_its_name_is_another_pod(cluster: Driver) -> None:
+def test_a_pod_recreated_with_its_name_is_another_pod(driver: Driver) -> None:
     """Keyed by UID: the result of the old pod's bind does not affect the new one."""
-    cluster.node("a")
-    old = cluster.pod("p", uid="old")
-    cluster.cycle()
-    cluster.lose(old)
-    new = cluster.pod("p", uid="new")
-    cluster.fail_bind(old, "UID in precondition: old, UID in object meta: new")
-    assert bind_of(cluster.cycle()).pod.uid == new.uid
+    driver.node("a")
+    old = driver.pod("p", uid="old")
+    driver.cycle()
+    driver.lose(old)
+    new = driver.pod("p", uid="new")
+    driver.fail_bind(old, "UID in precondition: old, UID in object meta: new")
+    assert bind_of(driver.cycle()).pod.uid == new.uid
 
 
-def test_gated_pods_wait_until_all_gates_are_gone(cluster: Driver) -> None:
+def test_gated_pods_wait_until_all_gates_are_gone(driver: Driver) -> None:
     """Removing one of two gates changes nothing."""
-    cluster.node("a")
-    cluster.pod("p", gates=["x", "y"])
-    assert not cluster.machine.has_work()
-    cluster.pod("p", gates=["y"])
-    assert not cluster.machine.has_work()
-    cluster.pod("p")
-    assert bind_of(cluster.cycle()).node_name == "a"
+    driver.node("a")
+    driver.pod("p", gates=["x", "y"])
+    assert not driver.machine.has_work()
+    driver.pod("p", gates=["y"])
+    assert not driver.machine.has_work()
+    driver.pod("p")
+    assert bind_of(driver.cycle()).node_name == "a"
 
 
-def test_pods_of_other_schedulers_count_and_are_never_tried(cluster: Driver) -> None:
+def test_pods_of_other_schedulers_count_and_are_never_tried(driver: Driver) -> None:
     """They take room, but this scheduler does not place them."""
-    cluster.node("a", allocatable={"cpu": "1"})
-    cluster.pod("foreign", scheduler="default-scheduler", cpu="1", node="a")
-    cluster.pod("waiting", scheduler="default-scheduler")
-    assert not cluster.machine.has_work()
-    cluster.pod("p", cpu="1")
-    assert "Insufficient cpu" in condition_of(cluster.cycle()).message
+    driver.node("a", allocatable={"cpu": "1"})
+    driver.pod("foreign", scheduler="default-scheduler", cpu="1", node="a")
+    driver.pod("waiting", scheduler="default-scheduler")
+    assert not driver.machine.has_work()
+    driver.pod("p", cpu="1")
+    assert "Insufficient cpu" in condition_of(driver.cycle()).message
 
 
-def test_higher_priority_goes_first_then_the_older(cluster: Driver) -> None:
+def test_higher_priority_goes_first_then_the_older(driver: Driver) -> None:
     """PrioritySort."""
-    cluster.node("a")
+    driver.node("a")
     for name, priority in (("low", 0), ("high", 10), ("high-later", 10)):
-        cluster.pod(name, priority=priority)
-        cluster.now_s += 1.0
-    order = [bind_of(cluster.cycle()).pod.name for _ in range(3)]
+        driver.pod(name, priority=priority)
+        driver.now_s += 1.0
+    order = [bind_of(driver.cycle()).pod.name for _ in range(3)]
     assert order == ["high", "high-later", "low"]
 
 
-def test_a_relabelled_namespace_counts_from_the_next_cycle(cluster: Driver) -> None:
+def test_a_relabelled_namespace_counts_from_the_next_cycle(driver: Driver) -> None:
     """KEP-2249: the label is read when a cycle starts, and the pod it helps is woken."""
     apart = affinity(anti_required=[term(HOSTNAME, selector(), namespace_selector=selector("tenant=yes"))])
-    cluster.node("a")
-    cluster.namespace("one", tenant="yes")
-    cluster.namespace("two")
-    running = cluster.pod("r", namespace="one")
-    cluster.cycle()
-    cluster.confirm(running, "a")
-    cluster.pod("p", namespace="two", affinity=apart)
-    assert "anti-affinity" in condition_of(cluster.cycle()).message
-    cluster.namespace("one")
-    cluster.pass_time(2.0)
-    assert bind_of(cluster.cycle()).node_name == "a"
+    driver.node("a")
+    driver.namespace("one", tenant="yes")
+    driver.namespace("two")
+    running = driver.pod("r", namespace="one")
+    driver.cycle()
+    driver.confirm(running, "a")
+    driver.pod("p", namespace="two", affinity=apart)
+    assert "anti-affinity" in condition_of(driver.cycle()).message
+    driver.namespace("one")
+    driver.pass_time(2.0)
+    assert bind_of(driver.cycle()).node_name == "a"
 
 
-def test_a_pod_that_needs_an_unsupported_feature_is_never_placed(cluster: Driver) -> None:
+def test_a_pod_that_needs_an_unsupported_feature_is_never_placed(driver: Driver) -> None:
     """A device keeps the pod pending, and its condition names it."""
-    cluster.node("a")
+    driver.node("a")
     from tests.support import build
 
-    pod = cluster.decoded(
+    pod = driver.decoded(
         build.pod("p", spec={"schedulerName": "affinity-scheduler", "resourceClaims": [{"name": "gpu"}]})
     )
-    cluster.handle(PodSeen(pod))
-    message = condition_of(cluster.cycle()).message
+    driver.handle(PodSeen(pod))
+    message = condition_of(driver.cycle()).message
     assert message.startswith('0/1 nodes are available: pod needs resourceClaim "gpu"')
 
 
-def test_a_long_message_is_cut_for_the_event_alone(cluster: Driver) -> None:
+def test_a_long_message_is_cut_for_the_event_alone(driver: Driver) -> None:
     """Events take 1024 bytes: 1020 and ` ...`; the condition has the whole text."""
-    cluster.node("a")
+    driver.node("a")
     names = [f"x{number:04}.example.com/resource" for number in range(60)]
-    cluster.pod("p", containers=[container(requests=dict.fromkeys(names, "1"))])
-    told = cluster.cycle()
+    driver.pod("p", containers=[container(requests=dict.fromkeys(names, "1"))])
+    told = driver.cycle()
     assert len(event_of(told).note.encode()) == 1024
     assert event_of(told).note.endswith(" ...")
     assert len(condition_of(told).message) > 1024
@@ -325,9 +317,9 @@ def test_a_long_message_is_cut_for_the_event_alone(cluster: Driver) -> None:
     ],
 )
 def test_the_note_of_an_event_has_as_many_bytes_as_the_api_server_takes(
-    cluster: Driver, note: str, shown: str
+    driver: Driver, note: str, shown: str
 ) -> None:
-    assert failed_event(cluster.pod("p"), note).note == shown
+    assert failed_event(driver.pod("p"), note).note == shown
 
 
 def test_the_same_stimuli_give_the_same_instructions() -> None:
@@ -348,53 +340,53 @@ def test_the_same_stimuli_give_the_same_instructions() -> None:
     assert len(set(played())) > 1
 
 
-def test_an_irrelevant_update_changes_no_counts(cluster: Driver) -> None:
+def test_an_irrelevant_update_changes_no_counts(driver: Driver) -> None:
     """Status updates of running pods are most of a watch."""
-    cluster.node("a")
-    pod = cluster.pod("p", node="a")
-    placed = cluster.state.placed[pod.uid]
-    again = cluster.pod("p", node="a", status={"conditions": [{"type": "Ready", "status": "True"}]})
-    assert cluster.state.placed[pod.uid] is placed
+    driver.node("a")
+    pod = driver.pod("p", node="a")
+    placed = driver.state.placed[pod.uid]
+    again = driver.pod("p", node="a", status={"conditions": [{"type": "Ready", "status": "True"}]})
+    assert driver.state.placed[pod.uid] is placed
     assert placed.pod is again
 
 
-def test_a_sweep_of_a_small_cluster_is_over_at_once(cluster: Driver) -> None:
-    cluster.node("a")
-    cluster.pod("p", node="a")
-    assert cluster.handle(SweepDue()) == []
-    assert not cluster.machine.is_sweeping
+def test_a_sweep_of_a_small_cluster_is_over_at_once(driver: Driver) -> None:
+    driver.node("a")
+    driver.pod("p", node="a")
+    assert driver.handle(SweepDue()) == []
+    assert not driver.machine.is_sweeping
 
 
-def test_a_running_pod_that_is_evicted_is_told_of_once(cluster: Driver) -> None:
-    cluster.node("a")
-    pod = cluster.pod("p", node="a")
-    evicted = replace(pod, disruption="EvictionByEvictionAPI", resource_version=cluster.next_version())
-    assert cluster.handle(PodSeen(evicted)) == [Evicted(evicted)]
-    ends = replace(evicted, terminating=True, resource_version=cluster.next_version())
-    assert cluster.handle(PodSeen(ends)) == []
+def test_a_running_pod_that_is_evicted_is_told_of_once(driver: Driver) -> None:
+    driver.node("a")
+    pod = driver.pod("p", node="a")
+    evicted = replace(pod, disruption="EvictionByEvictionAPI", resource_version=driver.next_version())
+    assert driver.handle(PodSeen(evicted)) == [Evicted(evicted)]
+    ends = replace(evicted, terminating=True, resource_version=driver.next_version())
+    assert driver.handle(PodSeen(ends)) == []
 
 
-def test_a_pod_that_turns_terminal_is_gone(cluster: Driver) -> None:
+def test_a_pod_that_turns_terminal_is_gone(driver: Driver) -> None:
     """The watch's field selector excludes such pods; if one is seen nevertheless, it counts nowhere."""
-    cluster.node("a")
-    pod = cluster.pod("p", node="a", phase="Running")
-    cluster.pod("p", node="a", phase="Succeeded")
-    assert pod.uid not in cluster.state.placed
+    driver.node("a")
+    pod = driver.pod("p", node="a", phase="Running")
+    driver.pod("p", node="a", phase="Succeeded")
+    assert pod.uid not in driver.state.placed
 
 
-def test_attempts_and_conditions_are_only_for_pods_that_were_tried(cluster: Driver) -> None:
+def test_attempts_and_conditions_are_only_for_pods_that_were_tried(driver: Driver) -> None:
     """An empty queue gives no instructions."""
-    cluster.node("a")
-    assert cluster.cycle() == []
-    assert not [i for i in cluster.cycle() if isinstance(i, (Attempted, PatchCondition))]
+    driver.node("a")
+    assert driver.cycle() == []
+    assert not [i for i in driver.cycle() if isinstance(i, (Attempted, PatchCondition))]
 
 
-def test_a_pod_that_loses_its_node_is_retried(cluster: Driver) -> None:
+def test_a_pod_that_loses_its_node_is_retried(driver: Driver) -> None:
     """A server restored from a backup, or lagging behind, shows a bound pod without its node."""
-    cluster.node("a")
-    pod = cluster.pod("p")
-    cluster.cycle()
-    cluster.confirm(pod, "a")
-    cluster.handle(PodSeen(replace(pod, resource_version=cluster.next_version())))
-    assert len(cluster.state.placed) == 0
-    assert bind_of(cluster.cycle()).pod.uid == pod.uid
+    driver.node("a")
+    pod = driver.pod("p")
+    driver.cycle()
+    driver.confirm(pod, "a")
+    driver.handle(PodSeen(replace(pod, resource_version=driver.next_version())))
+    assert len(driver.state.placed) == 0
+    assert bind_of(driver.cycle()).pod.uid == pod.uid

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -27,15 +26,9 @@ from scheduler.engine.model.stimuli import CycleDue, PodSeen, VictimFate
 from scheduler.engine.queueing.queued_pod import SubQueue
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.page.decisions import DecisionFeed
-from tests.engine.core.preempting import end_eviction, evictions, node_for_two, show, sized_pod
+from tests.engine.core.preempting import end_eviction, evictions, show, sized_pod
 from tests.support import build
 from tests.support.driving import NAME, Driver, attempt_of, bind_of, condition_of, kinds
-
-
-@pytest.fixture
-def cluster() -> Iterator[Driver]:
-    """One node for two pods of 1 cpu."""
-    yield from node_for_two()
 
 
 def test_a_pod_is_nominated_and_its_victims_go_the_last_one_after_the_others(cluster: Driver):

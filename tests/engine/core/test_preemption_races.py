@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
@@ -20,14 +19,8 @@ from scheduler.engine.model.instructions import (
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, EvictionStep, VictimFate
-from tests.engine.core.preempting import end_eviction, evictions, node_for_two, show, sized_pod
+from tests.engine.core.preempting import end_eviction, evictions, show, sized_pod
 from tests.support.driving import Driver
-
-
-@pytest.fixture
-def cluster() -> Iterator[Driver]:
-    """One node for two pods of 1 cpu."""
-    yield from node_for_two()
 
 
 def test_nobody_else_is_evicted_while_no_watch_has_shown_the_victim_s_end(cluster: Driver):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -24,13 +23,6 @@ from tests.support.messages import refusals
 ENFORCED = "requiredDuringSchedulingRequiredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-
-
-@pytest.fixture
-def cluster() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.audit()
 
 
 def see(driver: Driver, name: str, annotation: Any = None, *, mode: str = "", **keywords: Any) -> build.Json:
@@ -59,33 +51,33 @@ def outcome(driver: Driver) -> str:
     return bind_of(told).node_name if "Bind" in names else refusals(condition_of(told).message)
 
 
-def test_a_malformed_grace_period_keeps_the_pod_pending_until_it_is_corrected(cluster: Driver) -> None:
+def test_a_malformed_grace_period_keeps_the_pod_pending_until_it_is_corrected(driver: Driver) -> None:
     """As any malformed annotation of ours."""
-    cluster.node("a")
+    driver.node("a")
     document = build.pod("p")
     document["spec"]["schedulerName"] = NAME
     grace = "affinity-scheduler.io/affinity-grace-seconds"
     document["metadata"]["annotations"] = {grace: "soon"}
-    cluster.handle(PodSeen(cluster.decoded(document)))
-    assert outcome(cluster) == (
+    driver.handle(PodSeen(driver.decoded(document)))
+    assert outcome(driver) == (
         f'0/1 nodes are available: annotation {grace}: found "soon", expected seconds from 0 to 999999.'
     )
     document["metadata"]["annotations"] = {grace: "30"}
-    cluster.handle(PodSeen(cluster.decoded(document)))
-    cluster.pass_time(20.0)
-    assert outcome(cluster) == "a"
+    driver.handle(PodSeen(driver.decoded(document)))
+    driver.pass_time(20.0)
+    assert outcome(driver) == "a"
 
 
-def test_replace_mode_replaces_preferred_nodes_too(cluster: Driver) -> None:
+def test_replace_mode_replaces_preferred_nodes_too(driver: Driver) -> None:
     """Even if the annotation has none."""
     for name, disk in (("a", "ssd"), ("b", "hdd")):
-        cluster.node(name, labels={"disk": disk})
+        driver.node(name, labels={"disk": disk})
     ssd = build.affinity(node_preferred=[(100, build.node_term("disk in ssd"))])
     annotations = {"affinity-scheduler.io/affinity": "{}", "affinity-scheduler.io/affinity-mode": "replace"}
     document = build.pod("p", affinity=ssd)
-    assert cluster.decoded(document).spec.preferred_nodes
+    assert driver.decoded(document).spec.preferred_nodes
     document["metadata"]["annotations"] = annotations
-    assert cluster.decoded(document).spec.preferred_nodes is None
+    assert driver.decoded(document).spec.preferred_nodes is None
 
 
 @pytest.mark.parametrize(
@@ -227,17 +219,17 @@ def test_replace_mode_replaces_preferred_nodes_too(cluster: Driver) -> None:
     ],
 )
 def test_a_malformed_annotation_refuses_the_pod_and_names_the_place(
-    cluster: Driver, annotation: Any, told: str
+    driver: Driver, annotation: Any, told: str
 ) -> None:
     """The incoming pod is not placed; the annotation of a running pod is ignored."""
-    cluster.node("a")
-    see(cluster, "running", annotation, labels={"app": "a"}, node="a")
-    see(cluster, "p", annotation, labels={"app": "a"})
-    message = outcome(cluster)
+    driver.node("a")
+    see(driver, "running", annotation, labels={"app": "a"}, node="a")
+    see(driver, "p", annotation, labels={"app": "a"})
+    message = outcome(driver)
     assert message.startswith("0/1 nodes are available: annotation affinity-scheduler.io/affinity: ")
     assert told in message
-    see(cluster, "q", labels={"app": "a"})
-    assert outcome(cluster) == "a"
+    see(driver, "q", labels={"app": "a"})
+    assert outcome(driver) == "a"
 
 
 @pytest.mark.parametrize(
@@ -249,14 +241,14 @@ def test_a_malformed_annotation_refuses_the_pod_and_names_the_place(
         pytest.param("9" * 60_000, id="number"),
     ],
 )
-def test_the_message_about_a_malformed_annotation_is_short(cluster: Driver, annotation: Any) -> None:
+def test_the_message_about_a_malformed_annotation_is_short(driver: Driver, annotation: Any) -> None:
     """It is part of the pod's condition, of events and of logs."""
-    cluster.node("a")
-    see(cluster, "p", annotation)
-    assert len(outcome(cluster)) < 700
+    driver.node("a")
+    see(driver, "p", annotation)
+    assert len(outcome(driver)) < 700
 
 
-def test_null_counts_as_absent_in_annotations(cluster: Driver) -> None:
+def test_null_counts_as_absent_in_annotations(driver: Driver) -> None:
     """As in the fields of pods: serializers write null for what is not set."""
     apart = {**term(ZONE, selector("app=web")), "namespaces": None, "matchLabelKeys": None}
     terms = [{"matchExpressions": [{"key": ZONE, "operator": "Exists", "values": None}], "matchFields": None}]
@@ -268,60 +260,60 @@ def test_null_counts_as_absent_in_annotations(cluster: Driver) -> None:
     text = json.dumps(asked)
     written = json.loads(text, object_hook=lambda one: {k: v for k, v in one.items() if v is not None})
     null, absent = (
-        cluster.decoded(see(cluster, name, annotation)) for name, annotation in (("a", text), ("b", written))
+        driver.decoded(see(driver, name, annotation)) for name, annotation in (("a", text), ("b", written))
     )
     assert absent.spec.annotation_problem is None
     assert null.spec.affinity == absent.spec.affinity != PodAffinity()
     assert null.spec.required_node_affinity == absent.spec.required_node_affinity != ANY_NODE
 
 
-def test_an_unknown_mode_is_named(cluster: Driver) -> None:
+def test_an_unknown_mode_is_named(driver: Driver) -> None:
     """The mode annotation."""
-    cluster.node("a")
-    see(cluster, "p", {}, mode="merge")
-    assert 'affinity-mode: found "merge", expected "add" or "replace"' in outcome(cluster)
+    driver.node("a")
+    see(driver, "p", {}, mode="merge")
+    assert 'affinity-mode: found "merge", expected "add" or "replace"' in outcome(driver)
 
 
-def test_at_most_n_pods_share_a_domain(cluster: Driver) -> None:
+def test_at_most_n_pods_share_a_domain(driver: Driver) -> None:
     """maxPodsPerDomain 2: the third pod of a rack is refused, by its own rule."""
     for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b")):
-        cluster.node(name, labels={ZONE: zone})
+        driver.node(name, labels={ZONE: zone})
     two = anti(ZONE, selector("app=db"), maxPodsPerDomain=2)
     for name, node in (("p1", "a1"), ("p2", "a2")):
-        see(cluster, name, two, labels={"app": "db"}, node=node)
-    see(cluster, "p3", two, labels={"app": "db"})
-    assert outcome(cluster) == "b1"
-    see(cluster, "p4", two, labels={"app": "db"})
-    assert outcome(cluster) == "b1"
-    see(cluster, "p5", two, labels={"app": "db"})
-    assert outcome(cluster) == "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules."
+        see(driver, name, two, labels={"app": "db"}, node=node)
+    see(driver, "p3", two, labels={"app": "db"})
+    assert outcome(driver) == "b1"
+    see(driver, "p4", two, labels={"app": "db"})
+    assert outcome(driver) == "b1"
+    see(driver, "p5", two, labels={"app": "db"})
+    assert outcome(driver) == "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules."
 
 
-def test_a_limit_follows_every_change_that_affects_it(cluster: Driver) -> None:
+def test_a_limit_follows_every_change_that_affects_it(driver: Driver) -> None:
     """Counted pods, declaring pods, labels of nodes, and a topology key that no node had before."""
-    cluster.node("a")
+    driver.node("a")
     two = anti("rack", selector("app=db"), maxPodsPerDomain=2)
-    first = see(cluster, "first", two, labels={"app": "db"}, node="a")
-    see(cluster, "second", labels={"app": "db"}, node="a")
+    first = see(driver, "first", two, labels={"app": "db"}, node="a")
+    see(driver, "second", labels={"app": "db"}, node="a")
     numbers = count()
 
     def lets_in() -> bool:
-        probe = see(cluster, f"probe-{next(numbers)}", labels={"app": "db"})
-        let_in = outcome(cluster) == "a"
+        probe = see(driver, f"probe-{next(numbers)}", labels={"app": "db"})
+        let_in = outcome(driver) == "a"
         gone(probe)
         return let_in
 
     def gone(document: build.Json) -> None:
-        cluster.handle(PodGone(document["metadata"]["uid"]))
+        driver.handle(PodGone(document["metadata"]["uid"]))
 
     assert lets_in()
-    cluster.node("a", labels={"rack": "r1"})
+    driver.node("a", labels={"rack": "r1"})
     assert not lets_in()
     gone(first)
     assert lets_in()
-    see(cluster, "third", two, labels={"app": "db"}, node="a")
+    see(driver, "third", two, labels={"app": "db"}, node="a")
     assert not lets_in()
-    cluster.node("a")
+    driver.node("a")
     assert lets_in()
 
 
@@ -351,19 +343,19 @@ def test_a_percentage_is_of_the_groups_minimum_rounded_up(percent: int, minimum:
 
 
 @pytest.mark.parametrize("where", ["labels", "annotations"])
-def test_no_domain_gets_more_than_its_percentage_of_a_group(cluster: Driver, where: str) -> None:
+def test_no_domain_gets_more_than_its_percentage_of_a_group(driver: Driver, where: str) -> None:
     """50 % of five are three: such a group does not fit one zone, and fits two."""
 
     def places() -> list[int]:
-        binds = [each.node_name for _ in range(3) for each in cluster.cycle() if isinstance(each, Bind)]
+        binds = [each.node_name for _ in range(3) for each in driver.cycle() if isinstance(each, Bind)]
         return sorted(Counter(binds).values())
 
-    cluster.node("a", labels={ZONE: "a"})
+    driver.node("a", labels={ZONE: "a"})
     for number in range(5):
-        cluster.handle(PodSeen(cluster.decoded(member(f"p{number}", "50%", 5, where))))
+        driver.handle(PodSeen(driver.decoded(member(f"p{number}", "50%", 5, where))))
     assert places() == []
-    cluster.node("b", labels={ZONE: "b"})
-    cluster.pass_time(20.0)
+    driver.node("b", labels={ZONE: "b"})
+    driver.pass_time(20.0)
     assert places() == [2, 3]
 
 
