@@ -67,7 +67,11 @@ class RealApiServer:
         self._start_api_server(self.etcd_url, token, port)
         address = Address(f"https://127.0.0.1:{port}", token, self._folder / "certs" / "apiserver.crt")
         self._wait_until_ready(address)
-        threading.Thread(target=asyncio.run, args=(_keep_namespaces(address),), daemon=True).start()
+        begun = threading.Event()
+        threading.Thread(target=asyncio.run, args=(_keep_namespaces(address, begun),), daemon=True).start()
+        if not begun.wait(_START_TIMEOUT_S):
+            self.stop()
+            raise RuntimeError(f"no namespace was kept in {_START_TIMEOUT_S:.0f} s")
         return address
 
     def stop(self) -> None:
@@ -142,9 +146,9 @@ class RealApiServer:
         raise RuntimeError(f"the API server did not become ready in {_START_TIMEOUT_S:.0f} s:\n{log}")
 
 
-async def _keep_namespaces(address: Address) -> None:
+async def _keep_namespaces(address: Address, begun: threading.Event) -> None:
     """
-    Do two things that controllers do, until the server stops.
+    Do two things that controllers do, until the server stops; `begun` is set once the first is done.
 
     Each namespace gets the ServiceAccount `default`, for which the admission of pods waits a second, and one that is
     deleted goes at once. What is in it stays.
@@ -167,3 +171,4 @@ async def _keep_namespaces(address: Address) -> None:
                     elif event["type"] == "ADDED":
                         account = V1ServiceAccount(metadata=V1ObjectMeta(name="default"))
                         await api.create_namespaced_service_account(namespace.metadata.name, account)
+                begun.set()
