@@ -18,7 +18,6 @@ from scheduler.sandbox.devcluster.kinds import (
 )
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.store import ObjectStore
-from scheduler.sandbox.devcluster.webhooks import warning_headers
 from tests.sandbox.devcluster.contract.hooks import labelling, serving
 from tests.support.waiting import until_written
 from tests.support.workload_objects import LABELS, template
@@ -153,10 +152,6 @@ async def test_authorities_that_are_none_are_a_failure_like_any_other(tmp_path):
         store.create(MUTATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [hook]})
         store.create(REPLICA_SET, "default", _workload(1))
         await until_written(store, lambda: _failures(store))
-
-
-def test_odd_warnings_are_left_out():
-    assert warning_headers(["a\nb", 'c"', 'c"']) == [("Warning", '299 - "c\\""')]
 
 
 def test_text_in_a_secret_is_encoded():

@@ -337,6 +337,17 @@ async def test_a_bound_pod_terminates_until_it_is_deleted_without_grace(api: Api
     (await api.get(api.pods("p"))).refused(404, "NotFound")
 
 
+async def test_a_second_deletion_shortens_the_grace_but_never_lengthens_it(api: Api):
+    await api.create_pod("p", node="n1")
+    asked = {"": 30, "60": 30, "5": 5}
+    for seconds, left in asked.items():
+        query = {"gracePeriodSeconds": seconds} if seconds else {}
+        marked = (await api.delete(api.pods("p"), **query)).ok
+        assert marked["metadata"]["deletionGracePeriodSeconds"] == left
+    (await api.delete(api.pods("p"), gracePeriodSeconds="0")).ok  # noqa: B018
+    (await api.get(api.pods("p"))).refused(404, "NotFound")
+
+
 async def test_a_finished_pod_goes_at_once(api: Api):
     await api.create_pod("p", node="n1")
     (await api.patch(f"{api.pods('p')}/status", {"status": {"phase": "Succeeded"}})).ok  # noqa: B018

@@ -20,10 +20,13 @@ async def test_a_watch_tells_of_every_change_after_its_version(api: Api):
     path = api.in_namespace("configmaps")
     since = await _version(api, path)
     stored = await api.create_map("one", {"k": "1"})
+    await api.create_pod("of-another-kind")
     (await api.patch(f"{path}/one", {"data": {"k": "2"}})).ok  # noqa: B018
     (await api.delete(f"{path}/one")).ok  # noqa: B018
     async with api.watch(path, resourceVersion=since) as events:
         added, modified, deleted = [await events.next() for _ in range(3)]
+        await api.create_map("two")
+        assert await events.seen(1) == [("ADDED", "two")], "each change is told once"
     assert added and modified and deleted
     assert [one["type"] for one in (added, modified, deleted)] == ["ADDED", "MODIFIED", "DELETED"]
     assert added["object"]["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]

@@ -13,7 +13,6 @@ from scheduler.sandbox.devcluster.kinds import (
     JsonObject,
     Kind,
 )
-from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.history import Follower
 from scheduler.sandbox.devcluster.storage.store import ObjectStore
 
@@ -59,25 +58,6 @@ def test_stored_objects_are_copies_of_the_callers(store):
     stored = store.create(CONFIG_MAP, "default", mine)
     mine["data"]["k"] = "changed"
     assert stored["data"] == store.get(CONFIG_MAP, "default", "a")["data"] == {"k": "v"}
-
-
-def test_a_follower_gets_every_change_once_and_in_order(store):
-    with store.history.reader(CONFIG_MAP, store.resource_version) as reader:
-        _map(store, "a")
-        _pod(store, "elsewhere")
-        store.patch(CONFIG_MAP, "default", "a", {"data": {"k": "v"}})
-        store.delete(CONFIG_MAP, "default", "a")
-        assert _taken(reader) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
-        assert _taken(reader) == []
-
-
-def test_a_follower_can_start_in_the_remembered_past_and_not_before(store):
-    first = int(_map(store, "a")["metadata"]["resourceVersion"])
-    _map(store, "b")
-    assert _taken(store.history.reader(CONFIG_MAP, first)) == [("ADDED", "b")]
-    store.history.compact()
-    with pytest.raises(StatusError, match=f"too old resource version: {first} "):
-        store.history.reader(CONFIG_MAP, first)
 
 
 def test_the_past_stays_bounded(store):
@@ -136,19 +116,6 @@ def test_a_deleted_namespace_takes_its_content_and_ends_with_the_last_pod(store)
     assert store.find(CONFIG_MAP, "default", "a") is None
     store.delete(POD, "default", "bound", grace_period_s=0)
     assert store.find(NAMESPACE, "", "default") is None
-
-
-def test_a_second_deletion_shortens_the_grace_but_never_lengthens_it(store):
-    _pod(store, "p", node="n")
-    assert store.delete(POD, "default", "p").obj["metadata"]["deletionGracePeriodSeconds"] == 30
-    assert (
-        store.delete(POD, "default", "p", grace_period_s=60).obj["metadata"]["deletionGracePeriodSeconds"]
-        == 30
-    )
-    assert (
-        store.delete(POD, "default", "p", grace_period_s=5).obj["metadata"]["deletionGracePeriodSeconds"] == 5
-    )
-    assert store.delete(POD, "default", "p", grace_period_s=0).gone
 
 
 # -- ready-made clusters -------------------------------------------------------------------------------------
