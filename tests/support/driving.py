@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar
 
 from scheduler.daemon.assembly.profiles import build_profiles, build_queue, new_state
-from scheduler.daemon.settings.loading import default_settings
+from scheduler.daemon.settings.loading import default_settings, parse_settings
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.model.instructions import (
     Attempted,
@@ -41,8 +42,10 @@ from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.explain.simulation.world import World
 from tests.support import build
+from tests.support.daemon import plugin_config, profiles
 
 NAME = "affinity-scheduler"
+Kind = TypeVar("Kind", bound=Instruction)
 
 
 class Driver(World):
@@ -91,6 +94,12 @@ class Driver(World):
         document = json.dumps(build.namespace(name, labels=labels)).encode()
         self.handle(ObjectSeen(decode_namespace(document)))
 
+    def update(self, pod: Pod, **changes: Any) -> Pod:
+        """Show the machine a new version of the pod, with the changes."""
+        seen = replace(pod, resource_version=self.next_version(), **changes)
+        self.handle(PodSeen(seen))
+        return seen
+
     def lose(self, pod: Pod) -> None:
         self.handle(PodGone(pod.uid))
 
@@ -100,10 +109,17 @@ class Driver(World):
         assert self.needs_eviction(preemptor.uid, victim.uid)
         instructions = self.handle(EvictionEnded(preemptor.uid, victim.uid, VictimFate.DELETED))
         self.lose(victim)
-        return [each for each in instructions if isinstance(each, EvictVictim)]
+        return each_of(instructions, EvictVictim)
 
     def cycle(self) -> list[Instruction]:
         return self.handle(CycleDue())
+
+    def cycles(self) -> list[Instruction]:
+        """Run cycles as long as there is work. Return what they order."""
+        told: list[Instruction] = []
+        while self.machine.has_work():
+            told += self.cycle()
+        return told
 
     def pass_time(self, seconds: float) -> None:
         self.now_s += seconds
@@ -127,9 +143,7 @@ class Driver(World):
     def confirm(self, pod: Pod, node_name: str) -> Pod:
         """Report that the bind succeeded, and show the pod on its node."""
         self.handle(BindDone(pod.uid))
-        seen = replace(pod, node_name=node_name, resource_version=self.next_version())
-        self.handle(PodSeen(seen))
-        return seen
+        return self.update(pod, node_name=node_name)
 
     def fail_bind(self, pod: Pod, message: str) -> list[Instruction]:
         return self.handle(BindFailed(pod.uid, message))
@@ -146,27 +160,54 @@ class Driver(World):
         assert self.machine.differences() == []
 
 
+def settings_of(plugin: str, **args: Any) -> Settings:
+    """Return the settings of one profile with these arguments of a plugin."""
+    profile = {"schedulerName": NAME, "pluginConfig": plugin_config(plugin, **args)}
+    return parse_settings(profiles(profile), "test")
+
+
 def bind_of(instructions: list[Instruction]) -> Bind:
     """Return the one bind among the instructions."""
-    return cast(Bind, only(instructions, Bind))
+    return only(instructions, Bind)
 
 
 def condition_of(instructions: list[Instruction]) -> PatchCondition:
-    return cast(PatchCondition, only(instructions, PatchCondition))
+    return only(instructions, PatchCondition)
 
 
 def event_of(instructions: list[Instruction]) -> EmitEvent:
-    return cast(EmitEvent, only(instructions, EmitEvent))
+    return only(instructions, EmitEvent)
 
 
 def attempt_of(instructions: list[Instruction]) -> Attempted:
-    return cast(Attempted, only(instructions, Attempted))
+    return only(instructions, Attempted)
 
 
-def only(instructions: list[Instruction], kind: type) -> Instruction:
-    found = [instruction for instruction in instructions if isinstance(instruction, kind)]
+def only(instructions: list[Instruction], kind: type[Kind]) -> Kind:
+    """Return the one instruction of the kind."""
+    found = each_of(instructions, kind)
     assert len(found) == 1, instructions
     return found[0]
+
+
+def each_of(instructions: Iterable[Instruction], kind: type[Kind]) -> list[Kind]:
+    """Return the instructions of the kind."""
+    return [instruction for instruction in instructions if isinstance(instruction, kind)]
+
+
+def binds(instructions: Iterable[Instruction]) -> dict[str, str]:
+    """Return the nodes of the pods that are bound, by the names of the pods."""
+    return {each.pod.name: each.node_name for each in each_of(instructions, Bind)}
+
+
+def conditions(instructions: Iterable[Instruction]) -> dict[str, str]:
+    """Return the messages of the conditions that are written, by the names of the pods."""
+    return {each.pod.name: each.message for each in each_of(instructions, PatchCondition)}
+
+
+def evictions(instructions: Iterable[Instruction]) -> list[str]:
+    """Return the names of the pods that are to be evicted."""
+    return [each.victim.name for each in each_of(instructions, EvictVictim)]
 
 
 def kinds(instructions: list[Instruction]) -> list[str]:

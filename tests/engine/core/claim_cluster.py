@@ -158,7 +158,6 @@ class ClaimCluster(Driver):
 def awaited(instructions: list[Instruction]) -> tuple[str, tuple[tuple[str, bool], ...]]:
     """Return what is reported of a wait for binding conditions."""
     report = only(instructions, DevicesAwaited)
-    assert isinstance(report, DevicesAwaited)
     return report.status, report.devices
 
 

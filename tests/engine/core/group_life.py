@@ -7,7 +7,6 @@ What depends on chance is drawn by the seed: two lives of one seed are the same.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from random import Random
 
 from scheduler.daemon.settings.loading import default_settings
@@ -16,7 +15,7 @@ from scheduler.engine.model.instructions import Bind, EvictVictim, Instruction
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, RELEASE_AFTER, GroupKey
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Version, semantics_of
-from scheduler.engine.model.stimuli import EvictionEnded, PodSeen, Stimulus, TimePassed, VictimFate
+from scheduler.engine.model.stimuli import EvictionEnded, Stimulus, TimePassed, VictimFate
 from tests.support import build
 from tests.support.driving import Driver
 
@@ -161,9 +160,7 @@ class GroupLife:
         if pods and self.chance.random() < 0.5:
             pod = pods[self.chance.choice(sorted(pods))]
             if self.chance.random() < 0.3 and pod.uid in self.pending:
-                self.driver.handle(
-                    PodSeen(replace(pod, terminating=True, resource_version=self.driver.next_version()))
-                )
+                self.driver.update(pod, terminating=True)
             self.pending.pop(pod.uid, None)
             self.bound.pop(pod.uid, None)
             self.driver.lose(pod)

@@ -10,8 +10,8 @@ from scheduler.engine.core.audit import MachineAudit
 from scheduler.engine.core.pod_records import Phase, PodRecord
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
-from tests.engine.core.preempting import evictions, sized_pod
-from tests.support.driving import Driver
+from tests.engine.core.preempting import sized_pod
+from tests.support.driving import Driver, evictions
 
 
 class _Scene:

@@ -6,7 +6,7 @@ from scheduler.engine.model.instructions import Attempted, Bind, DevicesAwaited
 from tests.engine.core.claim_cluster import ClaimCluster, awaited
 from tests.support import build
 from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim, selecting_claim
-from tests.support.driving import attempt_of, bind_of
+from tests.support.driving import attempt_of, bind_of, each_of
 
 
 def _waiting(**of_device: list[str]) -> ClaimCluster:
@@ -28,13 +28,13 @@ def test_a_pod_is_bound_once_its_devices_are_ready() -> None:
     cluster.store({**claim, "status": {**claim["status"], "devices": [ready]}})
     instructions = [*cluster.watch(), *cluster.cycle()]
     assert awaited(instructions) == ("success", ((DRIVER, True),))
-    assert bind_of([each for each in instructions if isinstance(each, Bind)]).node_name == "a"
+    assert bind_of(each_of(instructions, Bind)).node_name == "a"
 
 
 def test_no_wait_is_reported_of_devices_without_conditions() -> None:
     cluster = _waiting()
     instructions = [*cluster.watch(), *cluster.cycle()]
-    assert not [each for each in instructions if isinstance(each, DevicesAwaited)]
+    assert not each_of(instructions, DevicesAwaited)
 
 
 @pytest.mark.parametrize("of_device", [{}, {"bindingConditions": ["ready"]}], ids=["plain", "conditions"])
@@ -52,7 +52,7 @@ def test_two_minutes_are_enough_for_a_watch_and_not_for_devices(
     of_device: dict[str, list[str]], *, is_over: bool
 ) -> None:
     cluster = _waiting(**of_device)
-    failed = [each for each in cluster.live(130.0) if isinstance(each, Attempted)]
+    failed = each_of(cluster.live(130.0), Attempted)
     assert bool(failed) is is_over
 
 

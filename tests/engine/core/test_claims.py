@@ -17,13 +17,7 @@ from tests.support.device_documents import (
     device_slice,
     resource_claim,
 )
-from tests.support.driving import attempt_of, bind_of, event_of, only
-
-
-def _undo(instructions: list[Instruction]) -> WriteObjects:
-    undo = only(instructions, WriteObjects)
-    assert isinstance(undo, WriteObjects)
-    return undo
+from tests.support.driving import attempt_of, bind_of, each_of, event_of, only
 
 
 def _reserved(cluster: ClaimCluster, name: str) -> list[str]:
@@ -140,7 +134,7 @@ def test_a_failed_bind_takes_the_pod_out_of_its_claim() -> None:
     cluster.write(cluster.reserve())
     cluster.watch()
     bind_of(cluster.cycle())
-    undo = _undo(cluster.fail_bind(pod, "refused"))
+    undo = only(cluster.fail_bind(pod, "refused"), WriteObjects)
     assert cluster.write_all(undo) == []
     assert _reserved(cluster, "c") == []
     cluster.watch()
@@ -156,7 +150,7 @@ def test_a_pod_that_is_tried_before_the_watch_shows_what_was_undone_is_reserved_
     cluster.write(cluster.reserve())
     cluster.watch()
     bind_of(cluster.cycle())
-    undo = _undo(cluster.fail_bind(pod, "refused"))
+    undo = only(cluster.fail_bind(pod, "refused"), WriteObjects)
     cluster.now_s += 30
     again = cluster.reserve()
     # The writer lets the writes for a pod follow each other.
@@ -193,7 +187,7 @@ def test_writes_of_a_pod_that_is_gone_are_undone_once_they_are_answered() -> Non
     cluster.lose(pod)
     cluster.pass_time(1.0)
     instructions = cluster.handle(answer)
-    assert cluster.write_all(_undo(instructions)) == []
+    assert cluster.write_all(only(instructions, WriteObjects)) == []
     assert _reserved(cluster, "c") == []
     cluster.watch()
     cluster.audit()
@@ -257,7 +251,7 @@ def test_the_end_of_a_wait_for_binding_conditions_is_reported_with_its_seconds(
 ) -> None:
     cluster, pod, _ = _waiting_for_conditions()
     cluster.now_s += 3.0
-    reports = [one for one in _set_condition(cluster, condition) if isinstance(one, DevicesAwaited)]
+    reports = each_of(_set_condition(cluster, condition), DevicesAwaited)
     assert reports == [DevicesAwaited(pod, status, 3.0, ((DRIVER, True),))]  # type: ignore[arg-type]
 
 
@@ -270,14 +264,14 @@ def test_binding_conditions_hold_a_pod_until_the_driver_sets_them() -> None:
     instructions = _set_condition(cluster, "broken")
     assert "device binding failed: claim=c" in attempt_of(instructions).message
     assert awaited(instructions) == ("failure", ((DRIVER, True),))
-    assert cluster.write_all(_undo(instructions)) == []
+    assert cluster.write_all(only(instructions, WriteObjects)) == []
     assert _reserved(cluster, "c") == []
     cluster.watch()
     # The next attempt finds the claim unavailable and gives its allocation up.
     cluster.now_s += 30
     instructions = cluster.cycle()
     assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
-    assert cluster.write_all(_undo(instructions)) == []
+    assert cluster.write_all(only(instructions, WriteObjects)) == []
     assert "allocation" not in cluster.server.claims["default/c"]["status"]
 
 
@@ -307,12 +301,12 @@ def test_of_two_claims_with_one_device_the_later_is_given_up(namespace: str, hol
         in attempt_of(instructions).message
     )
     assert cluster.state.devices.n_allocated_twice == 1
-    assert cluster.write_all(_undo(instructions)) == []
+    assert cluster.write_all(only(instructions, WriteObjects)) == []
     cluster.watch()
     cluster.now_s += 30
     instructions = cluster.cycle()
     assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
-    assert cluster.write_all(_undo(instructions)) == []
+    assert cluster.write_all(only(instructions, WriteObjects)) == []
     assert "allocation" not in cluster.server.claims["default/c"]["status"]
 
 
@@ -335,7 +329,7 @@ def test_of_two_claims_that_a_list_shows_with_one_device_ours_is_given_up(order:
     cluster.using("c")
     instructions = cluster.cycle()
     assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
-    assert cluster.write_all(_undo(instructions)) == []
+    assert cluster.write_all(only(instructions, WriteObjects)) == []
     assert "allocation" not in cluster.server.claims["default/c"]["status"]
 
 
@@ -376,7 +370,7 @@ def test_members_of_a_group_share_a_claim_that_is_being_allocated(first: int) ->
     labels = {GROUP: "g", MIN_COUNT: "2"}
     for name in ("m0", "m1"):
         cluster.using("shared", name=name, labels=labels)
-    writes = [each for each in cluster.cycle() if isinstance(each, WriteReservation)]
+    writes = each_of(cluster.cycle(), WriteReservation)
     assert [each.pod.name for each in writes] == ["m0", "m1"]
     assert len({each.node_name for each in writes}) == 1
     for each in (writes[first], writes[1 - first]):
@@ -393,7 +387,7 @@ def test_a_pod_without_the_group_waits_for_a_claim_that_is_being_allocated() -> 
     cluster, _ = _with_claim("c")
     cluster.reserve()
     cluster.using("c", name="q", labels={GROUP: "g", MIN_COUNT: "1"})
-    assert not [each for each in cluster.cycle() if isinstance(each, WriteReservation)]
+    assert not each_of(cluster.cycle(), WriteReservation)
 
 
 @pytest.mark.parametrize(("minor", "is_given_up"), [(36, False), (37, True)])

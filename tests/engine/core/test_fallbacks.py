@@ -18,7 +18,7 @@ from scheduler.engine.model.stimuli import (
     PodSeen,
 )
 from tests.support.build import HOSTNAME, ZONE, affinity, container, node_term, selector, spread, term
-from tests.support.driving import Driver, bind_of
+from tests.support.driving import Driver, bind_of, binds, each_of
 
 APART = affinity(anti_required=[term(ZONE, selector("app=web"))])
 BY_ZONE = {"rule": "podAntiAffinity", "topologyKey": ZONE}
@@ -48,10 +48,6 @@ def full_zones(cluster: Driver) -> Pod:
     third = web(cluster, "third")
     assert not binds(cluster.cycle())
     return third
-
-
-def binds(told: list[Instruction]) -> list[Bind]:
-    return [one for one in told if isinstance(one, Bind)]
 
 
 def events(told: list[Instruction], reason: str) -> list[str]:
@@ -320,7 +316,7 @@ def test_a_member_without_which_its_group_is_placed_is_relaxed_as_any_pod(cluste
             annotations=fallback(entry),
         )
     instructions = cluster.live(50)
-    for bind in [each for each in instructions if isinstance(each, Bind)]:
+    for bind in each_of(instructions, Bind):
         cluster.confirm(bind.pod, bind.node_name)
     relaxed = bind_of(cluster.live(20))
     assert RELAXED in relaxed.annotations

@@ -17,7 +17,7 @@ from tests.proof.hostile.claims import N_DEVICES, costly, distinct_devices
 from tests.support import build
 from tests.support.build import ZONE, Json, affinity, selector, term
 from tests.support.device_documents import DRIVER, selecting_claim, using_claims
-from tests.support.driving import NAME, condition_of
+from tests.support.driving import NAME, condition_of, each_of
 
 _N_NODES = 100
 
@@ -121,7 +121,7 @@ def test_a_group_takes_all_pieces_in_its_cycle(
         cluster.store(selecting_claim(f"c{number}", last))
         cluster.watch()
         cluster.using(f"c{number}", name=f"member-{number}", labels={GROUP: "g", MIN_COUNT: "2"})
-    reserved = [each for each in cluster.cycle() if isinstance(each, WriteReservation)]
+    reserved = each_of(cluster.cycle(), WriteReservation)
     assert [each.node_name for each in reserved] == [f"n{_N_NODES - 1:03}"] * 2
 
 

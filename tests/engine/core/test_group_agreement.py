@@ -12,12 +12,11 @@ from scheduler.engine.model.group_topology import (
     PREFERRED_TOPOLOGY,
     REQUIRED_TOPOLOGY,
 )
-from scheduler.engine.model.instructions import Bind, PatchCondition
 from scheduler.engine.model.pod_groups import COSCHEDULING_GROUP, GROUP, MIN_COUNT, RELEASE_AFTER
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import PodGone, PodSeen, TimePassed
 from tests.support import build
-from tests.support.driving import NAME, Driver
+from tests.support.driving import NAME, Driver, binds, conditions
 
 BLOCK, RACK = "example.com/block", "example.com/rack"
 
@@ -53,15 +52,10 @@ def member(
 
 def outcome(cluster: Driver) -> tuple[dict[str, str], set[str]]:
     """Run what waits, and let six seconds pass; return the nodes of bound pods, and the messages of the others."""
-    told = []
-    for _ in range(20):
-        if not cluster.queue.depths()["active"]:
-            break
-        told += cluster.cycle()
+    told = cluster.cycles()
     cluster.now_s += 6
     told += cluster.handle(TimePassed())
-    nodes = {each.pod.name: each.node_name for each in told if isinstance(each, Bind)}
-    return nodes, {each.message for each in told if isinstance(each, PatchCondition)}
+    return binds(told), set(conditions(told).values())
 
 
 def text(setting: str, first: str, second: str) -> str:

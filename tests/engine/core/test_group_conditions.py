@@ -18,7 +18,7 @@ from scheduler.engine.model.pod_groups import (
     PodGroup,
 )
 from scheduler.engine.model.stimuli import BindDone, PodGroupSeen
-from tests.support.driving import Driver, bind_of
+from tests.support.driving import Driver, bind_of, each_of
 
 OURS = PodGroup(GroupKey(GroupKind.KUBERNETES, "default", "gang"), 2, api_version="v1beta1")
 PLACED = GroupCondition("PodGroupInitiallyScheduled", "True", "Scheduled", "")
@@ -52,7 +52,7 @@ def test_the_condition_of_a_group_is_written_where_it_changes(
 
 
 def patches(told: list[Instruction]) -> list[PatchPodGroup]:
-    return [each for each in told if isinstance(each, PatchPodGroup)]
+    return each_of(told, PatchPodGroup)
 
 
 @pytest.mark.parametrize(

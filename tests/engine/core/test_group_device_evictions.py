@@ -11,16 +11,14 @@ from random import Random
 
 import pytest
 
-from scheduler.daemon.settings.loading import parse_settings
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.model.instructions import Attempted, EvictVictim, Instruction, WriteReservation
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import EvictionEnded, PodSeen, VictimFate
+from scheduler.engine.model.stimuli import PodSeen
 from tests.engine.core.test_group_devices import GroupCluster, exists
 from tests.support import build
-from tests.support.daemon import plugin_config
 from tests.support.device_documents import DRIVER, resource_claim
-from tests.support.driving import NAME, attempt_of
+from tests.support.driving import NAME, attempt_of, each_of, settings_of
 
 PRIORITY = 10
 
@@ -64,23 +62,15 @@ class _Full(GroupCluster):
         for number, (count, is_matched) in enumerate(members):
             self.member(f"m{number}", count, len(members), is_matched=is_matched, priority=PRIORITY)
 
-    def cycles(self) -> list[Instruction]:
-        instructions: list[Instruction] = []
-        while self.machine.has_work():
-            instructions += self.cycle()
-        return instructions
-
     def evict(self, instructions: list[Instruction]) -> list[str]:
         """Carry out the evictions; the claims stay allocated."""
         victims: list[str] = []
-        orders = [each for each in instructions if isinstance(each, EvictVictim)]
+        orders = each_of(instructions, EvictVictim)
         while orders:
             order = orders.pop(0)
             victims.append(order.victim.name)
-            assert self.needs_eviction(order.preemptor.uid, order.victim.uid)
-            ended = EvictionEnded(order.preemptor.uid, order.victim.uid, VictimFate.DELETED)
-            orders += [each for each in self.handle(ended) if isinstance(each, EvictVictim)]
-            self.lose(self.running.pop(order.victim.name))
+            del self.running[order.victim.name]
+            orders += self.carry_out(order)
         return sorted(victims)
 
     def release(self, *names: str) -> None:
@@ -92,7 +82,7 @@ class _Full(GroupCluster):
 
 
 def _placed(instructions: list[Instruction]) -> set[str]:
-    return {each.pod.name for each in instructions if isinstance(each, WriteReservation)}
+    return {each.pod.name for each in each_of(instructions, WriteReservation)}
 
 
 def _check(seed: int) -> bool:
@@ -225,12 +215,7 @@ def test_the_devices_of_a_members_own_claim_are_not_awaited() -> None:
 
 
 def test_a_setting_lets_no_pod_leave_for_devices() -> None:
-    profile = {
-        "schedulerName": NAME,
-        "pluginConfig": plugin_config("DynamicResources", preemptForDevices=False),
-    }
-    head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    cluster = _Full({"a": [0, 0]}, parse_settings(json.dumps({**head, "profiles": [profile]}), "test"))
+    cluster = _Full({"a": [0, 0]}, settings_of("DynamicResources", preemptForDevices=False))
     cluster.use("low", "a", [0, 1], 0)
     cluster.group([(1, False)] * 2)
     instructions = cluster.cycles()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scheduler.daemon.settings.resolved import Settings
-from scheduler.engine.model.instructions import Instruction, WriteReservation
+from scheduler.engine.model.instructions import WriteReservation
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.plugins.dynamic_resources.plugin import DynamicResources
@@ -21,7 +21,7 @@ from tests.engine.core.claim_cluster import ClaimCluster
 from tests.support import build
 from tests.support.build import Json
 from tests.support.device_documents import DRIVER, device_slice, resource_claim
-from tests.support.driving import NAME, attempt_of
+from tests.support.driving import NAME, attempt_of, each_of
 
 _FABRIC = f"{DRIVER}/fabric"
 
@@ -79,10 +79,7 @@ class GroupCluster(ClaimCluster):
 
     def places(self) -> dict[str, str]:
         """Run all cycles; return the nodes of the members that are placed."""
-        instructions: list[Instruction] = []
-        while self.machine.has_work():
-            instructions += self.cycle()
-        return {each.pod.name: each.node_name for each in instructions if isinstance(each, WriteReservation)}
+        return {each.pod.name: each.node_name for each in each_of(self.cycles(), WriteReservation)}
 
 
 def exists(nodes: Mapping[str, Sequence[int]], members: Sequence[tuple[int, bool]]) -> bool:
@@ -280,7 +277,7 @@ def test_a_group_that_does_not_fit_as_a_whole_takes_no_device() -> None:
     for number in range(4):
         cluster.member(f"m{number}", 1, 4)
     message = attempt_of(instructions := cluster.cycle()).message
-    assert not [each for each in instructions if isinstance(each, WriteReservation)]
+    assert not each_of(instructions, WriteReservation)
     assert "3 found" in message
     assert "may be places" not in message, "the search has proved that there are none"
     cluster.holds_nothing()

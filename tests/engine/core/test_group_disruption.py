@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.model.instructions import Bind, EvictVictim, Instruction
+from scheduler.engine.model.instructions import EvictVictim, Instruction
 from scheduler.engine.model.pod_groups import GroupKind, decode_pod_group
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, PodGroupSeen, PodSeen, VictimFate
 from tests.engine.core.test_group_search import Case, Chance
 from tests.support.build import Json, container, pod
-from tests.support.driving import NAME, Driver
+from tests.support.driving import NAME, Driver, binds, each_of
 
 WHOLE = {"v1alpha2": "PodGroup", "v1beta1": {"all": {}}}
 SINGLE = {"v1alpha2": "Pod", "v1beta1": {"single": {}}}
@@ -61,16 +61,13 @@ def evicted_and_bound(driver: Driver) -> tuple[set[str], dict[str, str]]:
     bound: dict[str, str] = {}
     told: list[Instruction] = []
     for _ in range(10):
-        while driver.queue.depths()["active"]:
-            told += driver.cycle()
-        bound |= {each.pod.name: each.node_name for each in told if isinstance(each, Bind)}
-        evictions = [each for each in told if isinstance(each, EvictVictim)]
+        told += driver.cycles()
+        bound |= binds(told)
+        evictions = each_of(told, EvictVictim)
         told = []
         for each in evictions:
-            assert driver.needs_eviction(each.preemptor.uid, each.victim.uid)
             victims.add(each.victim.name)
-            told += driver.handle(EvictionEnded(each.preemptor.uid, each.victim.uid, VictimFate.DELETED))
-            driver.lose(each.victim)
+            told += driver.carry_out(each)
         if not evictions:
             driver.pass_time(20)
             if not driver.queue.depths()["active"]:
@@ -154,19 +151,13 @@ def test_members_follow_once_one_is_evicted_though_the_pod_has_room_or_is_gone(d
     driver.handle(group_seen("low", 3, priority=10, mode="PodGroup"))
     show(driver, *(member(f"low-{i}", "low", 10, "n") for i in range(3)))
     (preemptor,) = show(driver, member("p", "", 100))
-    first = [each for each in driver.cycle() if isinstance(each, EvictVictim)]
+    first = each_of(driver.cycle(), EvictVictim)
     assert len(first) == 2
-    driver.handle(EvictionEnded(preemptor.uid, first[0].victim.uid, VictimFate.DELETED))
-    driver.lose(first[0].victim)
+    driver.carry_out(first[0])
     driver.node("other", allocatable={"cpu": "1"})
     driver.lose(preemptor)
-    assert driver.needs_eviction(preemptor.uid, first[1].victim.uid)
-    told = driver.handle(EvictionEnded(preemptor.uid, first[1].victim.uid, VictimFate.DELETED))
-    driver.lose(first[1].victim)
-    (last,) = (each for each in told if isinstance(each, EvictVictim))
-    assert driver.needs_eviction(preemptor.uid, last.victim.uid)
-    driver.handle(EvictionEnded(preemptor.uid, last.victim.uid, VictimFate.DELETED))
-    driver.lose(last.victim)
+    (last,) = driver.carry_out(first[1])
+    driver.carry_out(last)
     assert last.victim.group is not None
     assert not driver.state.groups.is_being_evicted(last.victim.group.key)
 
@@ -255,9 +246,9 @@ def test_a_group_that_is_half_evicted_goes_though_another_group_looked_for_room(
     driver.handle(group_seen("whole", 2, priority=0, mode=WHOLE[version], version=version))
     show(driver, member("v0", "whole", 0, node="n0"), member("v1", "whole", 0, node="n1"))
     (lone,) = show(driver, member("lone", "", 5))
-    (first,) = [each for each in driver.cycle() if isinstance(each, EvictVictim)]
+    (first,) = each_of(driver.cycle(), EvictVictim)
     told = driver.handle(EvictionEnded(lone.uid, first.victim.uid, VictimFate.DELETED))
-    (last,) = [each for each in told if isinstance(each, EvictVictim)]
+    (last,) = each_of(told, EvictVictim)
     driver.lose(first.victim)
     driver.lose(lone)
     driver.handle(group_seen("other", 3, priority=5, version=version))

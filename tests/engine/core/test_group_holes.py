@@ -25,7 +25,7 @@ from scheduler.engine.syntax.quantity import parse_quantity
 from tests.engine.core.test_group_levels import RACK
 from tests.support import build
 from tests.support.build import HOSTNAME
-from tests.support.driving import Driver
+from tests.support.driving import Driver, each_of
 
 KEY = GroupKey(GroupKind.OWN, "default", "g")
 OWNER = build.owned_by("ReplicaSet", "small")
@@ -298,9 +298,8 @@ class Cluster:
 
 def run(driver: Driver) -> None:
     while driver.machine.has_work():
-        for each in driver.cycle():
-            if isinstance(each, Bind):
-                driver.confirm(each.pod, each.node_name)
+        for each in each_of(driver.cycle(), Bind):
+            driver.confirm(each.pod, each.node_name)
 
 
 @st.composite

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.daemon.settings.loading import load_settings
 from scheduler.engine.core.group_layouts import layout_of
 from scheduler.engine.model.group_topology import (
     PART,
@@ -27,14 +25,13 @@ from scheduler.engine.model.group_topology import (
     Topology,
     parse_topology,
 )
-from scheduler.engine.model.instructions import Bind, GroupAttempted, PatchCondition
+from scheduler.engine.model.instructions import GroupAttempted, PatchCondition
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.errors import SettingsError
 from tests.reference.machine_room import Hosts, fewest, paths, within_one
 from tests.support.build import HOSTNAME, Json, affinity, container, node_term, selector, spread, term
-from tests.support.daemon import plugin_config, profiles
-from tests.support.driving import NAME, Driver
+from tests.support.driving import Driver, binds, each_of, settings_of
 
 BLOCK, RACK = "example.com/block", "example.com/rack"
 LEVELS = (BLOCK, RACK, HOSTNAME)
@@ -105,7 +102,7 @@ def members(driver: Driver, n: int, required: str = "", preferred: str = "", **m
 
 def placed(driver: Driver) -> dict[str, str]:
     """Run the group's cycle and return the nodes of its members."""
-    return {each.pod.name: each.node_name for each in driver.cycle() if isinstance(each, Bind)}
+    return binds(driver.cycle())
 
 
 def message(driver: Driver) -> str:
@@ -274,11 +271,8 @@ def test_members_that_fit_are_placed_where_the_largest_kind_fits_nowhere(driver:
     assert by_rack(placed(driver)) == {"r1": 1}
 
 
-def test_the_levels_of_the_configuration_tell_racks_of_one_name_apart(tmp_path: Path) -> None:
-    file = tmp_path / "config.yaml"
-    args = plugin_config("GangScheduling", topologyLevels=[BLOCK, RACK])
-    file.write_text(profiles({"schedulerName": NAME, "pluginConfig": args}))
-    driver = Driver(settings=load_settings(str(file)))
+def test_the_levels_of_the_configuration_tell_racks_of_one_name_apart() -> None:
+    driver = Driver(settings=settings_of("GangScheduling", topologyLevels=[BLOCK, RACK]))
     for block in "ab":
         for index in range(2):
             driver.node(
@@ -292,12 +286,9 @@ def test_the_levels_of_the_configuration_tell_racks_of_one_name_apart(tmp_path: 
     driver.audit()
 
 
-def test_levels_of_the_configuration_are_label_keys(tmp_path: Path) -> None:
-    file = tmp_path / "config.yaml"
-    args = plugin_config("GangScheduling", topologyLevels=[BLOCK, "no key"])
-    file.write_text(profiles({"schedulerName": NAME, "pluginConfig": args}))
+def test_levels_of_the_configuration_are_label_keys() -> None:
     with pytest.raises(SettingsError, match=r"topologyLevels\[1\]"):
-        load_settings(str(file))
+        settings_of("GangScheduling", topologyLevels=[BLOCK, "no key"])
 
 
 def test_a_large_group_is_in_few_racks_too(driver: Driver) -> None:
@@ -311,23 +302,20 @@ def test_a_large_group_is_in_few_racks_too(driver: Driver) -> None:
     assert by_rack(placed(driver)) == {"r0": 350, "r1": 350}
 
 
-def with_decisions(n_most: int, folder: Path) -> Driver:
-    file = folder / "config.yaml"
-    args = plugin_config("GangScheduling", maxSearchDecisions=n_most)
-    file.write_text(profiles({"schedulerName": NAME, "pluginConfig": args}))
-    return Driver(settings=load_settings(str(file)))
+def with_decisions(n_most: int) -> Driver:
+    return Driver(settings=settings_of("GangScheduling", maxSearchDecisions=n_most))
 
 
-def test_a_level_is_preferred_without_any_decision_more_than_one_per_member(tmp_path: Path) -> None:
-    driver = with_decisions(0, tmp_path)
+def test_a_level_is_preferred_without_any_decision_more_than_one_per_member() -> None:
+    driver = with_decisions(0)
     racks(driver, "a", r1=4, r2=3, r3=2)
     members(driver, 6, preferred=RACK)
     assert by_rack(placed(driver)) == {"r1": 4, "r3": 2}
 
 
-def test_a_group_whose_search_ended_before_any_refusal_is_tried_again_by_backoff(tmp_path: Path) -> None:
+def test_a_group_whose_search_ended_before_any_refusal_is_tried_again_by_backoff() -> None:
     """The room of the racks takes a decision, so that there is one too few for the members."""
-    driver = with_decisions(0, tmp_path)
+    driver = with_decisions(0)
     racks(driver, "a", r1=2)
     members(driver, 2, required=RACK)
     assert message(driver) == (
@@ -345,7 +333,7 @@ def test_a_group_whose_search_ended_before_any_refusal_is_tried_again_by_backoff
     ],
 )
 def test_a_preferred_level_leaves_the_decisions_that_the_members_need_without_it(
-    n_most: int, n_terms: int, near: list[Json], tmp_path: Path
+    n_most: int, n_terms: int, near: list[Json]
 ) -> None:
     """
     Each rack takes one of the members, which are unlike, and refuses the others.
@@ -353,7 +341,7 @@ def test_a_preferred_level_leaves_the_decisions_that_the_members_need_without_it
     Of members with many terms a decision counts more, but the first one in the search without the level does not. The
     room of the block takes one more.
     """
-    driver = with_decisions(n_most, tmp_path)
+    driver = with_decisions(n_most)
     for index in range(6):
         labels = {BLOCK: "b", RACK: f"r{index}"}
         driver.node(f"r{index}-0", labels=labels, allocatable={"cpu": "9", "pods": "9"})
@@ -369,10 +357,8 @@ def test_a_preferred_level_leaves_the_decisions_that_the_members_need_without_it
             cpu=f"{1 + index % 3}",
         )
     told = driver.cycle()
-    assert by_rack({each.pod.name: each.node_name for each in told if isinstance(each, Bind)}) == {
-        f"r{index}": 1 for index in range(6)
-    }
-    (attempt,) = [each for each in told if isinstance(each, GroupAttempted)]
+    assert by_rack(binds(told)) == {f"r{index}": 1 for index in range(6)}
+    (attempt,) = each_of(told, GroupAttempted)
     assert attempt.n_decisions <= 13 + n_most
     driver.audit()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -270,9 +269,9 @@ def test_a_part_waits_for_members_that_are_lost(driver: Driver) -> None:
     assert driver.state.groups.n_finished(GroupKey(GroupKind.OWN, "default", "g"), "x") == 0
 
 
-def test_a_preferred_level_leaves_the_decisions_that_parts_need_without_it(tmp_path: Path) -> None:
+def test_a_preferred_level_leaves_the_decisions_that_parts_need_without_it() -> None:
     """A rack has room for both parts by its resources, but not by their rule: each order of the parts fails there."""
-    driver = with_decisions(1, tmp_path)
+    driver = with_decisions(1)
     room = {"cpu": "9", "pods": "9"}
     for rack in ("r1", "r2"):
         driver.node(f"{rack}-0", labels={BLOCK: "b", RACK: rack}, allocatable=room)

@@ -34,10 +34,11 @@ from scheduler.engine.model.pod_groups import (
 )
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, ObjectSeen, PodGroupSeen, PodSeen, VictimFate
+from tests.engine.core.preempting import end_eviction, sized_pod
 from tests.engine.core.test_group_search import Case, Chance, group_object
 from tests.reference.pod_groups import Group
-from tests.support.build import Json, affinity, container, disruption_budget, pod, selector, term
-from tests.support.driving import NAME, Driver, attempt_of
+from tests.support.build import Json, affinity, disruption_budget, pod, selector, term
+from tests.support.driving import NAME, Driver, attempt_of, binds, each_of, evictions
 
 PRIORITY = 10
 RACK = "rack"
@@ -80,10 +81,6 @@ class _Drawn:
         return {name for name, pod in self.running.items() if pod["spec"]["priority"] < PRIORITY}
 
 
-def _evicted(told: list[Instruction]) -> list[EvictVictim]:
-    return [one for one in told if isinstance(one, EvictVictim)]
-
-
 def _run(drawn: _Drawn) -> tuple[set[str], dict[str, str]]:
     """Let the group be tried until it is placed, or waits; every eviction succeeds. Return victims and places."""
     driver, victims, places = drawn.case.driver, set[str](), dict[str, str]()
@@ -91,18 +88,15 @@ def _run(drawn: _Drawn) -> tuple[set[str], dict[str, str]]:
     for member in drawn.members:
         drawn.case.show(member)
     for _ in range(20):
-        while driver.queue.depths()["active"]:
-            told += driver.cycle()
-        places |= {one.pod.name: one.node_name for one in told if isinstance(one, Bind)}
+        told += driver.cycles()
+        places |= binds(told)
         if places:
             # From here on a member without a place evicts as any pod does.
             break
-        evictions, told = _evicted(told), []
+        evictions, told = each_of(told, EvictVictim), []
         for one in evictions:
-            assert driver.needs_eviction(one.preemptor.uid, one.victim.uid)
             victims.add(one.victim.name)
-            told += driver.handle(EvictionEnded(one.preemptor.uid, one.victim.uid, VictimFate.DELETED))
-            driver.lose(one.victim)
+            told += driver.carry_out(one)
         if not evictions:
             break
         driver.pass_time(20)
@@ -142,25 +136,11 @@ def test_no_pod_is_evicted_that_the_group_could_have_spared(block: int) -> None:
 # In the machine.
 
 
-def _running(driver: Driver, name: str, node: str, priority: int = 0, cpu: str = "1", **more: Any) -> Pod:
-    return driver.pod(name, node=node, priority=priority, cpu=cpu, **more)
-
-
-def _waiting(driver: Driver, name: str, priority: int, cpu: str = "1") -> Pod:
-    return driver.pod(name, priority=priority, cpu=cpu)
-
-
 def _members(
     driver: Driver, n_pods: int, priority: int = PRIORITY, n_needed: int | None = None, **more: Any
 ) -> list[Pod]:
     labels = {"app": "train", GROUP: "train", MIN_COUNT: str(n_pods if n_needed is None else n_needed)}
-    containers = [container(requests={"cpu": "1"})]
-    names = [f"w-{index}" for index in range(n_pods)]
-    return [driver.pod(one, labels=labels, priority=priority, containers=containers, **more) for one in names]
-
-
-def _victims(told: list[Instruction]) -> list[str]:
-    return [one.victim.name for one in _evicted(told)]
+    return [sized_pod(driver, f"w-{index}", priority, labels=labels, **more) for index in range(n_pods)]
 
 
 def _settle(driver: Driver, told: list[Instruction]) -> tuple[list[str], dict[str, str]]:
@@ -168,14 +148,12 @@ def _settle(driver: Driver, told: list[Instruction]) -> tuple[list[str], dict[st
     victims: list[str] = []
     places: dict[str, str] = {}
     while told:
+        places |= binds(told)
+        victims += evictions(told)
         later: list[Instruction] = []
-        for one in told:
-            if isinstance(one, Bind):
-                places[one.pod.name] = one.node_name
-            if isinstance(one, EvictVictim):
-                victims.append(one.victim.name)
-                later += driver.handle(EvictionEnded(one.preemptor.uid, one.victim.uid, VictimFate.DELETED))
-                driver.lose(one.victim)
+        for order in each_of(told, EvictVictim):
+            later += end_eviction(driver, order.preemptor, order.victim)
+            driver.lose(order.victim)
         driver.pass_time(20)
         told = later + driver.cycle()
     return victims, places
@@ -184,14 +162,14 @@ def _settle(driver: Driver, told: list[Instruction]) -> tuple[list[str], dict[st
 def test_all_victims_go_the_last_one_after_the_others_and_then_all_members_are_bound(driver: Driver) -> None:
     for index in range(3):
         driver.node(f"n{index}", allocatable={"cpu": "1"})
-        _running(driver, f"low-{index}", f"n{index}", index)
+        sized_pod(driver, f"low-{index}", index, node=f"n{index}")
     members = _members(driver, 3)
     told = driver.cycle()
-    assert _victims(told) == ["low-0", "low-1"]
-    conditions = [one for one in told if isinstance(one, PatchCondition)]
+    assert evictions(told) == ["low-0", "low-1"]
+    conditions = each_of(told, PatchCondition)
     assert {one.pod.name for one in conditions} == {"w-0", "w-1", "w-2"}
     assert {one.nominated_node_name for one in conditions} == {"n0", "n1", "n2"}
-    (attempt,) = [one for one in told if isinstance(one, Attempted)]
+    (attempt,) = each_of(told, Attempted)
     assert (attempt.tried_preemption, attempt.n_victims) == (True, 3)
     rest, places = _settle(driver, told)
     assert rest == ["low-0", "low-1", "low-2"]
@@ -204,7 +182,7 @@ def test_all_victims_go_the_last_one_after_the_others_and_then_all_members_are_b
 def test_the_report_of_a_group_names_its_most_important_victims(driver: Driver) -> None:
     driver.node("n0", allocatable={"cpu": "12"})
     for index in range(12):
-        _running(driver, f"low-{index}", "n0", index)
+        sized_pod(driver, f"low-{index}", index, node="n0")
     _members(driver, 12, priority=20)
     attempt = attempt_of(driver.cycle())
     assert attempt.n_victims == 12
@@ -214,15 +192,15 @@ def test_the_report_of_a_group_names_its_most_important_victims(driver: Driver) 
 def test_a_group_has_no_victims_where_all_are_deleted_and_not_yet_shown_to_end(driver: Driver) -> None:
     """A group of a higher priority wants the room that is made for the first one."""
     driver.node("n0", allocatable={"cpu": "1"})
-    low = _running(driver, "low", "n0")
+    low = sized_pod(driver, "low", node="n0")
     _members(driver, 1)
-    (order,) = _evicted(driver.cycle())
-    driver.handle(EvictionEnded(order.preemptor.uid, low.uid, VictimFate.DELETED))
+    (order,) = each_of(driver.cycle(), EvictVictim)
+    end_eviction(driver, order.preemptor, low)
     labels = {GROUP: "other", MIN_COUNT: "1"}
-    driver.pod("o", labels=labels, priority=20, containers=[container(requests={"cpu": "1"})])
+    sized_pod(driver, "o", 20, labels=labels)
     told = driver.cycle()
     attempt = attempt_of(told)
-    assert (_victims(told), attempt.pod.name) == ([], "o")
+    assert (evictions(told), attempt.pod.name) == ([], "o")
     assert (attempt.tried_preemption, attempt.n_victims, attempt.victims) == (True, 0, ())
 
 
@@ -230,7 +208,7 @@ def test_a_member_beyond_the_minimum_evicts_as_any_pod_does_once_its_group_is_pl
     """Upstream's "gang schedules with workload-aware preemption": the group itself spares a pod."""
     driver.node("n0", allocatable={"cpu": "4"})
     for index in range(4):
-        _running(driver, f"low-{index}", "n0")
+        sized_pod(driver, f"low-{index}", node="n0")
     _members(driver, 4, n_needed=3)
     victims, places = _settle(driver, driver.cycle())
     assert sorted(victims) == [f"low-{index}" for index in range(4)]
@@ -244,21 +222,21 @@ def test_a_member_that_comes_late_evicts_in_its_groups_domain_alone(driver: Driv
     driver.handle(PodGroupSeen(PodGroup(key, 1, Topology((RACK,)))))
     for rack in "ab":
         driver.node(rack, labels={RACK: rack}, allocatable={"cpu": "2"})
-    labels, containers = {COSCHEDULING_GROUP: "mpi"}, [container(requests={"cpu": "1"})]
-    driver.pod("rank-0", labels=labels, containers=containers, priority=PRIORITY, node="a")
-    _running(driver, "low", "a", 5)
-    _running(driver, "lower", "b", 0, cpu="2")
-    driver.pod("rank-1", labels=labels, containers=containers, priority=PRIORITY)
+    labels = {COSCHEDULING_GROUP: "mpi"}
+    sized_pod(driver, "rank-0", PRIORITY, labels=labels, node="a")
+    sized_pod(driver, "low", 5, node="a")
+    sized_pod(driver, "lower", 0, node="b", cpu="2")
+    sized_pod(driver, "rank-1", PRIORITY, labels=labels)
     victims, places = _settle(driver, driver.cycle())
     assert (victims, places) == (["low"], {"rank-1": "a"})
 
 
 def test_an_event_of_a_victim_names_the_group_and_its_own_node(driver: Driver) -> None:
     driver.node("n0", allocatable={"cpu": "2"})
-    low = _running(driver, "low", "n0", cpu="2")
+    low = sized_pod(driver, "low", node="n0", cpu="2")
     _members(driver, 2)
-    (order,) = _evicted(driver.cycle())
-    (event,) = driver.handle(EvictionEnded(order.preemptor.uid, low.uid, VictimFate.DELETED))
+    (order,) = each_of(driver.cycle(), EvictVictim)
+    (event,) = end_eviction(driver, order.preemptor, low)
     assert isinstance(event, EmitEvent)
     assert (event.pod.name, event.note) == ("low", "Preempted by pod group default/train on node n0")
     foreign = preempted_event(replace(low, namespace="other"), order.preemptor, "")
@@ -268,12 +246,12 @@ def test_an_event_of_a_victim_names_the_group_and_its_own_node(driver: Driver) -
 def test_nobody_is_evicted_for_a_group_that_would_still_be_too_large(driver: Driver) -> None:
     for index in range(3):
         driver.node(f"n{index}", allocatable={"cpu": "1"})
-    _running(driver, "high", "n0", 500)
-    _running(driver, "low-1", "n1")
-    _running(driver, "low-2", "n2")
+    sized_pod(driver, "high", 500, node="n0")
+    sized_pod(driver, "low-1", node="n1")
+    sized_pod(driver, "low-2", node="n2")
     _members(driver, 3)
     told = driver.cycle()
-    assert _victims(told) == []
+    assert evictions(told) == []
     (text,) = {one.message for one in told if isinstance(one, PatchCondition)}
     assert text.endswith(
         " preemption: no pods of lower priority were found whose eviction makes room for all members."
@@ -282,15 +260,14 @@ def test_nobody_is_evicted_for_a_group_that_would_still_be_too_large(driver: Dri
 
 def test_a_member_that_may_not_preempt_keeps_the_group_from_it(driver: Driver) -> None:
     driver.node("n0", allocatable={"cpu": "2"})
-    _running(driver, "low", "n0", cpu="2")
+    sized_pod(driver, "low", node="n0", cpu="2")
     labels = {GROUP: "train", MIN_COUNT: "2"}
-    containers = [container(requests={"cpu": "1"})]
     for name, policy in (("w-0", "PreemptLowerPriority"), ("w-1", "Never")):
-        document = pod(name, labels=labels, containers=containers)
+        document = pod(name, labels=labels, cpu="1")
         document["spec"] |= {"schedulerName": NAME, "priority": PRIORITY, "preemptionPolicy": policy}
         driver.handle(PodSeen(driver.decoded(document)))
     told = driver.cycle()
-    assert _victims(told) == []
+    assert evictions(told) == []
     (text,) = {one.message for one in told if isinstance(one, PatchCondition)}
     assert text.endswith(" preemption: not eligible due to preemptionPolicy=Never.")
 
@@ -299,46 +276,37 @@ def test_the_least_important_pods_go_wherever_they_are(driver: Driver) -> None:
     """Upstream's cases 15 and 20: another node has more of them, or a more important pod is in between."""
     driver.node("n0", allocatable={"cpu": "2"})
     driver.node("n1", allocatable={"cpu": "2"})
-    _running(driver, "very-low", "n1", 5, cpu="2")
-    _running(driver, "low", "n0", 8)
+    sized_pod(driver, "very-low", 5, node="n1", cpu="2")
+    sized_pod(driver, "low", 8, node="n0")
     _members(driver, 3)
-    assert _victims(driver.cycle()) == ["very-low"]
+    assert evictions(driver.cycle()) == ["very-low"]
 
 
 def test_a_budget_protects_its_pods_where_others_do(driver: Driver) -> None:
     driver.node("n0", allocatable={"cpu": "3"})
     for index in range(3):
         app = "web" if index < 2 else "batch"
-        _running(driver, f"low-{index}", "n0", labels={"app": app})
+        sized_pod(driver, f"low-{index}", node="n0", labels={"app": app})
     budget = disruption_budget("web", selector("app=web"), 0)
     driver.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
     _members(driver, 1)
-    assert _victims(driver.cycle()) == ["low-2"]
+    assert evictions(driver.cycle()) == ["low-2"]
 
 
 def test_a_group_waits_for_victims_that_still_end(driver: Driver) -> None:
     """After a restart: the server has the nominations, and a victim that ends."""
     driver.node("n0", allocatable={"cpu": "2"})
     driver.node("n1", allocatable={"cpu": "2"})
-    low = _running(driver, "low", "n0", cpu="2")
-    _running(driver, "other", "n1", cpu="2")
-    driver.handle(
-        PodSeen(
-            replace(
-                low,
-                terminating=True,
-                disruption="PreemptionByScheduler",
-                resource_version=driver.next_version(),
-            )
-        )
-    )
+    low = sized_pod(driver, "low", node="n0", cpu="2")
+    sized_pod(driver, "other", node="n1", cpu="2")
+    driver.update(low, terminating=True, disruption="PreemptionByScheduler")
     _members(driver, 2, status={"nominatedNodeName": "n0"})
     told = driver.cycle()
-    assert _victims(told) == []
+    assert evictions(told) == []
     (text,) = {one.message for one in told if isinstance(one, PatchCondition)}
     assert text.endswith("preemption: not eligible due to a terminating pod on the nominated node.")
-    _waiting(driver, "thief", 1, cpu="2")
-    assert not [one for one in driver.cycle() if isinstance(one, Bind)]
+    sized_pod(driver, "thief", 1, cpu="2")
+    assert not each_of(driver.cycle(), Bind)
     driver.lose(low)
     driver.pass_time(20)
     assert set(_settle(driver, driver.cycle())[1]) == {"w-0", "w-1"}
@@ -346,9 +314,9 @@ def test_a_group_waits_for_victims_that_still_end(driver: Driver) -> None:
 
 def test_no_victim_is_deleted_once_the_group_fits_or_lost_a_member(driver: Driver) -> None:
     driver.node("n0", allocatable={"cpu": "2"})
-    low = _running(driver, "low", "n0", cpu="2")
+    low = sized_pod(driver, "low", node="n0", cpu="2")
     members = _members(driver, 2)
-    (order,) = _evicted(driver.cycle())
+    (order,) = each_of(driver.cycle(), EvictVictim)
     preemptor = order.preemptor.uid
     assert driver.needs_eviction(preemptor, low.uid)
     driver.node("new", allocatable={"cpu": "2"})
@@ -364,9 +332,9 @@ def test_no_victim_is_deleted_once_the_group_fits_or_lost_a_member(driver: Drive
 
 def test_no_victim_is_deleted_once_members_disagree(driver: Driver) -> None:
     driver.node("n0", allocatable={"cpu": "2"})
-    low = _running(driver, "low", "n0", cpu="2")
+    low = sized_pod(driver, "low", node="n0", cpu="2")
     first, _ = _members(driver, 2)
-    (order,) = _evicted(driver.cycle())
+    (order,) = each_of(driver.cycle(), EvictVictim)
     assert driver.needs_eviction(order.preemptor.uid, low.uid)
     labels = {**first.labels, MIN_COUNT: "1"}
     driver.pod(first.name, labels=labels, priority=PRIORITY, cpu="1")
@@ -377,28 +345,28 @@ def test_running_members_are_no_victims_of_their_own_group(driver: Driver) -> No
     driver.node("n0", allocatable={"cpu": "2"})
     labels = {"app": "train", GROUP: "train", MIN_COUNT: "2"}
     for index in range(2):
-        _running(driver, f"old-{index}", "n0", 0, labels=labels)
+        sized_pod(driver, f"old-{index}", 0, node="n0", labels=labels)
     _members(driver, 2)
-    assert _victims(driver.cycle()) == []
+    assert evictions(driver.cycle()) == []
 
 
 def test_running_members_are_no_victims_of_a_group_that_lacks_one(driver: Driver) -> None:
     driver.node("n0", allocatable={"cpu": "2"})
     labels = {"app": "train", GROUP: "train", MIN_COUNT: "3"}
     for index in range(2):
-        _running(driver, f"old-{index}", "n0", 0, labels=labels)
+        sized_pod(driver, f"old-{index}", 0, node="n0", labels=labels)
     _members(driver, 1, n_needed=3)
-    assert _victims(driver.cycle()) == []
+    assert evictions(driver.cycle()) == []
 
 
 def test_a_group_for_which_pods_left_in_vain_is_nominated_no_more(driver: Driver) -> None:
     driver.node("n0", allocatable={"cpu": "2"})
-    low = _running(driver, "low", "n0", cpu="2")
+    low = sized_pod(driver, "low", node="n0", cpu="2")
     _members(driver, 2)
-    (order,) = _evicted(driver.cycle())
+    (order,) = each_of(driver.cycle(), EvictVictim)
     assert driver.state.nominated
     driver.node("n0", allocatable={"cpu": "2"}, unschedulable=True)
-    driver.handle(EvictionEnded(order.preemptor.uid, low.uid, VictimFate.SPARED))
+    end_eviction(driver, order.preemptor, low, VictimFate.SPARED)
     driver.pass_time(20)
     driver.queue.activate("uid-default-w-0", driver.now_s)
     texts = {one.message for one in driver.cycle() if isinstance(one, PatchCondition)}
@@ -412,14 +380,13 @@ def test_a_group_for_which_pods_left_in_vain_is_nominated_no_more(driver: Driver
 def test_a_group_that_was_placed_once_stays_so_when_it_is_removed_for_a_search(driver: Driver) -> None:
     driver.node("n0", allocatable={"cpu": "2"})
     other = {GROUP: "other", MIN_COUNT: "2"}
-    containers = [container(requests={"cpu": "1"})]
-    pods = [driver.pod(f"o-{index}", labels=other, containers=containers, priority=1) for index in (0, 1)]
-    places = {one.pod.name: one.node_name for one in driver.cycle() if isinstance(one, Bind)}
+    pods = [sized_pod(driver, f"o-{index}", 1, labels=other) for index in (0, 1)]
+    places = binds(driver.cycle())
     for one in pods:
         driver.confirm(one, places[one.name])
     _members(driver, 3)
     told = driver.cycle()
-    assert _victims(told) == []
+    assert evictions(told) == []
     assert driver.state.groups.is_whole(GroupKey(GroupKind.OWN, "default", "other"), 2)
 
 
@@ -428,11 +395,11 @@ def test_in_a_large_cluster_the_pods_of_some_nodes_are_asked(driver: Driver) -> 
     for index in range(120):
         driver.node(f"n{index}", labels={"rack": f"r{index // 12}"}, allocatable={"cpu": "10", "pods": "20"})
         for number in range(10):
-            _running(driver, f"p-{index}-{number}", f"n{index}", 1 if index // 12 == 4 else 5)
+            sized_pod(driver, f"p-{index}-{number}", 1 if index // 12 == 4 else 5, node=f"n{index}")
     for index in range(16):
         # They have the fewest pods, and take no member.
         driver.node(f"t{index}", labels={"rack": "r4"}, taints=["k=v:NoSchedule"])
-        _running(driver, f"t-{index}", f"t{index}", 1)
+        sized_pod(driver, f"t-{index}", 1, node=f"t{index}")
     near = affinity(required=[term("rack", selector("app=train"))])
     _members(driver, 8, affinity=near)
     victims, places = _settle(driver, driver.cycle())
@@ -446,7 +413,7 @@ def test_for_a_large_group_pods_stay_beside_which_members_keep_their_nodes(drive
     for index in range(60):
         driver.node(f"n{index}", allocatable={"cpu": "4", "pods": "20"})
         for number in range(4):
-            _running(driver, f"p-{index}-{number}", f"n{index}", number)
+            sized_pod(driver, f"p-{index}-{number}", number, node=f"n{index}")
     _members(driver, 100)
     victims, places = _settle(driver, driver.cycle())
     assert len(victims) == 100
@@ -459,7 +426,7 @@ def test_for_a_large_group_a_pod_leaves_that_keeps_a_member_off_another_node(
     monkeypatch.setattr("scheduler.engine.core.group_preemption._MOST_DECISIONS", 0)
     for index, app in enumerate(("other", "")):
         driver.node(f"n{index}", labels={"rack": "r"}, allocatable={"cpu": "1"})
-        _running(driver, f"low-{index}", f"n{index}", labels={"app": app})
+        sized_pod(driver, f"low-{index}", node=f"n{index}", labels={"app": app})
     apart = affinity(anti_required=[term("rack", selector("app=other"))])
     _members(driver, 1, affinity=apart)
     victims, places = _settle(driver, driver.cycle())
@@ -475,7 +442,7 @@ def test_for_a_large_group_a_pod_leaves_whose_rule_keeps_a_member_off_another_no
     for index, rules in enumerate((apart, None)):
         closed = index == 0
         driver.node(f"n{index}", labels={"rack": "r"}, allocatable={"cpu": "1"}, unschedulable=closed)
-        _running(driver, f"low-{index}", f"n{index}", affinity=rules)
+        sized_pod(driver, f"low-{index}", node=f"n{index}", affinity=rules)
     _members(driver, 1)
     victims, places = _settle(driver, driver.cycle())
     assert (sorted(victims), list(places.values())) == (["low-0", "low-1"], ["n1"])

@@ -16,12 +16,12 @@ from scheduler.engine.model.group_topology import (
     PREFERRED_TOPOLOGY,
     REQUIRED_TOPOLOGY,
 )
-from scheduler.engine.model.instructions import Bind, EmitEvent, Instruction, PatchCondition
+from scheduler.engine.model.instructions import EmitEvent, PatchCondition
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from tests.engine.core.test_group_levels import BLOCK, RACK, placed
 from tests.support import build
-from tests.support.driving import Driver
+from tests.support.driving import Driver, binds
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -104,7 +104,7 @@ def test_the_new_member_joins_the_level_of_its_part(driver: Driver, is_full: boo
                 fill(driver, f"{own}-{node}")
     member(driver, 3, 4, {**levels, PART: "q"}, generation="-new")
     told = driver.cycle()
-    nodes = {each.pod.name: each.node_name for each in told if isinstance(each, Bind)}
+    nodes = binds(told)
     assert [rack_of(node) for node in nodes.values()] == ([] if is_full else [own])
     if is_full:
         text = next(each.message for each in told if isinstance(each, PatchCondition))
@@ -156,10 +156,3 @@ def test_a_new_member_goes_beside_its_neighbours_in_rank_although_another_rack_i
 
 
 OWNER = build.owned_by("StatefulSet", "g")
-
-
-def run(driver: Driver) -> list[Instruction]:
-    told: list[Instruction] = []
-    while driver.machine.has_work():
-        told += driver.cycle()
-    return told

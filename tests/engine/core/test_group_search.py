@@ -14,7 +14,6 @@ import pytest
 
 from scheduler.engine.core.assumed_places import OutOfDecisionsError, detached_places
 from scheduler.engine.core.decide import ScheduleResult
-from scheduler.engine.model.instructions import Bind, Instruction
 from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
@@ -23,7 +22,7 @@ from tests.reference.cluster import Cluster
 from tests.reference.pod_groups import Group
 from tests.support import build
 from tests.support.build import HOSTNAME, Json
-from tests.support.driving import NAME, Driver
+from tests.support.driving import NAME, Driver, binds
 
 RACK = "rack"
 APPS = ("x", "y")
@@ -86,12 +85,9 @@ class Case:
         return seen
 
     def places(self, members: list[Json]) -> dict[str, str]:
-        told: list[Instruction] = []
         for one in members:
             self.show(one)
-        while self.driver.queue.depths()["active"]:
-            told += self.driver.cycle()
-        return {one.pod.name: one.node_name for one in told if isinstance(one, Bind)}
+        return binds(self.driver.cycles())
 
 
 def check(seed: int) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scheduler.daemon.settings.loading import load_settings
+from scheduler.daemon.settings.loading import parse_settings
 from scheduler.engine.core.group_nominations import HOLD_FOR_S
 from scheduler.engine.model.group_topology import PART, REQUIRED_TOPOLOGY
 from scheduler.engine.model.instructions import (
@@ -32,18 +31,16 @@ from scheduler.engine.model.pod_groups import (
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import (
     BindDone,
-    EvictionEnded,
     PodGroupGone,
     PodGroupSeen,
     PodGroupsServed,
     PodSeen,
     TimePassed,
-    VictimFate,
 )
 from tests.support import build
 from tests.support.build import Json, affinity, container, selector, spread, term
-from tests.support.daemon import plugin_config, profiles
-from tests.support.driving import NAME, Driver, attempt_of
+from tests.support.daemon import profiles
+from tests.support.driving import NAME, Driver, attempt_of, binds, conditions, each_of, settings_of
 
 RACK = "rack"
 HOSTNAME = "kubernetes.io/hostname"
@@ -69,24 +66,6 @@ def together(app: str = "train", key: str = RACK) -> Json:
 
 def workers(driver: Driver, n_pods: int, **more: Any) -> list[Pod]:
     return [member(driver, f"w-{index}", n=n_pods, **more) for index in range(n_pods)]
-
-
-def run(driver: Driver, n_cycles: int = 20) -> list[Instruction]:
-    """Run cycles until the active queue is empty; pods in backoff are not retried."""
-    told: list[Instruction] = []
-    for _ in range(n_cycles):
-        if not driver.queue.depths()["active"]:
-            break
-        told += driver.cycle()
-    return told
-
-
-def binds(told: list[Instruction]) -> dict[str, str]:
-    return {one.pod.name: one.node_name for one in told if isinstance(one, Bind)}
-
-
-def conditions(told: list[Instruction]) -> dict[str, str]:
-    return {one.pod.name: one.message for one in told if isinstance(one, PatchCondition)}
 
 
 def test_members_wait_until_as_many_exist_as_the_group_needs(driver: Driver) -> None:
@@ -130,7 +109,7 @@ def test_room_that_comes_free_wakes_the_group(driver: Driver) -> None:
     assert binds(driver.cycle()) == {}
     assert not driver.machine.has_work()
     driver.lose(other)
-    assert len(binds(run(driver) or driver.cycle())) == 3
+    assert len(binds(driver.cycles() or driver.cycle())) == 3
 
 
 def test_pods_that_need_each_other_are_placed_together(driver: Driver) -> None:
@@ -190,10 +169,10 @@ def test_a_group_of_which_every_bind_failed_is_not_whole(driver: Driver) -> None
     for pod in pods[:2]:
         driver.lose(pod)
     driver.pass_time(15.0)
-    assert binds(run(driver)) == {}
+    assert binds(driver.cycles()) == {}
     for index in (3, 4):
         member(driver, f"w-{index}", n=3)
-    assert set(binds(run(driver))) == {"w-2", "w-3", "w-4"}
+    assert set(binds(driver.cycles())) == {"w-2", "w-3", "w-4"}
 
 
 def test_a_group_far_larger_than_its_minimum_is_placed_in_several_cycles(
@@ -216,7 +195,7 @@ def test_members_of_a_large_group_that_wait_for_no_event_go_first(
     in_one_rack: Any = {"annotations": {REQUIRED_TOPOLOGY: RACK}}
     for index in range(3):
         member(driver, f"large-{index}", n=1, cpu="2", **in_one_rack)
-    assert binds(run(driver)) == {}
+    assert binds(driver.cycles()) == {}
     for index in range(4):
         member(driver, f"small-{index}", n=1, **in_one_rack)
     assert set(binds(driver.cycle())) == {"small-0", "small-1", "small-2"}
@@ -238,7 +217,7 @@ def test_a_podgroup_that_needs_more_members_than_any_may_is_told(
     for index in range(2):
         driver.pod(f"rank-{index}", labels={COSCHEDULING_GROUP: "mpi"})
     driver.handle(PodGroupSeen(PodGroup(key, min_member)))
-    assert set(conditions(run(driver)).values()) == {text}
+    assert set(conditions(driver.cycles()).values()) == {text}
 
 
 def test_a_hopeless_search_of_members_with_many_terms_ends_sooner(driver: Driver) -> None:
@@ -250,7 +229,7 @@ def test_a_hopeless_search_of_members_with_many_terms_ends_sooner(driver: Driver
         member(
             driver, f"w-{index}", n=4, cpu="0", affinity=affinity(anti_required=[apart], preferred=preferred)
         )
-    attempts = [one for one in driver.cycle() if isinstance(one, GroupAttempted)]
+    attempts = each_of(driver.cycle(), GroupAttempted)
     assert 0 < attempts[0].n_decisions < 100
 
 
@@ -273,7 +252,7 @@ def test_a_member_beyond_the_minimum_without_a_place_ends_the_attempt_of_its_gro
     member(driver, "w-2", n=2)
     told = driver.cycle()
     assert [one.result for one in told if isinstance(one, GroupAttempted)] == ["unschedulable"]
-    assert [one for one in told if isinstance(one, PatchCondition)] == []
+    assert each_of(told, PatchCondition) == []
 
 
 def test_a_restart_between_two_binds_places_the_rest_beside_the_first(driver: Driver) -> None:
@@ -281,7 +260,7 @@ def test_a_restart_between_two_binds_places_the_rest_beside_the_first(driver: Dr
     member(driver, "w-0", n=3, affinity=together(), node="a-0")
     for index in (1, 2):
         member(driver, f"w-{index}", n=3, affinity=together())
-    nodes = binds(run(driver))
+    nodes = binds(driver.cycles())
     assert {node.partition("-")[0] for node in nodes.values()} == {"a"}
     assert len(nodes) == 2
 
@@ -292,7 +271,7 @@ def test_a_surplus_member_is_tried_and_waits_as_any_pod(driver: Driver) -> None:
         member(driver, f"w-{index}", n=3, gates=("hold",))
     for index in range(4):
         member(driver, f"w-{index}", n=3)
-    told = run(driver)
+    told = driver.cycles()
     assert len(binds(told)) == 3
     (text,) = conditions(told).values()
     assert text.startswith(
@@ -306,7 +285,7 @@ def test_a_small_group_is_not_held_up_by_a_large_one(driver: Driver) -> None:
         member(driver, f"l-{index}", group="large", n=5)
     for index in range(3):
         member(driver, f"s-{index}", group="small", n=3)
-    assert set(binds(run(driver))) == {"s-0", "s-1", "s-2"}
+    assert set(binds(driver.cycles())) == {"s-0", "s-1", "s-2"}
 
 
 def test_a_group_is_tried_by_the_priority_of_its_lowest_member(driver: Driver) -> None:
@@ -328,7 +307,7 @@ def test_a_group_that_stays_incomplete_is_told_once(driver: Driver) -> None:
     assert driver.handle(TimePassed()) == []
     for index in (1, 2):
         member(driver, f"w-{index}", n=3)
-    assert len(binds(run(driver))) == 3
+    assert len(binds(driver.cycles())) == 3
 
 
 def test_a_member_without_a_podgroup_is_told_which_one_it_waits_for(driver: Driver) -> None:
@@ -345,21 +324,21 @@ def test_members_of_groups_of_a_kind_that_there_is_no_more_are_pods_like_any_oth
     key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
     driver.handle(PodGroupSeen(PodGroup(key, 2)))
     driver.pod("rank-0", labels={COSCHEDULING_GROUP: "mpi"})
-    assert binds(run(driver)) == {}
+    assert binds(driver.cycles()) == {}
     driver.handle(PodGroupGone(key))
-    assert binds(run(driver)) == {}
+    assert binds(driver.cycles()) == {}
     driver.handle(PodGroupsServed(GroupKind.COSCHEDULING, is_served=False))
-    assert set(binds(run(driver))) == {"rank-0"}
+    assert set(binds(driver.cycles())) == {"rank-0"}
 
 
 def test_a_member_deleted_while_the_group_is_tried_makes_the_others_wait(driver: Driver) -> None:
     racks(driver, a=3)
     pods = workers(driver, 3)
     driver.lose(pods[1])
-    assert binds(run(driver)) == {}
+    assert binds(driver.cycles()) == {}
     assert not driver.machine.has_work()
     member(driver, "w-3", n=3)
-    assert set(binds(run(driver))) == {"w-0", "w-2", "w-3"}
+    assert set(binds(driver.cycles())) == {"w-0", "w-2", "w-3"}
 
 
 def relabelled(driver: Driver, pod: Pod, **labels: str) -> Pod:
@@ -375,11 +354,11 @@ def test_a_member_that_leaves_its_group_is_placed_on_its_own(driver: Driver) -> 
     first = member(driver, "w-0", n=3)
     member(driver, "w-1", n=3)
     relabelled(driver, first, app="train")
-    assert list(binds(run(driver))) == ["w-0"]
+    assert list(binds(driver.cycles())) == ["w-0"]
     member(driver, "w-2", n=3)
-    assert binds(run(driver)) == {}
+    assert binds(driver.cycles()) == {}
     member(driver, "w-3", n=3)
-    assert set(binds(run(driver))) == {"w-1", "w-2", "w-3"}
+    assert set(binds(driver.cycles())) == {"w-1", "w-2", "w-3"}
 
 
 def test_a_member_that_leaves_its_group_has_its_turn_by_its_own_priority(driver: Driver) -> None:
@@ -395,9 +374,9 @@ def test_a_member_that_leaves_its_group_has_its_turn_by_its_own_priority(driver:
 def test_a_member_that_waits_is_not_tried_because_its_status_changes(driver: Driver) -> None:
     racks(driver, a=1)
     first, _ = workers(driver, 2)
-    run(driver)
+    driver.cycles()
     driver.pass_time(60.0)
-    driver.handle(PodSeen(replace(first, resource_version=driver.next_version())))
+    driver.update(first)
     assert not driver.machine.has_work()
 
 
@@ -406,7 +385,7 @@ def test_a_member_that_joins_another_group_completes_it(driver: Driver) -> None:
     first = member(driver, "w-0", n=3)
     member(driver, "o-0", group="other", n=2)
     relabelled(driver, first, **{GROUP: "other", MIN_COUNT: "2"})
-    assert set(binds(run(driver))) == {"w-0", "o-0"}
+    assert set(binds(driver.cycles())) == {"w-0", "o-0"}
 
 
 def test_a_member_that_is_bound_under_another_name_of_its_group_is_kept_once(driver: Driver) -> None:
@@ -425,11 +404,11 @@ def test_a_member_that_is_bound_under_another_name_of_its_group_is_kept_once(dri
 def test_a_group_without_places_is_tried_again_once_it_needs_fewer(driver: Driver) -> None:
     racks(driver, a=2)
     pods = [member(driver, f"w-{index}", n=3) for index in range(3)]
-    assert binds(run(driver)) == {}
+    assert binds(driver.cycles()) == {}
     for pod in pods:
         relabelled(driver, pod, **{GROUP: "train", MIN_COUNT: "2"})
     driver.pass_time(10.0)
-    assert len(binds(run(driver))) == 2
+    assert len(binds(driver.cycles())) == 2
 
 
 def test_a_group_without_places_is_tried_again_once_its_podgroup_asks_for_fewer(driver: Driver) -> None:
@@ -443,10 +422,10 @@ def test_a_group_without_places_is_tried_again_once_its_podgroup_asks_for_fewer(
             cpu="800m",
             affinity=affinity(required=[term(RACK, selector(f"{COSCHEDULING_GROUP}=mpi"))]),
         )
-    assert binds(run(driver)) == {}
+    assert binds(driver.cycles()) == {}
     driver.handle(PodGroupSeen(PodGroup(key, 1)))
     driver.pass_time(10.0)
-    assert len(binds(run(driver))) == 1
+    assert len(binds(driver.cycles())) == 1
 
 
 @pytest.mark.parametrize("waits_s", [0, 6], ids=["at once", "after it was told"])
@@ -458,7 +437,7 @@ def test_a_group_is_placed_whose_podgroup_asks_for_no_more_than_exist(driver: Dr
         driver.pod(f"rank-{index}", labels={COSCHEDULING_GROUP: "mpi"})
     driver.pass_time(waits_s)
     driver.handle(PodGroupSeen(PodGroup(key, 2)))
-    assert binds(run(driver)).keys() == {"rank-0", "rank-1"}
+    assert binds(driver.cycles()).keys() == {"rank-0", "rank-1"}
 
 
 def test_a_group_that_needs_fewer_is_placed(driver: Driver) -> None:
@@ -466,7 +445,7 @@ def test_a_group_that_needs_fewer_is_placed(driver: Driver) -> None:
     pods = [member(driver, f"w-{index}", n=3) for index in range(2)]
     for pod in pods:
         relabelled(driver, pod, **{GROUP: "train", MIN_COUNT: "2"})
-    assert set(binds(run(driver))) == {"w-0", "w-1"}
+    assert set(binds(driver.cycles())) == {"w-0", "w-1"}
 
 
 @pytest.mark.parametrize(
@@ -488,7 +467,7 @@ def test_a_malformed_member_waits_and_says_why(
     document["metadata"]["annotations"] = annotations
     driver.handle(PodSeen(driver.decoded(document)))
     workers(driver, 2)
-    assert set(binds(run(driver))) == {"w-0", "w-1"}
+    assert set(binds(driver.cycles())) == {"w-0", "w-1"}
     driver.now_s += 6
     assert conditions(driver.handle(TimePassed())) == {"odd": problem}
 
@@ -501,7 +480,7 @@ def test_members_that_came_back_need_not_wait_for_members_that_have_finished(dri
     for pod in bound[:2]:
         driver.lose(pod)
     member(driver, "w-3", n=3)
-    assert list(binds(run(driver))) == ["w-3"]
+    assert list(binds(driver.cycles())) == ["w-3"]
 
 
 def test_members_apart_on_hosts_and_in_one_rack(driver: Driver) -> None:
@@ -545,15 +524,12 @@ def test_a_group_without_nodes_is_tried_again_by_backoff(driver: Driver) -> None
     assert not driver.machine.has_work()
     racks(driver, a=2)
     driver.pass_time(2.0)
-    assert len(binds(run(driver))) == 2
+    assert len(binds(driver.cycles())) == 2
 
 
-def test_the_search_says_that_it_ended_early(tmp_path: Path) -> None:
+def test_the_search_says_that_it_ended_early() -> None:
     """Two kinds, each of which fits alone, but not both: nothing cheaper than trying all would prove that."""
-    file = tmp_path / "config.yaml"
-    args = plugin_config("GangScheduling", maxSearchDecisions=3)
-    file.write_text(profiles({"schedulerName": NAME, "pluginConfig": args}))
-    driver = Driver(settings=load_settings(str(file)))
+    driver = Driver(settings=settings_of("GangScheduling", maxSearchDecisions=3))
     for index in range(4):
         driver.node(f"n-{index}", allocatable={"cpu": "3"})
     for index in range(4):
@@ -575,10 +551,9 @@ def limited(app: str, limit: int | str | Json) -> Json:
     return {"labels": {"app": app}, "annotations": annotations}
 
 
-def test_members_of_two_profiles_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "config.yaml"
-    file.write_text(profiles({"schedulerName": NAME}, {"schedulerName": "other"}))
-    driver = Driver(settings=load_settings(str(file)))
+def test_members_of_two_profiles_are_refused() -> None:
+    both = profiles({"schedulerName": NAME}, {"schedulerName": "other"})
+    driver = Driver(settings=parse_settings(both, "test"))
     racks(driver, a=2)
     member(driver, "w-0", n=2)
     member(driver, "w-1", n=2, scheduler="other")
@@ -725,27 +700,27 @@ def test_room_is_held_for_a_bounded_time_and_for_one_group_only(driver: Driver) 
     workers(driver, 3)
     for index in range(2):
         member(driver, f"o-{index}", group="other", n=2)
-    run(driver)
+    driver.cycles()
     assert not driver.state.nominated
     driver.pass_time(125.0)
     driver.node("full", allocatable={"cpu": "0"})
     for pod in ("w-0", "o-0"):
         driver.queue.activate(f"uid-default-{pod}", driver.now_s)
-    notes = [one.note for one in run(driver) if isinstance(one, EmitEvent)]
+    notes = [one.note for one in driver.cycles() if isinstance(one, EmitEvent)]
     assert any(note.endswith(" Room is held for it meanwhile.") for note in notes), notes
     held = [pod.name for index in range(3) for pod in driver.state.nominated.on(f"a-{index}")]
     assert sorted(held) in (["w-0", "w-1", "w-2"], ["o-0", "o-1"])
     small = {"containers": [container(requests={"cpu": "500m"})]}
     driver.pod("high", priority=1, **small)
-    assert list(binds(run(driver))) == ["high"]
+    assert list(binds(driver.cycles())) == ["high"]
     driver.pod("small-0", **small)
     driver.pod("small-1", **small)
     n_open = 3 - len({driver.state.nominated.node_of(f"uid-default-{name}") for name in held})
-    assert len(binds(run(driver))) <= n_open
+    assert len(binds(driver.cycles())) <= n_open
     driver.pass_time(301.0)
     assert not driver.state.nominated
     driver.pass_time(10.0)
-    run(driver)
+    driver.cycles()
     assert not driver.state.nominated
     assert len(driver.state.placed) == 3 + 3
 
@@ -760,11 +735,11 @@ def test_no_room_is_held_where_a_pod_of_a_higher_priority_is(
     for index in range(2):
         driver.pod(f"long-{index}", node=f"a-{index}", cpu="1", priority=priority * index)
     for pod in workers(driver, 2):
-        driver.handle(PodSeen(replace(pod, may_preempt=may_preempt, resource_version=driver.next_version())))
-    run(driver)
+        driver.update(pod, may_preempt=may_preempt)
+    driver.cycles()
     driver.pass_time(125.0)
     driver.queue.activate("uid-default-w-0", driver.now_s)
-    run(driver)
+    driver.cycles()
     assert sum(len(pods) for _, pods in driver.state.nominated.by_node()) == n_held
     driver.pass_time(HOLD_FOR_S)
     assert not driver.state.nominated
@@ -823,32 +798,27 @@ def test_a_group_is_released_by_choice_if_a_member_waits_in_vain(driver: Driver)
     driver.lose(pods[1])
     driver.pod("other", node="a-" + pods[1].node_name[-1], cpu="1")
     member(driver, "w-3", n=3, affinity=together(), annotations=release)
-    told = run(driver)
+    told = driver.cycles()
     assert binds(told) == {}
     driver.pass_time(45.0)
-    assert not [one for one in run(driver) if isinstance(one, EvictVictim)]
+    assert not each_of(driver.cycles(), EvictVictim)
     due_s = driver.machine.next_wake_s(driver.now_s)
     assert due_s is not None
     assert due_s <= 1000 + 60
     driver.pass_time(20.0)
-    told = run(driver)
-    (first,) = [one for one in told if isinstance(one, EvictVictim)]
+    told = driver.cycles()
+    (first,) = each_of(told, EvictVictim)
     assert conditions(told)["w-3"].endswith(
         "The members on nodes are evicted, to be placed anew with the others."
     )
-    assert driver.needs_eviction(first.preemptor.uid, first.victim.uid)
-    told = driver.handle(EvictionEnded(first.preemptor.uid, first.victim.uid, VictimFate.DELETED))
-    driver.lose(first.victim)
-    (last,) = [one for one in told if isinstance(one, EvictVictim)]
-    assert driver.needs_eviction(last.preemptor.uid, last.victim.uid)
-    driver.handle(EvictionEnded(last.preemptor.uid, last.victim.uid, VictimFate.DELETED))
-    driver.lose(last.victim)
+    (last,) = driver.carry_out(first)
+    assert driver.carry_out(last) == []
     assert {first.victim.name, last.victim.name} == {"w-0", "w-2"}
     driver.pass_time(20.0)
-    assert binds(run(driver)) == {}
+    assert binds(driver.cycles()) == {}
     for name in ("w-4", "w-5"):
         member(driver, name, n=3, affinity=together(), annotations=release)
-    nodes = binds(run(driver))
+    nodes = binds(driver.cycles())
     assert sorted(nodes) == ["w-3", "w-4", "w-5"]
     assert {node[0] for node in nodes.values()} == {"b"}
 
@@ -861,7 +831,7 @@ def test_without_the_choice_no_member_is_evicted(driver: Driver) -> None:
     member(driver, "w-3", n=2)
     for _ in range(20):
         driver.pass_time(60.0)
-        assert not [one for one in run(driver) if isinstance(one, EvictVictim)]
+        assert not each_of(driver.cycles(), EvictVictim)
 
 
 def test_a_release_that_does_not_parse_keeps_the_group_waiting(driver: Driver) -> None:
@@ -884,4 +854,4 @@ def test_the_message_says_that_no_rule_is_relaxed_for_a_member(driver: Driver) -
     assert text.endswith(" Rules with fallbacks are not relaxed for members of groups.")
     assert next(one.note for one in told if isinstance(one, EmitEvent)) == text
     driver.pass_time(400.0)
-    assert binds(run(driver)) == {}
+    assert binds(driver.cycles()) == {}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -11,17 +9,13 @@ import pytest
 from scheduler.engine.core.lost_members import REPORT_AFTER_S
 from scheduler.engine.model.group_topology import REQUIRED_TOPOLOGY
 from scheduler.engine.model.instructions import (
-    Bind,
     EmitEvent,
-    EvictVictim,
-    Instruction,
 )
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, RELEASE_AFTER, GroupKey, GroupKind
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import PodSeen
 from tests.engine.core.test_group_levels import RACK
-from tests.engine.core.test_group_replacement import OWNER, fill, rack, run
-from tests.support.driving import Driver
+from tests.engine.core.test_group_replacement import OWNER, fill, rack
+from tests.support.driving import Driver, binds, evictions
 
 KEY = GroupKey(GroupKind.OWN, "default", "g")
 
@@ -31,10 +25,6 @@ def member(driver: Driver, name: str, node: str | None = None, *, group: str = "
     annotations = {REQUIRED_TOPOLOGY: RACK, RELEASE_AFTER: "60"}
     labels = {GROUP: group, MIN_COUNT: "3"}
     return driver.pod(name, labels=labels, annotations=annotations, cpu="1", node=node, owner=OWNER)
-
-
-def evictions(told: Sequence[Instruction]) -> list[EvictVictim]:
-    return [each for each in told if isinstance(each, EvictVictim)]
 
 
 # After a restart.
@@ -86,7 +76,7 @@ def test_a_group_does_not_count_as_placed_before_its_binds_are_shown(driver: Dri
     """A bind may still fail."""
     rack(driver, "r1", 3)
     pods = [member(driver, f"m{index}") for index in range(3)]
-    nodes = {each.pod.name: each.node_name for each in run(driver) if isinstance(each, Bind)}
+    nodes = binds(driver.cycles())
     for pod in pods[:2]:
         driver.confirm(pod, nodes[pod.name])
         assert not driver.state.groups.is_whole(KEY, 3)
@@ -115,13 +105,9 @@ def plain(driver: Driver, name: str, node: str | None = None, *, n: int = 4) -> 
     return driver.pod(name, labels={GROUP: "g", MIN_COUNT: str(n)}, cpu="1", node=node, owner=OWNER)
 
 
-def bound(told: Sequence[Instruction]) -> set[str]:
-    return {each.pod.name for each in told if isinstance(each, Bind)}
-
-
 def ends(driver: Driver, pod: Pod) -> None:
     """Let the pod be deleted, as a watch shows it."""
-    driver.handle(PodSeen(replace(pod, terminating=True, resource_version=driver.next_version())))
+    driver.update(pod, terminating=True)
     driver.lose(pod)
 
 
@@ -133,12 +119,12 @@ def test_a_standby_that_saw_a_group_run_places_a_member_beside_those_that_are_le
     rack(driver, "r1", 4)
     pods = [plain(driver, f"m{index}", f"r1-{index}") for index in range(4)]
     if is_finished:
-        driver.handle(PodSeen(replace(pods[0], phase="Succeeded", resource_version=driver.next_version())))
+        driver.update(pods[0], phase="Succeeded")
     else:
         ends(driver, pods[0])
     ends(driver, pods[1])
     plain(driver, "late")
-    assert bound(run(driver)) == {"late"}
+    assert binds(driver.cycles()).keys() == {"late"}
 
 
 def test_a_group_that_needs_more_than_when_it_was_placed_waits_for_all_that_it_lacks(driver: Driver) -> None:
@@ -148,9 +134,9 @@ def test_a_group_that_needs_more_than_when_it_was_placed_waits_for_all_that_it_l
     for index in range(2):
         plain(driver, f"m{index}", f"r1-{index}", n=4)
     plain(driver, "m2")
-    assert not bound(run(driver))
+    assert not binds(driver.cycles())
     plain(driver, "m3")
-    assert bound(run(driver)) == {"m2", "m3"}
+    assert binds(driver.cycles()).keys() == {"m2", "m3"}
 
 
 def test_a_group_that_needs_fewer_for_a_while_was_placed_with_as_many_as_before(driver: Driver) -> None:
@@ -160,7 +146,7 @@ def test_a_group_that_needs_fewer_for_a_while_was_placed_with_as_many_as_before(
     for pod in pods[:2]:
         ends(driver, pod)
     plain(driver, "late")
-    assert bound(run(driver)) == {"late"}
+    assert binds(driver.cycles()).keys() == {"late"}
 
 
 def test_a_group_that_has_left_its_nodes_comes_back_whole(driver: Driver) -> None:
@@ -168,16 +154,16 @@ def test_a_group_that_has_left_its_nodes_comes_back_whole(driver: Driver) -> Non
     rack(driver, "r1", 4)
     pods = [plain(driver, f"m{index}", f"r1-{index}") for index in range(4)]
     for index, pod in enumerate(pods):
-        driver.handle(PodSeen(replace(pod, terminating=True, resource_version=driver.next_version())))
+        driver.update(pod, terminating=True)
         if not index:
             plain(driver, "m0-new")
-            assert not bound(run(driver))
+            assert not binds(driver.cycles())
     for index, pod in enumerate(pods):
         driver.lose(pod)
-        assert not bound(driver.live(15.0))
+        assert not binds(driver.live(15.0))
         if index:
             plain(driver, f"m{index}-new")
-    assert len(bound(driver.live(15.0))) == 4
+    assert len(binds(driver.live(15.0))) == 4
 
 
 def test_a_group_that_has_left_its_nodes_comes_back_whole_beside_a_member_that_another_bound(
@@ -191,10 +177,10 @@ def test_a_group_that_has_left_its_nodes_comes_back_whole_beside_a_member_that_a
         driver.lose(pod)
     plain(driver, "m0-new", "r1-0")
     plain(driver, "m1-new")
-    assert not bound(driver.live(15.0))
+    assert not binds(driver.live(15.0))
     plain(driver, "m2-new")
     plain(driver, "m3-new")
-    assert len(bound(driver.live(15.0))) == 3
+    assert len(binds(driver.live(15.0))) == 3
     driver.lose(gated)
 
 
@@ -202,13 +188,13 @@ def test_of_a_group_of_which_members_have_finished_the_others_come_back_together
     rack(driver, "r1", 4)
     pods = [plain(driver, f"m{index}", f"r1-{index}") for index in range(4)]
     for pod in pods[:2]:
-        driver.handle(PodSeen(replace(pod, phase="Succeeded", resource_version=driver.next_version())))
+        driver.update(pod, phase="Succeeded")
     # Without a member that exists, nothing would be kept of the group.
     gated = driver.pod("gated", labels={GROUP: "g", MIN_COUNT: "4"}, gates=("later",))
     for pod in pods[2:]:
         ends(driver, pod)
     plain(driver, "m2-new")
-    assert not bound(run(driver))
+    assert not binds(driver.cycles())
     plain(driver, "m3-new")
-    assert bound(run(driver)) == {"m2-new", "m3-new"}
+    assert binds(driver.cycles()).keys() == {"m2-new", "m3-new"}
     driver.lose(gated)

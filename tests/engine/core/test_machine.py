@@ -387,6 +387,6 @@ def test_a_pod_that_loses_its_node_is_retried(driver: Driver) -> None:
     pod = driver.pod("p")
     driver.cycle()
     driver.confirm(pod, "a")
-    driver.handle(PodSeen(replace(pod, resource_version=driver.next_version())))
+    driver.update(pod)
     assert len(driver.state.placed) == 0
     assert bind_of(driver.cycle()).pod.uid == pod.uid

@@ -9,8 +9,8 @@ import pytest
 from scheduler.engine.model.instructions import Bind, ClearNomination, Instruction, PatchCondition
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import NodeGone, VictimFate
-from tests.engine.core.preempting import end_eviction, evictions, show, sized_pod
-from tests.support.driving import Driver
+from tests.engine.core.preempting import end_eviction, sized_pod
+from tests.support.driving import Driver, evictions
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def _is_gone(cluster: Driver, pod: Pod) -> None:
 
 
 def _is_bound_by_another_scheduler(cluster: Driver, pod: Pod) -> None:
-    show(cluster, pod, node_name="m")
+    cluster.update(pod, node_name="m")
 
 
 def _finds_no_victims(cluster: Driver, pod: Pod) -> None:
@@ -55,7 +55,7 @@ def test_a_nomination_that_no_watch_showed_wakes_whom_it_kept_out(
     high = sized_pod(cluster, "high", 9, cpu="2")
     cluster.cycle()
     end_eviction(cluster, high, low)
-    show(cluster, low, terminating=True)
+    cluster.update(low, terminating=True)
     cluster.lose(low)
     sized_pod(cluster, "small", 1)
     assert _binds(cluster.cycle()) == []
@@ -73,7 +73,7 @@ def test_a_pod_that_is_held_for_its_evictions_hears_of_a_node_that_came_meanwhil
     assert cluster.cycle() == []
     end_eviction(cluster, high, low)
     # It takes its time to end.
-    show(cluster, low, terminating=True)
+    cluster.update(low, terminating=True)
     assert _binds(cluster.cycle()) == [("high", "new")]
 
 
@@ -102,7 +102,7 @@ def test_a_pod_that_moves_its_nomination_is_not_tried_again_for_that(cluster: Dr
     high = sized_pod(cluster, "high", 9, status={"nominatedNodeName": "m"}, cpu="2")
     assert _nominations(cluster.cycle()) == ["n"]
     end_eviction(cluster, high, low)
-    show(cluster, low, terminating=True)
-    show(cluster, high, nominated_node_name="n")
+    cluster.update(low, terminating=True)
+    cluster.update(high, nominated_node_name="n")
     cluster.pass_time(20)
     assert cluster.cycle() == []

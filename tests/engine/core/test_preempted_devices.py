@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from random import Random
 from typing import Any, NoReturn
 
 import pytest
 
-from scheduler.daemon.settings.loading import parse_settings
-from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.core.decide import decide
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.observer import Unobserved
@@ -21,20 +18,13 @@ from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.plugins.dynamic_resources.trial import DeviceTrials
 from scheduler.engine.state.cluster_view import ClusterView
 from tests.engine.core.claim_cluster import ClaimCluster
-from tests.engine.core.preempting import end_eviction, evictions
+from tests.engine.core.preempting import end_eviction
 from tests.support import build
-from tests.support.daemon import plugin_config
 from tests.support.device_documents import device_class, resource_claim
-from tests.support.driving import NAME, attempt_of, bind_of, condition_of, kinds
+from tests.support.driving import NAME, attempt_of, bind_of, condition_of, evictions, kinds, settings_of
 
 _RELEASED = "preemption: not eligible due to devices that are being released on the nominated node."
 _NO_DEVICES = "0/1 nodes are available: 1 cannot allocate all claims."
-
-
-def _settings(**args: Any) -> Settings:
-    profile = {"schedulerName": NAME, "pluginConfig": plugin_config("DynamicResources", **args)}
-    head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    return parse_settings(json.dumps({**head, "profiles": [profile]}), "test")
 
 
 def _claim(cluster: ClaimCluster, *names: str, count: int = 1) -> None:
@@ -106,7 +96,7 @@ def test_a_pod_is_evicted_for_its_device_and_the_other_waits_until_its_claim_is_
 
 
 def test_without_the_setting_no_pod_is_evicted_as_upstream() -> None:
-    cluster = ClaimCluster(1, ("a",), _settings(preemptForDevices=False))
+    cluster = ClaimCluster(1, ("a",), settings_of("DynamicResources", preemptForDevices=False))
     _claim(cluster, "c", "d")
     _run(cluster, "c", name="low")
     cluster.using("d", name="high", priority=9)
@@ -282,7 +272,7 @@ def test_a_node_whose_pods_have_no_devices_loses_none_of_them() -> None:
 
 @pytest.mark.parametrize("is_on", [True, False])
 def test_the_refusal_of_a_node_may_be_mended_only_if_pods_are_evicted_for_devices(is_on: bool) -> None:
-    cluster = ClaimCluster(1, ("a", "b"), _settings(preemptForDevices=is_on))
+    cluster = ClaimCluster(1, ("a", "b"), settings_of("DynamicResources", preemptForDevices=is_on))
     _claim(cluster, "d", "e")
     _claim(cluster, "c", count=2)
     low = _run(cluster, "d", name="low")

@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from scheduler.engine.model.instructions import EmitEvent, EvictVictim, Instruction, PatchCondition
-from scheduler.engine.model.pods import Pod
+from scheduler.engine.model.instructions import EmitEvent, Instruction, PatchCondition
 from scheduler.engine.model.stimuli import EvictionEnded, PodSeen, VictimFate
 from scheduler.engine.model.volumes import StorageKind
-from tests.engine.core.test_volume_binding import Cluster
-from tests.support import build
-from tests.support.cases.volume_rows import using
-from tests.support.driving import NAME, bind_of
+from tests.engine.core.preempting import sized_pod
+from tests.engine.core.volume_cluster import VolumeCluster
+from tests.support.driving import bind_of, each_of, evictions
 from tests.support.storage_objects import claim
 
 
-def _cluster() -> Cluster:
+def _cluster() -> VolumeCluster:
     """Return a cluster of one node with room for one pod."""
-    cluster = Cluster()
-    cluster.lose_node("b")
+    cluster = VolumeCluster(nodes=())
     cluster.node("a", allocatable={"cpu": "1"})
     return cluster
-
-
-def _with_claim(cluster: Cluster, name: str, priority: int, **status: Any) -> Pod:
-    document = using("c", name=name)
-    document["spec"] |= {"schedulerName": NAME, "priority": priority}
-    document["spec"]["containers"] = [build.container(requests={"cpu": "1"})]
-    document["status"] = {**document.get("status", {}), **status}
-    pod = cluster.decoded(document)
-    cluster.handle(PodSeen(pod))
-    return pod
-
-
-def _pod(cluster: Cluster, name: str, priority: int, **more: Any) -> Pod:
-    return cluster.pod(name, priority=priority, cpu="1", **more)
-
-
-def _evicted(told: list[Instruction]) -> list[str]:
-    return [one.victim.name for one in told if isinstance(one, EvictVictim)]
 
 
 def _notes(told: list[Instruction], reason: str) -> list[tuple[str, str]]:
@@ -49,19 +27,19 @@ def _notes(told: list[Instruction], reason: str) -> list[tuple[str, str]]:
 def test_a_victim_that_waits_for_its_volumes_is_released_without_a_call() -> None:
     cluster = _cluster()
     cluster.apply(claim("c", "made"))
-    low = _with_claim(cluster, "low", 0)
+    low = cluster.waits("c", name="low", cpu="1", priority=0)
     cluster.write(cluster.reserve())
     cluster.watch()
-    high = _pod(cluster, "high", 9)
+    high = sized_pod(cluster, "high", 9)
     told = cluster.cycle()
-    assert _evicted(told) == []
+    assert evictions(told) == []
     assert _notes(told, "Preempted") == [
         ("low", f"Preempted by pod {high.uid} on node a (in kube-scheduler memory).")
     ]
     assert [note for name, note in _notes(told, "FailedScheduling") if name == "low"] == [
         'running PreBind plugin "VolumeBinding": preempted by DefaultPreemption'
     ]
-    assert [one.nominated_node_name for one in told if isinstance(one, PatchCondition)] == ["a", ""]
+    assert [one.nominated_node_name for one in each_of(told, PatchCondition)] == ["a", ""]
     assert cluster.state.n_assumed == 0
     assert len(cluster.state.volumes.assumed) == 0
     assert not cluster.state.preempting
@@ -75,10 +53,10 @@ def test_a_victim_that_waits_for_its_volumes_is_released_without_a_call() -> Non
 def test_a_victim_is_released_before_its_writes_are_answered_and_the_answer_changes_nothing() -> None:
     cluster = _cluster()
     cluster.apply(claim("c", "made"))
-    _with_claim(cluster, "low", 0)
+    cluster.waits("c", name="low", cpu="1", priority=0)
     asked = cluster.reserve()
-    high = _pod(cluster, "high", 9)
-    assert _evicted(cluster.cycle()) == []
+    high = sized_pod(cluster, "high", 9)
+    assert evictions(cluster.cycle()) == []
     assert cluster.machine.n_binding == 0
     assert cluster.write(asked) == []
     cluster.watch()
@@ -87,13 +65,13 @@ def test_a_victim_is_released_before_its_writes_are_answered_and_the_answer_chan
     cluster.audit()
 
 
-def test_a_victim_that_is_being_bound_is_evicted() -> None:
+def test_a_victim_that_is_being_bound_isevictions() -> None:
     """Its bind cannot be called back; the server refuses it after the deletion (executor.go, PreemptPod, 1.36)."""
     cluster = _cluster()
-    low = _pod(cluster, "low", 0)
+    low = sized_pod(cluster, "low", 0)
     cluster.cycle()
-    high = _pod(cluster, "high", 9)
-    assert _evicted(cluster.cycle()) == ["low"]
+    high = sized_pod(cluster, "high", 9)
+    assert evictions(cluster.cycle()) == ["low"]
     assert cluster.needs_eviction(high.uid, low.uid)
     cluster.handle(EvictionEnded(high.uid, low.uid, VictimFate.DELETED))
     cluster.lose(low)
@@ -107,9 +85,9 @@ def test_the_nomination_of_a_preemptor_ends_while_its_volumes_are_made() -> None
     """Assumed, it counts on its node; upstream writes the node as its nomination, a documented difference."""
     cluster = _cluster()
     cluster.apply(claim("c", "made"))
-    low = _pod(cluster, "low", 0, node="a")
-    high = _with_claim(cluster, "high", 9)
-    assert _evicted(cluster.cycle()) == ["low"]
+    low = sized_pod(cluster, "low", 0, node="a")
+    high = cluster.waits("c", name="high", cpu="1", priority=9)
+    assert evictions(cluster.cycle()) == ["low"]
     cluster.handle(EvictionEnded(high.uid, low.uid, VictimFate.DELETED))
     shown = replace(high, nominated_node_name="a", resource_version=cluster.next_version())
     cluster.handle(PodSeen(shown))
@@ -121,7 +99,7 @@ def test_the_nomination_of_a_preemptor_ends_while_its_volumes_are_made() -> None
     cluster.write(asked)
     cluster.watch()
     # A watch shows it again, nominated: it does not count twice.
-    cluster.handle(PodSeen(replace(shown, resource_version=cluster.next_version())))
+    cluster.update(shown)
     assert not cluster.state.nominated
     cluster.server.provision("default/c")
     cluster.watch()
@@ -133,9 +111,9 @@ def test_the_nomination_of_a_preemptor_ends_while_its_volumes_are_made() -> None
 def test_nobody_is_evicted_for_a_pod_whose_claim_is_gone_by_now() -> None:
     cluster = _cluster()
     cluster.apply(claim("c", "made"))
-    low = _pod(cluster, "low", 0, node="a")
-    high = _with_claim(cluster, "high", 9)
-    assert _evicted(cluster.cycle()) == ["low"]
+    low = sized_pod(cluster, "low", 0, node="a")
+    high = cluster.waits("c", name="high", cpu="1", priority=9)
+    assert evictions(cluster.cycle()) == ["low"]
     assert cluster.needs_eviction(high.uid, low.uid)
     cluster.server.delete(StorageKind.CLAIM, "default/c")
     cluster.watch()
@@ -145,12 +123,12 @@ def test_nobody_is_evicted_for_a_pod_whose_claim_is_gone_by_now() -> None:
 def test_a_preemptor_whose_volumes_fail_is_nominated_no_more() -> None:
     cluster = _cluster()
     cluster.apply(claim("c", "made"))
-    high = _with_claim(cluster, "high", 9, nominatedNodeName="a")
+    high = cluster.waits("c", name="high", cpu="1", priority=9, nominated="a")
     asked = cluster.reserve()
     cluster.write(asked)
     cluster.server.delete(StorageKind.CLAIM, "default/c")
     told = cluster.watch()
-    assert [one.nominated_node_name for one in told if isinstance(one, PatchCondition)] == [""]
+    assert [one.nominated_node_name for one in each_of(told, PatchCondition)] == [""]
     assert not cluster.state.nominated
     assert cluster.queue.get(high.uid) is not None
 
@@ -158,9 +136,9 @@ def test_a_preemptor_whose_volumes_fail_is_nominated_no_more() -> None:
 def test_an_answer_to_writes_of_a_reservation_that_has_ended_is_not_taken_for_the_next_one() -> None:
     cluster = _cluster()
     cluster.apply(claim("c", "made"))
-    _with_claim(cluster, "low", 0)
+    cluster.waits("c", name="low", cpu="1", priority=0)
     first = cluster.reserve()
-    high = _pod(cluster, "high", 9)
+    high = sized_pod(cluster, "high", 9)
     cluster.cycle()
     cluster.lose(high)
     cluster.pass_time(20)

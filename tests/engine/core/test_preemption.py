@@ -26,9 +26,9 @@ from scheduler.engine.model.stimuli import CycleDue, PodSeen, VictimFate
 from scheduler.engine.queueing.queued_pod import SubQueue
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.page.decisions import DecisionFeed
-from tests.engine.core.preempting import end_eviction, evictions, show, sized_pod
+from tests.engine.core.preempting import end_eviction, sized_pod
 from tests.support import build
-from tests.support.driving import NAME, Driver, attempt_of, bind_of, condition_of, kinds
+from tests.support.driving import NAME, Driver, attempt_of, bind_of, condition_of, each_of, evictions, kinds
 
 
 def test_a_pod_is_nominated_and_its_victims_go_the_last_one_after_the_others(cluster: Driver):
@@ -43,7 +43,7 @@ def test_a_pod_is_nominated_and_its_victims_go_the_last_one_after_the_others(clu
     assert cluster.cycle() == []
     told = end_eviction(cluster, high, low)
     assert evictions(told) == ["lower"]
-    (event,) = [one for one in told if isinstance(one, EmitEvent)]
+    (event,) = each_of(told, EmitEvent)
     assert (event.pod, event.type, event.reason, event.action) == (low, "Normal", "Preempted", "Preempting")
     assert event.note == f"Preempted by pod {high.uid} on node n"
     assert event.reported_by == high.scheduler_name
@@ -87,7 +87,7 @@ def test_a_victim_that_the_server_deletes_is_not_evicted_again_before_a_watch_sh
     assert evictions(told) == []
     assert condition_of(told).nominated_node_name == "n"
     assert not cluster.needs_eviction(higher.uid, low.uid)
-    show(cluster, low, terminating=True)
+    cluster.update(low, terminating=True)
     assert not cluster.state.preempting
     cluster.lose(low)
     cluster.pass_time(20)
@@ -148,7 +148,7 @@ def test_a_pod_is_held_until_its_last_victim_ends(cluster: Driver):
     assert held is not None
     assert (held.sub_queue, held.gating_plugin) == (SubQueue.GATED, "DefaultPreemption")
     assert cluster.cycle() == []
-    show(cluster, lower, terminating=True)
+    cluster.update(lower, terminating=True)
     cluster.lose(lower)
     cluster.pass_time(20)
     assert bind_of(cluster.cycle()).node_name == "n"
@@ -199,13 +199,13 @@ def test_one_eviction_that_fails_among_several_means_a_backoff(
     assert evictions(cluster.cycle()) == ["first", "second"]
     assert end_eviction(cluster, high, first, VictimFate.FAILED) == []
     if is_shown_first:
-        show(cluster, second, terminating=True)
+        cluster.update(second, terminating=True)
     end_eviction(cluster, high, second, others)
     if others is VictimFate.DELETED and not is_shown_first:
         held = cluster.queue.get(high.uid)
         assert held is not None
         assert held.sub_queue is SubQueue.UNSCHEDULABLE
-        show(cluster, second, terminating=True)
+        cluster.update(second, terminating=True)
     held = cluster.queue.get(high.uid)
     assert held is not None
     assert held.sub_queue is SubQueue.BACKOFF
@@ -236,7 +236,7 @@ def test_a_pod_hears_that_its_victims_are_gone_whatever_kept_it_out(cluster: Dri
 
 def test_a_nomination_ends_with_the_victims_if_something_else_keeps_the_pod_out(cluster: Driver):
     low = sized_pod(cluster, "low", 1, node="n")
-    show(cluster, low, terminating=True, disruption="PreemptionByScheduler")
+    cluster.update(low, terminating=True, disruption="PreemptionByScheduler")
     high = _with_port(cluster, "high", 9, status={"nominatedNodeName": "n"})
     _with_port(cluster, "thief", 9, node="n")
     cluster.cycle()
@@ -258,7 +258,7 @@ def test_victims_that_end_already_are_not_evicted_again(cluster: Driver):
 def test_a_restart_repeats_no_eviction_and_remembers_the_room(cluster: Driver):
     """The server has the nomination, and the victim that ends: all that the next instance knows."""
     low = sized_pod(cluster, "low", 1, cpu="2", node="n")
-    show(cluster, low, terminating=True, disruption="PreemptionByScheduler")
+    cluster.update(low, terminating=True, disruption="PreemptionByScheduler")
     high = sized_pod(cluster, "high", 9, cpu="2", status={"nominatedNodeName": "n"})
     told = cluster.cycle()
     assert evictions(told) == []
@@ -277,7 +277,7 @@ def test_a_restart_repeats_no_eviction_and_remembers_the_room(cluster: Driver):
 def test_a_restart_in_the_middle_evicts_the_rest(cluster: Driver):
     low = sized_pod(cluster, "low", 1, node="n")
     sized_pod(cluster, "lower", 0, node="n")
-    show(cluster, low, terminating=True, disruption="PreemptionByScheduler")
+    cluster.update(low, terminating=True, disruption="PreemptionByScheduler")
     sized_pod(cluster, "high", 9, cpu="2", status={"nominatedNodeName": "n"})
     assert evictions(cluster.cycle()) == []
     cluster.lose(low)
@@ -315,10 +315,10 @@ def test_a_nomination_counts_before_the_server_has_it(cluster: Driver):
     low = sized_pod(cluster, "low", 0, cpu="2", node="n")
     high = sized_pod(cluster, "high", 9, cpu="2")
     cluster.cycle()
-    show(cluster, high, generation=high.generation + 1)
+    cluster.update(high, generation=high.generation + 1)
     assert cluster.state.nominated.node_of(high.uid) == "n"
-    shown = show(cluster, high, nominated_node_name="n")
-    show(cluster, shown, nominated_node_name="")
+    shown = cluster.update(high, nominated_node_name="n")
+    cluster.update(shown, nominated_node_name="")
     assert not cluster.state.nominated
     end_eviction(cluster, high, low)
 
@@ -332,11 +332,11 @@ def test_nobody_is_evicted_for_a_pod_that_ends_or_fits_by_now(cluster: Driver):
     assert not cluster.needs_eviction(high.uid, low.uid)
     cluster.lose_node("new")
     assert cluster.needs_eviction(high.uid, low.uid)
-    show(cluster, low, terminating=True)
+    cluster.update(low, terminating=True)
     assert not cluster.needs_eviction(high.uid, low.uid)
-    show(cluster, low, terminating=False)
+    cluster.update(low, terminating=False)
     assert cluster.needs_eviction(high.uid, low.uid)
-    show(cluster, high, terminating=True)
+    cluster.update(high, terminating=True)
     assert not cluster.needs_eviction(high.uid, low.uid)
     cluster.lose(high)
     assert not cluster.needs_eviction(high.uid, low.uid)
@@ -362,7 +362,7 @@ def test_nobody_is_evicted_where_another_pod_took_the_room_beside_the_victim(clu
     assert cluster.needs_eviction(high.uid, low.uid)
     other = sized_pod(cluster, "other", 0, node="n")
     assert not cluster.needs_eviction(high.uid, low.uid)
-    show(cluster, other, terminating=True)
+    cluster.update(other, terminating=True)
     assert cluster.needs_eviction(high.uid, low.uid)
     end_eviction(cluster, high, low)
 
@@ -382,7 +382,7 @@ def test_evictions_in_vain_are_counted_by_cause(cluster: Driver):
     assert wasted == {"the pod is gone": 1}
     elsewhere = evicted("elsewhere", cluster)
     cluster.node("other", allocatable={"cpu": "2"})
-    show(cluster, elsewhere, node_name="other")
+    cluster.update(elsewhere, node_name="other")
     assert wasted == {"the pod is gone": 1, "the pod runs elsewhere": 1}
     again = evicted("again", cluster)
     thief = sized_pod(cluster, "thief", 0, cpu="2", node="n")
@@ -455,7 +455,7 @@ def test_a_pod_that_never_preempts_says_so(cluster: Driver):
     cluster.handle(PodSeen(cluster.decoded(document)))
     told = cluster.cycle()
     assert condition_of(told).message.endswith("preemption: not eligible due to preemptionPolicy=Never.")
-    assert not [one for one in told if isinstance(one, EvictVictim)]
+    assert not each_of(told, EvictVictim)
 
 
 def test_attempts_of_many_preemptors_find_each_its_own_node():

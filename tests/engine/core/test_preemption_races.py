@@ -19,8 +19,8 @@ from scheduler.engine.model.instructions import (
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, EvictionStep, VictimFate
-from tests.engine.core.preempting import end_eviction, evictions, show, sized_pod
-from tests.support.driving import Driver
+from tests.engine.core.preempting import end_eviction, sized_pod
+from tests.support.driving import Driver, each_of, evictions
 
 
 def test_nobody_else_is_evicted_while_no_watch_has_shown_the_victim_s_end(cluster: Driver):
@@ -34,7 +34,7 @@ def test_nobody_else_is_evicted_while_no_watch_has_shown_the_victim_s_end(cluste
     end_eviction(cluster, high, low)
     # Something else wakes the pod before the watch shows that `low` ends.
     small = sized_pod(cluster, "small", 20, cpu="0", node="n")
-    show(cluster, other, priority=-1)
+    cluster.update(other, priority=-1)
     cluster.lose(small)
     cluster.pass_time(20)
     assert evictions(cluster.cycle()) == []
@@ -54,7 +54,7 @@ def test_a_victim_without_a_grace_period_is_waited_for_until_it_is_gone(
     small = sized_pod(cluster, "small", 20, cpu="0", node="n")
     if is_answered_first:
         end_eviction(cluster, high, low)
-    show(cluster, low, terminating=True, ends_at_once=True, disruption="PreemptionByScheduler")
+    cluster.update(low, terminating=True, ends_at_once=True, disruption="PreemptionByScheduler")
     if not is_answered_first:
         end_eviction(cluster, high, low)
     cluster.lose(small)
@@ -99,11 +99,11 @@ def test_an_eviction_for_a_group_is_not_in_vain_wherever_its_members_go(cluster:
     low = sized_pod(cluster, "low", 0, cpu="2", node="n")
     for name in ("one", "other"):
         sized_pod(cluster, name, 5, labels={GROUP: "g", MIN_COUNT: "2"})
-    (eviction,) = [one for one in cluster.cycle() if isinstance(one, EvictVictim)]
+    (eviction,) = each_of(cluster.cycle(), EvictVictim)
     end_eviction(cluster, eviction.preemptor, low)
     cluster.lose(low)
     cluster.pass_time(20)
-    binds = [one for one in cluster.cycle() if isinstance(one, Bind)]
+    binds = each_of(cluster.cycle(), Bind)
     for bind in binds:
         cluster.confirm(bind.pod, bind.node_name)
     assert len(binds) == 2
@@ -157,7 +157,7 @@ def test_a_victim_that_ends_while_its_bind_is_in_flight_lets_the_pod_be_tried(cl
     assert [one.pod.name for one in cluster.cycle() if isinstance(one, Bind)] == ["low"]
     high = sized_pod(cluster, "high", 9, cpu="2")
     assert evictions(cluster.cycle()) == ["low"]
-    show(cluster, low, terminating=True)
+    cluster.update(low, terminating=True)
     end_eviction(cluster, high, low)
     cluster.pass_time(20)
     assert [one.pod.name for one in cluster.cycle() if isinstance(one, Bind)] == ["high"]
@@ -171,7 +171,7 @@ def test_a_victim_that_another_scheduler_has_bound_elsewhere_meanwhile_is_spared
     assert evictions(cluster.cycle()) == ["low"]
     assert cluster.needs_eviction(high.uid, low.uid, EvictionStep.CONDITION)
     cluster.node("m", allocatable={"cpu": "2"})
-    show(cluster, low, node_name="m")
+    cluster.update(low, node_name="m")
     assert not cluster.needs_eviction(high.uid, low.uid, EvictionStep.CONDITION)
     assert not cluster.needs_eviction(high.uid, low.uid)
 
@@ -228,8 +228,7 @@ class _Server:
     def show(self) -> None:
         gone = self.shows[0]
         if gone.node_name and not gone.terminating and self.random.random() < 0.5:
-            self.shows[0] = show(
-                self.driver,
+            self.shows[0] = self.driver.update(
                 gone,
                 terminating=True,
                 ends_at_once=self.random.random() < 0.5,
@@ -288,7 +287,7 @@ def test_the_nomination_of_a_new_pod_counts_once_its_gates_are_gone(cluster: Dri
     """As upstream: another tool may nominate a gated pod, and no restart lets it keep its room meanwhile."""
     gated = sized_pod(cluster, "gated", 9, cpu="2", gates=("wait",), status={"nominatedNodeName": "n"})
     assert not cluster.state.nominated
-    show(cluster, gated, gates=())
+    cluster.update(gated, gates=())
     assert cluster.state.nominated.node_of(gated.uid) == "n"
 
 

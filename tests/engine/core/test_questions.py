@@ -94,7 +94,6 @@ def _instructions_after_an_eviction(seed: int, *, is_asked: bool) -> str:
         for number in range(3)
     ]
     eviction = only(driver.cycle(), EvictVictim)
-    assert isinstance(eviction, EvictVictim)
     for number in range(8):
         driver.node(f"node-{number}", allocatable={"cpu": "2"})
     if is_asked:

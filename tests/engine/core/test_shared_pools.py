@@ -42,8 +42,7 @@ def _next_node(cluster: ClaimCluster, number: int) -> str:
         return ""
     cluster.write(first)
     cluster.watch()
-    while cluster.machine.has_work():
-        cluster.cycle()
+    cluster.cycles()
     return first.node_name
 
 

@@ -11,9 +11,9 @@ from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, RELEASE_AFTER
 from scheduler.engine.model.stimuli import TimePassed
 from tests.engine.core.test_group_levels import RACK, placed
-from tests.engine.core.test_group_replacement import OWNER, fill, member, rack, run
+from tests.engine.core.test_group_replacement import OWNER, fill, member, rack
 from tests.support.build import container
-from tests.support.driving import Driver, bind_of
+from tests.support.driving import Driver, bind_of, each_of
 
 FULL = [container(requests={"cpu": "100"})]
 
@@ -62,7 +62,7 @@ def _lost(*asked: str) -> Callable[[Driver], None]:
         driver.lose(pods[1])
         fill(driver, nodes["m1"])
         member(driver, 1, 3, levels, generation="-new", owner=OWNER)
-        assert not [each for each in run(driver) if isinstance(each, Bind)]
+        assert not each_of(driver.cycles(), Bind)
 
     return lose
 
@@ -95,7 +95,7 @@ def test_what_is_due_stays_due_until_the_time_is_handled(
         n_handled += 1
         due_s = driver.machine.next_wake_s(driver.now_s)
         assert due_s is None or due_s > driver.now_s
-        run(driver)
+        driver.cycles()
         due_s = driver.machine.next_wake_s(driver.now_s)
     assert n_handled
     driver.audit()

@@ -10,7 +10,6 @@ import pytest
 
 from scheduler.engine.model.instructions import Attempted, Bind, Instruction, WriteReservation
 from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import (
     BindFailed,
     NodeGone,
@@ -22,64 +21,13 @@ from scheduler.engine.model.stimuli import (
     TimePassed,
 )
 from scheduler.engine.model.volumes import PersistentVolume, StorageKind
+from tests.engine.core.volume_cluster import VolumeCluster
 from tests.support import build
-from tests.support.cases.volume_rows import using
-from tests.support.driving import NAME, Driver, attempt_of, bind_of, condition_of, kinds
-from tests.support.storage_objects import claim, storage_class, volume
-from tests.support.volume_server import CONFLICT, VolumeServer, promises, selections
+from tests.support.driving import attempt_of, bind_of, condition_of, kinds
+from tests.support.storage_objects import claim, volume
+from tests.support.volume_server import CONFLICT, promises, selections
 
-HAND_MADE = "kubernetes.io/no-provisioner"
 ON_A = [build.node_term(f"{build.HOSTNAME} in a")]
-
-
-class Cluster(Driver):
-    """A machine that watches a server of volumes."""
-
-    def __init__(self, server: VolumeServer | None = None) -> None:
-        super().__init__()
-        self.server = VolumeServer() if server is None else server
-        self._n_watched = 0
-        for name in ("a", "b"):
-            self.node(name)
-        if server is None:
-            self.server.apply(storage_class("made"))
-            self.server.apply(storage_class("local", HAND_MADE))
-        self.watch()
-
-    def watch(self) -> list[Instruction]:
-        """Show the machine everything that was stored since the last call."""
-        events = self.server.events[self._n_watched :]
-        self._n_watched = len(self.server.events)
-        return [instruction for event in events for instruction in self.handle(event)]
-
-    def apply(self, *documents: build.Json) -> None:
-        for document in documents:
-            self.server.apply(document)
-        assert self.watch() == []
-
-    def waits(self, *claims: str, name: str = "p") -> Pod:
-        """Show the machine a pod that uses the claims."""
-        document = using(*claims, name=name)
-        document["spec"]["schedulerName"] = NAME
-        pod = self.decoded(document)
-        self.handle(PodSeen(pod))
-        return pod
-
-    def reserve(self) -> WriteReservation:
-        """Run a cycle that reserves volumes. Return its instruction."""
-        (instruction,) = self.cycle()
-        assert isinstance(instruction, WriteReservation), instruction
-        return instruction
-
-    def write(self, instruction: WriteReservation, n_most: int = 99) -> list[Instruction]:
-        return self.handle(self.server.write(instruction, n_most))
-
-    def holds_nothing(self) -> None:
-        """Assert that no volume and no pod is assumed any more."""
-        self.audit()
-        assert len(self.state.volumes.assumed) == 0
-        assert self.state.n_assumed == 0
-        assert self.machine.n_binding == 0
 
 
 def failure(instructions: list[Instruction]) -> str:
@@ -92,7 +40,7 @@ def failure(instructions: list[Instruction]) -> str:
 
 
 def test_a_claim_is_provisioned_on_the_node_before_its_pod_is_bound() -> None:
-    cluster = Cluster()
+    cluster = VolumeCluster()
     cluster.apply(claim("c", "made"))
     pod = cluster.waits("c")
     asked = cluster.reserve()
@@ -112,14 +60,14 @@ def test_a_claim_is_provisioned_on_the_node_before_its_pod_is_bound() -> None:
 
 
 def test_bound_claims_need_no_writes() -> None:
-    cluster = Cluster()
+    cluster = VolumeCluster()
     cluster.apply(volume("v", claimed_by="default/c", phase="Bound"), claim("c", volume="v"))
     cluster.waits("c")
     assert kinds(cluster.cycle()) == ["Bind"]
 
 
 def test_a_volume_is_promised_once() -> None:
-    cluster = Cluster()
+    cluster = VolumeCluster()
     cluster.apply(volume("v", "local"), volume("w", "local"), *(claim(name, "local") for name in "cde"))
     for name in "cde":
         cluster.waits(name, name=name)
@@ -135,7 +83,7 @@ def test_a_volume_is_promised_once() -> None:
 
 
 def test_pods_that_share_a_claim_share_its_promise() -> None:
-    cluster = Cluster()
+    cluster = VolumeCluster()
     cluster.apply(volume("v", "local"), claim("c", "local"))
     for name in ("p", "q"):
         cluster.waits("c", name=name)
@@ -152,7 +100,7 @@ def test_pods_that_share_a_claim_share_its_promise() -> None:
 
 
 def test_a_volume_that_was_not_written_is_free_again_and_wakes_others() -> None:
-    cluster = Cluster()
+    cluster = VolumeCluster()
     cluster.apply(volume("v", "local"), claim("c", "local"), claim("d", "local"))
     cluster.waits("c", name="p")
     asked = cluster.reserve()
@@ -167,7 +115,7 @@ def test_a_volume_that_was_not_written_is_free_again_and_wakes_others() -> None:
 
 def test_what_was_written_is_kept_until_a_watch_shows_it() -> None:
     """The second write fails; a late watch must not give the first volume away."""
-    cluster = Cluster()
+    cluster = VolumeCluster()
     cluster.apply(volume("v", "local"), claim("c", "local"), claim("e", "made"), claim("d", "local"))
     cluster.waits("c", "e", name="p")
     asked = cluster.reserve()
@@ -185,7 +133,7 @@ def test_what_was_written_is_kept_until_a_watch_shows_it() -> None:
 
 
 def test_a_stale_view_of_the_written_object_ends_nothing() -> None:
-    cluster = Cluster()
+    cluster = VolumeCluster()
     cluster.apply(claim("c", "made"))
     cluster.waits("c")
     before = cluster.server.claim("default/c")
@@ -198,24 +146,24 @@ def test_a_stale_view_of_the_written_object_ends_nothing() -> None:
     assert kinds(cluster.cycle()) == ["Bind"]
 
 
-def _delete_claim(cluster: Cluster) -> list[Instruction]:
+def _delete_claim(cluster: VolumeCluster) -> list[Instruction]:
     cluster.server.delete(StorageKind.CLAIM, "default/c")
     return cluster.watch()
 
 
-def _recreate_claim(cluster: Cluster) -> list[Instruction]:
+def _recreate_claim(cluster: VolumeCluster) -> list[Instruction]:
     again = claim("c", "made")
     again["metadata"]["uid"] = "another"
     cluster.server.apply(again)
     return cluster.watch()
 
 
-def _give_up(cluster: Cluster) -> list[Instruction]:
+def _give_up(cluster: VolumeCluster) -> list[Instruction]:
     cluster.server.provision("default/c", fails=True)
     return cluster.watch()
 
 
-def _elsewhere(cluster: Cluster) -> list[Instruction]:
+def _elsewhere(cluster: VolumeCluster) -> list[Instruction]:
     found = cluster.server.claim("default/c")
     assert found is not None
     document = volume("far", "made", claimed_by="default/c", claim_uid=found.uid, phase="Bound")
@@ -242,9 +190,9 @@ UNFOUND_CLAIM = 'failed to check provisioning pvc: could not find v1.PersistentV
     ],
 )
 def test_a_wait_for_a_provisioner_fails(
-    happens: Callable[[Cluster], list[Instruction]], message: str
+    happens: Callable[[VolumeCluster], list[Instruction]], message: str
 ) -> None:
-    cluster = Cluster()
+    cluster = VolumeCluster()
     cluster.lose_node("b")
     cluster.apply(claim("c", "made"))
     cluster.waits("c")
@@ -255,26 +203,26 @@ def test_a_wait_for_a_provisioner_fails(
     assert cluster.queue.depths()["backoff"] == 1
 
 
-def _reset(cluster: Cluster) -> list[Instruction]:
+def _reset(cluster: VolumeCluster) -> list[Instruction]:
     found = cluster.server.volume("v")
     assert found is not None
     cluster.server.touch(replace(found, claim=None))
     return cluster.watch()
 
 
-def _bind_elsewhere(cluster: Cluster) -> list[Instruction]:
+def _bind_elsewhere(cluster: VolumeCluster) -> list[Instruction]:
     found = cluster.server.claim("default/c")
     assert found is not None
     cluster.server.touch(replace(found, volume_name="w"))
     return cluster.watch()
 
 
-def _delete_volume(cluster: Cluster) -> list[Instruction]:
+def _delete_volume(cluster: VolumeCluster) -> list[Instruction]:
     cluster.server.delete(StorageKind.VOLUME, "v")
     return cluster.watch()
 
 
-def _relabel(cluster: Cluster) -> list[Instruction]:
+def _relabel(cluster: VolumeCluster) -> list[Instruction]:
 
     renamed = build.node("a", hostname="other")
     return cluster.handle(NodeSeen(decode_node(json.dumps(renamed).encode())))
@@ -306,8 +254,10 @@ def _relabel(cluster: Cluster) -> list[Instruction]:
         ),
     ],
 )
-def test_a_wait_for_a_volume_fails(happens: Callable[[Cluster], list[Instruction]], message: str) -> None:
-    cluster = Cluster()
+def test_a_wait_for_a_volume_fails(
+    happens: Callable[[VolumeCluster], list[Instruction]], message: str
+) -> None:
+    cluster = VolumeCluster()
     cluster.apply(volume("v", "local", terms=ON_A), claim("c", "local"))
     cluster.waits("c")
     assert cluster.write(cluster.reserve()) == []
@@ -318,7 +268,7 @@ def test_a_wait_for_a_volume_fails(happens: Callable[[Cluster], list[Instruction
 
 
 def test_a_wait_ends_with_its_node_and_its_pod() -> None:
-    cluster = Cluster()
+    cluster = VolumeCluster()
     cluster.apply(*(claim(name, "made") for name in "cde"))
     pods = {name: cluster.waits(name, name=name) for name in "cde"}
     nodes = {}
@@ -350,7 +300,7 @@ def test_a_wait_ends_with_its_node_and_its_pod() -> None:
 
 
 def test_a_wait_ends_with_its_time() -> None:
-    cluster = Cluster()
+    cluster = VolumeCluster()
     cluster.apply(claim("c", "made"))
     cluster.waits("c")
     cluster.write(cluster.reserve())
@@ -365,7 +315,7 @@ def test_a_wait_ends_with_its_time() -> None:
 
 
 def test_a_ready_pod_whose_claim_vanishes_is_not_bound() -> None:
-    cluster = Cluster()
+    cluster = VolumeCluster()
     cluster.apply(claim("c", "made"))
     cluster.waits("c")
     cluster.write(cluster.reserve())
@@ -378,7 +328,7 @@ def test_a_ready_pod_whose_claim_vanishes_is_not_bound() -> None:
 
 
 def test_a_failed_bind_leaves_the_volumes_bound() -> None:
-    cluster = Cluster()
+    cluster = VolumeCluster()
     cluster.apply(claim("c", "made"))
     pod = cluster.waits("c")
     cluster.write(cluster.reserve())
@@ -396,12 +346,12 @@ def test_a_failed_bind_leaves_the_volumes_bound() -> None:
 @pytest.mark.parametrize("n_written", [0, 1, 2])
 def test_a_new_machine_carries_on(n_written: int) -> None:
     """A machine that died after this number of writes leaves only what the server has."""
-    cluster = Cluster()
+    cluster = VolumeCluster()
     cluster.apply(volume("v", "local", terms=ON_A), claim("c", "local"), claim("d", "made"))
     cluster.waits("c", "d")
     asked = cluster.reserve()
     cluster.server.write(asked, n_written)
-    successor = Cluster(cluster.server)
+    successor = VolumeCluster(cluster.server)
     pod = successor.waits("c", "d")
     again = successor.reserve()
     assert again.node_name == asked.node_name == "a"
@@ -417,7 +367,7 @@ def test_a_new_machine_carries_on(n_written: int) -> None:
 
 def test_a_thousand_waiting_pods_hold_nobody_up() -> None:
     """They are no binds in flight, and a stimulus looks only at the pods that it is about."""
-    cluster = Cluster()
+    cluster = VolumeCluster()
     for name in ("a", "b"):
         cluster.node(name, allocatable={"pods": "2000"})
     for number in range(1000):
@@ -441,13 +391,13 @@ def test_a_thousand_waiting_pods_hold_nobody_up() -> None:
 
 
 def test_an_answer_that_nobody_waits_for_does_nothing() -> None:
-    cluster = Cluster()
+    cluster = VolumeCluster()
     assert cluster.handle(ReservationWritten("nobody", ("1",))) == []
 
 
 def test_volumes_of_a_class_that_turn_up_stay_as_they_are() -> None:
     """An assumed volume that is touched by others stays promised until its write is answered."""
-    cluster = Cluster()
+    cluster = VolumeCluster()
     cluster.apply(volume("v", "local"), claim("c", "local"), claim("d", "local"))
     cluster.waits("c")
     asked = cluster.reserve()
@@ -467,15 +417,15 @@ def test_a_pod_that_lost_its_place_before_its_writes_were_answered_is_put_back(
     is_gone_meanwhile: bool,
 ) -> None:
     """A watch that lags shows it unassigned again after it was shown on a node, or gone."""
-    cluster = Cluster()
+    cluster = VolumeCluster()
     cluster.apply(claim("c", "made"))
     pod = cluster.waits("c")
     asked = cluster.reserve()
     if is_gone_meanwhile:
         cluster.handle(PodGone(pod.uid))
     else:
-        cluster.handle(PodSeen(replace(pod, node_name="b", resource_version=cluster.next_version())))
-    cluster.handle(PodSeen(replace(pod, resource_version=cluster.next_version())))
+        cluster.update(pod, node_name="b")
+    cluster.update(pod)
     told = cluster.write(asked)
     cluster.server.provision("default/c")
     told += cluster.watch()

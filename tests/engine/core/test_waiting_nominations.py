@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from scheduler.daemon.settings.loading import default_settings
+from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.core.group_nominations import HOLD_FOR_S
-from scheduler.engine.model.instructions import Bind, ClearNomination, Instruction, WriteReservation
+from scheduler.engine.model.instructions import Bind, ClearNomination, WriteReservation
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.semantics import Gate, Version, semantics_of
-from scheduler.engine.model.stimuli import PodSeen
+from scheduler.engine.model.semantics import Gate, Semantics, Version, semantics_of
 from tests.engine.core.claim_cluster import ClaimCluster
 from tests.engine.core.preempting import sized_pod
 from tests.engine.core.test_group_devices import GroupCluster
+from tests.engine.core.volume_cluster import VolumeCluster
 from tests.support import build
-from tests.support.cases.volume_rows import using
 from tests.support.device_documents import resource_claim
-from tests.support.driving import NAME, Driver, bind_of, condition_of
-from tests.support.storage_objects import claim, csi_node, storage_class
+from tests.support.driving import NAME, Driver, bind_of, condition_of, each_of, only
+from tests.support.storage_objects import claim, csi_node
 from tests.support.volume_server import VolumeServer
 
 #: Whether 1.35 began to nominate pods that wait, and its gate.
@@ -37,69 +35,31 @@ VERSIONS = [
 ]
 
 
-def reservation_of(instructions: list[Instruction]) -> WriteReservation:
-    (found,) = (each for each in instructions if isinstance(each, WriteReservation))
-    return found
+def _cluster(server: VolumeServer | None = None, settings: Settings | None = None) -> VolumeCluster:
+    """Return a node of 2 cpu, which attaches two volumes of a class that makes them slowly."""
+    cluster = VolumeCluster(server, nodes=(), settings=settings)
+    cluster.node("n", allocatable={"cpu": "2"})
+    if server is None:
+        cluster.apply(csi_node("n", d=2), claim("c", "made"), claim("d", "made"))
+    return cluster
 
 
-class Cluster(Driver):
-    """A node of 2 cpu, which attaches two volumes of a class that makes them slowly."""
-
-    def __init__(self, server: VolumeServer | None = None, **settings: object) -> None:
-        super().__init__(**settings)  # type: ignore[arg-type]  # those of the driver
-        self.node("n", allocatable={"cpu": "2"})
-        self.server = server or VolumeServer()
-        if server is None:
-            for document in (
-                storage_class("made"),
-                csi_node("n", d=2),
-                claim("c", "made"),
-                claim("d", "made"),
-            ):
-                self.server.apply(document)
-        self._n_watched = 0
-        self.watch()
-
-    def watch(self) -> None:
-        for event in self.server.events[self._n_watched :]:
-            self.handle(event)
-        self._n_watched = len(self.server.events)
-
-    def waiting(self, *claims: str, cpu: str = "2", priority: int = 0, nominated: str = "") -> Pod:
-        """Show a pod with these claims."""
-        document = using(*claims or ("c",), name="zz-db")
-        document["spec"] |= {"schedulerName": NAME, "priority": priority}
-        document["spec"]["containers"] = [build.container(requests={"cpu": cpu})]
-        document["status"] = {"nominatedNodeName": nominated} if nominated else {}
-        pod = self.decoded(document)
-        self.handle(PodSeen(pod))
-        return pod
-
-    def reserve(self) -> WriteReservation:
-        return reservation_of(self.cycle())
-
-    def nominate(self, pod: Pod, node_name: str) -> Pod:
-        """Show the pod as nominated to the node."""
-        shown = replace(pod, nominated_node_name=node_name, resource_version=self.next_version())
-        self.handle(PodSeen(shown))
-        return shown
-
-    def restarted(self) -> Cluster:
-        """Return the cluster as another process lists it."""
-        return Cluster(self.server)
+def _waits(cluster: VolumeCluster, *claims: str, cpu: str = "2", nominated: str = "") -> Pod:
+    """Show a pod with these claims."""
+    return cluster.waits(*claims or ("c",), name="zz-db", cpu=cpu, nominated=nominated)
 
 
 @pytest.mark.parametrize(("semantics", "nominates"), VERSIONS)
 def test_a_pod_that_waits_for_a_volume_is_nominated_in_the_versions_that_do(
-    semantics: object, *, nominates: bool
+    semantics: Semantics, *, nominates: bool
 ) -> None:
-    cluster = Cluster(settings=default_settings(semantics))  # type: ignore[arg-type]
-    cluster.waiting()
+    cluster = _cluster(settings=default_settings(semantics))
+    _waits(cluster)
     assert cluster.reserve().nominates == nominates
 
 
 def test_a_pod_that_waits_for_nothing_is_not_nominated() -> None:
-    cluster = Cluster()
+    cluster = _cluster()
     cluster.pod("p")
     assert [type(each) for each in cluster.cycle()] == [Bind]
 
@@ -110,23 +70,23 @@ def test_a_pod_that_waits_for_its_devices_is_nominated() -> None:
     cluster.watch()
     spec = {"schedulerName": NAME, "resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}
     cluster.create(cluster.decoded(build.pod("p", spec=spec)))
-    assert reservation_of(cluster.cycle()).nominates
+    assert only(cluster.cycle(), WriteReservation).nominates
 
 
 def test_a_nomination_is_written_also_where_a_watch_shows_it() -> None:
     """Its end may be on the way, such as that of an earlier wait."""
-    cluster = Cluster()
-    cluster.waiting(nominated="n")
+    cluster = _cluster()
+    _waits(cluster, nominated="n")
     assert cluster.reserve().nominates
 
 
 @pytest.mark.parametrize("is_shown", [False, True], ids=["no watch shows it", "shown"])
 def test_a_wait_that_fails_ends_the_nomination(*, is_shown: bool) -> None:
-    cluster = Cluster()
-    pod = cluster.waiting()
+    cluster = _cluster()
+    pod = _waits(cluster)
     asked = cluster.reserve()
     if is_shown:
-        cluster.nominate(pod, "n")
+        cluster.update(pod, nominated_node_name="n")
     failed = cluster.handle(cluster.server.write(asked, 0))
     assert condition_of(failed).nominated_node_name == ""
     assert cluster.state.nominated.node_of(pod.uid) == ""
@@ -134,15 +94,15 @@ def test_a_wait_that_fails_ends_the_nomination(*, is_shown: bool) -> None:
 
 
 def test_a_bind_that_fails_without_a_wait_ends_no_nomination() -> None:
-    cluster = Cluster()
+    cluster = _cluster()
     pod = cluster.pod("p")
     cluster.cycle()
     assert condition_of(cluster.fail_bind(pod, "no")).nominated_node_name is None
 
 
 def test_a_pod_counts_once_while_a_watch_shows_where_it_waits() -> None:
-    cluster = Cluster()
-    cluster.nominate(cluster.waiting(cpu="1"), cluster.reserve().node_name)
+    cluster = _cluster()
+    cluster.update(_waits(cluster, cpu="1"), nominated_node_name=cluster.reserve().node_name)
     assert not cluster.state.nominated
     sized_pod(cluster, "small", cpu="1")
     assert [type(each) for each in cluster.cycle()] == [Bind]
@@ -150,12 +110,12 @@ def test_a_pod_counts_once_while_a_watch_shows_where_it_waits() -> None:
 
 
 def test_a_restart_keeps_the_room_from_a_pod_that_is_tried_before() -> None:
-    cluster = Cluster()
-    cluster.waiting()
+    cluster = _cluster()
+    _waits(cluster)
     cluster.server.write(cluster.reserve())
-    successor = cluster.restarted()
+    successor = _cluster(cluster.server)
     sized_pod(successor, "aa-web", cpu="1")
-    successor.waiting(nominated="n")
+    _waits(successor, nominated="n")
     told = successor.cycle()
     assert condition_of(told).pod.name == "aa-web"
     assert condition_of(told).message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
@@ -169,25 +129,23 @@ def test_a_restart_keeps_the_room_from_a_pod_that_is_tried_before() -> None:
 
 def test_a_restart_keeps_no_room_from_a_pod_that_is_more_important() -> None:
     """As upstream, where nominated pods of lower priority do not count."""
-    cluster = Cluster()
-    cluster.waiting()
+    cluster = _cluster()
+    _waits(cluster)
     cluster.server.write(cluster.reserve())
-    successor = cluster.restarted()
-    successor.waiting(nominated="n")
+    successor = _cluster(cluster.server)
+    _waits(successor, nominated="n")
     sized_pod(successor, "aa-web", 1, cpu="1")
     assert bind_of(successor.cycle()).pod.name == "aa-web"
 
 
 def test_a_restart_keeps_the_volumes_that_a_node_will_attach() -> None:
-    cluster = Cluster()
-    cluster.waiting("c", "d", cpu="100m")
+    cluster = _cluster()
+    _waits(cluster, "c", "d", cpu="100m")
     cluster.server.write(cluster.reserve())
     cluster.server.apply(claim("e", "made"))
-    successor = cluster.restarted()
-    document = using("e", name="aa-web")
-    document["spec"]["schedulerName"] = NAME
-    successor.handle(PodSeen(successor.decoded(document)))
-    successor.waiting("c", "d", cpu="100m", nominated="n")
+    successor = _cluster(cluster.server)
+    successor.waits("e", name="aa-web")
+    _waits(successor, "c", "d", cpu="100m", nominated="n")
     message = condition_of(successor.cycle()).message
     assert message.startswith("0/1 nodes are available: 1 node(s) exceed max volume count.")
 
@@ -195,10 +153,7 @@ def test_a_restart_keeps_the_volumes_that_a_node_will_attach() -> None:
 def _waiting_members(cluster: GroupCluster) -> list[WriteReservation]:
     cluster.member("p", 1, 2)
     cluster.member("q", 1, 2)
-    told: list[Instruction] = []
-    while cluster.machine.has_work():
-        told += cluster.cycle()
-    return [each for each in told if isinstance(each, WriteReservation)]
+    return each_of(cluster.cycles(), WriteReservation)
 
 
 def test_members_of_a_group_that_wait_are_nominated_for_as_long_as_they_wait() -> None:
@@ -209,13 +164,10 @@ def test_members_of_a_group_that_wait_are_nominated_for_as_long_as_they_wait() -
     for each in asked:
         shown = cluster.machine.records.shown(each.pod.uid)
         assert shown is not None
-        nominated = replace(
-            shown, nominated_node_name=each.node_name, resource_version=cluster.next_version()
-        )
-        cluster.handle(PodSeen(nominated))
+        cluster.update(shown, nominated_node_name=each.node_name)
     cluster.machine._group_lives.nominations.note_shown(asked[0].pod.group.key, cluster.now_s)  # type: ignore[union-attr]
     told = cluster.live(HOLD_FOR_S + 1.0)
-    assert [each for each in told if isinstance(each, ClearNomination)] == []
+    assert each_of(told, ClearNomination) == []
 
 
 def test_a_member_whose_group_became_too_small_is_no_longer_nominated_where_it_waited() -> None:
@@ -224,9 +176,7 @@ def test_a_member_whose_group_became_too_small_is_no_longer_nominated_where_it_w
     driver.node("n", allocatable={"cpu": "4", "pods": "9"})
     labels = {GROUP: "g", MIN_COUNT: "2"}
     lost = driver.pod("lost", labels=labels)
-    waiting = driver.decoded(build.pod("waiting", spec={"schedulerName": NAME}, labels=labels))
-    waiting = replace(waiting, nominated_node_name="n", resource_version=driver.next_version())
-    driver.handle(PodSeen(waiting))
+    waiting = driver.pod("waiting", labels=labels, status={"nominatedNodeName": "n"})
     driver.lose(lost)
     assert [each.pod.name for each in driver.live(0.1) if isinstance(each, ClearNomination)] == ["waiting"]
     assert driver.state.nominated.node_of(waiting.uid) == ""

@@ -203,7 +203,7 @@ def test_a_pod_bound_elsewhere_frees_the_node_that_was_assumed_for_it() -> None:
     two = driver.pod("two", cpu="1")
     driver.cycle()
     driver.node("b", allocatable={"cpu": "0"})
-    driver.handle(PodSeen(replace(one, node_name="b", resource_version=driver.next_version())))
+    driver.update(one, node_name="b")
     driver.handle(BindFailed(one.uid, "already assigned"))
     driver.pass_time(20.0)
     assert [i.pod.uid for i in driver.cycle() if isinstance(i, Bind)] == [two.uid]
@@ -232,6 +232,6 @@ def test_a_pod_that_starts_to_terminate_wakes_a_pod_refused_by_spread() -> None:
     waits = driver.pod("new", labels={"app": "web"}, spread=even, cpu="1")
     driver.cycle()
     assert driver.queue.depths()["unschedulable"] == 1
-    driver.handle(PodSeen(replace(old, terminating=True, resource_version=driver.next_version())))
+    driver.update(old, terminating=True)
     driver.pass_time(20.0)
     assert [i.pod.uid for i in driver.cycle() if isinstance(i, Bind)] == [waits.uid]

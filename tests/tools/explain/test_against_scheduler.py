@@ -28,7 +28,7 @@ from scheduler.tools.explain.inspection import Inspection, inspect_pod
 from tests.conformance.product import LiveCluster
 from tests.conformance.traces import Apply, Delete, Evaluate, Trace, read
 from tests.support import build
-from tests.support.driving import NAME
+from tests.support.driving import NAME, each_of
 from tests.support.json_cluster import SETTINGS, Cluster, as_json, decoded
 from tests.support.messages import NO_CLAIMS, refusals
 from tests.tools.explain.random_clusters import random_cluster
@@ -41,7 +41,7 @@ def bound_node(cluster: Cluster, pod: build.Json) -> str | None:
     driver = cluster.driver()
     subject = {**pod, "spec": {**pod["spec"], "schedulerName": NAME}}
     driver.handle(PodSeen(decoded(subject)))
-    binds = [instruction for instruction in driver.cycle() if isinstance(instruction, Bind)]
+    binds = each_of(driver.cycle(), Bind)
     driver.audit()
     return binds[0].node_name if binds else None
 

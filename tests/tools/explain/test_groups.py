@@ -12,7 +12,7 @@ from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.stimuli import PodSeen
 from scheduler.tools.explain.formats.explanation import Explanation
 from tests.support import build
-from tests.support.driving import NAME
+from tests.support.driving import NAME, each_of
 from tests.support.json_cluster import Cluster, as_json, changes, decoded, groups
 from tests.tools.explain.random_clusters import random_cluster
 
@@ -47,7 +47,7 @@ def _bound(cluster: Cluster, template: build.Json, n_members: int) -> int:
     driver = cluster.driver()
     for number in range(n_members):
         driver.handle(PodSeen(decoded(_member(number, n_members, template))))
-    binds = [instruction for instruction in driver.cycle() if isinstance(instruction, Bind)]
+    binds = each_of(driver.cycle(), Bind)
     driver.audit()
     return len(binds)
 
