@@ -39,9 +39,8 @@ GANG = {
 
 
 def member(name: str, *, cpu: str, labels: build.Json | None = None, **spec: object) -> build.Json:
-    containers = [build.container(requests={"cpu": cpu})]
     spec = {"schedulerName": "affinity-scheduler", **spec}
-    return build.pod(name, labels=labels or {}, containers=containers, spec=spec)
+    return build.pod(name, labels=labels or {}, cpu=cpu, spec=spec)
 
 
 @asynccontextmanager

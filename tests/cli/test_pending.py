@@ -18,8 +18,6 @@ from tests.support.cluster import kubeconfig_text
 from tests.support.snapshots import read_objects
 
 OURS: Mapping[str, str] = {"schedulerName": "affinity-scheduler"}
-SMALL = [build.container(requests={"cpu": "1"})]
-BIG = [build.container(requests={"cpu": "100"})]
 
 
 def member(name: str, owner: str = "shop", revision: str = "54d9", **more: Any) -> build.Json:
@@ -224,7 +222,7 @@ async def test_a_user_who_may_not_list_leases_is_told(tmp_path: Path, called: Ca
 async def test_everything_pending_is_a_table_of_workloads(tmp_path: Path, called: Called) -> None:
     pods = [
         *(member(f"shop-54d9-{letter}", cpu="4") for letter in "abc"),
-        *(member(f"calm-{n}", "calm", node=f"node-000{n}", containers=SMALL) for n in (1, 2, 3)),
+        *(member(f"calm-{n}", "calm", node=f"node-000{n}", cpu="1") for n in (1, 2, 3)),
     ]
     gated = {**OURS, "schedulingGates": [{"name": "example.com/gate"}]}
     placed = member("shop-54d9-d", node="node-0001")
@@ -283,7 +281,7 @@ async def test_a_change_is_of_the_deployment_rather_than_of_the_pod(tmp_path: Pa
 @pytest.mark.asyncio
 async def test_a_workload_is_explained_by_one_of_its_pods(tmp_path: Path, called: Called) -> None:
     """As kubectl names it, or as the output prints it; several at once."""
-    pods = [member(f"shop-54d9-{letter}", containers=BIG) for letter in "abc"]
+    pods = [member(f"shop-54d9-{letter}", cpu="100") for letter in "abc"]
     async with served(tmp_path, *pods, member("calm-1", "calm", node="node-0001")) as (_, kubeconfig):
         base = ("explain", "--kubeconfig", kubeconfig)
         code, out, _ = await called(*base, "deploy/shop")

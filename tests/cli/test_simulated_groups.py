@@ -104,8 +104,7 @@ async def test_of_a_group_that_does_not_fit_the_moves_that_would_do_are_named(
     tmp_path: Path, called: Called
 ) -> None:
     """The small pod in the large rack has room elsewhere, if one controller makes it anew."""
-    one_cpu = [build.container(requests={"cpu": "1"})]
-    pod = build.pod("small", node="a-0", owner=build.owned_by("ReplicaSet", "web"), containers=one_cpu)
+    pod = build.pod("small", node="a-0", owner=build.owned_by("ReplicaSet", "web"), cpu="1")
     text = await _simulated(tmp_path, 9, called, running=(pod,))
     assert "note: The group would fit after: move default/small from a-0 to " in text
 

@@ -196,8 +196,11 @@ def each_of(instructions: Iterable[Instruction], kind: type[Kind]) -> list[Kind]
 
 
 def binds(instructions: Iterable[Instruction]) -> dict[str, str]:
-    """Return the nodes of the pods that are bound, by the names of the pods."""
-    return {each.pod.name: each.node_name for each in each_of(instructions, Bind)}
+    """Return the nodes of the pods that are bound, by the names of the pods; each is bound once."""
+    orders = each_of(instructions, Bind)
+    nodes = {each.pod.name: each.node_name for each in orders}
+    assert len(nodes) == len(orders), orders
+    return nodes
 
 
 def conditions(instructions: Iterable[Instruction]) -> dict[str, str]:

@@ -26,14 +26,12 @@ from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.status import Code, Status, failed, unschedulable
 from scheduler.engine.model.annotations import DECISION_ANNOTATION
 from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.pod_decoder import PodDecoder
-from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import CycleDue, NodeSeen, PodSeen
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from tests.support import build
-
-NAME = "affinity-scheduler"
+from tests.support.driving import NAME
+from tests.support.json_cluster import decoded
 
 
 def placed(nodes: list[build.Json], pod: build.Json) -> tuple[ScheduleResult, ClusterState]:
@@ -45,10 +43,6 @@ def placed(nodes: list[build.Json], pod: build.Json) -> tuple[ScheduleResult, Cl
     decision = decide(decoded(pod), ClusterView(state), profile, random.Random(1), Unobserved())
     assert isinstance(decision, ScheduleResult)
     return decision, state
-
-
-def decoded(pod: build.Json) -> Pod:
-    return PodDecoder().decode(msgspec.json.encode(pod))
 
 
 def test_a_record_has_the_chosen_node_first_and_scores_that_add_up() -> None:

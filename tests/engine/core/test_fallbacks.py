@@ -17,7 +17,7 @@ from scheduler.engine.model.stimuli import (
     BindDone,
     PodSeen,
 )
-from tests.support.build import HOSTNAME, ZONE, affinity, container, node_term, selector, spread, term
+from tests.support.build import HOSTNAME, ZONE, affinity, node_term, selector, spread, term
 from tests.support.driving import Driver, bind_of, binds, each_of
 
 APART = affinity(anti_required=[term(ZONE, selector("app=web"))])
@@ -187,9 +187,8 @@ def test_an_update_while_the_bind_is_in_flight_keeps_the_pod_relaxed(cluster: Dr
 
 def test_preemption_goes_before_a_fallback(cluster: Driver) -> None:
     """While victims leave for the pod, it is not relaxed."""
-    big = [container(requests={"cpu": "30"})]
     for name, node in (("first", "a"), ("second", "b")):
-        cluster.pod(name, labels={"app": "web"}, node=node, containers=big, priority=0)
+        cluster.pod(name, labels={"app": "web"}, node=node, cpu="30", priority=0)
     cluster.node("c", labels={ZONE: "z1"})
     cluster.pod(
         "third",

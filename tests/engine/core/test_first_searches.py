@@ -147,4 +147,4 @@ def test_a_rule_is_relaxed_for_a_pod_whose_search_takes_several_pieces(
     )
     cluster.handle(PodSeen(cluster.decoded(document)))
     told = cluster.live(61)
-    assert [each.node_name for each in told if isinstance(each, WriteReservation)] == [f"n{_N_NODES - 1:03}"]
+    assert [each.node_name for each in each_of(told, WriteReservation)] == [f"n{_N_NODES - 1:03}"]

@@ -191,7 +191,7 @@ def test_a_group_waits_for_devices_that_are_being_released() -> None:
     assert cluster.evict(cluster.cycles()) == ["gone"]
     cluster.pass_time(30)
     instructions = cluster.cycles()
-    attempt = next(each for each in instructions if isinstance(each, Attempted))
+    attempt = each_of(instructions, Attempted)[0]
     assert attempt.message.endswith("not eligible due to devices that are being released.")
     assert cluster.evict(instructions) == []
 
@@ -210,7 +210,7 @@ def test_the_devices_of_a_members_own_claim_are_not_awaited() -> None:
     allocation = {**allocated["allocation"], "nodeSelector": of_node}
     cluster.store({**claim, "status": {"allocation": allocation, "reservedFor": [consumer]}})
     cluster.watch()
-    attempt = next(each for each in cluster.cycles() if isinstance(each, Attempted))
+    attempt = each_of(cluster.cycles(), Attempted)[0]
     assert "being released" not in attempt.message
 
 

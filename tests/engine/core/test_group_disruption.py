@@ -16,7 +16,7 @@ from scheduler.engine.model.pod_groups import GroupKind, decode_pod_group
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, PodGroupSeen, PodSeen, VictimFate
 from tests.engine.core.test_group_search import Case, Chance
-from tests.support.build import Json, container, pod
+from tests.support.build import Json, pod
 from tests.support.driving import NAME, Driver, binds, each_of
 
 WHOLE = {"v1alpha2": "PodGroup", "v1beta1": {"all": {}}}
@@ -175,9 +175,8 @@ def test_no_member_is_evicted_for_a_pod_that_is_gone_where_it_follows_nobody(
     driver.node("n", allocatable={"cpu": str(n_members)})
     driver.handle(group_seen("low", n_members, priority=10, mode=mode))
     show(driver, *(member(f"low-{i}", "low", 10, "n") for i in range(n_members)))
-    large = [container(requests={"cpu": str(n_members)})]
-    (preemptor,) = show(driver, pod("p", containers=large, spec={"schedulerName": NAME, "priority": 100}))
-    begun = [each.victim for each in driver.cycle() if isinstance(each, EvictVictim)]
+    (preemptor,) = show(driver, pod("p", cpu=str(n_members), spec={"schedulerName": NAME, "priority": 100}))
+    begun = [each.victim for each in each_of(driver.cycle(), EvictVictim)]
     assert len(begun) == n_members - 1
     driver.lose(preemptor)
     assert not any(driver.needs_eviction(preemptor.uid, victim.uid) for victim in begun)

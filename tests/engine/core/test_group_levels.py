@@ -89,14 +89,14 @@ def _room(hosts: Hosts) -> Driver:
     return driver
 
 
-def members(driver: Driver, n: int, required: str = "", preferred: str = "", **more: Any) -> list[Pod]:
+def members(
+    driver: Driver, n: int, required: str = "", preferred: str = "", cpu: str = "1", **more: Any
+) -> list[Pod]:
     asked = {REQUIRED_TOPOLOGY: required, PREFERRED_TOPOLOGY: preferred}
     annotations = {name: text for name, text in asked.items() if text} | more.pop("annotations", {})
     labels = {"app": "g", GROUP: "g", MIN_COUNT: str(more.pop("n_needed", n)), **more.pop("labels", {})}
-    one_cpu = [container(requests={"cpu": more.pop("cpu", "1")})]
     return [
-        driver.pod(f"m{index}", labels=labels, annotations=annotations, containers=one_cpu, **more)
-        for index in range(n)
+        driver.pod(f"m{index}", labels=labels, annotations=annotations, cpu=cpu, **more) for index in range(n)
     ]
 
 
@@ -106,7 +106,7 @@ def placed(driver: Driver) -> dict[str, str]:
 
 
 def message(driver: Driver) -> str:
-    return next(each.message for each in driver.cycle() if isinstance(each, PatchCondition))
+    return next(each.message for each in each_of(driver.cycle(), PatchCondition))
 
 
 def _used(hosts: Hosts, nodes: Mapping[str, str], n_levels: int) -> set[tuple[str, ...]]:
@@ -391,15 +391,14 @@ def test_a_group_is_tried_again_once_a_node_moves_to_a_block_that_was_too_small(
 def test_a_group_is_tried_again_once_pods_of_a_smaller_rack_keep_it_out_no_more(driver: Driver) -> None:
     """The larger rack, which alone is tried for the message, lacks room."""
     racks(driver, "a", r1=2, r2=3)
-    none = [container(requests={"cpu": "0"})]
     for index in (1, 2):
-        driver.pod(f"other-{index}", node=f"r2-{index}", containers=none, labels={"app": "other"})
+        driver.pod(f"other-{index}", node=f"r2-{index}", cpu="0", labels={"app": "other"})
     apart = affinity(anti_required=[term(HOSTNAME, selector("app=other"))])
     members(driver, 3, required=RACK, affinity=apart)
     assert not placed(driver)
     driver.pass_time(60)
     for index in (1, 2):
-        driver.pod(f"other-{index}", node=f"r2-{index}", containers=none)
+        driver.pod(f"other-{index}", node=f"r2-{index}", cpu="0")
     assert by_rack(placed(driver)) == {"r2": 3}
 
 
@@ -442,12 +441,11 @@ def test_a_rack_is_tried_where_a_member_meets_the_affinity_that_a_pod_meets_else
     """The member that waits for the other one has no room in any rack before that one has its place."""
     driver.node("r1-0", labels={RACK: "r1"}, allocatable={"cpu": "1", "pods": "10"})
     driver.node("r2-0", labels={RACK: "r2"}, allocatable={"cpu": "2", "pods": "10"})
-    one_cpu = [container(requests={"cpu": "1"})]
-    driver.pod("elsewhere", labels={"app": "web"}, node="r1-0", containers=one_cpu)
+    driver.pod("elsewhere", labels={"app": "web"}, node="r1-0", cpu="1")
     beside = affinity(required=[term(RACK, selector("app=web"))])
     labels, annotations = {GROUP: "g", MIN_COUNT: "2"}, {REQUIRED_TOPOLOGY: RACK}
-    driver.pod("a", labels=labels, annotations=annotations, containers=one_cpu, affinity=beside)
-    driver.pod("b", labels={**labels, "app": "web"}, annotations=annotations, containers=one_cpu)
+    driver.pod("a", labels=labels, annotations=annotations, cpu="1", affinity=beside)
+    driver.pod("b", labels={**labels, "app": "web"}, annotations=annotations, cpu="1")
     assert placed(driver) == {"a": "r2-0", "b": "r2-0"}
 
 

@@ -252,7 +252,7 @@ def test_nobody_is_evicted_for_a_group_that_would_still_be_too_large(driver: Dri
     _members(driver, 3)
     told = driver.cycle()
     assert evictions(told) == []
-    (text,) = {one.message for one in told if isinstance(one, PatchCondition)}
+    (text,) = {one.message for one in each_of(told, PatchCondition)}
     assert text.endswith(
         " preemption: no pods of lower priority were found whose eviction makes room for all members."
     )
@@ -268,7 +268,7 @@ def test_a_member_that_may_not_preempt_keeps_the_group_from_it(driver: Driver) -
         driver.handle(PodSeen(driver.decoded(document)))
     told = driver.cycle()
     assert evictions(told) == []
-    (text,) = {one.message for one in told if isinstance(one, PatchCondition)}
+    (text,) = {one.message for one in each_of(told, PatchCondition)}
     assert text.endswith(" preemption: not eligible due to preemptionPolicy=Never.")
 
 
@@ -303,7 +303,7 @@ def test_a_group_waits_for_victims_that_still_end(driver: Driver) -> None:
     _members(driver, 2, status={"nominatedNodeName": "n0"})
     told = driver.cycle()
     assert evictions(told) == []
-    (text,) = {one.message for one in told if isinstance(one, PatchCondition)}
+    (text,) = {one.message for one in each_of(told, PatchCondition)}
     assert text.endswith("preemption: not eligible due to a terminating pod on the nominated node.")
     sized_pod(driver, "thief", 1, cpu="2")
     assert not each_of(driver.cycle(), Bind)
@@ -369,7 +369,7 @@ def test_a_group_for_which_pods_left_in_vain_is_nominated_no_more(driver: Driver
     end_eviction(driver, order.preemptor, low, VictimFate.SPARED)
     driver.pass_time(20)
     driver.queue.activate("uid-default-w-0", driver.now_s)
-    texts = {one.message for one in driver.cycle() if isinstance(one, PatchCondition)}
+    texts = {one.message for one in each_of(driver.cycle(), PatchCondition)}
     assert len(texts) == 1
     assert texts.pop().endswith(
         " preemption: no pods of lower priority were found whose eviction makes room for all members."

@@ -21,7 +21,7 @@ from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from tests.engine.core.test_group_levels import BLOCK, RACK, placed
 from tests.support import build
-from tests.support.driving import Driver, binds
+from tests.support.driving import Driver, binds, each_of
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -78,12 +78,12 @@ def test_without_room_the_group_is_told_which_domain_lacks_what(driver: Driver) 
     fill(driver, nodes["m1"])
     member(driver, 1, 3, levels, generation="-new")
     told = driver.cycle()
-    text = next(each.message for each in told if isinstance(each, PatchCondition))
+    text = next(each.message for each in each_of(told, PatchCondition))
     assert text == (
         "pod group default/g needs 1 place besides 2 on nodes in one example.com/rack: r1 has room for 0; the"
         " next, m1-new: 0/3 nodes are available: 3 Insufficient cpu."
     )
-    assert next(each.note for each in told if isinstance(each, EmitEvent)) == text
+    assert next(each.note for each in each_of(told, EmitEvent)) == text
 
 
 @pytest.mark.parametrize("is_full", [False, True])
@@ -107,7 +107,7 @@ def test_the_new_member_joins_the_level_of_its_part(driver: Driver, is_full: boo
     nodes = binds(told)
     assert [rack_of(node) for node in nodes.values()] == ([] if is_full else [own])
     if is_full:
-        text = next(each.message for each in told if isinstance(each, PatchCondition))
+        text = next(each.message for each in each_of(told, PatchCondition))
         assert f"m3-new in {own}: 0/3 nodes are available: 3 Insufficient cpu." in text
 
 

@@ -242,7 +242,7 @@ def test_a_group_with_more_members_than_a_rack_has_room_for_is_not_searched_on(d
     member(driver, "small", n=13, cpu="900m", annotations=level)
     told = driver.cycle()
     assert binds(told) == {}
-    assert [one.n_decisions < 100 for one in told if isinstance(one, GroupAttempted)] == [True]
+    assert [one.n_decisions < 100 for one in each_of(told, GroupAttempted)] == [True]
 
 
 def test_a_member_beyond_the_minimum_without_a_place_ends_the_attempt_of_its_group(driver: Driver) -> None:
@@ -251,7 +251,7 @@ def test_a_member_beyond_the_minimum_without_a_place_ends_the_attempt_of_its_gro
         driver.confirm(pod, node)
     member(driver, "w-2", n=2)
     told = driver.cycle()
-    assert [one.result for one in told if isinstance(one, GroupAttempted)] == ["unschedulable"]
+    assert [one.result for one in each_of(told, GroupAttempted)] == ["unschedulable"]
     assert each_of(told, PatchCondition) == []
 
 
@@ -603,8 +603,7 @@ def test_a_limit_of_another_pod_and_a_spread_leave_places_that_not_every_first_n
             labels={RACK: rack, "zone": zone},
             allocatable={"cpu": "2" if rack == "c" else "1"},
         )
-    nothing = [container(requests={"cpu": "0"})]
-    driver.pod("o", node="c-y", **{**limited("train", 2), "labels": {}}, containers=nothing)
+    driver.pod("o", node="c-y", **{**limited("train", 2), "labels": {}}, cpu="0")
     workers(driver, 2, spread=[spread("zone", selector("app=train"))])
     assert set(binds(driver.cycle()).values()) == {"c-y", "a-x"}
 
@@ -706,7 +705,7 @@ def test_room_is_held_for_a_bounded_time_and_for_one_group_only(driver: Driver) 
     driver.node("full", allocatable={"cpu": "0"})
     for pod in ("w-0", "o-0"):
         driver.queue.activate(f"uid-default-{pod}", driver.now_s)
-    notes = [one.note for one in driver.cycles() if isinstance(one, EmitEvent)]
+    notes = [one.note for one in each_of(driver.cycles(), EmitEvent)]
     assert any(note.endswith(" Room is held for it meanwhile.") for note in notes), notes
     held = [pod.name for index in range(3) for pod in driver.state.nominated.on(f"a-{index}")]
     assert sorted(held) in (["w-0", "w-1", "w-2"], ["o-0", "o-1"])
@@ -852,6 +851,6 @@ def test_the_message_says_that_no_rule_is_relaxed_for_a_member(driver: Driver) -
     told = driver.cycle()
     text = conditions(told)["w-0"]
     assert text.endswith(" Rules with fallbacks are not relaxed for members of groups.")
-    assert next(one.note for one in told if isinstance(one, EmitEvent)) == text
+    assert next(one.note for one in each_of(told, EmitEvent)) == text
     driver.pass_time(400.0)
     assert binds(driver.cycles()) == {}

@@ -15,7 +15,7 @@ from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, RELEASE_AFTER, G
 from scheduler.engine.model.pods import Pod
 from tests.engine.core.test_group_levels import RACK
 from tests.engine.core.test_group_replacement import OWNER, fill, rack
-from tests.support.driving import Driver, binds, evictions
+from tests.support.driving import Driver, binds, each_of, evictions
 
 KEY = GroupKey(GroupKind.OWN, "default", "g")
 
@@ -94,7 +94,7 @@ def test_each_group_that_has_lost_a_member_is_told_once(driver: Driver, apart_s:
     driver.live(apart_s)
     driver.lose(driver.state.placed["uid-default-h0"].pod)
     told = driver.live(2 * REPORT_AFTER_S)
-    assert [each.pod.name[0] for each in told if isinstance(each, EmitEvent)] == ["g", "h"]
+    assert [each.pod.name[0] for each in each_of(told, EmitEvent)] == ["g", "h"]
 
 
 # Members that come back.

@@ -81,8 +81,7 @@ def test_an_unchanged_condition_is_not_patched_again(driver: Driver) -> None:
 def test_a_stale_nomination_is_cleared_with_the_condition(driver: Driver) -> None:
     """Without preemption no room is reserved for the pod, so status.nominatedNodeName is cleared."""
     driver.node("a", allocatable={"cpu": "1"})
-    asked = [container(requests={"cpu": "2"})]
-    driver.pod("p", containers=asked, status={"nominatedNodeName": "a"})
+    driver.pod("p", cpu="2", status={"nominatedNodeName": "a"})
     assert condition_of(driver.cycle()).nominated_node_name == ""
 
 

@@ -14,8 +14,7 @@ ROOM_FOR_TWO = {"cpu": "2", "pods": "10"}
 
 
 def _pod(name: str, priority: int, *, node: str | None = None, **more: Any) -> Json:
-    containers = [build.container(requests={"cpu": "1"})]
-    return build.pod(name, node=node, containers=containers, spec={"priority": priority}, **more)
+    return build.pod(name, node=node, cpu="1", spec={"priority": priority}, **more)
 
 
 @pytest.fixture

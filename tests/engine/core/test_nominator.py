@@ -10,7 +10,7 @@ from scheduler.engine.model.instructions import Bind, ClearNomination, Instructi
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import NodeGone, VictimFate
 from tests.engine.core.preempting import end_eviction, sized_pod
-from tests.support.driving import Driver, evictions
+from tests.support.driving import Driver, each_of, evictions
 
 
 @pytest.fixture
@@ -21,11 +21,11 @@ def cluster(cluster: Driver) -> Driver:
 
 
 def _nominations(instructions: list[Instruction]) -> list[str | None]:
-    return [one.nominated_node_name for one in instructions if isinstance(one, PatchCondition)]
+    return [one.nominated_node_name for one in each_of(instructions, PatchCondition)]
 
 
 def _binds(instructions: list[Instruction]) -> list[tuple[str, str]]:
-    return [(one.pod.name, one.node_name) for one in instructions if isinstance(one, Bind)]
+    return [(one.pod.name, one.node_name) for one in each_of(instructions, Bind)]
 
 
 def _is_gone(cluster: Driver, pod: Pod) -> None:

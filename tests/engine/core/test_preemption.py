@@ -270,7 +270,7 @@ def test_a_restart_repeats_no_eviction_and_remembers_the_room(cluster: Driver):
     assert not [one for one in cluster.cycle() if isinstance(one, Bind | EvictVictim)]
     cluster.lose(low)
     cluster.pass_time(20)
-    binds = [one for _ in range(3) for one in cluster.cycle() if isinstance(one, Bind)]
+    binds = [one for _ in range(3) for one in each_of(cluster.cycle(), Bind)]
     assert [one.pod.uid for one in binds] == [high.uid]
 
 
@@ -306,7 +306,7 @@ def test_pods_of_lower_priority_lose_their_nomination_to_the_node(cluster: Drive
     middle = sized_pod(cluster, "middle", 5, cpu="2", status={"nominatedNodeName": "n"})
     sized_pod(cluster, "high", 9, cpu="2")
     told = cluster.cycle()
-    assert [one.pod for one in told if isinstance(one, ClearNomination)] == [middle]
+    assert [one.pod for one in each_of(told, ClearNomination)] == [middle]
     assert [pod.name for pod in cluster.state.nominated.on("n")] == ["high"]
 
 
@@ -467,10 +467,10 @@ def test_attempts_of_many_preemptors_find_each_its_own_node():
     for index in range(20):
         sized_pod(cluster, f"high-{index}", 9)
     told = [one for _ in range(20) for one in cluster.handle(CycleDue())]
-    nominated = [one.nominated_node_name for one in told if isinstance(one, PatchCondition)]
+    nominated = [one.nominated_node_name for one in each_of(told, PatchCondition)]
     assert sorted(map(str, nominated)) == sorted(f"n{index}" for index in range(20))
     assert sum(isinstance(one, Attempted) and one.n_victims == 1 for one in told) == 20
-    numbers = [one.number for one in told if isinstance(one, EvictVictim)]
+    numbers = [one.number for one in each_of(told, EvictVictim)]
     assert numbers == sorted(set(numbers)), (
         "evictions for equally important pods begin in the order of decisions"
     )

@@ -20,7 +20,7 @@ from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, EvictionStep, VictimFate
 from tests.engine.core.preempting import end_eviction, sized_pod
-from tests.support.driving import Driver, each_of, evictions
+from tests.support.driving import Driver, binds, each_of, evictions
 
 
 def test_nobody_else_is_evicted_while_no_watch_has_shown_the_victim_s_end(cluster: Driver):
@@ -40,7 +40,7 @@ def test_nobody_else_is_evicted_while_no_watch_has_shown_the_victim_s_end(cluste
     assert evictions(cluster.cycle()) == []
     cluster.lose(low)
     cluster.pass_time(20)
-    assert [one.node_name for one in cluster.cycle() if isinstance(one, Bind)] == ["n"]
+    assert [one.node_name for one in each_of(cluster.cycle(), Bind)] == ["n"]
 
 
 @pytest.mark.parametrize("is_answered_first", [True, False])
@@ -62,7 +62,7 @@ def test_a_victim_without_a_grace_period_is_waited_for_until_it_is_gone(
     assert cluster.cycle() == []
     cluster.lose(low)
     cluster.pass_time(20)
-    assert [one.pod.name for one in cluster.cycle() if isinstance(one, Bind)] == ["high"]
+    assert list(binds(cluster.cycle())) == ["high"]
 
 
 def test_two_preemptors_of_one_victim_are_both_tried_once_it_is_gone(cluster: Driver):
@@ -75,7 +75,7 @@ def test_two_preemptors_of_one_victim_are_both_tried_once_it_is_gone(cluster: Dr
     end_eviction(cluster, first, low, VictimFate.GONE)
     end_eviction(cluster, second, low, VictimFate.GONE)
     cluster.pass_time(20)
-    bound = {one.pod.name for _ in range(4) for one in cluster.cycle() if isinstance(one, Bind)}
+    bound = {one.pod.name for _ in range(4) for one in each_of(cluster.cycle(), Bind)}
     assert bound == {"first", "second"}
 
 
@@ -92,7 +92,7 @@ def test_two_preemptors_of_the_same_victims_hear_of_each_answer(cluster: Driver)
         cluster.lose(victim)
     assert not cluster.state.preempting
     cluster.pass_time(20)
-    assert [one.pod.uid for one in cluster.cycle() if isinstance(one, Bind)] == [higher.uid]
+    assert [one.pod.uid for one in each_of(cluster.cycle(), Bind)] == [higher.uid]
 
 
 def test_an_eviction_for_a_group_is_not_in_vain_wherever_its_members_go(cluster: Driver) -> None:
@@ -134,11 +134,11 @@ def test_room_that_another_pod_took_costs_no_further_victim(cluster: Driver):
 def test_a_nomination_that_no_watch_has_shown_yet_is_cleared_all_the_same(cluster: Driver):
     low = sized_pod(cluster, "low", 0, cpu="2", node="n")
     high = sized_pod(cluster, "high", 9, cpu="2")
-    assert [one.nominated_node_name for one in cluster.cycle() if isinstance(one, PatchCondition)] == ["n"]
+    assert [one.nominated_node_name for one in each_of(cluster.cycle(), PatchCondition)] == ["n"]
     end_eviction(cluster, high, low, VictimFate.FAILED)
     cluster.node("n", allocatable={"cpu": "2"}, unschedulable=True)
     cluster.pass_time(20)
-    assert [one.nominated_node_name for one in cluster.cycle() if isinstance(one, PatchCondition)] == [""]
+    assert [one.nominated_node_name for one in each_of(cluster.cycle(), PatchCondition)] == [""]
 
 
 def test_a_nomination_that_no_watch_has_shown_yet_yields_to_a_higher_priority(cluster: Driver):
@@ -147,26 +147,26 @@ def test_a_nomination_that_no_watch_has_shown_yet_yields_to_a_higher_priority(cl
     cluster.cycle()
     sized_pod(cluster, "high", 9, cpu="2")
     told = cluster.cycle()
-    assert [one.pod.uid for one in told if isinstance(one, ClearNomination)] == [middle.uid]
+    assert [one.pod.uid for one in each_of(told, ClearNomination)] == [middle.uid]
     assert [pod.name for pod in cluster.state.nominated.on("n")] == ["high"]
 
 
 def test_a_victim_that_ends_while_its_bind_is_in_flight_lets_the_pod_be_tried(cluster: Driver):
     """It is shown unbound and ending, and never bound."""
     low = sized_pod(cluster, "low", 0, cpu="2")
-    assert [one.pod.name for one in cluster.cycle() if isinstance(one, Bind)] == ["low"]
+    assert list(binds(cluster.cycle())) == ["low"]
     high = sized_pod(cluster, "high", 9, cpu="2")
     assert evictions(cluster.cycle()) == ["low"]
     cluster.update(low, terminating=True)
     end_eviction(cluster, high, low)
     cluster.pass_time(20)
-    assert [one.pod.name for one in cluster.cycle() if isinstance(one, Bind)] == ["high"]
+    assert list(binds(cluster.cycle())) == ["high"]
 
 
 def test_a_victim_that_another_scheduler_has_bound_elsewhere_meanwhile_is_spared(cluster: Driver):
     """Its own bind to the node is in flight; where it runs instead, its eviction would make room too."""
     low = sized_pod(cluster, "low", 0, cpu="2")
-    assert [one.pod.name for one in cluster.cycle() if isinstance(one, Bind)] == ["low"]
+    assert list(binds(cluster.cycle())) == ["low"]
     high = sized_pod(cluster, "high", 9, cpu="2")
     assert evictions(cluster.cycle()) == ["low"]
     assert cluster.needs_eviction(high.uid, low.uid, EvictionStep.CONDITION)

@@ -22,7 +22,6 @@ from scheduler.engine.model.stimuli import (
 )
 from scheduler.tools.page.what_if_service import WhatIfService
 from tests.engine.core.group_life import GroupLife, settings_of
-from tests.support import build
 from tests.support.driving import Driver, only
 
 _STEPS = 60
@@ -79,15 +78,14 @@ def test_questions_change_no_instruction(seed: int) -> None:
 def _instructions_after_an_eviction(seed: int, *, is_asked: bool) -> str:
     """Return what follows for a pod that many nodes take, after a group has begun to evict pods."""
     driver = Driver(seed)
-    requests = [build.container(requests={"cpu": "1"})]
     for number in range(3):
         driver.node(f"node-of-group-{number}", labels={"pool": "a"}, allocatable={"cpu": "1"})
-    driver.pod("low", containers=requests, node="node-of-group-2")
+    driver.pod("low", cpu="1", node="node-of-group-2")
     members = [
         driver.pod(
             f"member-{number}",
             labels={GROUP: "train", MIN_COUNT: "3"},
-            containers=requests,
+            cpu="1",
             node_selector={"pool": "a"},
             priority=9,
         )
@@ -99,7 +97,7 @@ def _instructions_after_an_eviction(seed: int, *, is_asked: bool) -> str:
     if is_asked:
         assert driver.needs_eviction(eviction.preemptor.uid, eviction.victim.uid)
     assert [bool(driver.state.nominated.node_of(pod.uid)) for pod in members] == [True] * 3
-    driver.pod("single", containers=requests)
+    driver.pod("single", cpu="1")
     return repr(driver.cycle())
 
 

@@ -12,10 +12,7 @@ from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, RELEASE_AFTER
 from scheduler.engine.model.stimuli import TimePassed
 from tests.engine.core.test_group_levels import RACK, placed
 from tests.engine.core.test_group_replacement import OWNER, fill, member, rack
-from tests.support.build import container
 from tests.support.driving import Driver, bind_of, each_of
-
-FULL = [container(requests={"cpu": "100"})]
 
 
 def _backoff(driver: Driver) -> None:
@@ -27,7 +24,7 @@ def _backoff(driver: Driver) -> None:
 
 def _unschedulable(driver: Driver) -> None:
     driver.node("a")
-    driver.pod("p", containers=FULL)
+    driver.pod("p", cpu="100")
     driver.cycle()
 
 
@@ -47,7 +44,7 @@ def _nominated(driver: Driver) -> None:
         driver.pod(
             f"p{index}",
             labels={GROUP: "g", MIN_COUNT: "2"},
-            containers=FULL,
+            cpu="100",
             status={"nominatedNodeName": "a"},
         )
 

@@ -178,5 +178,5 @@ def test_a_member_whose_group_became_too_small_is_no_longer_nominated_where_it_w
     lost = driver.pod("lost", labels=labels)
     waiting = driver.pod("waiting", labels=labels, status={"nominatedNodeName": "n"})
     driver.lose(lost)
-    assert [each.pod.name for each in driver.live(0.1) if isinstance(each, ClearNomination)] == ["waiting"]
+    assert [each.pod.name for each in each_of(driver.live(0.1), ClearNomination)] == ["waiting"]
     assert driver.state.nominated.node_of(waiting.uid) == ""

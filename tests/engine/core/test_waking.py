@@ -41,7 +41,7 @@ from tests.support.build import (
     spread,
     term,
 )
-from tests.support.driving import Driver
+from tests.support.driving import Driver, each_of
 
 WEB = selector("app=web")
 
@@ -113,7 +113,7 @@ class _Life:
             self.driver.handle(TimePassed())
             if not self.driver.machine.has_work():
                 return
-            for bind in (i for i in self.driver.cycle() if isinstance(i, Bind)):
+            for bind in each_of(self.driver.cycle(), Bind):
                 if n_cycles % 3 == 2:
                     self.driver.handle(PodGone(bind.pod.uid))
                     self.driver.handle(BindFailed(bind.pod.uid, "not found"))
@@ -206,7 +206,7 @@ def test_a_pod_bound_elsewhere_frees_the_node_that_was_assumed_for_it() -> None:
     driver.update(one, node_name="b")
     driver.handle(BindFailed(one.uid, "already assigned"))
     driver.pass_time(20.0)
-    assert [i.pod.uid for i in driver.cycle() if isinstance(i, Bind)] == [two.uid]
+    assert [i.pod.uid for i in each_of(driver.cycle(), Bind)] == [two.uid]
     driver.audit()
 
 
@@ -219,7 +219,7 @@ def test_a_pod_relabelled_during_its_bind_wakes_pods_that_its_old_labels_refused
     driver.cycle()
     driver.confirm(replace(one, labels={"app": "db"}), "a")
     driver.pass_time(20.0)
-    assert [i.pod.uid for i in driver.cycle() if isinstance(i, Bind)] == [far.uid]
+    assert [i.pod.uid for i in each_of(driver.cycle(), Bind)] == [far.uid]
     driver.audit()
 
 
@@ -234,4 +234,4 @@ def test_a_pod_that_starts_to_terminate_wakes_a_pod_refused_by_spread() -> None:
     assert driver.queue.depths()["unschedulable"] == 1
     driver.update(old, terminating=True)
     driver.pass_time(20.0)
-    assert [i.pod.uid for i in driver.cycle() if isinstance(i, Bind)] == [waits.uid]
+    assert [i.pod.uid for i in each_of(driver.cycle(), Bind)] == [waits.uid]

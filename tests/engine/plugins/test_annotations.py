@@ -17,7 +17,7 @@ from scheduler.engine.model.terms import ANY_NODE, PodAffinity, usable
 from tests.reference.inter_pod_affinity import max_pods
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, selector, term
-from tests.support.driving import NAME, Driver, bind_of, condition_of
+from tests.support.driving import NAME, Driver, bind_of, condition_of, each_of
 from tests.support.messages import refusals
 
 ENFORCED = "requiredDuringSchedulingRequiredDuringExecution"
@@ -347,7 +347,7 @@ def test_no_domain_gets_more_than_its_percentage_of_a_group(driver: Driver, wher
     """50 % of five are three: such a group does not fit one zone, and fits two."""
 
     def places() -> list[int]:
-        binds = [each.node_name for _ in range(3) for each in driver.cycle() if isinstance(each, Bind)]
+        binds = [each.node_name for _ in range(3) for each in each_of(driver.cycle(), Bind)]
         return sorted(Counter(binds).values())
 
     driver.node("a", labels={ZONE: "a"})

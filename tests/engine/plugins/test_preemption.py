@@ -205,9 +205,8 @@ def _full_node(*placed: Json) -> ProductSubject:
 
 
 def _sized(name: str, priority: int, *, cpu: str = "1", node: str | None = "n", **more: Any) -> Json:
-    containers = [build.container(requests={"cpu": cpu})]
     own = {"priority": priority, **more.pop("spec", {})}
-    return build.pod(name, node=node, containers=containers, spec=own, **more)
+    return build.pod(name, node=node, cpu=cpu, spec=own, **more)
 
 
 def _preempted(pod: Json) -> Json:

@@ -106,9 +106,8 @@ def test_a_domain_without_a_weight_gets_none_and_one_that_is_gone_has_no_share(c
 def test_a_full_domain_keeps_its_share_and_the_rest_waits(cluster: Driver):
     cluster.node("a-0", labels={ZONE: "a"}, allocatable={"cpu": "1", "pods": "110"})
     zones(cluster, "b")
-    containers = [build.container(requests={"cpu": "1"})]
     weights = {"domainWeights": {"a": 1, "b": 1}}
-    got = placed(cluster, [pod(f"p{n}", weights, containers=containers) for n in range(4)])
+    got = placed(cluster, [pod(f"p{n}", weights, cpu="1") for n in range(4)])
     assert Counter(got) == {"a": 1, "b": 2}
 
 

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.model.annotations import AFFINITY
-from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import DELETION_COST, WRITTEN_DELETION_COST
 from scheduler.engine.model.stimuli import PodGone, PodSeen
 from scheduler.engine.state.batches import finished
@@ -22,6 +21,7 @@ from scheduler.tools.enforcer.deletion_costs import DeletionCosts
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, Json, selector, term
 from tests.support.enforcer_driver import Driver
+from tests.support.json_cluster import decoded
 
 _SPREAD = [build.spread(ZONE, selector("app=web"))]
 
@@ -42,7 +42,6 @@ class Costs:
             is_protected=lambda pod: pod.namespace in protected,
         )
         self.now_s = 0.0
-        self._decoder = PodDecoder()
         self._n_seen = 0
         self.documents: dict[str, Json] = {}
 
@@ -67,7 +66,7 @@ class Costs:
         self._n_seen += 1
         document["metadata"]["resourceVersion"] = str(self._n_seen)
         self.documents[document["metadata"]["name"]] = document
-        self.driver.enforcer.apply(PodSeen(self._decoder.decode(json.dumps(document).encode())))
+        self.driver.enforcer.apply(PodSeen(decoded(document)))
 
     def annotate(self, name: str, **annotations: str | None) -> None:
         document = self.documents[name]

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.tools.enforcer import loop as enforcer
 from scheduler.tools.enforcer.evictor import TIMEOUT_S, EvictionOutcome, evict, nominate
 from scheduler.tools.enforcer.instructions import EvictionResult
 from tests.support import build
 from tests.support.api_bodies import body
+from tests.support.json_cluster import decoded
 from tests.support.scripted_server import client_of, lost, reply, scripted
 
 
@@ -59,7 +59,7 @@ RESPONSES = {
 @pytest.mark.parametrize(("answers", "outcome"), RESPONSES.values(), ids=RESPONSES)
 async def test_every_response_has_its_outcome(answers: list[Any], outcome: EvictionOutcome) -> None:
     """A lost eviction is settled by reading the pod once."""
-    pod = PodDecoder().decode(json.dumps(build.pod("p", uid="u1", node="n")).encode())
+    pod = decoded(build.pod("p", uid="u1", node="n"))
     async with scripted(*answers) as script, client_of(script) as client:
         assert await evict(client, pod) == outcome
         assert len(script.received) == len(answers)
@@ -77,7 +77,7 @@ async def test_every_response_has_its_outcome(answers: list[Any], outcome: Evict
 @pytest.mark.parametrize("is_refused", [False, True])
 async def test_pods_are_nominated_until_one_is_refused(is_refused: bool) -> None:
     """Then no pod is evicted for them."""
-    pods = [PodDecoder().decode(json.dumps(build.pod(name, uid=name)).encode()) for name in ("m0", "m1")]
+    pods = [decoded(build.pod(name, uid=name)) for name in ("m0", "m1")]
     answers = [refusal(403, "rbac")] if is_refused else [reply(body(200, "", "")), reply(body(200, "", ""))]
     async with scripted(*answers) as script, client_of(script) as client:
         outcome = await nominate(client, [(pods[0], "n0"), (pods[1], "")], may_act=lambda: True)
@@ -98,7 +98,7 @@ async def test_an_enforcer_that_lost_its_lease_nominates_no_further_pod_and_evic
     n_written: int,
 ) -> None:
     """The search for the move came in pieces, between which it may have lost it."""
-    pods = [PodDecoder().decode(json.dumps(build.pod(name, uid=name)).encode()) for name in ("m0", "m1")]
+    pods = [decoded(build.pod(name, uid=name)) for name in ("m0", "m1")]
     async with scripted(*[reply(body(200, "", ""))] * n_written) as script, client_of(script) as client:
         nominations = [(pods[0], "n0"), (pods[1], "")]
         outcome = await nominate(client, nominations, may_act=lambda: len(script.received) < n_written)

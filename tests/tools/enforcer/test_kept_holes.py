@@ -15,7 +15,6 @@ from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.core.group_nominations import HOLD_FOR_S
 from scheduler.engine.model.instructions import Bind, ClearNomination, PatchCondition
 from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import BindDone, NodeSeen, PodGone, PodSeen, TimePassed
 from scheduler.engine.state.audit import differences
@@ -27,6 +26,7 @@ from scheduler.tools.enforcer.rebalancing import Move, Rebalancer
 from tests.support import build
 from tests.support.build import Json
 from tests.support.driving import NAME, Driver
+from tests.support.json_cluster import decoded
 
 _LIMITS = RebalanceLimits(min_gain=10_000, hold_s=4.0, pause_s=10.0, cool_down_s=0.0, for_groups=2)
 _STEP_S = 2.0
@@ -86,7 +86,7 @@ class Life:
     def see(self, pod: Json) -> None:
         self.pods[pod["metadata"]["uid"]] = pod
         self.driver.handle(PodSeen(self.driver.decoded(pod)))
-        seen = PodDecoder().decode(json.dumps(pod).encode())
+        seen = decoded(pod)
         if seen.node_name:
             self.state.upsert_pod(seen)
         self.rebalancer.waiting.apply(PodSeen(seen))

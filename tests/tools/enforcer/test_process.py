@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest_asyncio
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import load_credentials
 from scheduler.daemon.kube.requests import JSON, Request
-from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
 from scheduler.errors import ApiError, Forbidden
 from scheduler.tools.enforcer.evictor import evict
@@ -24,6 +22,7 @@ from tests.support.cluster import kubeconfig_of
 from tests.support.daemon import Daemon
 from tests.support.enforcer_driver import REQUIRED, rules
 from tests.support.enforcer_process import Shop, enforcing, output, shop, started
+from tests.support.json_cluster import decoded
 from tests.support.kubectl import Kubectl
 from tests.support.waiting import until
 from tests.system.manifests.test_enforcer import CONTAINER, FOLDER, NAMESPACE, all_requests
@@ -424,4 +423,4 @@ async def _client(kubeconfig: Path) -> KubeClient:
 
 async def _pod(cluster: Shop, name: str) -> Pod:
     stored = (await cluster.api.get(f"{cluster.path('pods')}/{name}")).ok
-    return PodDecoder().decode(json.dumps(stored).encode())
+    return decoded(stored)

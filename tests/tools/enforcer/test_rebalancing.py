@@ -14,7 +14,6 @@ from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.fallback import FALLBACK, RELAXED
 from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.batches import finished
@@ -25,6 +24,7 @@ from scheduler.tools.enforcer.rebalancing import Move, Rebalancer
 from tests.support import build
 from tests.support.build import ZONE, affinity, selector, term
 from tests.support.driving import NAME
+from tests.support.json_cluster import decoded
 
 LIMITS = RebalanceLimits(min_gain=20, hold_s=30.0, pause_s=60.0, cool_down_s=600.0)
 #: Nothing to wait for.
@@ -48,7 +48,6 @@ class World:
             is_movable=lambda _: movable,
         )
         self.now_s = 0.0
-        self._decoder = PodDecoder()
 
     def node(self, name: str, zone: str, **settings: Any) -> None:
         made = build.node(name, labels={ZONE: zone}, allocatable={"cpu": "4"}, **settings)
@@ -64,7 +63,7 @@ class World:
             spec={"schedulerName": NAME, **more.pop("spec", {})},
             **more,
         )
-        self.state.upsert_pod(self._decoder.decode(json.dumps(made).encode()))
+        self.state.upsert_pod(decoded(made))
 
     def check(self, after_s: float = 0.0) -> Move | None:
         self.now_s += after_s

@@ -14,7 +14,6 @@ from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.fallback import FALLBACK, RELAXED
 from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.stimuli import BindDone, NodeGone, NodeSeen, PodGone, PodSeen, TimePassed
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.batches import finished
@@ -24,7 +23,8 @@ from scheduler.tools.enforcer.limits import RebalanceLimits
 from scheduler.tools.enforcer.rebalancing import Move, Rebalancer
 from tests.support import build
 from tests.support.build import ZONE, Json, affinity, selector, term
-from tests.support.driving import NAME, Driver
+from tests.support.driving import NAME, Driver, each_of
+from tests.support.json_cluster import decoded
 
 _ENTRY = json.dumps([{"rule": "podAntiAffinity", "topologyKey": ZONE, "afterSeconds": 20}])
 _APART = affinity(anti_required=[term(ZONE, selector("app=web"))])
@@ -45,7 +45,6 @@ class Life:
         self.moves: list[Move] = []
         self.pods: dict[str, Json] = {}
         self.zones: dict[str, str] = {}
-        self._decoder = PodDecoder()
         self._n_created = 0
         self._n_replicas = n_replicas
 
@@ -71,7 +70,7 @@ class Life:
             self.driver.now_s += _STEP_S
             self.driver.handle(TimePassed())
             while self.driver.machine.has_work() and (told := self.driver.cycle()):
-                for bind in (one for one in told if isinstance(one, Bind)):
+                for bind in each_of(told, Bind):
                     self._bind(bind)
             move = finished(self.rebalancer.check(self.driver.now_s))
             if move is not None:
@@ -106,7 +105,7 @@ class Life:
         self.pods[pod["metadata"]["uid"]] = pod
         self.driver.handle(PodSeen(self.driver.decoded(pod)))
         if _is_bound(pod):
-            self.state.upsert_pod(self._decoder.decode(json.dumps(pod).encode()))
+            self.state.upsert_pod(decoded(pod))
 
     def _delete(self, uid: str) -> None:
         del self.pods[uid]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import cast
 
@@ -11,7 +10,6 @@ import pytest
 from scheduler.daemon.kube.event_series import EventKey
 from scheduler.daemon.metrics.logs import Logger
 from scheduler.daemon.writes.recorder import EventRecorder
-from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pod_groups import GroupKey, GroupKind
 from scheduler.engine.model.pods import Pod
 from scheduler.tools.enforcer.evictor import EvictionOutcome
@@ -26,6 +24,7 @@ from scheduler.tools.enforcer.metrics import EnforcementMetrics
 from scheduler.tools.enforcer.rebalancing import Move
 from scheduler.tools.enforcer.reports import EnforcementReporter
 from tests.support import build
+from tests.support.json_cluster import decoded
 
 EVICTED = EvictionOutcome(EvictionResult.EVICTED, "")
 
@@ -41,7 +40,7 @@ class _Recorded:
 
 
 def _pod(namespace: str, name: str) -> Pod:
-    return PodDecoder().decode(json.dumps(build.pod(name, namespace=namespace, node="n")).encode())
+    return decoded(build.pod(name, namespace=namespace, node="n"))
 
 
 def _told(recorded: _Recorded) -> tuple[str, str]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import PodGone, PodSeen
 from scheduler.tools.enforcer.limits import RebalanceLimits
 from scheduler.tools.enforcer.rebalancing import Move
 from tests.support import build
 from tests.support.driving import NAME
+from tests.support.json_cluster import decoded
 from tests.tools.enforcer.test_rebalancing import World
 
 LIMITS = RebalanceLimits(min_gain=10_000, hold_s=30.0, pause_s=60.0, cool_down_s=0.0, for_groups=2)
@@ -28,7 +27,7 @@ def group(world: World, n: int, cpu: str = "4", *, is_told: bool = True, **more:
             spec={"schedulerName": NAME, **more},
         )
         made["status"]["conditions"] = [UNSCHEDULABLE] if is_told else []
-        world.rebalancer.waiting.apply(PodSeen(PodDecoder().decode(json.dumps(made).encode())))
+        world.rebalancer.waiting.apply(PodSeen(decoded(made)))
 
 
 def room(limits: RebalanceLimits = LIMITS, *, n_full: int = 1, **settings: Any) -> World:

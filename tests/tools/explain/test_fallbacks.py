@@ -28,10 +28,7 @@ def web(name: str, node: str | None = None, *, cpu: str = "1", mark: str = "") -
     annotations = {FALLBACK: json.dumps([ENTRY])}
     if mark:
         annotations[RELAXED] = json.dumps([{"rule": RULE, "why": mark}])
-    containers = [build.container(requests={"cpu": cpu})]
-    return build.pod(
-        name, labels={"app": "web"}, node=node, affinity=APART, annotations=annotations, containers=containers
-    )
+    return build.pod(name, labels={"app": "web"}, node=node, affinity=APART, annotations=annotations, cpu=cpu)
 
 
 def unschedulable(name: str, since: str) -> Json:

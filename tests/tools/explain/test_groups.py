@@ -28,10 +28,6 @@ def _member(number: int, n_needed: int, template: build.Json) -> build.Json:
     return member
 
 
-def _template(cpu: str, **more: Any) -> build.Json:
-    return build.pod("m", labels={}, cpu=cpu, **more)
-
-
 def _nodes(names: str, cpu: str = "4", **more: Any) -> list[build.Json]:
     return [build.node(name, allocatable={"cpu": cpu}, **more) for name in names.split()]
 
@@ -53,7 +49,7 @@ def _bound(cluster: Cluster, template: build.Json, n_members: int) -> int:
 
 
 def test_the_member_that_is_refused_beside_the_others_is_explained() -> None:
-    answer = _explained(Cluster(_nodes("a b")), _template("3"), 3)
+    answer = _explained(Cluster(_nodes("a b")), build.pod("m", cpu="3"), 3)
     assert answer.member is not None
     placed = {(pod.name, pod.node) for pod in answer.member.placed.shown}
     assert (answer.member.pod, answer.member.placed.n_total, len(placed)) == ("m2", 2, 2)
@@ -64,7 +60,7 @@ def test_the_member_that_is_refused_beside_the_others_is_explained() -> None:
 def test_what_would_help_is_enough_for_all_members() -> None:
     """Four of six have no place; to untaint one node, or to give one room for one more, is not enough."""
     tainted = _nodes("t0 t1 t2 t3", taints=["gpu:NoSchedule"])
-    answer = _explained(Cluster([*_nodes("a b"), *tainted]), _template("3"), 6)
+    answer = _explained(Cluster([*_nodes("a b"), *tainted]), build.pod("m", cpu="3"), 6)
     assert changes(answer)[0] == ["TolerateTaint"]
     assert answer.suggestions[0].texts == ("each such member tolerates the taint gpu:NoSchedule",)
     assert ["RemoveTaint"] * 4 in changes(answer)
@@ -74,14 +70,14 @@ def test_what_would_help_is_enough_for_all_members() -> None:
 def test_no_member_is_to_leave_for_another() -> None:
     """Of the pods on the nodes, only the one that is no member may leave."""
     running = [build.pod("w", node="a", cpu="3")]
-    answer = _explained(Cluster(_nodes("a b"), running), _template("3"), 2)
+    answer = _explained(Cluster(_nodes("a b"), running), build.pod("m", cpu="3"), 2)
     removed = [change for s in as_json(answer)["suggestions"] for change in s["changes"] if "pod" in change]
     assert {change["pod"] for change in removed} == {"w"}
 
 
 def test_the_domain_in_which_the_group_came_furthest_is_named() -> None:
     near = build.affinity(required=[build.term(build.ZONE, build.selector("app=g"))])
-    template = _template("3", affinity=near)
+    template = build.pod("m", cpu="3", affinity=near)
     template["metadata"]["labels"]["app"] = "g"
     nodes = [*_nodes("a0 a1", labels={build.ZONE: "a"}), *_nodes("b0", labels={build.ZONE: "b"})]
     answer = _explained(Cluster(nodes), template, 3)
@@ -95,7 +91,7 @@ def test_the_domain_in_which_the_group_came_furthest_is_named() -> None:
 
 def test_a_level_that_no_node_has_is_named() -> None:
     """The message of such a group counts no nodes and no reason."""
-    template = _template("1")
+    template = build.pod("m", cpu="1")
     level = "affinity-scheduler.io/pod-group-part-required-topology"
     template["metadata"]["annotations"] = {"affinity-scheduler.io/pod-group-part": "p", level: "rack"}
     note = "no node has the label rack, which the group, or a part of it, requires"
@@ -107,7 +103,7 @@ def test_a_level_that_no_node_has_is_named() -> None:
 
 
 def test_without_trials_the_refusals_are_told_all_the_same() -> None:
-    answer = _explained(Cluster(_nodes("a b")), _template("3"), 3, try_changes=False)
+    answer = _explained(Cluster(_nodes("a b")), build.pod("m", cpu="3"), 3, try_changes=False)
     assert (bool(answer.groups), answer.suggestions) == (True, ())
 
 
@@ -139,18 +135,18 @@ def test_moves_that_would_make_room_are_named() -> None:
     }
     owned = build.pod("s", node="a", owner=build.owned_by("ReplicaSet", "web"), **copy.deepcopy(small))
     nodes = [*_nodes("a b"), *_nodes("small", cpu="2")]
-    answer = _explained(Cluster(nodes, [owned]), _template("4"), 2)
+    answer = _explained(Cluster(nodes, [owned]), build.pod("m", cpu="4"), 2)
     assert "The group would fit after: move default/s from a to small." in answer.notes
     alone = build.pod("s", node="a", **copy.deepcopy(small))
-    answer = _explained(Cluster(nodes, [alone]), _template("4"), 2)
+    answer = _explained(Cluster(nodes, [alone]), build.pod("m", cpu="4"), 2)
     assert not any("move" in note for note in answer.notes)
 
 
 def test_a_member_that_is_deleted_has_no_place_beside_the_others() -> None:
     """With it two members would have places, as many as the group needs; the group's cycle leaves it out."""
-    ending = _member(0, 2, _template("1"))
+    ending = _member(0, 2, build.pod("m", cpu="1"))
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    members = [ending, *(_member(number, 2, _template("4")) for number in (1, 2))]
+    members = [ending, *(_member(number, 2, build.pod("m", cpu="4")) for number in (1, 2))]
     small = build.pod(
         "s",
         node="b",
@@ -170,7 +166,7 @@ def test_a_percentage_of_the_group_is_told_as_one() -> None:
     """Two of ten members in each of three zones."""
     term = {**build.term(build.ZONE, build.selector("app=n")), "maxPodsPerDomain": "20%"}
     own = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    template = _template("0")
+    template = build.pod("m", cpu="0")
     template["metadata"]["labels"] = {"app": "n"}
     template["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(own)}
     nodes = [
@@ -182,7 +178,7 @@ def test_a_percentage_of_the_group_is_told_as_one() -> None:
 
 
 def test_members_that_disagree_are_told_so_without_suggestions() -> None:
-    members = [_member(number, 2, _template("1")) for number in range(2)]
+    members = [_member(number, 2, build.pod("m", cpu="1")) for number in range(2)]
     for member, level in zip(members, ("block", "rack"), strict=True):
         member["metadata"]["annotations"] = {"affinity-scheduler.io/pod-group-required-topology": level}
     answer = Cluster(_nodes("a b"), members, []).explain(members[1])
@@ -194,5 +190,5 @@ def test_members_that_disagree_are_told_so_without_suggestions() -> None:
 @pytest.mark.parametrize(("n_members", "n_changes"), [(7, [1, 1]), (9, [3]), (12, [])])
 def test_room_on_many_nodes_is_no_small_change(n_members: int, n_changes: list[int]) -> None:
     """Each of six nodes has room for one member of three CPU."""
-    answer = _explained(Cluster(_nodes("a b c d e f")), _template("3"), n_members)
+    answer = _explained(Cluster(_nodes("a b c d e f")), build.pod("m", cpu="3"), n_members)
     assert [len(suggestion.changes) for suggestion in answer.suggestions] == n_changes

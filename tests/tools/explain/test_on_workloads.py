@@ -96,8 +96,7 @@ async def _clusters(folder: Path) -> AsyncIterator[Cluster]:
         tainted = ["dedicated=db:NoSchedule"]
         await cluster.add_node("c1", labels={build.ZONE: "c"}, allocatable={"cpu": "4"}, taints=tainted)
         await cluster.add_node("c2", labels={build.ZONE: "c"}, allocatable={"cpu": "4"}, unschedulable=True)
-        room = [build.container(requests={"cpu": "2"})]
-        await cluster.create(_PODS, build.pod("alone", node="b1", containers=room))
+        await cluster.create(_PODS, build.pod("alone", node="b1", cpu="2"))
         async with running(Path(cluster.kubeconfig)):
             yield cluster
 

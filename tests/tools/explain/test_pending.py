@@ -48,10 +48,6 @@ def loaded(*pods: build.Json) -> LoadedCluster:
     return cluster
 
 
-def cpu(amount: str) -> list[build.Json]:
-    return [build.container(requests={"cpu": amount})]
-
-
 def rows(cluster: LoadedCluster) -> list[tuple[str, int]]:
     return [(row.workload.text, row.n_pods) for row in pending_workloads(cluster).workloads]
 
@@ -70,7 +66,7 @@ def explained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_thousands_of_equal_pods_are_explained_once(explained: list[str]) -> None:
-    pods = [owned(f"web-{number:04}", containers=cpu("2")) for number in range(2_000)]
+    pods = [owned(f"web-{number:04}", cpu="2") for number in range(2_000)]
     cluster = loaded(*pods)
     (row,) = pending_workloads(cluster).workloads
     assert (row.n_pods, explained) == (2_000, ["web-0000"])
@@ -80,8 +76,8 @@ def test_thousands_of_equal_pods_are_explained_once(explained: list[str]) -> Non
 def test_pods_with_other_specs_are_rows_of_their_own_unless_the_reason_is_the_same(
     explained: list[str],
 ) -> None:
-    template = [owned("a", containers=cpu("2")), owned("b", containers=cpu("3"))]
-    selected = owned("c", containers=cpu("2"))
+    template = [owned("a", cpu="2"), owned("b", cpu="3")]
+    selected = owned("c", cpu="2")
     selected["spec"]["nodeSelector"] = {"disk": "ssd"}
     found = pending_workloads(loaded(*template, selected)).workloads
     assert [(row.n_pods, row.reason) for row in found] == [
@@ -93,7 +89,7 @@ def test_pods_with_other_specs_are_rows_of_their_own_unless_the_reason_is_the_sa
 
 def test_a_stateful_set_is_explained_by_its_oldest_pod(explained: list[str]) -> None:
     """Each of its pods has claims of its own."""
-    pods = [owned(f"db-{n}", "StatefulSet", "db", containers=cpu("2")) for n in range(3)]
+    pods = [owned(f"db-{n}", "StatefulSet", "db", cpu="2") for n in range(3)]
     for number, pod in enumerate(pods):
         pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": f"data-{number}"}}]
         pod["metadata"]["creationTimestamp"] = f"2026-01-02T03:04:0{9 - number}Z"
@@ -104,9 +100,9 @@ def test_a_stateful_set_is_explained_by_its_oldest_pod(explained: list[str]) -> 
 def test_what_is_not_explained_has_what_its_scheduler_said(explained: list[str]) -> None:
     said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     message = "0/9 nodes are available: 9 Insufficient memory. preemption: 0/9 nodes are available: 9 x."
-    pods = [owned(f"p{n}", owner=f"web-{n}", containers=cpu("1")) for n in range(3)]
+    pods = [owned(f"p{n}", owner=f"web-{n}", cpu="1") for n in range(3)]
     pods[2]["status"]["conditions"] = [{**said, "message": message}]
-    runs = owned("runs", owner="db", node="n", containers=cpu("1"))
+    runs = owned("runs", owner="db", node="n", cpu="1")
     found = pending_workloads(loaded(runs, *pods), max_explained=1).workloads
     assert [(row.reason, row.state, row.change != ()) for row in found] == [
         ("Insufficient cpu", "unschedulable", True),
@@ -168,9 +164,9 @@ def test_a_resource_or_a_class_that_is_nowhere_is_named() -> None:
     assert [row.missing for row in pending_workloads(claims).workloads] == [
         "claim c: there is no class fats-ssd"
     ]
-    some = loaded(owned("p", containers=cpu("2")))
+    some = loaded(owned("p", cpu="2"))
     some.state.upsert_node(decode_node(encoded(build.node("full", allocatable={"cpu": "2"}))))
-    some.apply(PodSeen(decoded(owned("a", node="full", containers=cpu("2")))))
+    some.apply(PodSeen(decoded(owned("a", node="full", cpu="2"))))
     assert [row.missing for row in pending_workloads(some).workloads] == [""]
 
 
@@ -198,7 +194,7 @@ def test_a_scheduler_without_a_lease_is_known_by_what_it_did(seen: build.Json, i
 
 
 def test_the_reason_that_refuses_the_most_nodes_comes_first() -> None:
-    cluster = loaded(owned("p", containers=cpu("2")))
+    cluster = loaded(owned("p", cpu="2"))
     for name in ("tainted-1", "tainted-2"):
         cluster.state.upsert_node(decode_node(encoded(build.node(name, taints=["x:NoSchedule"]))))
     (row,) = pending_workloads(cluster).workloads

@@ -10,8 +10,7 @@ from tests.support.json_cluster import Cluster, decoded
 
 
 def _pod(name: str, priority: int, **more: Any) -> Json:
-    containers = [build.container(requests={"cpu": "1"})]
-    return build.pod(name, containers=containers, spec={"priority": priority}, **more)
+    return build.pod(name, cpu="1", spec={"priority": priority}, **more)
 
 
 def test_the_victims_and_their_node_are_named() -> None:

@@ -48,14 +48,6 @@ def leaves(name: str, node: str, namespace: str = "default") -> RemovePod:
     return RemovePod(namespace, name, node, f"uid-{namespace}-{name}")
 
 
-def asks(cpu: str, **more: Any) -> build.Json:
-    return build.pod("p", cpu=cpu, **more)
-
-
-def holds(name: str, node: str, cpu: str, **more: Any) -> build.Json:
-    return build.pod(name, node=node, cpu=cpu, **more)
-
-
 CASES = [
     pytest.param(
         Cluster([build.node("a", taints=[GPU]), build.node("b", taints=[GPU])]),
@@ -117,13 +109,13 @@ CASES = [
         Cluster(
             [build.node("a", allocatable={"cpu": "4"}), build.node("b", allocatable={"cpu": "4"})],
             [
-                holds("a1", "a", "1"),
-                holds("a2", "a", "2500m"),
-                holds("b1", "b", "2"),
-                holds("b2", "b", "1500m"),
+                build.pod("a1", node="a", cpu="1"),
+                build.pod("a2", node="a", cpu="2500m"),
+                build.pod("b1", node="b", cpu="2"),
+                build.pod("b2", node="b", cpu="1500m"),
             ],
         ),
-        asks("2500m"),
+        build.pod("p", cpu="2500m"),
         [(2, "NodeResourcesFit", "needs 2500m cpu, at most 500m free")],
         [
             (leaves("a2", "a"),),
@@ -134,7 +126,7 @@ CASES = [
         id="room, by as few pods as possible",
     ),
     pytest.param(
-        Cluster([build.node("a", allocatable={"pods": "1"})], [holds("a1", "a", "1")]),
+        Cluster([build.node("a", allocatable={"pods": "1"})], [build.pod("a1", node="a", cpu="1")]),
         build.pod(),
         [(1, "NodeResourcesFit", "")],
         [(leaves("a1", "a"),), (AddRoom("a", "pods", 1),)],
@@ -143,9 +135,9 @@ CASES = [
     pytest.param(
         Cluster(
             [build.node("a", allocatable={"cpu": "2"})],
-            [holds("agent", "a", "1", owner=build.owned_by("DaemonSet", "agent"))],
+            [build.pod("agent", node="a", cpu="1", owner=build.owned_by("DaemonSet", "agent"))],
         ),
-        asks("2"),
+        build.pod("p", cpu="2"),
         [(1, "NodeResourcesFit", "needs 2 cpu, at most 1 free")],
         [(AddRoom("a", "cpu", 1000),)],
         id="a daemon's pod would come back",
@@ -199,7 +191,10 @@ CASES = [
         id="two resources",
     ),
     pytest.param(
-        Cluster([build.node("a", allocatable={"cpu": "4", "memory": "8Gi"})], [holds("small", "a", "0")]),
+        Cluster(
+            [build.node("a", allocatable={"cpu": "4", "memory": "8Gi"})],
+            [build.pod("small", node="a", cpu="0")],
+        ),
         build.pod(
             "p",
             containers=[build.container(requests={"cpu": "5", "memory": "8Gi", "a.example.com/x": "1"})],
@@ -221,7 +216,7 @@ CASES = [
                 build.node("large", allocatable={"cpu": "4"}, taints=[GPU]),
             ]
         ),
-        asks("4"),
+        build.pod("p", cpu="4"),
         [(3, "NodeResourcesFit", "needs 4 cpu, at most 3 free"), (1, "TaintToleration", GPU)],
         [(AddRoom("n2", "cpu", 2000),), (AddRoom("n3", "cpu", 1000),)],
         id="room, on the nodes that are short of the least",
@@ -582,16 +577,21 @@ def _held(*pods: build.Json, allowed: int = 0) -> Explanation:
         build.disruption_budget("archive", build.selector("app=archive"), allowed),
     )
     state.budgets.upsert(decode_disruption_budget(encoded(budget)))
-    return explain(cluster.request(asks("2"), state))
+    return explain(cluster.request(build.pod("p", cpu="2"), state))
 
 
 def _archive(name: str, node: str, cpu: str, phase: str = "Running") -> build.Json:
-    return holds(name, node, cpu, labels={"app": "archive"}, phase=phase)
+    return build.pod(name, node=node, cpu=cpu, labels={"app": "archive"}, phase=phase)
 
 
 def test_pods_that_a_budget_does_not_let_go_are_proposed_last() -> None:
     """Of one node's pods the others are to leave, although these are smaller; and a whole node's come last."""
-    pods = (_archive("a0", "a", "3"), holds("a1", "a", "1"), _archive("b0", "b", "2"), holds("b1", "b", "2"))
+    pods = (
+        _archive("a0", "a", "3"),
+        build.pod("a1", node="a", cpu="1"),
+        _archive("b0", "b", "2"),
+        build.pod("b1", node="b", cpu="2"),
+    )
     answer = _held(*pods)
     (first, *_, last) = answer.suggestions
     assert first.changes == (leaves("b1", "b"),)

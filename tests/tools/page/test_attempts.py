@@ -13,7 +13,7 @@ from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.page.attempts import MAX_ATTEMPTS, MAX_MESSAGE, FailedAttempts, PendingPod
 from scheduler.tools.page.what_if_service import WhatIfService
 from tests.support import build
-from tests.support.driving import Driver
+from tests.support.driving import Driver, each_of
 from tests.support.messages import no_victims
 
 ALONE = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
@@ -42,7 +42,7 @@ class Explained:
         for each in instructions:
             if isinstance(each, Attempted):
                 self.attempts.record(each)
-        return "".join(each.message for each in instructions if isinstance(each, PatchCondition))
+        return "".join(each.message for each in each_of(instructions, PatchCondition))
 
     def last(self, name: str) -> PendingPod:
         queued = self.attempts.find("default", name)

@@ -14,7 +14,6 @@ from scheduler.engine.state.batches import finished
 from scheduler.tools.page import machine_room
 from scheduler.tools.page.machine_room import MachineRoom, RoomQuestion, machine_room_pieces
 from tests.engine.core.test_group_levels import BLOCK, RACK, members
-from tests.support.build import container
 from tests.support.driving import Driver
 
 GROUP, MIN_COUNT = "affinity-scheduler.io/pod-group", "affinity-scheduler.io/pod-group-min-count"
@@ -46,8 +45,7 @@ def _member(
     driver: Driver, name: str, group: str, namespace: str = "default", n: int = 2, cpu: str = "1", **more: Any
 ) -> None:
     labels = {GROUP: group, MIN_COUNT: str(n)}
-    containers = [container(requests={"cpu": cpu})]
-    driver.pod(name, namespace=namespace, labels=labels, containers=containers, **more)
+    driver.pod(name, namespace=namespace, labels=labels, cpu=cpu, **more)
 
 
 def room_of(driver: Driver, **asked: str) -> MachineRoom:

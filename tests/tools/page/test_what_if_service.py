@@ -82,12 +82,11 @@ async def test_a_copy_knows_the_nodes_whose_kubelet_refuses_the_pod() -> None:
     """Also for further pods like it, for which no time passes."""
     driver = Driver()
     driver.node("only", allocatable={"cpu": "2", "pods": "9"})
-    containers = [container(requests={"cpu": "1"})]
-    first = driver.confirm(driver.pod("first", containers=containers), bind_of(driver.cycle()).node_name)
-    failed = pod(first.name, uid=first.uid, node="only", containers=containers, spec={"schedulerName": NAME})
+    first = driver.confirm(driver.pod("first", cpu="1"), bind_of(driver.cycle()).node_name)
+    failed = pod(first.name, uid=first.uid, node="only", cpu="1", spec={"schedulerName": NAME})
     failed["status"] = {"phase": "Failed", "reason": "OutOfcpu"}
     driver.handle(PodSeen(driver.decoded(failed)))
-    second = driver.pod("second", containers=containers)
+    second = driver.pod("second", cpu="1")
     message = condition_of(driver.cycle()).message
     assert message.startswith("0/1 nodes are available")
     service = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)

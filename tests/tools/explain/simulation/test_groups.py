@@ -20,7 +20,7 @@ from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.build import Json, container
 from tests.support.custom_kinds import KUBERNETES, group
-from tests.support.driving import NAME, Driver
+from tests.support.driving import NAME, Driver, each_of
 from tests.support.json_cluster import decoded, encoded
 
 ANOTHER: Final = (
@@ -69,7 +69,7 @@ def test_a_member_that_was_created_anew_is_placed_with_a_group_that_lost_another
     driver = Driver()
     for stimulus in seen:
         driver.handle(stimulus)
-    assert [type(one) for one in driver.cycle() if isinstance(one, Bind)] == [Bind]
+    assert [type(one) for one in each_of(driver.cycle(), Bind)] == [Bind]
     answer = explain_pod(loaded(*seen), new, None)
     assert (answer.state, answer.message) == (
         "schedulable",

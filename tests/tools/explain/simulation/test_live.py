@@ -125,7 +125,7 @@ def _simulated(cluster: Cluster, pod: JsonObject, seed: int) -> Answer:
 
     def heard(stimulus: Stimulus) -> list[Instruction]:
         instructions = handle(stimulus)
-        binds.extend(one for one in instructions if isinstance(one, Bind))
+        binds.extend(each_of(instructions, Bind))
         return instructions
 
     world.handle = heard  # type: ignore[method-assign]  # an ear, not a replacement
