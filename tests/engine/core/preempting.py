@@ -7,12 +7,20 @@ from typing import Any
 from scheduler.engine.model.instructions import Instruction
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, VictimFate
-from tests.support.driving import Driver
+from tests.support.driving import Driver, evictions
 
 
 def sized_pod(cluster: Driver, name: str, priority: int = 0, *, cpu: str = "1", **more: Any) -> Pod:
     """Show a pod of the size and priority."""
     return cluster.pod(name, cpu=cpu, priority=priority, **more)
+
+
+def victim_and_preemptor(cluster: Driver) -> tuple[Pod, Pod]:
+    """Return a pod that fills the node, and the one for which it is to be evicted by now."""
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
+    assert evictions(cluster.cycle()) == ["low"]
+    return low, high
 
 
 def end_eviction(

@@ -341,21 +341,15 @@ def test_no_victim_is_deleted_once_members_disagree(driver: Driver) -> None:
     assert not driver.needs_eviction(order.preemptor.uid, low.uid)
 
 
-def test_running_members_are_no_victims_of_their_own_group(driver: Driver) -> None:
+@pytest.mark.parametrize(("n_waiting", "n_needed"), [(2, 2), (1, 3)], ids=["whole", "one is missing"])
+def test_running_members_are_no_victims_of_their_own_group(
+    driver: Driver, n_waiting: int, n_needed: int
+) -> None:
     driver.node("n0", allocatable={"cpu": "2"})
-    labels = {"app": "train", GROUP: "train", MIN_COUNT: "2"}
+    labels = {"app": "train", GROUP: "train", MIN_COUNT: str(n_needed)}
     for index in range(2):
         sized_pod(driver, f"old-{index}", 0, node="n0", labels=labels)
-    _members(driver, 2)
-    assert evictions(driver.cycle()) == []
-
-
-def test_running_members_are_no_victims_of_a_group_that_lacks_one(driver: Driver) -> None:
-    driver.node("n0", allocatable={"cpu": "2"})
-    labels = {"app": "train", GROUP: "train", MIN_COUNT: "3"}
-    for index in range(2):
-        sized_pod(driver, f"old-{index}", 0, node="n0", labels=labels)
-    _members(driver, 1, n_needed=3)
+    _members(driver, n_waiting, n_needed=n_needed)
     assert evictions(driver.cycle()) == []
 
 

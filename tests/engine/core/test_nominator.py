@@ -9,7 +9,7 @@ import pytest
 from scheduler.engine.model.instructions import Bind, ClearNomination, Instruction, PatchCondition
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import NodeGone, VictimFate
-from tests.engine.core.preempting import end_eviction, sized_pod
+from tests.engine.core.preempting import end_eviction, sized_pod, victim_and_preemptor
 from tests.support.driving import Driver, each_of, evictions
 
 
@@ -51,9 +51,7 @@ def _finds_no_victims(cluster: Driver, pod: Pod) -> None:
 def test_a_nomination_that_no_watch_showed_wakes_whom_it_kept_out(
     cluster: Driver, ends: Callable[[Driver, Pod], None]
 ) -> None:
-    low = sized_pod(cluster, "low", 0, node="n", cpu="2")
-    high = sized_pod(cluster, "high", 9, cpu="2")
-    cluster.cycle()
+    low, high = victim_and_preemptor(cluster)
     end_eviction(cluster, high, low)
     cluster.update(low, terminating=True)
     cluster.lose(low)
@@ -65,9 +63,7 @@ def test_a_nomination_that_no_watch_showed_wakes_whom_it_kept_out(
 
 
 def test_a_pod_that_is_held_for_its_evictions_hears_of_a_node_that_came_meanwhile(cluster: Driver) -> None:
-    low = sized_pod(cluster, "low", 0, node="n", cpu="2")
-    high = sized_pod(cluster, "high", 9, cpu="2")
-    assert evictions(cluster.cycle()) == ["low"]
+    low, high = victim_and_preemptor(cluster)
     cluster.node("new", allocatable={"cpu": "2"})
     cluster.pass_time(20)
     assert cluster.cycle() == []

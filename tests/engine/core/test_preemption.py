@@ -26,7 +26,7 @@ from scheduler.engine.model.stimuli import CycleDue, PodSeen, VictimFate
 from scheduler.engine.queueing.queued_pod import SubQueue
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.page.decisions import DecisionFeed
-from tests.engine.core.preempting import end_eviction, sized_pod
+from tests.engine.core.preempting import end_eviction, sized_pod, victim_and_preemptor
 from tests.support import build
 from tests.support.driving import NAME, Driver, attempt_of, bind_of, condition_of, each_of, evictions, kinds
 
@@ -77,9 +77,7 @@ def test_the_state_is_not_to_be_read_between_two_pieces_of_a_search_for_victims(
 
 
 def test_a_victim_that_the_server_deletes_is_not_evicted_again_before_a_watch_shows_it(cluster: Driver):
-    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
-    high = sized_pod(cluster, "high", 9, cpu="2")
-    cluster.cycle()
+    low, high = victim_and_preemptor(cluster)
     assert kinds(end_eviction(cluster, high, low)) == ["EmitEvent"]
     assert high.uid in cluster.state.preempting
     higher = sized_pod(cluster, "higher", 10, cpu="2")
@@ -125,9 +123,7 @@ def test_a_pod_that_waits_for_an_eviction_for_another_one_is_tried_if_that_is_no
 
 def test_an_answer_that_comes_after_the_bind_is_reported_and_not_in_vain(cluster: Driver):
     """The first answer to a DELETE was lost; the victim is gone long before the second one."""
-    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
-    high = sized_pod(cluster, "high", 9, cpu="2")
-    cluster.cycle()
+    low, high = victim_and_preemptor(cluster)
     cluster.lose(low)
     cluster.pass_time(20)
     cluster.confirm(high, bind_of(cluster.cycle()).node_name)
@@ -173,9 +169,7 @@ def test_after_an_eviction_that_failed_or_was_not_wanted_the_others_are_spared(
 
 
 def test_the_pauses_between_deletions_that_are_denied_grow(cluster: Driver):
-    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
-    high = sized_pod(cluster, "high", 9, cpu="2")
-    assert evictions(cluster.cycle()) == ["low"]
+    low, high = victim_and_preemptor(cluster)
     for wait_s in (1, 2, 4, 8, 10, 10):
         end_eviction(cluster, high, low, VictimFate.FAILED)
         cluster.pass_time(wait_s - 0.5)
@@ -312,9 +306,7 @@ def test_pods_of_lower_priority_lose_their_nomination_to_the_node(cluster: Drive
 
 def test_a_nomination_counts_before_the_server_has_it(cluster: Driver):
     """An update of the pod that does not show it yet leaves it."""
-    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
-    high = sized_pod(cluster, "high", 9, cpu="2")
-    cluster.cycle()
+    low, high = victim_and_preemptor(cluster)
     cluster.update(high, generation=high.generation + 1)
     assert cluster.state.nominated.node_of(high.uid) == "n"
     shown = cluster.update(high, nominated_node_name="n")
@@ -324,9 +316,7 @@ def test_a_nomination_counts_before_the_server_has_it(cluster: Driver):
 
 
 def test_nobody_is_evicted_for_a_pod_that_ends_or_fits_by_now(cluster: Driver):
-    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
-    high = sized_pod(cluster, "high", 9, cpu="2")
-    cluster.cycle()
+    low, high = victim_and_preemptor(cluster)
     assert cluster.needs_eviction(high.uid, low.uid)
     cluster.node("new", allocatable={"cpu": "2"})
     assert not cluster.needs_eviction(high.uid, low.uid)
@@ -345,9 +335,7 @@ def test_nobody_is_evicted_for_a_pod_that_ends_or_fits_by_now(cluster: Driver):
 
 
 def test_a_pod_that_is_gone_is_not_held_for_its_victims(cluster: Driver):
-    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
-    high = sized_pod(cluster, "high", 9, cpu="2")
-    cluster.cycle()
+    low, high = victim_and_preemptor(cluster)
     assert cluster.state.preempting.keys() == {high.uid}
     cluster.lose(high)
     assert not cluster.state.preempting

@@ -19,7 +19,7 @@ from scheduler.engine.model.instructions import (
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import EvictionEnded, EvictionStep, VictimFate
-from tests.engine.core.preempting import end_eviction, sized_pod
+from tests.engine.core.preempting import end_eviction, sized_pod, victim_and_preemptor
 from tests.support.driving import Driver, binds, each_of, evictions
 
 
@@ -48,9 +48,7 @@ def test_a_victim_without_a_grace_period_is_waited_for_until_it_is_gone(
     cluster: Driver, is_answered_first: bool
 ):
     """The API server shows that it terminates, and right after that it is gone."""
-    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
-    high = sized_pod(cluster, "high", 9, cpu="2")
-    assert evictions(cluster.cycle()) == ["low"]
+    low, high = victim_and_preemptor(cluster)
     small = sized_pod(cluster, "small", 20, cpu="0", node="n")
     if is_answered_first:
         end_eviction(cluster, high, low)

@@ -29,6 +29,7 @@ from tests.proof.chaos.journal import Journal, node_of
 from tests.proof.chaos.run import repeatable
 from tests.proof.chaos.venue import EMBEDDED, Setting
 from tests.proof.chaos.virtual import run_virtually
+from tests.support.driving import each_of
 from tests.support.json_cluster import Cluster, decoded
 from tests.tools.explain.random_clusters import random_cluster, random_pod
 
