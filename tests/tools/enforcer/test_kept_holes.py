@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-import json
-import random
 from collections.abc import Mapping
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.daemon.assembly.profiles import build_profiles
-from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.core.group_nominations import HOLD_FOR_S
 from scheduler.engine.model.instructions import Bind, ClearNomination, PatchCondition
-from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
-from scheduler.engine.model.stimuli import BindDone, NodeSeen, PodGone, PodSeen, TimePassed
+from scheduler.engine.model.stimuli import NodeSeen, TimePassed
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.batches import finished
-from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.enforcer.limits import RebalanceLimits
-from scheduler.tools.enforcer.rebalancing import Move, Rebalancer
+from scheduler.tools.enforcer.rebalancing import Move
 from tests.support import build
 from tests.support.build import Json
 from tests.support.driving import NAME, Driver
-from tests.support.json_cluster import decoded
+from tests.tools.enforcer.rebalanced_cluster import RebalancedCluster
 
 _LIMITS = RebalanceLimits(min_gain=10_000, hold_s=4.0, pause_s=10.0, cool_down_s=0.0, for_groups=2)
 _STEP_S = 2.0
 
 
-class Life:
+class Life(RebalancedCluster):
     """A scheduler and an enforcer on one cluster, and a controller that makes each evicted pod anew."""
 
     def __init__(self) -> None:
-        self.driver, self.state = Driver(), ClusterState()
-        profiles = build_profiles(default_settings(), ClusterView(self.state))
-        self.rebalancer = Rebalancer(
-            self.state, profiles, random.Random(1), _LIMITS, is_movable=lambda _: True
-        )
-        self.pods: dict[str, Json] = {}
-        self.moves: list[Move] = []
+        super().__init__(_LIMITS)
 
     def add_node(self, name: str, cpu: int = 4) -> None:
-        node = decode_node(json.dumps(build.node(name, allocatable={"cpu": str(cpu), "pods": "9"})).encode())
-        self.driver.handle(NodeSeen(node))
-        self.state.upsert_node(node)
+        self.node(name, allocatable={"cpu": str(cpu), "pods": "9"})
 
     def restart(self) -> None:
         """Let another scheduler begin with what the API server has."""
@@ -83,14 +68,6 @@ class Life:
         for index in range(n):
             self.add(f"m{index}", cpu, labels={GROUP: "g", MIN_COUNT: str(n)})
 
-    def see(self, pod: Json) -> None:
-        self.pods[pod["metadata"]["uid"]] = pod
-        self.driver.handle(PodSeen(self.driver.decoded(pod)))
-        seen = decoded(pod)
-        if seen.node_name:
-            self.state.upsert_pod(seen)
-        self.rebalancer.waiting.apply(PodSeen(seen))
-
     def kept(self) -> set[str]:
         """Return the nodes that waiting members are nominated to."""
         waiting = (pod for pod in self.pods.values() if not pod["spec"].get("nodeName"))
@@ -108,16 +85,10 @@ class Life:
                 self.carry_out(move)
 
     def schedule(self) -> None:
-        told = self.driver.handle(TimePassed())
-        while self.driver.machine.has_work():
-            told += self.driver.cycle()
-        for each in told:
+        for each in [*self.driver.handle(TimePassed()), *self.driver.cycles()]:
             if isinstance(each, Bind):
                 assert each.pod.group is not None or each.pod.priority or each.node_name not in self.kept()
-                pod = self.pods[each.pod.uid]
-                self.driver.handle(BindDone(each.pod.uid))
-                spec = {**pod["spec"], "nodeName": each.node_name}
-                self.see({**pod, "spec": spec, "status": {"phase": "Running"}})
+                self.bind(each)
             elif isinstance(each, PatchCondition):
                 condition = {"type": "PodScheduled", "status": "False", "reason": each.reason}
                 self.patch(
@@ -138,9 +109,7 @@ class Life:
         self.moves.append(move)
         for member, node_name in move.nominations:
             self.patch(member.uid, node_name)
-        pod = self.pods.pop(move.pod.uid)
-        self.driver.handle(PodGone(move.pod.uid))
-        self.state.remove_pod(move.pod.uid)
+        pod = self.delete(move.pod.uid)
         self.rebalancer.on_result(evicted=True, now_s=self.driver.now_s)
         name = f"{pod['metadata']['name']}-new"
         spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}

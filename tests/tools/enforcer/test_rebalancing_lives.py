@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.daemon.assembly.profiles import build_profiles
-from scheduler.daemon.settings.loading import default_settings
 from scheduler.engine.model.fallback import FALLBACK, RELAXED
 from scheduler.engine.model.instructions import Bind
-from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.stimuli import BindDone, NodeGone, NodeSeen, PodGone, PodSeen, TimePassed
+from scheduler.engine.model.stimuli import NodeGone, TimePassed
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.batches import finished
-from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.tools.enforcer.limits import RebalanceLimits
-from scheduler.tools.enforcer.rebalancing import Move, Rebalancer
 from tests.support import build
 from tests.support.build import ZONE, Json, affinity, selector, term
-from tests.support.driving import NAME, Driver, each_of
-from tests.support.json_cluster import decoded
+from tests.support.driving import NAME, each_of
+from tests.tools.enforcer.rebalanced_cluster import RebalancedCluster
 
 _ENTRY = json.dumps([{"rule": "podAntiAffinity", "topologyKey": ZONE, "afterSeconds": 20}])
 _APART = affinity(anti_required=[term(ZONE, selector("app=web"))])
@@ -32,33 +25,24 @@ _STEP_S = 2.0
 _LIMITS = RebalanceLimits(min_gain=100, hold_s=6.0, pause_s=10.0, cool_down_s=30.0)
 
 
-class Life:
+class Life(RebalancedCluster):
     """A scheduler and an enforcer on one cluster, and a controller that replaces pods."""
 
     def __init__(self, n_replicas: int) -> None:
-        self.driver = Driver()
-        self.state = ClusterState()
-        profiles = build_profiles(default_settings(), ClusterView(self.state))
-        self.rebalancer = Rebalancer(
-            self.state, profiles, random.Random(1), _LIMITS, is_movable=lambda _: True
-        )
-        self.moves: list[Move] = []
-        self.pods: dict[str, Json] = {}
+        super().__init__(_LIMITS)
         self.zones: dict[str, str] = {}
         self._n_created = 0
         self._n_replicas = n_replicas
 
     def add_node(self, name: str, zone: str) -> None:
         self.zones[name] = zone
-        node = decode_node(json.dumps(build.node(name, labels={ZONE: zone})).encode())
-        self.driver.handle(NodeSeen(node))
-        self.state.upsert_node(node)
+        self.node(name, labels={ZONE: zone})
 
     def remove_node(self, name: str) -> None:
         """Remove the node and its pods."""
         del self.zones[name]
         for uid in [uid for uid, pod in self.pods.items() if pod["spec"].get("nodeName") == name]:
-            self._delete(uid)
+            self.delete(uid)
         self.driver.handle(NodeGone(name))
         self.state.remove_node(name)
 
@@ -71,11 +55,11 @@ class Life:
             self.driver.handle(TimePassed())
             while self.driver.machine.has_work() and (told := self.driver.cycle()):
                 for bind in each_of(told, Bind):
-                    self._bind(bind)
+                    self.bind(bind)
             move = finished(self.rebalancer.check(self.driver.now_s))
             if move is not None:
                 self.moves.append(move)
-                self._delete(move.pod.uid)
+                self.delete(move.pod.uid)
                 self.rebalancer.on_result(evicted=True, now_s=self.driver.now_s)
 
     def replicas_by_zone(self) -> Counter[str]:
@@ -91,26 +75,7 @@ class Life:
             owner=build.owned_by("ReplicaSet", "web"),
             spec={"schedulerName": NAME},
         )
-        self._see(pod)
-
-    def _bind(self, bind: Bind) -> None:
-        pod = self.pods[bind.pod.uid]
-        annotations = {**pod["metadata"]["annotations"], **bind.annotations}
-        metadata = {**pod["metadata"], "annotations": annotations}
-        self.driver.handle(BindDone(bind.pod.uid))
-        spec = {**pod["spec"], "nodeName": bind.node_name}
-        self._see({**pod, "metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
-
-    def _see(self, pod: Json) -> None:
-        self.pods[pod["metadata"]["uid"]] = pod
-        self.driver.handle(PodSeen(self.driver.decoded(pod)))
-        if _is_bound(pod):
-            self.state.upsert_pod(decoded(pod))
-
-    def _delete(self, uid: str) -> None:
-        del self.pods[uid]
-        self.driver.handle(PodGone(uid))
-        self.state.remove_pod(uid)
+        self.see(pod)
 
 
 def _is_bound(pod: Json) -> bool:
