@@ -397,23 +397,10 @@ SESSIONS = {
         error: the server doesn't have a resource type "unicorns"
         ! get pod nope
         Error from server (NotFound): pods "nope" not found
-        ! run one --image=i -n nope
-        Error from server (NotFound): namespaces "nope" not found
-        ! create namespace default
-        Error from server (AlreadyExists): namespaces "default" already exists
-        ! label pod nope a=b
-        Error from server (NotFound): pods "nope" not found
         ! top pods
         error: Metrics API not available
-        ! run Bad_Name --image=i
-        ...metadata.name: Invalid value...
         ! logs nope
         ...pods "nope" not found...
-    """,
-    "long lists": """
-        $ get nodes --chunk-size=2 --no-headers
-        node-0001 ...
-        node-0003 ...
     """,
 }
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.sandbox.devcluster.kinds import KINDS, POD, Kind
+from scheduler.sandbox.devcluster.kinds import KINDS, Kind
 from scheduler.sandbox.devcluster.label_selectors import selector_text
 from scheduler.sandbox.devcluster.printing import age, find, human_duration, table
 from scheduler.sandbox.devcluster.timestamps import rfc3339
@@ -52,7 +52,6 @@ def running(*containers, **fields):
 @pytest.mark.parametrize(
     ("obj", "cells"),
     [
-        pytest.param(pod(), "0/1 Pending 0", id="a new pod"),
         pytest.param(pod(conditions=scheduled("SchedulingGated")), "0/1 SchedulingGated 0", id="gated"),
         pytest.param(pod(conditions=scheduled("Unschedulable")), "0/1 Pending 0", id="unschedulable"),
         pytest.param(running(container("c0"), containers=2), "1/2 Running 0", id="one of two is ready"),
@@ -77,19 +76,6 @@ def test_the_cells_of_a_pod(obj, cells):
 )
 def test_selectors_are_written_as_arguments_of_minus_l(selector, text):
     assert selector_text(selector) == text
-
-
-def test_rows_carry_metadata_or_the_object():
-    obj = named("p", spec={})
-    part, whole = (
-        table(POD, [obj], NOW_S, metadata={}, whole=whole)["rows"][0]["object"] for whole in (False, True)
-    )
-    assert part == {
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": obj["metadata"],
-    }
-    assert whole == obj
 
 
 @pytest.mark.parametrize("kind", KINDS)

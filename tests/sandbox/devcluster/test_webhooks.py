@@ -10,10 +10,8 @@ from scheduler.sandbox.devcluster.kinds import (
     CORE_EVENT,
     DEPLOYMENT,
     MUTATING_WEBHOOKS,
-    NAMESPACE,
     POD,
     REPLICA_SET,
-    SECRET,
     VALIDATING_WEBHOOKS,
 )
 from scheduler.sandbox.devcluster.status import StatusError
@@ -152,13 +150,3 @@ async def test_authorities_that_are_none_are_a_failure_like_any_other(tmp_path):
         store.create(MUTATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [hook]})
         store.create(REPLICA_SET, "default", _workload(1))
         await until_written(store, lambda: _failures(store))
-
-
-def test_text_in_a_secret_is_encoded():
-    store = ObjectStore()
-    store.create(NAMESPACE, "", {"metadata": {"name": "default"}})
-    stored = store.create(
-        SECRET, "default", {"metadata": {"name": "s"}, "stringData": {"a": "b"}, "data": {"c": "ZA=="}}
-    )
-    assert (stored["type"], stored["data"]) == ("Opaque", {"c": "ZA==", "a": "Yg=="})
-    assert "stringData" not in stored

@@ -116,6 +116,13 @@ async def test_what_charts_bring_is_stored(api: Api, group, plural, spec):
     assert [one["metadata"]["name"] for one in listed] == ["x"]
 
 
+async def test_text_in_a_secret_is_encoded(api: Api):
+    body = {"metadata": {"name": "s"}, "stringData": {"a": "b"}, "data": {"c": "ZA=="}}
+    stored = (await api.post(api.in_namespace("secrets"), body)).ok
+    assert (stored["type"], stored["data"]) == ("Opaque", {"c": "ZA==", "a": "Yg=="})
+    assert "stringData" not in stored
+
+
 # -- custom resources ----------------------------------------------------------------------------------------
 
 

@@ -144,7 +144,11 @@ async def test_a_table_has_columns_and_rows(api: Api):
     titles = [one["name"] for one in body["columnDefinitions"]]
     assert titles[:5] == ["Name", "Ready", "Status", "Restarts", "Age"]
     assert body["rows"][0]["cells"][:4] == ["p", "0/1", "Pending", "0"]
-    assert body["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+    whole = (await api.request("GET", api.pods(), accept=_TABLE, includeObject="Object")).ok
+    part, stored = body["rows"][0]["object"], whole["rows"][0]["object"]
+    assert (part["kind"], part["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+    assert (part["metadata"]["name"], part.keys()) == ("p", {"kind", "apiVersion", "metadata"})
+    assert (stored["kind"], stored["spec"]["schedulerName"]) == ("Pod", "default-scheduler")
     assert body["metadata"]["resourceVersion"]
 
 
