@@ -52,6 +52,13 @@ def members(cluster: Driver, n: int, first: int = 0, **more: Any) -> None:
         show(cluster, f"m{index}", **more)
 
 
+def gang(cluster: Driver, n: int, cpu: str, *, n_shown: int = 0, **more: Any) -> None:
+    """Show a node with this cpu, and a group that needs so many members, with as many or with `n_shown`."""
+    cluster.node("n", allocatable={"cpu": cpu})
+    cluster.handle(group_seen("g", n, **more))
+    members(cluster, n_shown or n)
+
+
 def queued(cluster: Driver, name: str) -> QueuedPod:
     found = cluster.queue.get(f"uid-default-{name}")
     assert found is not None
@@ -70,9 +77,7 @@ def fail(cluster: Driver, times: int, *names: str) -> None:
 @pytest.mark.parametrize(("minor", "place"), [(36, SubQueue.ACTIVE), (37, SubQueue.BACKOFF)])
 def test_a_new_member_waits_as_long_as_its_group(minor: int, place: SubQueue) -> None:
     cluster = driver_of(minor)
-    cluster.node("n", allocatable={"cpu": "2"})
-    cluster.handle(group_seen("g", 3))
-    members(cluster, 3)
+    gang(cluster, 3, "2")
     assert not binds(cluster.cycle())
     cluster.now_s += 0.5
     members(cluster, 4, first=3)
@@ -84,9 +89,7 @@ def test_a_new_member_waits_as_long_as_its_group(minor: int, place: SubQueue) ->
 
 def test_a_new_member_is_tried_at_once_with_a_group_that_waits_no_longer(cluster: Driver) -> None:
     """Its arrival is the event for which the group waits."""
-    cluster.node("n", allocatable={"cpu": "2"})
-    cluster.handle(group_seen("g", 3))
-    members(cluster, 3)
+    gang(cluster, 3, "2")
     cluster.cycle()
     cluster.now_s += 60.0
     members(cluster, 4, first=3)
@@ -108,9 +111,7 @@ def test_a_new_member_of_a_group_that_failed_with_an_error_is_not_tried_before_t
 
 
 def test_a_new_member_with_gates_joins_the_backoff_once_they_are_gone(cluster: Driver) -> None:
-    cluster.node("n", allocatable={"cpu": "2"})
-    cluster.handle(group_seen("g", 3))
-    members(cluster, 3)
+    gang(cluster, 3, "2")
     cluster.cycle()
     show(cluster, "m3", schedulingGates=[{"name": "hold"}])
     assert queued(cluster, "m3").sub_queue is SubQueue.GATED
@@ -119,9 +120,7 @@ def test_a_new_member_with_gates_joins_the_backoff_once_they_are_gone(cluster: D
 
 
 def test_a_new_member_of_a_group_that_has_its_minimum_is_tried_as_any_pod(cluster: Driver) -> None:
-    cluster.node("n", allocatable={"cpu": "2"})
-    cluster.handle(group_seen("g", 2))
-    members(cluster, 3)
+    gang(cluster, 2, "2", n_shown=3)
     assert len(binds(cluster.cycle())) == 2
     assert not binds(cluster.cycle())
     members(cluster, 4, first=3)
@@ -131,18 +130,14 @@ def test_a_new_member_of_a_group_that_has_its_minimum_is_tried_as_any_pod(cluste
 @pytest.mark.parametrize(("minor", "longest_s"), [(36, 10), (37, 30)])
 def test_the_longest_backoff_grows_with_the_root_of_the_number_of_members(minor: int, longest_s: int) -> None:
     cluster = driver_of(minor)
-    cluster.node("n", allocatable={"cpu": "2"})
-    cluster.handle(group_seen("g", 9))
-    members(cluster, 9)
+    gang(cluster, 9, "2")
     fail(cluster, 8, "m0")
     windows = {queued(cluster, f"m{index}").backoff_window_s for index in range(9)}
     assert windows == {cluster.now_s + longest_s}
 
 
 def test_members_that_are_tried_alone_again_back_off_as_any_pod(cluster: Driver) -> None:
-    cluster.node("n", allocatable={"cpu": "0"})
-    cluster.handle(group_seen("g", 9))
-    members(cluster, 9)
+    gang(cluster, 9, "0")
     fail(cluster, 8, "m0")
     cluster.handle(group_seen("g"))
     fail(cluster, 1, "m0")
@@ -229,9 +224,7 @@ def test_a_member_with_gates_holds_the_whole_group(cluster: Driver, version: str
 
 @pytest.mark.parametrize("waits_s", [0.0, 6.0], ids=["", "until it is told"])
 def test_a_member_with_gates_holds_a_group_whose_turn_has_come(cluster: Driver, waits_s: float) -> None:
-    cluster.node("n", allocatable={"cpu": "4"})
-    cluster.handle(group_seen("g", 2, version="v1beta1"))
-    members(cluster, 2)
+    gang(cluster, 2, "4", version="v1beta1")
     show(cluster, "m2", schedulingGates=[{"name": "hold"}])
     told = cluster.cycle()
     assert not binds(told)
@@ -297,9 +290,7 @@ def test_a_member_that_another_scheduler_places_wakes_the_group(cluster: Driver,
 def test_what_a_placed_group_leaves_keeps_its_turn(minor: int) -> None:
     """What comes later has its own."""
     cluster = driver_of(minor)
-    cluster.node("n", allocatable={"cpu": "2"})
-    cluster.handle(group_seen("g", 2))
-    members(cluster, 3)
+    gang(cluster, 2, "2", n_shown=3)
     shown_s = cluster.now_s
     cluster.now_s += 7.0
     assert len(binds(cluster.cycle())) == 2
@@ -310,9 +301,7 @@ def test_what_a_placed_group_leaves_keeps_its_turn(minor: int) -> None:
 
 
 def test_an_attempt_of_which_all_members_are_about_to_end_is_over(cluster: Driver) -> None:
-    cluster.node("n", allocatable={"cpu": "4"})
-    cluster.handle(group_seen("g", 2, version="v1beta1"))
-    members(cluster, 2)
+    gang(cluster, 2, "4", version="v1beta1")
     for index in range(2):
         document = pod(f"m{index}", spec={"schedulerName": NAME, "schedulingGroup": {"podGroupName": "g"}})
         document["metadata"] |= DELETED

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from scheduler.engine.model.instructions import EmitEvent, Instruction, PatchCondition
-from scheduler.engine.model.stimuli import EvictionEnded, PodSeen, VictimFate
 from scheduler.engine.model.volumes import StorageKind
-from tests.engine.core.preempting import sized_pod
+from tests.engine.core.preempting import end_eviction, sized_pod
 from tests.engine.core.volume_cluster import VolumeCluster
 from tests.support.driving import bind_of, each_of, evictions
 from tests.support.storage_objects import claim
 
 
 def _cluster() -> VolumeCluster:
-    """Return a cluster of one node with room for one pod."""
+    """Return a cluster of one node with room for one pod, and claim c, whose volume is not made yet."""
     cluster = VolumeCluster(nodes=())
     cluster.node("a", allocatable={"cpu": "1"})
+    cluster.apply(claim("c", "made"))
     return cluster
 
 
@@ -26,7 +24,6 @@ def _notes(told: list[Instruction], reason: str) -> list[tuple[str, str]]:
 
 def test_a_victim_that_waits_for_its_volumes_is_released_without_a_call() -> None:
     cluster = _cluster()
-    cluster.apply(claim("c", "made"))
     low = cluster.waits("c", name="low", cpu="1", priority=0)
     cluster.write(cluster.reserve())
     cluster.watch()
@@ -52,7 +49,6 @@ def test_a_victim_that_waits_for_its_volumes_is_released_without_a_call() -> Non
 
 def test_a_victim_is_released_before_its_writes_are_answered_and_the_answer_changes_nothing() -> None:
     cluster = _cluster()
-    cluster.apply(claim("c", "made"))
     cluster.waits("c", name="low", cpu="1", priority=0)
     asked = cluster.reserve()
     high = sized_pod(cluster, "high", 9)
@@ -73,7 +69,7 @@ def test_a_victim_that_is_being_bound_isevictions() -> None:
     high = sized_pod(cluster, "high", 9)
     assert evictions(cluster.cycle()) == ["low"]
     assert cluster.needs_eviction(high.uid, low.uid)
-    cluster.handle(EvictionEnded(high.uid, low.uid, VictimFate.DELETED))
+    end_eviction(cluster, high, low)
     cluster.lose(low)
     cluster.fail_bind(low, 'pods "low" not found')
     cluster.pass_time(20)
@@ -84,13 +80,11 @@ def test_a_victim_that_is_being_bound_isevictions() -> None:
 def test_the_nomination_of_a_preemptor_ends_while_its_volumes_are_made() -> None:
     """Assumed, it counts on its node; upstream writes the node as its nomination, a documented difference."""
     cluster = _cluster()
-    cluster.apply(claim("c", "made"))
     low = sized_pod(cluster, "low", 0, node="a")
     high = cluster.waits("c", name="high", cpu="1", priority=9)
     assert evictions(cluster.cycle()) == ["low"]
-    cluster.handle(EvictionEnded(high.uid, low.uid, VictimFate.DELETED))
-    shown = replace(high, nominated_node_name="a", resource_version=cluster.next_version())
-    cluster.handle(PodSeen(shown))
+    end_eviction(cluster, high, low)
+    shown = cluster.update(high, nominated_node_name="a")
     cluster.lose(low)
     cluster.pass_time(20)
     asked = cluster.reserve()
@@ -110,7 +104,6 @@ def test_the_nomination_of_a_preemptor_ends_while_its_volumes_are_made() -> None
 
 def test_nobody_is_evicted_for_a_pod_whose_claim_is_gone_by_now() -> None:
     cluster = _cluster()
-    cluster.apply(claim("c", "made"))
     low = sized_pod(cluster, "low", 0, node="a")
     high = cluster.waits("c", name="high", cpu="1", priority=9)
     assert evictions(cluster.cycle()) == ["low"]
@@ -122,7 +115,6 @@ def test_nobody_is_evicted_for_a_pod_whose_claim_is_gone_by_now() -> None:
 
 def test_a_preemptor_whose_volumes_fail_is_nominated_no_more() -> None:
     cluster = _cluster()
-    cluster.apply(claim("c", "made"))
     high = cluster.waits("c", name="high", cpu="1", priority=9, nominated="a")
     asked = cluster.reserve()
     cluster.write(asked)
@@ -135,7 +127,6 @@ def test_a_preemptor_whose_volumes_fail_is_nominated_no_more() -> None:
 
 def test_an_answer_to_writes_of_a_reservation_that_has_ended_is_not_taken_for_the_next_one() -> None:
     cluster = _cluster()
-    cluster.apply(claim("c", "made"))
     cluster.waits("c", name="low", cpu="1", priority=0)
     first = cluster.reserve()
     high = sized_pod(cluster, "high", 9)

@@ -10,6 +10,7 @@ import pytest
 
 from scheduler.engine.model.instructions import Attempted, Bind, Instruction, WriteReservation
 from scheduler.engine.model.nodes import decode_node
+from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import (
     BindFailed,
     NodeGone,
@@ -30,6 +31,13 @@ from tests.support.volume_server import CONFLICT, promises, selections
 ON_A = [build.node_term(f"{build.HOSTNAME} in a")]
 
 
+def _with_claim() -> tuple[VolumeCluster, Pod]:
+    """Return a cluster with a pod that uses claim c, whose volume is not made yet."""
+    cluster = VolumeCluster()
+    cluster.apply(claim("c", "made"))
+    return cluster, cluster.waits("c")
+
+
 def failure(instructions: list[Instruction]) -> str:
     """Return the message of the one attempt, which failed with an error."""
     attempt = attempt_of(instructions)
@@ -40,9 +48,7 @@ def failure(instructions: list[Instruction]) -> str:
 
 
 def test_a_claim_is_provisioned_on_the_node_before_its_pod_is_bound() -> None:
-    cluster = VolumeCluster()
-    cluster.apply(claim("c", "made"))
-    pod = cluster.waits("c")
+    cluster, pod = _with_claim()
     asked = cluster.reserve()
     assert asked.node_name in "ab" and [one.obj.key for one in selections(asked)] == ["default/c"]
     assert cluster.machine.n_binding == 1
@@ -133,9 +139,7 @@ def test_what_was_written_is_kept_until_a_watch_shows_it() -> None:
 
 
 def test_a_stale_view_of_the_written_object_ends_nothing() -> None:
-    cluster = VolumeCluster()
-    cluster.apply(claim("c", "made"))
-    cluster.waits("c")
+    cluster, _ = _with_claim()
     before = cluster.server.claim("default/c")
     assert before is not None
     assert cluster.write(cluster.reserve()) == []
@@ -300,9 +304,7 @@ def test_a_wait_ends_with_its_node_and_its_pod() -> None:
 
 
 def test_a_wait_ends_with_its_time() -> None:
-    cluster = VolumeCluster()
-    cluster.apply(claim("c", "made"))
-    cluster.waits("c")
+    cluster, _ = _with_claim()
     cluster.write(cluster.reserve())
     cluster.watch()
     assert cluster.machine.next_wake_s(cluster.now_s) == cluster.now_s + 600.0
@@ -315,9 +317,7 @@ def test_a_wait_ends_with_its_time() -> None:
 
 
 def test_a_ready_pod_whose_claim_vanishes_is_not_bound() -> None:
-    cluster = VolumeCluster()
-    cluster.apply(claim("c", "made"))
-    cluster.waits("c")
+    cluster, _ = _with_claim()
     cluster.write(cluster.reserve())
     cluster.server.provision("default/c")
     cluster.watch()
@@ -328,9 +328,7 @@ def test_a_ready_pod_whose_claim_vanishes_is_not_bound() -> None:
 
 
 def test_a_failed_bind_leaves_the_volumes_bound() -> None:
-    cluster = VolumeCluster()
-    cluster.apply(claim("c", "made"))
-    pod = cluster.waits("c")
+    cluster, pod = _with_claim()
     cluster.write(cluster.reserve())
     cluster.server.provision("default/c")
     cluster.watch()
@@ -417,9 +415,7 @@ def test_a_pod_that_lost_its_place_before_its_writes_were_answered_is_put_back(
     is_gone_meanwhile: bool,
 ) -> None:
     """A watch that lags shows it unassigned again after it was shown on a node, or gone."""
-    cluster = VolumeCluster()
-    cluster.apply(claim("c", "made"))
-    pod = cluster.waits("c")
+    cluster, pod = _with_claim()
     asked = cluster.reserve()
     if is_gone_meanwhile:
         cluster.handle(PodGone(pod.uid))
