@@ -117,7 +117,10 @@ def test_a_pod_without_a_vendor_s_resource_is_scored_without_it():
     strategy = {"type": "LeastAllocated", "resources": weights}
     subject = ProductSubject(configuration({"NodeResourcesFit": {"scoringStrategy": strategy}}))
     subject.apply(node("n", allocatable={"cpu": "4", "example.com/gpu": "2"}))
-    scores = [subject.evaluate(pod(cpu="1", **more))["score"] for more in ({"example.com/gpu": "1"}, {})]
+    scores = [
+        subject.evaluate(pod(containers=[container(requests={"cpu": "1", **more})]))["score"]
+        for more in ({"example.com/gpu": "1"}, {})
+    ]
     assert [score["NodeResourcesFit"] for score in scores] == [{"n": 62}, {"n": 75}]
 
 
