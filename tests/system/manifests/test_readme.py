@@ -156,7 +156,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "build", "dist", "__pycache__"))
     home = folder.parent / "home"
     (home / ".kube").mkdir(parents=True)
-    of_this_run = {"PYTHONPATH", "VIRTUAL_ENV", "KUBECONFIG"}
+    of_this_run = {"PYTHONPATH", "VIRTUAL_ENV", "KUBECONFIG", "MAKELEVEL", "MAKEFLAGS", "MFLAGS"}
     environment = {name: value for name, value in os.environ.items() if name not in of_this_run}
     return Checkout(folder, home, {**environment, "HOME": str(home)})
 
