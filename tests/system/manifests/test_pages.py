@@ -129,7 +129,7 @@ _OF_OTHERS = {
         "--volumes",
     ),
     *("--check", "--holds", "--hostile", "--pods", "--rounds", "--scheduler-binary", "--shape", "--start"),
-    *("--accepted--", "--decided--", "--put", "--seen"),
+    *("--accepted--", "--decided--", "--put", "--ready--", "--seen"),
     # A rule for Deployments of the example, in prose; a prefix; what a type checker is asked for.
     *("--as-whole", "--exchange", "--hypothesis-seed", "--leader-elect-", "--types"),
 }
