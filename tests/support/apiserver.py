@@ -106,7 +106,10 @@ class RealApiServer:
         return client
 
     def _start_api_server(self, etcd_url: str, token: str, port: int) -> None:
-        pair = Authority(self._folder).pair
+        # In a folder of its own: a test may have an authority beside.
+        accounts = self._folder / "service-accounts"
+        accounts.mkdir(exist_ok=True)
+        pair = Authority(accounts).pair
         tokens = self._folder / "tokens.csv"
         scheduler = Address("", token, tokens).scheduler_token
         tokens.write_text(

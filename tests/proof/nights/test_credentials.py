@@ -75,7 +75,7 @@ def _token(of: Night, uid: str, lifetime_s: float) -> str:
         "kubernetes.io": {"namespace": "kube-system", "serviceaccount": {"name": "night", "uid": uid}},
     }
     head, body = (_encoded(json.dumps(part).encode()) for part in ({"alg": "ES256", "typ": "JWT"}, claims))
-    pem = (of.folder / "service-account.key").read_bytes()
+    pem = (of.folder / "service-accounts" / "ca.key").read_bytes()
     key = serialization.load_pem_private_key(pem, None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     r, s = utils.decode_dss_signature(key.sign(f"{head}.{body}".encode(), ec.ECDSA(hashes.SHA256())))
