@@ -86,7 +86,7 @@ class GreedySearch:
         return (yield from self._attempt.room_of(kind, scope)) if kind.left else None
 
     def _scopes(self, room: Amounts | None) -> Domains:
-        """Return the domains of the required level, one of which all members share; all rows without such a level."""
+        """Return the domains of the required level: all members share one of them. Without such a level, all rows."""
         request = self._request
         if not request.topology.required:
             return Domains.one(request.rows)

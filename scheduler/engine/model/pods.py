@@ -207,7 +207,7 @@ class Pod:
     terminating: bool
     phase: str
     created: str
-    #: That which controls it.
+    #: The object that controls the pod, such as its ReplicaSet.
     owner: Owner | None
     scheduled_condition: PodCondition | None
     resize: Resize | None = field(hash=False)

@@ -26,7 +26,7 @@ from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.formats.explanation import JsonStruct
 
-#: Limits on the members whose kinds are told apart, and on the levels that are drawn.
+#: At most so many members are grouped into kinds, and so many levels are drawn.
 _MOST_MEMBERS: Final = 100
 _MOST_LEVELS: Final = 8
 

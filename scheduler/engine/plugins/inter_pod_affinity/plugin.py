@@ -108,7 +108,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         self._terms = MemoBySpec(partial(incoming_terms, exempt=self._exempt))
         #: Specs that a term with maxPodsPerDomain above 1 kept off a node: the removal of any pod may help them.
         self._refused_by_limits: WeakSet[PodSpec] = WeakSet()
-        #: Those of them that were kept off by shares which only others declare: each placed pod may raise a share.
+        #: The specs among them that a share of another pod kept off: each placed pod may raise a share.
         self._refused_by_others_shares: WeakSet[PodSpec] = WeakSet()
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

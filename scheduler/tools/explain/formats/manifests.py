@@ -100,7 +100,7 @@ class Manifest:
     is_indexed: bool = False
     #: Kind, namespace and name of the document.
     made_from: tuple[str, str, str] = ("", "", "")
-    #: The field of the document that has the template, of which a set makes several workloads; else empty.
+    #: The field with the template, in a document of a set that makes several workloads; else empty.
     made_at: str = ""
 
     @property

@@ -60,7 +60,7 @@ _POLICIES: Final = {"nodeTaintsPolicy": "honor_node_taints", "nodeAffinityPolicy
 
 @dataclass(frozen=True, slots=True)
 class PodChangeCheck:
-    """Decides where one pod would go if changes were made. Nothing else reads `state`, of which the profile is."""
+    """Decides where one pod would go if changes were made. The profile reads `state`; nothing else does."""
 
     pod: Pod
     state: ClusterState
