@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from scheduler.daemon.kube.kubeconfig import (
     resolve_context,
 )
 from scheduler.daemon.kube.login import Identity, bearer, log_in, trusting
+from scheduler.daemon.kube.pem_file import pem_file
 from scheduler.daemon.kube.proxies import proxy_of
 from scheduler.errors import SettingsError
 
@@ -53,12 +53,8 @@ class Credentials:
     """
     An endpoint and an identity that is renewed when needed.
 
-    Args:
-        endpoint: the server.
-        identity: the first identity.
-        login: logs in again after this identity; None if another login would return the same identity.
-        token_file: holds the bearer token, re-read every `REREAD_S`; None if there is no such file.
-        now_s: a monotonic clock.
+    `login` logs in again after an identity; None if that would return the same. `token_file` is re-read every
+    `REREAD_S`. `now_s` is a monotonic clock.
     """
 
     def __init__(
@@ -90,8 +86,7 @@ class Credentials:
         """
         Return the current Authorization header, None for none.
 
-        A failed renewal leaves the old header in place. Once that has expired, the server's 401 leads to `renew`,
-        which reports the cause. Cost: two comparisons; about once a minute a small file is read.
+        A failed renewal leaves the old one. Once it has expired, a 401 leads to `renew`, which reports the cause.
         """
         if self._now_s() >= self._renew_at_s:
             await self._reauthenticate()
@@ -102,12 +97,9 @@ class Credentials:
 
     async def renew(self, refused: str | None, n_certificates: int) -> bool:
         """
-        Renew the identity after a 401 for the header `refused` and the certificate of this number.
+        Renew the identity after a 401 for this header and certificate; return whether there is another one to try.
 
-        Returns: True if there is another header or certificate to try.
-
-        Raises:
-            SettingsError: if the plugin or the issuer fails.
+        Raises SettingsError if the plugin or the issuer fails.
         """
         if self._authorization == refused and self.n_certificates == n_certificates:
             error = await self._reauthenticate()
@@ -159,19 +151,14 @@ class Credentials:
             certificate if isinstance(certificate, bytes) else (certificate, certificate.stat().st_mtime_ns)
         )
         if version != self._certificate_version:
-            with contextlib.ExitStack() as files:
-                tls.load_cert_chain(_as_file(certificate, files), _as_file(key, files))
+            with _file_of(certificate) as certificate_file, _file_of(key) as key_file:
+                tls.load_cert_chain(certificate_file, key_file)
             self._certificate_version = version
             self.n_certificates += 1
 
 
-def _as_file(pem: Pem, files: contextlib.ExitStack) -> str:
-    """Return a file with the certificate or key; it is deleted with `files` unless it exists already."""
-    if isinstance(pem, Path):
-        return str(pem)
-    path = Path(files.enter_context(tempfile.TemporaryDirectory()), "pem")
-    path.write_bytes(pem)
-    return str(path)
+def _file_of(pem: Pem) -> contextlib.AbstractContextManager[Path]:
+    return contextlib.nullcontext(pem) if isinstance(pem, Path) else pem_file(pem)
 
 
 async def load_credentials(
@@ -187,10 +174,7 @@ async def load_credentials(
     Return credentials from the first of: the given file, KUBECONFIG, ~/.kube/config, the pod's service account.
 
     `context` replaces the file's current context. `master` replaces the file's server; without a file it is used
-    without credentials, as kube-scheduler does.
-
-    Raises:
-        SettingsError: naming the file and field that is missing or wrong.
+    without credentials, as kube-scheduler does. Raises SettingsError.
     """
     paths = kubeconfig_paths(kubeconfig, environ)
     if not paths and master:
@@ -198,9 +182,8 @@ async def load_credentials(
         tls = trusting(None) if server.startswith("https") else None
         return Credentials(Endpoint(server, tls, proxy=proxy_of(server, environ)), Identity(), now_s=now_s)
     if not paths and context:
-        raise SettingsError(
-            "--context", "", repr(context), "a kubeconfig file that has it, and there is none"
-        )
+        expected = "a kubeconfig file that has it, and there is none"
+        raise SettingsError("--context", "", repr(context), expected)
     if not paths:
         return _in_cluster(environ, service_account, now_s)
     return await _of_context(resolve_context(paths, context), master, environ, now_s)
@@ -211,11 +194,8 @@ async def _of_context(
 ) -> Credentials:
     cluster, user = context.cluster.content, context.user.content
     file, field = str(context.cluster.file), context.cluster.field
-    server = (
-        checked_server(master, "--master", "")
-        if master
-        else checked_server(cluster.server, file, f"{field}.server")
-    )
+    given = (master, "--master", "") if master else (cluster.server, file, f"{field}.server")
+    server = checked_server(*given)
     authority = context.cluster.pem(
         "certificate-authority", cluster.certificate_authority, cluster.certificate_authority_data
     )
@@ -239,9 +219,8 @@ async def _of_context(
             now_s=now_s,
         )
     except (OSError, ValueError) as error:
-        raise context.user.error(
-            "client-certificate", str(error), "a certificate and its key in PEM"
-        ) from error
+        expected = "a certificate and its key in PEM"
+        raise context.user.error("client-certificate", str(error), expected) from error
 
 
 def _in_cluster(environ: Mapping[str, str], service_account: Path, now_s: Callable[[], float]) -> Credentials:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import ssl
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Protocol
+
+from scheduler.daemon.kube.pem_file import pem_file
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -73,31 +71,6 @@ def server_context(limits: TlsLimits | None = None) -> ssl.SSLContext:
 
 
 def load_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """
-    Use this pair for new connections of the context.
-
-    The ssl module reads keys from files only, so the pair is written to anonymous files in memory; to temporary files
-    on systems without them.
-
-    Raises:
-        ssl.SSLError: if the pair is invalid.
-        OSError: if a temporary file cannot be written.
-    """
-    with _as_file(pair.cert) as cert, _as_file(pair.key) as key:
+    """Use this pair for new connections of the context. Raises ssl.SSLError if it is invalid."""
+    with pem_file(pair.cert) as cert, pem_file(pair.key) as key:
         context.load_cert_chain(cert, key)
-
-
-@contextmanager
-def _as_file(content: bytes) -> Iterator[Path]:
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("tls")
-        try:
-            os.write(descriptor, content)
-            yield Path(f"/proc/self/fd/{descriptor}")
-        finally:
-            os.close(descriptor)
-        return
-    with tempfile.NamedTemporaryFile() as file:  # readable by its owner only
-        file.write(content)
-        file.flush()
-        yield Path(file.name)

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import ssl
 import sys
+import tempfile
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -67,7 +68,6 @@ async def loaded(path, **options):
 
 
 async def answer_to(credentials):
-    """Return the server's response to a new client."""
     async with KubeClient(credentials) as client:
         return (await client.request(GET, timeout_s=5)).decode()
 
@@ -98,7 +98,6 @@ USERS = {
 @pytest.mark.asyncio
 @pytest.mark.parametrize(("user", "shown"), USERS.values(), ids=USERS)
 async def test_the_kubeconfigs_user_is_authenticated(tmp_path, user, shown):
-    """Over plain HTTP."""
     written(tmp_path / "beside", "of-file\n")
     async with guarded() as url:
         path = written(tmp_path / "config", changed(cluster={"server": url + "/"}, user=user))
@@ -107,8 +106,10 @@ async def test_the_kubeconfigs_user_is_authenticated(tmp_path, user, shown):
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("inline", [False, True], ids=["files", "data"])
-async def test_a_client_certificate_is_sent_to_a_trusted_server(tmp_path, authority, inline):
-    """CA, certificate and key as relative files or inline."""
+async def test_a_client_certificate_is_sent_to_a_trusted_server(tmp_path, authority, inline, monkeypatch):
+    """Also on a read-only file system, as the image has one."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "absent"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
     pair = authority.issue("alice", subject="CN=alice,O=team")
     if inline:
         trust = {"certificate-authority-data": encoded(authority.pair.cert)}
@@ -206,7 +207,6 @@ async def test_an_exec_plugin_gives_a_token(tmp_path):
 
 @pytest.mark.asyncio
 async def test_an_exec_plugin_may_give_a_certificate(tmp_path, authority):
-    """Instead of a token. It is renewed before it expires."""
     clock = Clock()
     pairs = [authority.issue(name, subject=f"CN={name}") for name in ("bob", "next")]
     texts = [
@@ -226,7 +226,6 @@ async def test_an_exec_plugin_may_give_a_certificate(tmp_path, authority):
 
 @pytest.mark.asyncio
 async def test_a_client_certificate_is_sent_beside_the_token_of_an_exec_plugin(tmp_path, authority):
-    """Unless the plugin gives another certificate."""
     pair = authority.issue("carol", subject="CN=carol")
     user = {"client-certificate": str(pair.cert), "client-key": str(pair.key)}
     async with guarded(authority) as url:
@@ -237,7 +236,6 @@ async def test_a_client_certificate_is_sent_beside_the_token_of_an_exec_plugin(t
 
 @pytest.mark.asyncio
 async def test_an_exec_plugin_may_write_much_to_stderr(tmp_path):
-    """More than a pipe takes."""
     user = plugin(tmp_path, "sys.stderr.write('x' * 300_000)\ngive(token='t')")
     credentials = await loaded(written(tmp_path / "config", changed(user=user)))
     assert await credentials.authorization() == "Bearer t"
@@ -245,7 +243,6 @@ async def test_an_exec_plugin_may_write_much_to_stderr(tmp_path):
 
 @pytest.mark.asyncio
 async def test_an_exec_plugin_that_takes_too_long_is_one_line(tmp_path, monkeypatch):
-    """With the deadline."""
     monkeypatch.setattr(login, "TIMEOUT_S", 0.1)
     path = written(tmp_path / "config", changed(user=plugin(tmp_path, "import signal\nsignal.pause()")))
     with pytest.raises(SettingsError, match=r"user\.exec: found nothing after 0 s"):
@@ -291,7 +288,6 @@ FAILURES = {
 @pytest.mark.asyncio
 @pytest.mark.parametrize(("body", "found"), FAILURES.values(), ids=FAILURES)
 async def test_an_exec_plugin_that_fails_is_one_line(tmp_path, caplog, body, found):
-    """With its error output, and nothing in the log."""
     with pytest.raises(SettingsError) as caught:
         await loaded(written(tmp_path / "config", changed(user=plugin(tmp_path, body))))
     assert (caught.value.field, found in caught.value.found) == ("users[u].user.exec", True)
@@ -332,7 +328,6 @@ async def test_an_exec_plugin_runs_again_before_its_token_expires(tmp_path):
 
 @pytest.mark.asyncio
 async def test_a_failed_renewal_keeps_the_old_token_until_the_server_refuses_it(tmp_path):
-    """Then the plugin's own error is raised."""
     clock = Clock()
     expiry = (datetime.now(UTC) + timedelta(seconds=100)).isoformat()
     failing = f"give(token='t1', expirationTimestamp={expiry!r}) if run == 1 else sys.exit('login needed')"
@@ -467,7 +462,6 @@ ACCOUNTS = {
 @pytest.mark.asyncio
 @pytest.mark.parametrize(("name", "content", "message"), ACCOUNTS.values(), ids=ACCOUNTS)
 async def test_a_broken_service_account_is_one_line(service_account, name, content, message):
-    """It names the folder."""
     (service_account / name).unlink()
     if content is not None:
         (service_account / name).write_text(content)
@@ -478,7 +472,6 @@ async def test_a_broken_service_account_is_one_line(service_account, name, conte
 
 
 def test_repr_contains_no_secret():
-    """Logs and assertion messages show it."""
     assert "secret" not in repr(Identity("Bearer secret"))
 
 
