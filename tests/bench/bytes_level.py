@@ -16,7 +16,7 @@ import msgspec
 from scheduler.daemon.assembly.watched_kinds import kinds_asked_by, resource_of
 from scheduler.daemon.kube.changes import Deleted, Interrupted, Malformed, Upserted
 from scheduler.daemon.kube.client import MAX_LINES_PER_BATCH
-from scheduler.daemon.kube.list_watch import Due, LinesArrived, ListWatch, Publish
+from scheduler.daemon.kube.list_watch import ListWatch, Publish
 from scheduler.engine.framework.kinds import Asker, WatchedKind
 from scheduler.engine.framework.observer import Observer
 from scheduler.engine.model.instructions import Bind, WriteReservation
@@ -63,13 +63,13 @@ class FedMachine:
             for kind, watched in self._watched.items()
         }
         for watching in self._watching.values():
-            watching.handle(Due())
+            watching.on_due()
 
     def feed(self, kind: str, lines: list[bytes]) -> int:
         """Feed lines of the kind's watch to the machine; return CPU nanoseconds."""
         watching, watched, handle = self._watching[kind], self._watched[kind], self.loaded.handle
         started_ns = time.process_time_ns()
-        for action in watching.handle(LinesArrived(lines)):
+        for action in watching.on_lines(lines):
             if isinstance(action, Publish):
                 for change in action.changes:
                     stimulus = _stimulus(watched, change)

@@ -1,14 +1,14 @@
 """
-The list-watch-relist protocol of one collection as a state machine: inputs in, actions out. No IO, no clock.
+The list-watch-relist protocol of one collection as a state machine: signs in, actions out. No IO, no clock.
 
-           Due                                end bookmark, or last page           stream ended, failed
+          due                                 end bookmark, or last page           stream ended, failed
   LISTING ------> FetchPage or OpenStream ----------------------------> WATCHING --------------------> OpenStream
      ^                                                                     |               at the last version
      '--------------------- 410, unreadable line --------------------------'
 
 Rules:
-  1. `handle` returns at most one of FetchPage, OpenStream, Pause: the next step, which ends an open stream. A page is
-     processed in pieces, with a Pause of 0 s in between, in which other tasks run.
+  1. Each `on_*` returns at most one of FetchPage, OpenStream, Pause, which is last: the next step. It ends an open
+     stream. A page is processed in pieces, with a Pause of 0 s in between, in which other tasks run.
   2. The initial list is published as it arrives. A relist is published as one batch that ends with Synced.
   3. A lost stream is resumed at the last version seen. The collection is listed again only if the server has compacted
      that version, or if the server is gone: its replacement may have another history.
@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
-from typing import Final, Generic, TypeAlias, assert_never
+from typing import Final, Generic, assert_never
 
 import msgspec
 
@@ -67,58 +67,22 @@ RETRY_AFTER_CAP_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """Take the next step: at the start, and when a Pause is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class PageArrived:
-    """The response body of a FetchPage."""
-
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class LinesArrived:
-    """Complete lines of the open stream, in order."""
-
-    lines: Sequence[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class StreamEnded:
-    """The server ended the stream normally, `lived_s` after it was opened."""
-
-    lived_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class RequestFailed:
-    """A FetchPage or OpenStream failed. The lines before the failure were reported as LinesArrived."""
-
-    error: ApiError
-
-
-Input: TypeAlias = Due | PageArrived | LinesArrived | StreamEnded | RequestFailed
-
-
-@dataclass(frozen=True, slots=True)
 class FetchPage:
-    """Send the request; report PageArrived or RequestFailed."""
+    """Send the request; then call `on_page` or `on_failure`."""
 
     request: Request
 
 
 @dataclass(frozen=True, slots=True)
 class OpenStream:
-    """Send the request; report LinesArrived any number of times, then StreamEnded or RequestFailed."""
+    """Send the request; call `on_lines` any number of times, then `on_stream_end` or `on_failure`."""
 
     request: Request
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Report Due after this number of seconds."""
+    """Call `on_due` after this number of seconds."""
 
     seconds: float
 
@@ -130,7 +94,8 @@ class Publish(Generic[T]):
     changes: list[Change[T]]
 
 
-Action = FetchPage | OpenStream | Pause | Publish[T]
+Step = FetchPage | OpenStream | Pause
+Action = Step | Publish[T]
 
 
 class _Phase(Enum):
@@ -141,7 +106,7 @@ class _Phase(Enum):
 
 class ListWatch(Generic[T]):
     """
-    Keeps one collection in sync.
+    Keeps one collection in sync. Nothing that a server sends makes it raise.
 
     `decode`: see `Store`. `jitter` returns a number in [0, 1). With `watch_list` the initial state is streamed, until a
     server refuses it. `is_absence`: whether the error of a list says that the server does not have the collection.
@@ -189,20 +154,9 @@ class ListWatch(Generic[T]):
         current = self._resource_version
         return self.is_settled() and (version == current or is_older(version, current))
 
-    def handle(self, received: Input) -> list[Action[T]]:
-        """Return the actions to take, in order. Nothing that a server sends makes it raise."""
-        match received:
-            case Due():
-                return [self._next_step()] if self._page is None else self._take_items(*self._page)
-            case PageArrived(body=body):
-                return self._on_page(body)
-            case LinesArrived(lines=lines):
-                return self._on_lines(lines)
-            case StreamEnded(lived_s=lived_s):
-                return self._on_stream_end(lived_s)
-            case RequestFailed(error=error):
-                return self._on_failure(error)
-        assert_never(received)
+    def on_due(self) -> list[Action[T]]:
+        """Take the next step: at the start, and when a Pause is over."""
+        return [self._next_step()] if self._page is None else self._take_items(*self._page)
 
     def _start_list(self) -> None:
         self._phase = _Phase.STREAMING if self._streams_lists else _Phase.LISTING
@@ -223,11 +177,12 @@ class ListWatch(Generic[T]):
                 return OpenStream(watch(self._resource, resource_version=version, timeout_s=timeout_s))
         assert_never(self._phase)
 
-    def _on_page(self, body: bytes) -> list[Action[T]]:
+    def on_page(self, body: bytes) -> list[Action[T]]:
+        """Process the response body of a FetchPage."""
         try:
             page = decode_page(body)
         except ServerFault as error:
-            return self._on_failure(error)
+            return self.on_failure(error)
         self._failures = 0
         self._page_size.grow(len(body))
         return self._take_items(iter(page.items or ()), page.metadata)
@@ -254,7 +209,8 @@ class ListWatch(Generic[T]):
         self._failures = 0
         self._phase = _Phase.WATCHING
 
-    def _on_lines(self, lines: Sequence[bytes]) -> list[Action[T]]:
+    def on_lines(self, lines: Sequence[bytes]) -> list[Action[T]]:
+        """Process complete lines of the open stream."""
         self._stream_had_lines = True
         for line in lines:
             try:
@@ -265,7 +221,7 @@ class ListWatch(Generic[T]):
                 broken = ServerFault(200, "BadAnswer", f"unreadable line in a watch: {unreadable}")
                 return [*self._publish(), *self._relist(broken)]
             if error is not None:
-                return [*self._publish(), *self._on_failure(error)]
+                return [*self._publish(), *self.on_failure(error)]
         return self._publish()
 
     def _on_watch_event(self, event: WatchEvent) -> ApiError | None:
@@ -292,17 +248,20 @@ class ListWatch(Generic[T]):
             self._failures = self._relists = 0
         return None
 
-    def _on_stream_end(self, lived_s: float) -> list[Action[T]]:
+    def on_stream_end(self, lived_s: float) -> list[Action[T]]:
+        """Go on after a stream that the server ended normally, `lived_s` after it was opened."""
+        problem = ""
         if self._phase is not _Phase.WATCHING:
-            return self._on_failure(
-                Unreachable(0, "StreamEnded", "the initial events ended before their bookmark")
-            )
-        if not self._stream_had_lines and lived_s < SHORT_WATCH_S:
-            return self._on_failure(Unreachable(0, "StreamEnded", "the watch ended as soon as it began"))
+            problem = "the initial events ended before their bookmark"
+        elif not self._stream_had_lines and lived_s < SHORT_WATCH_S:
+            problem = "the watch ended as soon as it began"
+        if problem:
+            return self.on_failure(Unreachable(0, "StreamEnded", problem))
         self._failures = 0
         return [self._next_step()]
 
-    def _on_failure(self, error: ApiError) -> list[Action[T]]:
+    def on_failure(self, error: ApiError) -> list[Action[T]]:
+        """Go on after a FetchPage or OpenStream that failed."""
         if self._phase is _Phase.LISTING and self._page_size.shrink(error):
             return [self._next_step()]
         if isinstance(error, Invalid) and self._phase is _Phase.STREAMING:

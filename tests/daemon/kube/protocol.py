@@ -1,4 +1,4 @@
-"""Plays the list-watch protocol: inputs in, actions out."""
+"""Plays the list-watch protocol: signs in, actions out."""
 
 import asyncio
 from contextlib import aclosing
@@ -6,15 +6,7 @@ from contextlib import aclosing
 import msgspec
 
 from scheduler.daemon.kube.changes import Deleted, Upserted
-from scheduler.daemon.kube.list_watch import (
-    Due,
-    FetchPage,
-    ListWatch,
-    OpenStream,
-    PageArrived,
-    Pause,
-    Publish,
-)
+from scheduler.daemon.kube.list_watch import FetchPage, ListWatch, OpenStream, Pause, Publish
 from scheduler.daemon.kube.reflector import Reflector
 from scheduler.daemon.kube.requests import WatchPath
 from tests.support.api_bodies import page
@@ -47,9 +39,29 @@ def down(name, uid=None):
     return Deleted(f"default/{name}", uid or f"uid-{name}")
 
 
-def play(machine, *events):
-    """Feed the inputs and return all actions in order; requests as (action, the relevant part of the query)."""
-    return [_summary(action) for event in events for action in machine.handle(event)]
+#: A sign is what a server does, or that a pause is over; called with the machine that it tells.
+DUE = ListWatch.on_due
+
+
+def arrived(body):
+    return lambda machine: machine.on_page(body)
+
+
+def brought(lines):
+    return lambda machine: machine.on_lines(lines)
+
+
+def ended(lived_s):
+    return lambda machine: machine.on_stream_end(lived_s)
+
+
+def failed(error):
+    return lambda machine: machine.on_failure(error)
+
+
+def play(machine, *signs):
+    """Give the signs and return all actions in order; requests as (action, the relevant part of the query)."""
+    return [_summary(action) for sign in signs for action in sign(machine)]
 
 
 def _summary(action):
@@ -67,10 +79,10 @@ def _summary(action):
 
 def synced(machine, *pods, rv=10):
     """Bring a list-watch to its first watch and return it."""
-    machine.handle(Due())
-    actions = machine.handle(PageArrived(page(*pods, rv=rv)))
+    machine.on_due()
+    actions = machine.on_page(page(*pods, rv=rv))
     while actions[-1] == Pause(0.0):
-        actions = machine.handle(Due())
+        actions = machine.on_due()
     return machine
 
 

@@ -1,73 +1,73 @@
-"""The list-watch protocol as lists of inputs and actions."""
+"""The list-watch protocol as lists of signs and actions."""
 
 import pytest
 
 from scheduler.daemon.assembly.watched_kinds import LIVE_PODS
 from scheduler.daemon.kube.changes import Deleted, Interrupted, Malformed, Synced
-from scheduler.daemon.kube.list_watch import (
-    ITEMS_PER_STEP,
-    Due,
-    LinesArrived,
-    PageArrived,
-    Pause,
-    RequestFailed,
-    StreamEnded,
-)
+from scheduler.daemon.kube.list_watch import ITEMS_PER_STEP, Pause
 from scheduler.errors import Forbidden, Gone, Invalid, NotFound, ServerFault, Silent, Throttled, Unreachable
-from tests.daemon.kube.protocol import down, list_watch, play, synced, up
+from tests.daemon.kube.protocol import (
+    DUE,
+    arrived,
+    brought,
+    down,
+    ended,
+    failed,
+    list_watch,
+    play,
+    synced,
+    up,
+)
 from tests.support.api_bodies import bookmark, broken, line, page, pod, status
 
 
 def test_pages_are_published_as_they_arrive_and_then_watched():
     """Two pages, then Synced, then a watch from the list's version."""
     machine = list_watch()
-    assert play(machine, Due()) == [("ask", "")]
-    assert [[up("a", 1)], ("ask", "next")] == play(machine, PageArrived(page(pod("a", 1), token="next")))
-    assert [[up("b", 2), Synced("10")], ("watch", "10")] == play(machine, PageArrived(page(pod("b", 2))))
+    assert play(machine, DUE) == [("ask", "")]
+    assert [[up("a", 1)], ("ask", "next")] == play(machine, arrived(page(pod("a", 1), token="next")))
+    assert [[up("b", 2), Synced("10")], ("watch", "10")] == play(machine, arrived(page(pod("b", 2))))
 
 
 def test_an_empty_collection_is_synced_at_once():
     """Go writes null for no items."""
     machine = list_watch()
-    machine.handle(Due())
+    machine.on_due()
     empty = b'{"metadata":{"resourceVersion":"3"},"items":null}'
-    assert [[Synced("3")], ("watch", "3")] == play(machine, PageArrived(empty))
+    assert [[Synced("3")], ("watch", "3")] == play(machine, arrived(empty))
 
 
 def test_a_watch_publishes_changes_and_resumes_at_the_last_version():
     """Bookmarks advance the version too; a normal end is followed by a new watch at once."""
     machine = synced(list_watch(), pod("a", 1))
-    events = LinesArrived([line("MODIFIED", pod("a", 11)), line("ADDED", pod("b", 12)), bookmark(15)])
+    events = brought([line("MODIFIED", pod("a", 11)), line("ADDED", pod("b", 12)), bookmark(15)])
     assert [[up("a", 11), up("b", 12)]] == play(machine, events)
-    assert play(machine, StreamEnded(300.0)) == [("watch", "15")]
-    assert [[down("a")]] == play(machine, LinesArrived([line("DELETED", pod("a", 16))]))
-    assert play(machine, StreamEnded(0.2)) == [("watch", "16")]
+    assert play(machine, ended(300.0)) == [("watch", "15")]
+    assert [[down("a")]] == play(machine, brought([line("DELETED", pod("a", 16))]))
+    assert play(machine, ended(0.2)) == [("watch", "16")]
 
 
 def test_a_version_is_published_once():
-    """A duplicated event is no change."""
     machine = synced(list_watch(), pod("a", 1))
-    assert play(machine, LinesArrived([line("ADDED", pod("a", 1)), line("DELETED", pod("unknown", 2))])) == []
+    assert play(machine, brought([line("ADDED", pod("a", 1)), line("DELETED", pod("unknown", 2))])) == []
 
 
 def test_a_recreated_pod_is_published_as_deleted_and_upserted():
-    """Even if the DELETED event was never sent."""
     machine = synced(list_watch(), pod("a", 1, uid="old"))
-    told = play(machine, LinesArrived([line("MODIFIED", pod("a", 11, uid="new"))]))
+    told = play(machine, brought([line("MODIFIED", pod("a", 11, uid="new"))]))
     assert [[down("a", "old"), up("a", 11, "new")]] == told
 
 
 def test_a_delete_event_with_another_uid_changes_nothing():
-    """The uid is the identity."""
     machine = synced(list_watch(), pod("a", 1, uid="new"))
-    assert play(machine, LinesArrived([line("DELETED", pod("a", 11, uid="old"))])) == []
+    assert play(machine, brought([line("DELETED", pod("a", 11, uid="old"))])) == []
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        pytest.param(RequestFailed(Gone(410, "Expired", "too old")), id="as a status"),
-        pytest.param(LinesArrived([line("ERROR", status(410, "Expired"))]), id="inside the stream"),
+        pytest.param(failed(Gone(410, "Expired", "too old")), id="as a status"),
+        pytest.param(brought([line("ERROR", status(410, "Expired"))]), id="inside the stream"),
     ],
 )
 def test_a_relist_after_410_is_published_as_one_difference(event):
@@ -78,13 +78,11 @@ def test_a_relist_after_410_is_published_as_one_difference(event):
     [[interrupted], step] = play(machine, event)
     assert isinstance(interrupted.error, Gone)
     assert step == ("ask", "")
-    assert play(machine, PageArrived(page(pod("same", 1), pod("changed", 22), token="next"))) == [
-        ("ask", "next")
-    ]
+    assert play(machine, arrived(page(pod("same", 1), pod("changed", 22), token="next"))) == [("ask", "next")]
     assert [
         [up("changed", 22), down("again", "old"), up("again", 33, "new"), down("lost"), Synced("40")],
         ("watch", "40"),
-    ] == play(machine, PageArrived(page(pod("again", 33, uid="new"), rv=40)))
+    ] == play(machine, arrived(page(pod("again", 33, uid="new"), rv=40)))
 
 
 GONE_KIND = NotFound(404, "NotFound", "the server could not find the requested resource")
@@ -94,64 +92,64 @@ GONE_KIND = NotFound(404, "NotFound", "the server could not find the requested r
 def test_a_collection_that_the_server_has_no_more_is_published_as_empty(watch_list):
     """It is asked for again, and what comes back is published anew."""
     machine = list_watch(watch_list=watch_list, is_absence=lambda error: isinstance(error, NotFound))
-    machine.handle(Due())
+    machine.on_due()
     if watch_list:
-        play(machine, LinesArrived([line("ADDED", pod("a", 1)), bookmark(10, ends=True)]))
+        play(machine, brought([line("ADDED", pod("a", 1)), bookmark(10, ends=True)]))
     else:
-        play(machine, PageArrived(page(pod("a", 1))))
+        play(machine, arrived(page(pod("a", 1))))
     listing = ("stream list",) if watch_list else ("ask", "")
-    [[interrupted], step] = play(machine, RequestFailed(GONE_KIND))
+    [[interrupted], step] = play(machine, failed(GONE_KIND))
     assert (interrupted.relists, step) == (True, listing)
-    [[gone, absent], pause] = play(machine, RequestFailed(GONE_KIND))
+    [[gone, absent], pause] = play(machine, failed(GONE_KIND))
     assert (gone, absent.error, absent.relists) == (down("a"), GONE_KIND, False)
     assert pause == ("pause", 0.375)
-    assert play(machine, Due()) == [listing]
-    [[absent], pause] = play(machine, RequestFailed(GONE_KIND))
+    assert play(machine, DUE) == [listing]
+    [[absent], pause] = play(machine, failed(GONE_KIND))
     assert (absent.error, pause) == (GONE_KIND, ("pause", 0.75))
-    machine.handle(Due())
+    machine.on_due()
     if watch_list:
-        back = LinesArrived([line("ADDED", pod("a", 1)), bookmark(20, ends=True)])
+        back = brought([line("ADDED", pod("a", 1)), bookmark(20, ends=True)])
         assert [[up("a", 1), Synced("20")]] == play(machine, back)
     else:
         assert [[up("a", 1), Synced("20")], ("watch", "20")] == play(
-            machine, PageArrived(page(pod("a", 1), rv=20))
+            machine, arrived(page(pod("a", 1), rv=20))
         )
 
 
 def test_a_404_about_pods_deletes_none():
     """No API server is without them: something in between answers."""
     machine = synced(list_watch(), pod("a", 1))
-    [[interrupted], pause] = play(machine, RequestFailed(GONE_KIND))
+    [[interrupted], pause] = play(machine, failed(GONE_KIND))
     assert (interrupted.relists, pause) == (False, ("pause", 0.375))
-    assert play(machine, Due()) == [("watch", "10")]
+    assert play(machine, DUE) == [("watch", "10")]
 
 
 def test_a_streamed_list_of_a_server_that_is_behind_is_read_in_pages():
     """It says when to ask again. The next list is streamed once more: the next server may be ahead."""
     machine = list_watch(watch_list=True)
-    machine.handle(Due())
-    play(machine, LinesArrived([line("ADDED", pod("a", 1))]))
+    machine.on_due()
+    play(machine, brought([line("ADDED", pod("a", 1))]))
     behind = ServerFault(504, "Timeout", "Too large resource version: 12, current: 10", retry_after_s=1.0)
-    [[interrupted], pause] = play(machine, RequestFailed(behind))
+    [[interrupted], pause] = play(machine, failed(behind))
     assert (interrupted.error, pause) == (behind, ("pause", 1.05))
-    assert play(machine, Due()) == [("ask", "")]
-    assert [[Synced("12")], ("watch", "12")] == play(machine, PageArrived(page(pod("a", 1), rv=12)))
-    assert play(machine, RequestFailed(Gone(410, "Expired", "")))[-1] == ("stream list",)
+    assert play(machine, DUE) == [("ask", "")]
+    assert [[Synced("12")], ("watch", "12")] == play(machine, arrived(page(pod("a", 1), rv=12)))
+    assert play(machine, failed(Gone(410, "Expired", "")))[-1] == ("stream list",)
 
 
 def test_a_relist_that_fails_midway_publishes_nothing_until_it_completes():
     """Nothing of the first attempt is published early, and nothing twice."""
     machine = synced(list_watch(), pod("a", 1), pod("b", 2))
-    machine.handle(RequestFailed(Gone(410, "Expired", "")))
-    assert play(machine, PageArrived(page(pod("a", 11), token="t"))) == [("ask", "t")]
-    [[interrupted], pause] = play(machine, RequestFailed(Unreachable(0, "ConnectionLost", "")))
+    machine.on_failure(Gone(410, "Expired", ""))
+    assert play(machine, arrived(page(pod("a", 11), token="t"))) == [("ask", "t")]
+    [[interrupted], pause] = play(machine, failed(Unreachable(0, "ConnectionLost", "")))
     assert (interrupted.retry_in_s, pause) == (0.375, ("pause", 0.375))
-    assert play(machine, Due()) == [("ask", "t")]
-    [_, pause] = play(machine, RequestFailed(Gone(410, "Expired", "continue token")))
+    assert play(machine, DUE) == [("ask", "t")]
+    [_, pause] = play(machine, failed(Gone(410, "Expired", "continue token")))
     assert pause == ("pause", 0.375)
-    assert play(machine, Due()) == [("ask", "")]
+    assert play(machine, DUE) == [("ask", "")]
     assert [[up("a", 11), down("b"), Synced("30")], ("watch", "30")] == play(
-        machine, PageArrived(page(pod("a", 11), rv=30))
+        machine, arrived(page(pod("a", 11), rv=30))
     )
 
 
@@ -160,52 +158,50 @@ def test_relists_without_progress_pause_ever_longer():
     machine = synced(list_watch(jitter=1.0))
     pauses = []
     for _ in range(10):
-        step = machine.handle(RequestFailed(Gone(410, "Expired", "")))[-1]
+        step = machine.on_failure(Gone(410, "Expired", ""))[-1]
         if isinstance(step, Pause):
             pauses.append(step.seconds)
-            machine.handle(Due())
-        machine.handle(PageArrived(page(rv=20)))
+            machine.on_due()
+        machine.on_page(page(rv=20))
     assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
 
 
 def test_five_server_faults_in_a_row_lead_to_a_relist():
     """The server may never serve the last version again."""
     machine = synced(list_watch())
-    refused = RequestFailed(ServerFault(504, "Timeout", "Too large resource version"))
+    refused = failed(ServerFault(504, "Timeout", "Too large resource version"))
     for _ in range(4):
         assert play(machine, refused)[-1][0] == "pause"
-        assert play(machine, Due()) == [("watch", "10")]
+        assert play(machine, DUE) == [("watch", "10")]
     assert play(machine, refused)[-1] == ("ask", "")
-    assert play(machine, PageArrived(page(rv=5))) == [[Synced("5")], ("watch", "5")]
+    assert play(machine, arrived(page(rv=5))) == [[Synced("5")], ("watch", "5")]
 
 
 def test_a_watch_event_resets_the_pauses():
-    """Any event counts as progress."""
     machine = synced(list_watch(jitter=1.0))
-    machine.handle(RequestFailed(ServerFault(500, "InternalError", "")))
-    machine.handle(RequestFailed(ServerFault(500, "InternalError", "")))
-    machine.handle(LinesArrived([bookmark(20)]))
-    assert play(machine, RequestFailed(ServerFault(503, "ServiceUnavailable", "")))[-1] == ("pause", 0.5)
+    machine.on_failure(ServerFault(500, "InternalError", ""))
+    machine.on_failure(ServerFault(500, "InternalError", ""))
+    machine.on_lines([bookmark(20)])
+    assert play(machine, failed(ServerFault(503, "ServiceUnavailable", "")))[-1] == ("pause", 0.5)
 
 
 def test_a_lost_connection_resumes_without_a_relist():
-    """After a jittered pause, from the last version."""
     machine = synced(list_watch())
-    machine.handle(LinesArrived([bookmark(21)]))
-    [_, pause] = play(machine, RequestFailed(Unreachable(0, "ConnectionLost", "reset")))
+    machine.on_lines([bookmark(21)])
+    [_, pause] = play(machine, failed(Unreachable(0, "ConnectionLost", "reset")))
     assert pause == ("pause", 0.375)
-    assert play(machine, Due()) == [("watch", "21")]
+    assert play(machine, DUE) == [("watch", "21")]
 
 
 def test_a_refused_connection_leads_to_a_relist():
     """The new server may have another history, in which the last version means another state."""
     machine = synced(list_watch(), pod("p", 5))
-    play(machine, RequestFailed(Unreachable(0, "ConnectionLost", "reset")), Due())
-    refused = RequestFailed(Unreachable(0, "ConnectionRefused", ""))
+    play(machine, failed(Unreachable(0, "ConnectionLost", "reset")), DUE)
+    refused = failed(Unreachable(0, "ConnectionRefused", ""))
     assert play(machine, refused)[-1] == ("ask", "")
     assert play(machine, refused)[-1] == ("pause", 0.75)
-    assert play(machine, Due()) == [("ask", "")]
-    assert play(machine, PageArrived(page(rv=5))) == [[down("p"), Synced("5")], ("watch", "5")]
+    assert play(machine, DUE) == [("ask", "")]
+    assert play(machine, arrived(page(rv=5))) == [[down("p"), Synced("5")], ("watch", "5")]
 
 
 def test_an_error_event_other_than_gone_resumes_the_watch():
@@ -216,11 +212,11 @@ def test_an_error_event_other_than_gone_resumes_the_watch():
         line("ERROR", status(500, "InternalError")),
         line("ADDED", pod("b", 12)),
     ]
-    [told, [interrupted], pause] = play(machine, LinesArrived(lines))
+    [told, [interrupted], pause] = play(machine, brought(lines))
     assert [up("a", 11)] == told
     assert isinstance(interrupted.error, ServerFault)
     assert pause[0] == "pause"
-    assert play(machine, Due()) == [("watch", "11")]
+    assert play(machine, DUE) == [("watch", "11")]
 
 
 PAUSES = {
@@ -234,7 +230,7 @@ PAUSES = {
 def test_retry_after_is_honoured(asked_s, pause_s):
     """A 429 on a watch waits as long as the server asks."""
     machine = synced(list_watch())
-    step = machine.handle(RequestFailed(Throttled(429, "TooManyRequests", "", retry_after_s=asked_s)))[-1]
+    step = machine.on_failure(Throttled(429, "TooManyRequests", "", retry_after_s=asked_s))[-1]
     assert pytest.approx(pause_s) == step.seconds
 
 
@@ -250,34 +246,34 @@ def test_a_watch_that_ends_is_opened_again_but_never_in_a_hot_loop(heard, lived_
     """A server that closes every watch at once gets growing pauses."""
     machine = synced(list_watch())
     if heard:
-        machine.handle(LinesArrived([bookmark(11)]))
-    step = machine.handle(StreamEnded(lived_s))[-1]
+        machine.on_lines([bookmark(11)])
+    step = machine.on_stream_end(lived_s)[-1]
     assert pauses == isinstance(step, Pause)
 
 
 def test_a_malformed_object_affects_no_other():
     """Other objects are published, the watch continues, and the version advances."""
     machine = list_watch()
-    machine.handle(Due())
-    [changes, _] = play(machine, PageArrived(page(pod("a", 1), broken("b", 2), pod("c", 3))))
+    machine.on_due()
+    [changes, _] = play(machine, arrived(page(pod("a", 1), broken("b", 2), pod("c", 3))))
     assert [up("a", 1), up("c", 3), Synced("10")] == [c for c in changes if not isinstance(c, Malformed)]
     [malformed] = [c for c in changes if isinstance(c, Malformed)]
     assert malformed.key == "default/b"
     assert "labels" in malformed.error
 
     [[again, ok]] = play(
-        machine, LinesArrived([line("MODIFIED", broken("a", 11)), line("MODIFIED", pod("c", 12))])
+        machine, brought([line("MODIFIED", broken("a", 11)), line("MODIFIED", pod("c", 12))])
     )
     assert ("default/a", up("c", 12)) == (again.key, ok)
-    assert play(machine, StreamEnded(9.0)) == [("watch", "12")]
+    assert play(machine, ended(9.0)) == [("watch", "12")]
 
 
 def test_a_malformed_object_is_published_once_per_version():
     """A relist that still has it publishes nothing; repaired, it is upserted; gone, it is deleted."""
     machine = synced(list_watch(), broken("b", 2))
-    machine.handle(RequestFailed(Gone(410, "Expired", "")))
-    assert [[Synced("20")], ("watch", "20")] == play(machine, PageArrived(page(broken("b", 2), rv=20)))
-    assert [[up("b", 21)]] == play(machine, LinesArrived([line("MODIFIED", pod("b", 21))]))
+    machine.on_failure(Gone(410, "Expired", ""))
+    assert [[Synced("20")], ("watch", "20")] == play(machine, arrived(page(broken("b", 2), rv=20)))
+    assert [[up("b", 21)]] == play(machine, brought([line("MODIFIED", pod("b", 21))]))
 
 
 NAMELESS = {
@@ -290,9 +286,8 @@ NAMELESS = {
 
 @pytest.mark.parametrize("item", NAMELESS.values(), ids=NAMELESS)
 def test_an_object_without_a_readable_name_is_published_without_a_key(item):
-    """The watch continues."""
     machine = synced(list_watch())
-    [[malformed, ok]] = play(machine, LinesArrived([line("ADDED", item), line("ADDED", pod("a", 12))]))
+    [[malformed, ok]] = play(machine, brought([line("ADDED", item), line("ADDED", pod("a", 12))]))
     assert (None, up("a", 12)) == (malformed.key, ok)
 
 
@@ -308,84 +303,77 @@ RUBBISH = {
 def test_an_unreadable_line_leads_to_a_relist(rubbish):
     """Its content is lost, and only a list can replace it."""
     machine = synced(list_watch())
-    actions = play(machine, LinesArrived([line("ADDED", pod("a", 11)), rubbish, line("ADDED", pod("b", 12))]))
+    actions = play(machine, brought([line("ADDED", pod("a", 11)), rubbish, line("ADDED", pod("b", 12))]))
     assert [up("a", 11)] == actions[0]
     assert actions[-1] == ("ask", "")
     assert [[up("b", 12), Synced("20")], ("watch", "20")] == play(
-        machine, PageArrived(page(pod("a", 11), pod("b", 12), rv=20))
+        machine, arrived(page(pod("a", 11), pod("b", 12), rv=20))
     )
 
 
 def test_an_event_of_unknown_type_is_published_as_malformed_and_skipped():
     """Newer servers may have more types."""
     machine = synced(list_watch())
-    [[malformed, ok]] = play(
-        machine, LinesArrived([line("RENAMED", pod("a", 11)), line("ADDED", pod("b", 12))])
-    )
+    [[malformed, ok]] = play(machine, brought([line("RENAMED", pod("a", 11)), line("ADDED", pod("b", 12))]))
     assert (malformed.key, malformed.error) == (None, "watch event of unknown type 'RENAMED'")
     assert up("b", 12) == ok
 
 
 def test_an_unreadable_page_is_rerequested():
-    """A truncated page is not a list."""
     machine = list_watch()
-    machine.handle(Due())
-    [[interrupted], pause] = play(machine, PageArrived(page(pod("a", 1))[:-5]))
+    machine.on_due()
+    [[interrupted], pause] = play(machine, arrived(page(pod("a", 1))[:-5]))
     assert (ServerFault, "pause") == (type(interrupted.error), pause[0])
-    assert play(machine, Due()) == [("ask", "")]
+    assert play(machine, DUE) == [("ask", "")]
 
 
 def test_initial_events_are_published_as_they_arrive_and_end_with_the_marked_bookmark():
-    """WatchList: one stream for list and watch."""
     machine = list_watch(watch_list=True)
-    assert play(machine, Due()) == [("stream list",)]
-    assert [[up("a", 1)]] == play(machine, LinesArrived([line("ADDED", pod("a", 1)), bookmark(5)]))
+    assert play(machine, DUE) == [("stream list",)]
+    assert [[up("a", 1)]] == play(machine, brought([line("ADDED", pod("a", 1)), bookmark(5)]))
     told = play(
         machine,
-        LinesArrived([line("ADDED", pod("b", 2)), bookmark(9, ends=True), line("MODIFIED", pod("a", 11))]),
+        brought([line("ADDED", pod("b", 2)), bookmark(9, ends=True), line("MODIFIED", pod("a", 11))]),
     )
     assert [[up("b", 2), Synced("9"), up("a", 11)]] == told
-    assert play(machine, StreamEnded(300.0)) == [("watch", "11")]
+    assert play(machine, ended(300.0)) == [("watch", "11")]
 
 
 def test_a_relist_by_stream_is_one_difference():
-    """It is held back until the bookmark."""
     machine = list_watch(watch_list=True)
-    machine.handle(Due())
-    machine.handle(
-        LinesArrived([line("ADDED", pod("a", 1)), line("ADDED", pod("b", 2)), bookmark(9, ends=True)])
-    )
-    assert play(machine, LinesArrived([line("ERROR", status(410, "Gone"))]))[-1] == ("stream list",)
-    assert play(machine, LinesArrived([line("ADDED", pod("c", 12))])) == []
+    machine.on_due()
+    play(machine, brought([line("ADDED", pod("a", 1)), line("ADDED", pod("b", 2)), bookmark(9, ends=True)]))
+    assert play(machine, brought([line("ERROR", status(410, "Gone"))]))[-1] == ("stream list",)
+    assert play(machine, brought([line("ADDED", pod("c", 12))])) == []
     assert [[up("c", 12), down("b"), Synced("20")]] == play(
-        machine, LinesArrived([line("ADDED", pod("a", 1)), bookmark(20, ends=True)])
+        machine, brought([line("ADDED", pod("a", 1)), bookmark(20, ends=True)])
     )
 
 
 def test_a_silent_watch_is_resumed_and_the_second_silence_published():
     machine = synced(list_watch(), pod("a", 1))
-    machine.handle(LinesArrived([bookmark(11)]))
-    silence = RequestFailed(Silent(0, "Silent", "nothing came"))
-    assert play(machine, silence) == [("watch", "11")]
-    ((interrupted,), (_, pause_s)) = play(machine, silence)
-    assert interrupted == Interrupted(silence.error, pause_s)
+    machine.on_lines([bookmark(11)])
+    silence = Silent(0, "Silent", "nothing came")
+    assert play(machine, failed(silence)) == [("watch", "11")]
+    ((interrupted,), (_, pause_s)) = play(machine, failed(silence))
+    assert interrupted == Interrupted(silence, pause_s)
 
 
 @pytest.mark.parametrize("code", [400, 422])
 def test_a_server_without_watchlist_is_listed_in_pages_from_then_on(code):
     """The refusal is remembered: the next relist uses pages too."""
     machine = list_watch(watch_list=True)
-    machine.handle(Due())
-    refusal = RequestFailed(Invalid(code, "Invalid", "sendInitialEvents is forbidden"))
+    machine.on_due()
+    refusal = failed(Invalid(code, "Invalid", "sendInitialEvents is forbidden"))
     assert play(machine, refusal) == [("ask", "")]
-    machine.handle(PageArrived(page()))
-    assert play(machine, RequestFailed(Gone(410, "Expired", "")))[-1] == ("ask", "")
+    machine.on_page(page())
+    assert play(machine, failed(Gone(410, "Expired", "")))[-1] == ("ask", "")
 
 
 BREAKS = {
-    "ended": StreamEnded(300.0),
-    "silent": RequestFailed(Unreachable(0, "Silent", "")),
-    "error event": LinesArrived([line("ERROR", status(504, "Timeout"))]),
+    "ended": ended(300.0),
+    "silent": failed(Unreachable(0, "Silent", "")),
+    "error event": brought([line("ERROR", status(504, "Timeout"))]),
 }
 
 
@@ -393,20 +381,20 @@ BREAKS = {
 def test_initial_events_that_break_off_start_over_after_a_pause(event):
     """Published objects stay; an object that the second stream lacks was deleted."""
     machine = list_watch(watch_list=True)
-    machine.handle(Due())
-    machine.handle(LinesArrived([line("ADDED", pod("a", 1)), line("ADDED", pod("b", 2))]))
+    machine.on_due()
+    machine.on_lines([line("ADDED", pod("a", 1)), line("ADDED", pod("b", 2))])
     assert play(machine, event)[-1][0] == "pause"
-    assert play(machine, Due()) == [("stream list",)]
+    assert play(machine, DUE) == [("stream list",)]
     assert [[down("b"), Synced("9")]] == play(
-        machine, LinesArrived([line("ADDED", pod("a", 1)), bookmark(9, ends=True)])
+        machine, brought([line("ADDED", pod("a", 1)), bookmark(9, ends=True)])
     )
 
 
 def test_a_missing_right_is_published_and_retried():
     """The right may be granted later."""
     machine = list_watch()
-    machine.handle(Due())
-    [[interrupted], pause] = play(machine, RequestFailed(Forbidden(403, "Forbidden", "cannot list pods")))
+    machine.on_due()
+    [[interrupted], pause] = play(machine, failed(Forbidden(403, "Forbidden", "cannot list pods")))
     assert Interrupted(interrupted.error, 0.375) == interrupted
     assert pause == ("pause", 0.375)
 
@@ -414,13 +402,13 @@ def test_a_missing_right_is_published_and_retried():
 def test_requests_carry_selectors_bookmarks_and_a_spread_time_out():
     """The exact queries, with the paths of kube-scheduler's informers."""
     machine = list_watch(resource=LIVE_PODS, jitter=0.5)
-    [ask] = machine.handle(Due())
+    [ask] = machine.on_due()
     selector = "fieldSelector=status.phase%21%3DSucceeded"
     assert f"/api/v1/pods?{selector}&limit=500" == ask.request.target
-    follow = machine.handle(PageArrived(page()))[-1]
+    follow = machine.on_page(page())[-1]
     expected = f"{selector}&watch=true&allowWatchBookmarks=true&resourceVersion=10&timeoutSeconds=450"
     assert f"/api/v1/pods?{expected}" == follow.request.target
-    [begin] = list_watch(watch_list=True, resource=LIVE_PODS).handle(Due())
+    [begin] = list_watch(watch_list=True, resource=LIVE_PODS).on_due()
     expected = f"{selector}&watch=true&allowWatchBookmarks=true&sendInitialEvents=true"
     assert (
         f"/api/v1/pods?{expected}&resourceVersionMatch=NotOlderThan&timeoutSeconds=450"
@@ -429,9 +417,8 @@ def test_requests_carry_selectors_bookmarks_and_a_spread_time_out():
 
 
 def test_errors_in_streams_keep_the_servers_message():
-    """It reaches the log."""
     machine = synced(list_watch())
-    [[interrupted], _] = play(machine, LinesArrived([line("ERROR", status(500, "X", "disk full"))]))
+    [[interrupted], _] = play(machine, brought([line("ERROR", status(500, "X", "disk full"))]))
     assert str(interrupted.error) == "500 X: disk full"
 
 
@@ -439,7 +426,7 @@ def test_a_page_is_processed_in_pieces():
     """Other tasks run between two pieces; the next page is requested after the last one."""
     machine = list_watch()
     pods = [pod(f"p{n}", n) for n in range(2 * ITEMS_PER_STEP + 1)]
-    told = play(machine, Due(), PageArrived(page(*pods, token="next")), Due(), Due())
+    told = play(machine, DUE, arrived(page(*pods, token="next")), DUE, DUE)
     whole = [up(f"p{n}", n) for n in range(2 * ITEMS_PER_STEP + 1)]
     pieces = [whole[:ITEMS_PER_STEP], whole[ITEMS_PER_STEP:-1], whole[-1:]]
     assert told == [
@@ -455,10 +442,8 @@ def test_a_page_is_processed_in_pieces():
 
 def test_a_relist_in_pieces_is_published_in_one_batch():
     machine = synced(list_watch(), pod("lost", 1), *(pod(f"p{n}", 1) for n in range(ITEMS_PER_STEP)))
-    play(machine, RequestFailed(Gone(410, "Expired", "too old")))
-    assert play(machine, PageArrived(page(*(pod(f"p{n}", 2) for n in range(ITEMS_PER_STEP))))) == [
-        ("pause", 0.0)
-    ]
-    [batch, _] = play(machine, Due())
+    play(machine, failed(Gone(410, "Expired", "too old")))
+    assert play(machine, arrived(page(*(pod(f"p{n}", 2) for n in range(ITEMS_PER_STEP))))) == [("pause", 0.0)]
+    [batch, _] = play(machine, DUE)
     assert [change for change in batch if isinstance(change, Deleted)] == [down("lost")]
     assert len(batch) == ITEMS_PER_STEP + 2

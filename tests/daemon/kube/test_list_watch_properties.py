@@ -8,20 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.daemon.kube.changes import Deleted, Synced, Upserted
-from scheduler.daemon.kube.list_watch import (
-    Due,
-    FetchPage,
-    LinesArrived,
-    ListWatch,
-    OpenStream,
-    PageArrived,
-    Pause,
-    Publish,
-    RequestFailed,
-    StreamEnded,
-)
+from scheduler.daemon.kube.list_watch import ListWatch, OpenStream, Pause, Publish, Step
 from scheduler.daemon.kube.requests import WatchPath
 from scheduler.errors import Gone, Invalid, Unreachable
+from tests.daemon.kube.protocol import DUE, arrived, brought, ended, failed
 from tests.support.api_bodies import body, bookmark, line, page, pod
 
 PAGE = 2
@@ -66,19 +56,19 @@ class Server:
     def list(self, token):
         at, start = map(int, token.split(":")) if token else (self.rv, 0)
         if at < self.forgotten:
-            return RequestFailed(Gone(410, "Expired", ""))
+            return failed(Gone(410, "Expired", ""))
         items = list(self.states[at].values())[start : start + PAGE]
         rest = len(self.states[at]) > start + PAGE
-        return PageArrived(page(*items, rv=at, token=f"{at}:{start + PAGE}" if rest else ""))
+        return arrived(page(*items, rv=at, token=f"{at}:{start + PAGE}" if rest else ""))
 
     def stream(self, query):
         if "sendInitialEvents" in query:
             if not self.streams_lists:
-                return RequestFailed(Invalid(422, "Invalid", ""))
+                return failed(Invalid(422, "Invalid", ""))
             return [*(line("ADDED", item) for item in self.pods.values()), bookmark(self.rv, ends=True)]
         since = int(query["resourceVersion"])
         if since < self.forgotten:
-            return RequestFailed(Gone(410, "Expired", ""))
+            return failed(Gone(410, "Expired", ""))
         return [text for rv, text in self.log.items() if rv > since]
 
 
@@ -121,31 +111,30 @@ class Run:
             lambda raw: msgspec.json.decode(raw)["metadata"]["resourceVersion"],
             jitter=lambda: 0.5,
         )
-        self.step: Pause | FetchPage | OpenStream = Pause(0.0)
+        self.step: Step = Pause(0.0)
         #: Lines that the open stream has still to bring, None while none is open; the version up to which it knows.
         self.unread: list[bytes] | None = None
         self.streamed_to = 0
 
-    def feed(self, event):
-        for action in self.machine.handle(event):
+    def feed(self, sign):
+        for action in sign(self.machine):
             if isinstance(action, Publish):
                 self.mirror.apply(action.changes)
             else:
                 self.step, self.unread = action, None
 
     def answer(self, n_lines):
-        match self.step:
-            case Pause():
-                self.feed(Due())
-            case FetchPage(request=request):
-                self.feed(self.server.list(dict(request.query).get("continue", "")))
-            case OpenStream(request=request):
-                self._flow(dict(request.query), n_lines)
+        if isinstance(self.step, Pause):
+            self.feed(DUE)
+        elif isinstance(self.step, OpenStream):
+            self._flow(dict(self.step.request.query), n_lines)
+        else:
+            self.feed(self.server.list(dict(self.step.request.query).get("continue", "")))
 
     def _flow(self, query, n_lines):
         if self.unread is None:
             begun = self.server.stream(query)
-            if isinstance(begun, RequestFailed):
+            if not isinstance(begun, list):
                 self.feed(begun)
                 return
             self.unread, self.streamed_to = begun, self.server.rv
@@ -157,7 +146,7 @@ class Run:
             self.streamed_to = self.server.rv
         lines, self.unread = self.unread[:n_lines], self.unread[n_lines:]
         if lines:
-            self.feed(LinesArrived(lines))
+            self.feed(brought(lines))
 
     def disturb(self, how):
         if isinstance(self.step, Pause):
@@ -165,15 +154,15 @@ class Run:
         gone = json.loads(body(410, "Expired"))
         match how:
             case "cut":
-                self.feed(RequestFailed(Unreachable(0, "ConnectionLost", "")))
+                self.feed(failed(Unreachable(0, "ConnectionLost", "")))
             case "end" if self.unread is not None:
-                self.feed(StreamEnded(5.0))
+                self.feed(ended(5.0))
             case "gone" if self.unread is not None:
-                self.feed(LinesArrived([line("ERROR", gone)]))
+                self.feed(brought([line("ERROR", gone)]))
             case "rubbish" if self.unread is not None:
-                self.feed(LinesArrived([b'{"type":"ADD']))
+                self.feed(brought([b'{"type":"ADD']))
             case "bookmark" if self.unread == [] and self.streamed_to == self.server.rv:
-                self.feed(LinesArrived([bookmark(self.server.rv)]))
+                self.feed(brought([bookmark(self.server.rv)]))
 
 
 STEPS = st.one_of(

@@ -7,22 +7,34 @@ import pytest
 from scheduler.cli.query.listing import list_all
 from scheduler.daemon.kube import transport as transport_module
 from scheduler.daemon.kube.changes import Interrupted, Synced
-from scheduler.daemon.kube.list_watch import Due, FetchPage, PageArrived, RequestFailed
+from scheduler.daemon.kube.list_watch import FetchPage
 from scheduler.daemon.kube.pager import PageSize
 from scheduler.daemon.kube.reflector import Reflector
 from scheduler.daemon.kube.requests import PAGE_LIMIT
 from scheduler.daemon.kube.transport import BODY_LIMIT_BYTES, BODY_TOO_LONG
 from scheduler.errors import Invalid
-from tests.daemon.kube.protocol import PODS, decode, down, list_watch, play, published, queries, synced, up
+from tests.daemon.kube.protocol import (
+    DUE,
+    PODS,
+    arrived,
+    decode,
+    down,
+    failed,
+    list_watch,
+    play,
+    published,
+    queries,
+    synced,
+    up,
+)
 from tests.support.api_bodies import line, page, pod
 from tests.support.scripted_server import FakeSleep, client_of, reply, scripted, stream
 
-TOO_LONG = RequestFailed(Invalid(200, BODY_TOO_LONG, "more than that"))
+TOO_LONG = failed(Invalid(200, BODY_TOO_LONG, "more than that"))
 
 
-def asked(machine, event):
-    """Return limit and continue token of the requested page."""
-    [step] = [action for action in machine.handle(event) if isinstance(action, FetchPage)]
+def asked(machine, sign):
+    [step] = [action for action in sign(machine) if isinstance(action, FetchPage)]
     query = dict(step.request.query)
     return int(query["limit"]), query.get("continue", "")
 
@@ -30,17 +42,17 @@ def asked(machine, event):
 def test_a_page_that_is_too_long_is_requested_again_with_fewer_objects():
     """At the same continue token; nothing is published as an error, and WatchList is not given up."""
     machine = list_watch()
-    assert asked(machine, Due()) == (500, "")
-    assert asked(machine, PageArrived(page(pod("a", 1), token="next"))) == (500, "next")
+    assert asked(machine, DUE) == (500, "")
+    assert asked(machine, arrived(page(pod("a", 1), token="next"))) == (500, "next")
     assert asked(machine, TOO_LONG) == (62, "next")
     assert asked(machine, TOO_LONG) == (7, "next")
-    assert [[up("b", 2), Synced("10")], ("watch", "10")] == play(machine, PageArrived(page(pod("b", 2))))
+    assert [[up("b", 2), Synced("10")], ("watch", "10")] == play(machine, arrived(page(pod("b", 2))))
 
 
 def test_one_object_that_is_too_long_is_a_failure():
     """With growing pauses, since no shorter page exists."""
     machine = list_watch()
-    assert asked(machine, Due()) == (500, "")
+    assert asked(machine, DUE) == (500, "")
     assert [asked(machine, TOO_LONG)[0] for _ in range(3)] == [62, 7, 1]
     [[interrupted], pause] = play(machine, TOO_LONG)
     assert isinstance(interrupted, Interrupted)

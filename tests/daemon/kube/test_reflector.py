@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from scheduler.daemon.kube.changes import Interrupted, Synced, Upserted
-from scheduler.daemon.kube.list_watch import ITEMS_PER_STEP, RequestFailed
+from scheduler.daemon.kube.list_watch import ITEMS_PER_STEP
 from scheduler.daemon.kube.reflector import Reflector
 from scheduler.errors import Gone, ServerFault, Silent, Throttled, Unreachable
 from tests.daemon.kube.protocol import PODS, decode, down, published, queries, up
@@ -44,7 +44,6 @@ async def test_pages_then_a_watch_that_resumes_where_it_ended():
 
 
 async def test_a_silent_stream_is_reopened():
-    """A stream without event, bookmark or end."""
     answers = [
         reply(page()),
         stream(bookmark(11), then="silent"),
@@ -70,7 +69,6 @@ FAILURES = {
 
 @pytest.mark.parametrize(("failures", "error", "pause_s"), FAILURES.values(), ids=FAILURES)
 async def test_failures_of_list_and_watch_are_published_and_retried(failures, error, pause_s):
-    """Before and after the first sync."""
     answers = [*failures, reply(page()), *failures, stream(line("ADDED", pod("a", 11)), then="silent")]
     async with scripted(*answers) as script:
         changes, pauses = await published(script, published_of("a", 11))
@@ -79,7 +77,6 @@ async def test_failures_of_list_and_watch_are_published_and_retried(failures, er
 
 
 async def test_a_refused_connection_is_retried_with_growing_pauses():
-    """Until the server is back."""
     async with scripted() as script:
         pass
     changes, pauses = await published(script, lambda c: isinstance(c, Interrupted) and c.retry_in_s > 2)
@@ -88,7 +85,6 @@ async def test_a_refused_connection_is_retried_with_growing_pauses():
 
 
 async def test_other_tasks_run_during_thousands_of_events():
-    """At least once every 200 events."""
     n_events = 5_000
     text = b"\n".join(line("ADDED", pod(f"p{i}", 100 + i)) for i in range(n_events))
     async with scripted(reply(page()), stream(text, then="silent")) as script, Turns() as turns:
@@ -99,7 +95,6 @@ async def test_other_tasks_run_during_thousands_of_events():
 
 @pytest.mark.parametrize("watch_list", [False, True], ids=["a page", "initial events"])
 async def test_other_tasks_run_sooner_if_decoding_is_slow(watch_list):
-    """After a few ms."""
     pods = [pod(f"p{i:03}", 1) for i in range(400)]
     text = b"\n".join([*(line("ADDED", one) for one in pods), bookmark(2, ends=True)])
     answer = stream(text, then="silent") if watch_list else reply(page(*pods))
@@ -124,7 +119,6 @@ async def test_other_tasks_run_sooner_if_decoding_is_slow(watch_list):
 
 
 async def test_other_tasks_run_during_a_comparison():
-    """Between pieces of a page; here every piece takes a second."""
     pods = [pod(f"p{i:05}", 1) for i in range(10_000)]
     seconds = count()
     async with scripted(reply(page(*pods)), reply(page(*pods))) as script, client_of(script) as client:
@@ -157,6 +151,6 @@ async def test_a_relist_ends_a_comparison():
                 mended.append((n, changes))
                 if n:
                     assert reflector.list_watch.is_settled()
-                    reflector.list_watch.handle(RequestFailed(Gone(410, "Expired", "too old")))
+                    reflector.list_watch.on_failure(Gone(410, "Expired", "too old"))
     assert mended == [(0, []), (20, [up(f"q{i:02}", 5) for i in range(20)])]
     assert not reflector.list_watch.is_settled()
