@@ -114,10 +114,8 @@ class DelegatedAuth:
     """
     Authenticates and authorizes requests through the API server.
 
-    Args:
-        client: sends only TokenReviews and SubjectAccessReviews, which therefore never wait for a connection.
-        rights: sends the SubjectAccessReviews instead, where they need other credentials.
-        always_allowed: paths that need no right; a trailing `*` matches every path with that prefix.
+    `client` sends reviews alone, which therefore never wait for a connection; `rights` the SubjectAccessReviews, where
+    they need other credentials. `always_allowed` need no right; a trailing `*` matches every path with that prefix.
     """
 
     def __init__(
@@ -136,11 +134,9 @@ class DelegatedAuth:
         self._open_paths = frozenset(each for each in patterns if not each.endswith("*"))
         self._open_prefixes = tuple(each.removesuffix("*") for each in patterns if each.endswith("*"))
         self._hash_key = secrets.token_bytes(32)
-        self._user_by_token: _TtlCache[bytes, UserInfo] = _TtlCache(now_s)
-        #: Tokens that the API server rejected; a cache of their own, so that a flood of them displaces no user.
-        self._rejected_tokens: _TtlCache[bytes, bool] = _TtlCache(now_s)
-        self._granted: _TtlCache[tuple[UserInfo, str, str], bool] = _TtlCache(now_s)
-        self._denied: _TtlCache[tuple[UserInfo, str, str], bool] = _TtlCache(now_s)
+        #: By hash of a token; by user, what it asks for, and verb.
+        self._users: _Answers[bytes, UserInfo] = _Answers(now_s)
+        self._granted: _Answers[tuple[UserInfo, str, str], bool] = _Answers(now_s)
         self._known_queue, self._unknown_queue = _BoundedQueue(), _BoundedQueue()
         self._in_flight: dict[Hashable, asyncio.Future[object]] = {}
         self._unknown_bucket = TokenBucket(qps=UNKNOWN_PER_S, burst=UNKNOWN_AT_ONCE, now_s=0.0)
@@ -198,47 +194,37 @@ class DelegatedAuth:
         if not (token.isascii() and token.isprintable()):
             return _UNAUTHORIZED
         key = hashlib.blake2b(token.encode(), key=self._hash_key, digest_size=32).digest()
-        if (user := self._user_by_token.get(key)) is not None:
-            return user
-        if self._rejected_tokens.get(key):
-            return _UNAUTHORIZED
+        if (answered := self._users.get(key)) is not None:
+            return answered
 
         async def ask() -> UserInfo | Rejection:
             try:
-                found = decode_user(await self._review(self._tokens, review_token(token)))
+                user = decode_user(await self._review(self._tokens, review_token(token)))
             except ApiError as error:
                 self._log_failure("Unable to authenticate the request", error)
                 return _UNAUTHORIZED
-            if found is None:
-                self._rejected_tokens.put(key, True)
-                self._user_by_token.drop(key)
-                return _UNAUTHORIZED
-            self._user_by_token.put(key, found)
-            return found
+            return self._users.put(key, user or _UNAUTHORIZED)
 
-        return await self._share(key, ask, known=self._user_by_token.has_seen(key))
+        return await self._share(key, ask, known=self._users.has_accepted(key))
 
     async def _authorize_user(
         self, user: UserInfo, verb: str, what: str, review: Request
     ) -> Rejection | None:
         key = (user, what, verb)
         denied = Rejection(403, "Forbidden", f"forbidden: User {quoted(user.name)} cannot {verb} {what}")
-        if self._granted.get(key):
-            return None
-        if self._denied.get(key):
-            return denied
 
-        async def ask() -> Rejection | None:
+        async def ask() -> bool | Rejection:
             try:
                 allowed = decode_allowed(await self._review(self._rights, review))
             except ApiError as error:
                 self._log_failure("Unable to authorize the request", error)
                 return Rejection(500, "", f"Internal Server Error: {what}: the API server could not be asked")
-            (self._granted if allowed else self._denied).put(key, True)
-            (self._denied if allowed else self._granted).drop(key)
-            return None if allowed else denied
+            return self._granted.put(key, allowed or denied)
 
-        return await self._share(key, ask, known=self._granted.has_seen(key))
+        answer = self._granted.get(key)
+        if answer is None:
+            answer = await self._share(key, ask, known=self._granted.has_accepted(key))
+        return answer if isinstance(answer, Rejection) else None
 
     async def _review(self, client: KubeClient, request: Request) -> bytes:
         """Send a review and return the response. It is retried once, which is safe because reviews change nothing."""
@@ -272,33 +258,38 @@ class DelegatedAuth:
             self._log.error(message, err=str(error))
 
 
-class _TtlCache(Generic[K, V]):
-    """A bounded cache whose entries expire after `CACHE_TTL_S`. All operations are O(1)."""
+class _Answers(Generic[K, V]):
+    """
+    The answers of the API server, which expire after `CACHE_TTL_S`.
+
+    Rejections are bounded by themselves, so that a flood of them displaces nothing that was accepted.
+    """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         #: Expiry and answer by key, ordered by expiry.
-        self._entries: dict[K, tuple[float, V]] = {}
+        self._accepted: dict[K, tuple[float, V | Rejection]] = {}
+        self._rejected: dict[K, tuple[float, V | Rejection]] = {}
 
-    def put(self, key: K, answer: V) -> None:
-        """Cache the answer."""
-        self._entries.pop(key, None)
-        self._entries[key] = (self._now_s() + CACHE_TTL_S, answer)
-        if len(self._entries) > MAX_CACHED:
-            del self._entries[next(iter(self._entries))]
+    def put(self, key: K, answer: V | Rejection) -> V | Rejection:
+        """Cache the answer and return it."""
+        is_rejection = isinstance(answer, Rejection)
+        entries = self._rejected if is_rejection else self._accepted
+        self._accepted.pop(key, None)
+        self._rejected.pop(key, None)
+        entries[key] = (self._now_s() + CACHE_TTL_S, answer)
+        if len(entries) > MAX_CACHED:
+            del entries[next(iter(entries))]
+        return answer
 
-    def get(self, key: K) -> V | None:
+    def get(self, key: K) -> V | Rejection | None:
         """Return the answer, None if there is none or it has expired."""
-        until_s, answer = self._entries.get(key, (0.0, None))
+        until_s, answer = self._accepted.get(key) or self._rejected.get(key) or (0.0, None)
         return answer if self._now_s() < until_s else None
 
-    def has_seen(self, key: K) -> bool:
-        """Return True if there is an answer, expired or not."""
-        return key in self._entries
-
-    def drop(self, key: K) -> None:
-        """Remove the answer."""
-        self._entries.pop(key, None)
+    def has_accepted(self, key: K) -> bool:
+        """Return whether the last answer accepted, expired or not."""
+        return key in self._accepted
 
 
 class _BoundedQueue:

@@ -76,7 +76,6 @@ async def test_a_header_is_read_as_kube_scheduler_reads_it(
 
 
 async def test_a_request_without_a_token_is_anonymous(setting: Setting) -> None:
-    """It has the rights of system:anonymous."""
     refusal = await setting.authorize()
     assert refusal == Rejection(
         403, "Forbidden", 'forbidden: User "system:anonymous" cannot get path "/metrics"'
@@ -161,7 +160,6 @@ async def test_an_answer_is_used_for_equal_requests_only(setting: Setting) -> No
 
 
 async def test_groups_are_part_of_the_cache_key(setting: Setting) -> None:
-    """The same name with other groups is another user."""
     setting.api.knows("a", "same", "/metrics", groups=["one"])
     setting.api.knows("b", "same", groups=["two"])
     assert await setting.status("a") == 200
@@ -190,7 +188,6 @@ async def test_the_queue_of_unknown_clients_is_bounded(setting: Setting) -> None
 
 
 async def test_random_tokens_are_reviewed_at_a_bounded_rate(setting: Setting) -> None:
-    """A known token is reviewed whenever it has to be."""
     assert await setting.status("good") == 200
     n_before, n_burst = setting.api.n_asked(TOKENS), delegated_auth.UNKNOWN_AT_ONCE
     found = [await setting.status(f"random-{n}") for n in range(500)]
@@ -226,8 +223,8 @@ async def test_a_flood_of_tokens_takes_bounded_memory(setting: Setting) -> None:
         setting.now_s += 1 / delegated_auth.UNKNOWN_PER_S
         await setting.status(f"random-{n}")
     gate = setting.gate
-    kept = (gate._user_by_token, gate._rejected_tokens, gate._granted, gate._denied)
-    assert [len(each._entries) for each in kept] == [0, delegated_auth.MAX_CACHED, 0, 0]
+    kept = [(len(each._accepted), len(each._rejected)) for each in (gate._users, gate._granted)]
+    assert kept == [(0, delegated_auth.MAX_CACHED), (0, 0)]
     assert gate._in_flight == {}
 
 
