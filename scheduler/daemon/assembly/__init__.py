@@ -1,5 +1,5 @@
 """
-Builds what runs from the configuration: profiles, the queue, the watched kinds, a cluster that was loaded once.
+Builds what runs from the configuration: profiles, the queue, the watched kinds.
 
 Pure: `loop` and `cli` do the reading and the waiting.
 """

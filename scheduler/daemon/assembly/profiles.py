@@ -26,10 +26,7 @@ from scheduler.engine.state.matching import NamespaceRule
 
 
 def build_profiles(settings: Settings, view: ClusterView) -> Mapping[str, Profile]:
-    """
-    Return every profile of the configuration by its schedulerName. Its plugins read selectors, namespaces and
-    terms in `view`.
-    """
+    """Return every profile by its schedulerName. Its plugins read selectors, namespaces and terms in `view`."""
     context = PluginContext(
         settings.semantics,
         view.default_selector,
@@ -73,15 +70,11 @@ def exempt_namespaces(settings: Settings) -> frozenset[str]:
     """
     Return the namespaces whose pods are invisible to required anti-affinity, of all profiles together.
 
-    Running pods have no profile of ours, so their terms are exempt for all profiles or for none.
+    Running pods have no profile of ours: their terms are exempt for all profiles or for none.
     """
-    return frozenset().union(*map(exempt_namespaces_of, settings.profiles))
-
-
-def exempt_namespaces_of(profile: ProfileSettings) -> frozenset[str]:
-    """Return the namespaces that are invisible to the profile's required anti-affinity."""
-    args = profile.args_by_plugin.get(AFFINITY)
-    return frozenset(args.exempt_namespaces) if isinstance(args, InterPodAffinityArgs) else frozenset()
+    every = (profile.args_by_plugin.get(AFFINITY) for profile in settings.profiles)
+    exempt = (args.exempt_namespaces for args in every if isinstance(args, InterPodAffinityArgs))
+    return frozenset().union(*exempt)
 
 
 def preempts(profile: ProfileSettings) -> bool:

@@ -33,11 +33,7 @@ def review_token(token: str) -> Request:
 
 
 def review_access(user: UserInfo, path: str, verb: str) -> Request:
-    """
-    Return a request that asks if the user may do `verb` (`get`, ...) at a path of our port.
-
-    `decode_allowed` decodes the response.
-    """
+    """Return a request that asks if the user may do `verb` (`get`, ...) at a path of our port; see `decode_allowed`."""
     return _access_review(user, {"nonResourceAttributes": {"path": path, "verb": verb}})
 
 
@@ -79,11 +75,7 @@ class _Review(msgspec.Struct, frozen=True):
 
 
 def decode_user(body: bytes) -> UserInfo | None:
-    """
-    Return the user of the token, None if the API server does not accept it.
-
-    Raises ServerFault if the body is not a TokenReview.
-    """
+    """Return the user of the token, None if the API server rejects it. Raises ServerFault for another body."""
     status = _decode_status(body, "TokenReview")
     found = status.user
     if not status.authenticated or not found.username:
@@ -92,7 +84,7 @@ def decode_user(body: bytes) -> UserInfo | None:
 
 
 def decode_allowed(body: bytes) -> bool:
-    """Return True if the user is allowed. Raises ServerFault if the body is not a SubjectAccessReview."""
+    """Return True if the user is allowed. Raises ServerFault for another body."""
     status = _decode_status(body, "SubjectAccessReview")
     return status.allowed and not status.denied
 

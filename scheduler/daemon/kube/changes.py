@@ -34,11 +34,7 @@ class Deleted(msgspec.Struct, frozen=True):
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """
-    An object that could not be decoded. Its last good version stays in effect. Published once per version.
-
-    `key` is None if even the name is unreadable.
-    """
+    """A version that could not be decoded; the last good one stays in effect. `key`: None if its name is unreadable."""
 
     key: str | None
     error: str

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from scheduler.daemon.kube.requests import JSON, MERGE, STRATEGIC_MERGE, Request, escaped
+from scheduler.daemon.kube.requests import JSON, MERGE, STRATEGIC_MERGE, Request, path_of
 from scheduler.engine.model.allocations import Allocation, Consumer
 from scheduler.engine.model.claim_writes import ContainerRequest
 from scheduler.engine.model.device_requests import EXTENDED_RESOURCE_CLAIM, ResourceClaim
 from scheduler.engine.model.pods import Pod
 
-_GROUP: Final = "/apis/resource.k8s.io/v1"
+_API: Final = "/apis/resource.k8s.io/v1"
 
 
 def get_resource_claim(claim: ResourceClaim) -> Request:
@@ -33,11 +33,7 @@ def set_finalizers(claim: ResourceClaim, finalizers: Sequence[str]) -> Request:
 def reserve_claim(
     claim: ResourceClaim, allocation: Allocation | None, consumers: Sequence[Consumer]
 ) -> Request:
-    """
-    Return a request that reserves the claim for these; Conflict if it is not of this version.
-
-    `allocation`: stored with it; None leaves the stored one.
-    """
+    """Return a request that reserves the claim; Conflict if it is not of this version. No allocation leaves its own."""
     status: dict[str, Any] = {"reservedFor": consumers}
     if allocation is not None:
         status["allocation"] = allocation
@@ -92,8 +88,7 @@ def create_resource_claim(claim: ResourceClaim, pod: Pod) -> Request:
         },
         "spec": {"devices": {"requests": requests}},
     }
-    path = f"{_GROUP}/namespaces/{escaped(pod.namespace)}/resourceclaims"
-    return Request.writing("create", path, body)
+    return Request.writing("create", path_of(_API, "resourceclaims", pod.namespace), body)
 
 
 def patch_extended_claim_status(pod: Pod, served: tuple[str, Sequence[ContainerRequest]] | None) -> Request:
@@ -102,24 +97,21 @@ def patch_extended_claim_status(pod: Pod, served: tuple[str, Sequence[ContainerR
 
     `served`: the claim's name, and which request of it serves which container.
     """
-    status = None if served is None else _extended_claim_status(*served)
-    body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
-    path = f"/api/v1/namespaces/{escaped(pod.namespace)}/pods/{escaped(pod.name)}/status"
-    return Request.writing("patch", path, body, STRATEGIC_MERGE)
-
-
-def _extended_claim_status(claim_name: str, mappings: Sequence[ContainerRequest]) -> Mapping[str, object]:
-    return {
-        "resourceClaimName": claim_name,
-        "requestMappings": [
+    status: dict[str, Any] | None = None
+    if served is not None:
+        name, mappings = served
+        told = [
             {
                 "containerName": each.container_name,
                 "resourceName": each.resource_name,
                 "requestName": each.request_name,
             }
             for each in mappings
-        ],
-    }
+        ]
+        status = {"resourceClaimName": name, "requestMappings": told}
+    body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
+    path = path_of("/api/v1", "pods", pod.namespace, pod.name, "status")
+    return Request.writing("patch", path, body, STRATEGIC_MERGE)
 
 
 def _at_version(claim: ResourceClaim) -> Mapping[str, str]:
@@ -127,5 +119,4 @@ def _at_version(claim: ResourceClaim) -> Mapping[str, str]:
 
 
 def _path(claim: ResourceClaim, subresource: str = "") -> str:
-    path = f"{_GROUP}/namespaces/{escaped(claim.namespace)}/resourceclaims/{escaped(claim.name)}"
-    return f"{path}/{subresource}" if subresource else path
+    return path_of(_API, "resourceclaims", claim.namespace, claim.name, subresource)

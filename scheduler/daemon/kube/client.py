@@ -31,7 +31,6 @@ from scheduler.daemon.kube.transport import (
     REPEATABLE,
     DirectTransport,
     Response,
-    Transport,
 )
 from scheduler.errors import (
     ApiError,
@@ -79,7 +78,6 @@ class KubeClient:
         qps: requests per second in the long run; 0 or less for no limit.
         burst: requests that may be sent at once.
         max_connections: limit on open connections for everything but watches.
-        user_agent: the User-Agent header, which the server's audit log shows.
     """
 
     def __init__(
@@ -90,7 +88,6 @@ class KubeClient:
         burst: int = 0,
         max_connections: int = 100,
         on_request: RequestHook | None = None,
-        user_agent: str | None = None,
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -98,11 +95,11 @@ class KubeClient:
         self._endpoint = credentials.endpoint
         self._bucket = TokenBucket(qps=qps, burst=burst, now_s=now_s()) if qps > 0 else None
         self._on_request = on_request
-        self._user_agent = user_agent or f"affinity-scheduler/{product_version()}"
+        self._user_agent = f"affinity-scheduler/{product_version()}"
         self._now_s = now_s
         self._sleep = sleep
         self._host = URL(self._endpoint.server).authority
-        self._transport: Transport
+        self._transport: DirectTransport | _ProxyTransport
         if self._endpoint.proxy is None:
             self._transport = DirectTransport(
                 self._endpoint, user_agent=self._user_agent, max_connections=max_connections, now_s=now_s
@@ -132,13 +129,9 @@ class KubeClient:
         self, request: Request, *, timeout_s: float, may_send: Callable[[], bool] = lambda: True
     ) -> bytes:
         """
-        Return the body of the response.
+        Return the body of the response. `timeout_s` begins after the wait for the rate limit, as does `may_send`.
 
-        `timeout_s` does not include the wait for the rate limit. `may_send` is called after that wait.
-
-        Raises:
-            ApiError: the subclass that the status means; Unreachable if there was no response in time or `may_send`
-                returned False.
+        Raises ApiError: the subclass that the status means; Unreachable without a response in time, or if not sent.
         """
         return await self._with_authorization(
             lambda authorization: self._send(request, authorization, timeout_s, may_send)
@@ -155,12 +148,10 @@ class KubeClient:
         Yield the lines of the response as they arrive, in batches of 1 to `MAX_LINES_PER_BATCH`. Wrap in `aclosing`.
 
         Other tasks run between batches, and after every `READ_BYTES` read. `on_open` gets a function that breaks the
-        connection, after which the stream raises Unreachable. Cost: 2 µs per line of 2.5
-        KB; `reflector` has the cost of processing it.
+        connection.
 
-        Raises:
-            ApiError: the subclass that the status means; Unreachable if the connection is lost or the stream ends
-                inside a line, Silent if nothing arrives for `silent_s`; Invalid if a line exceeds `LINE_LIMIT_BYTES`.
+        Raises ApiError: the subclass that the status means; Unreachable if the connection is lost, broken or ends
+        inside a line, Silent if nothing arrives for `silent_s`; Invalid if a line exceeds `LINE_LIMIT_BYTES`.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silent_s)
         response = await self._with_authorization(
@@ -299,7 +290,7 @@ def unusable(server: str, error: ApiError) -> SettingsError:
 
 
 class _ProxyTransport:
-    """Sends requests through a proxy."""
+    """Sends requests through a proxy, as `DirectTransport` does without one."""
 
     def __init__(self, session: aiohttp.ClientSession, endpoint: Endpoint) -> None:
         self._session = session
@@ -318,7 +309,7 @@ class _ProxyTransport:
         return Response(response.status, body, response.headers.get("Retry-After"))
 
     def retire_connections(self) -> None:
-        """Implement `Transport.retire_connections`: with a certificate, none is used twice."""
+        """Do nothing: with a certificate, no connection is used twice."""
 
     async def close(self) -> None:
         await self._session.close()

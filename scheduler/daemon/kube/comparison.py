@@ -55,7 +55,7 @@ class Comparison(Generic[T]):
             yield
 
     def compare_first(self, raw: msgspec.Raw) -> None:
-        """Compare an object of the first list with the store. Cost: O(bytes)."""
+        """Compare an object of the first list with the store."""
         # The watch has published an unreadable object as Malformed.
         if (meta := read_meta(raw, [])) is None:
             return
@@ -65,14 +65,14 @@ class Comparison(Generic[T]):
             self._suspects[meta.key] = (stored, meta)
 
     def end_first(self) -> None:
-        """Suspect every object that was stored before the first list, still is, and was not listed. O(suspects)."""
+        """Suspect every object that was stored before the first list, still is, and was not listed."""
         for key in chain.from_iterable(self._unlisted):
             if (stored := self._store.version_of(key)) is not None:
                 self._suspects[key] = (stored, None)
         self._unlisted.clear()
 
     def compare_second(self, raw: msgspec.Raw) -> None:
-        """Compare an object of the second list with the suspects. Cost: O(bytes)."""
+        """Compare an object of the second list with the suspects."""
         if (meta := read_meta(raw, [])) is None:
             return
         stored, listed = self._suspects.get(meta.key, (None, None))
@@ -85,7 +85,7 @@ class Comparison(Generic[T]):
         """
         Yield the number of divergent objects and the changes that repair them, `_SUSPECTS_PER_STEP` suspects a step.
 
-        Apply the changes of a step before the reflector publishes anything else.
+        Apply them before the reflector publishes anything else.
         """
         suspects = iter(self._suspects.items())
         while step := list(islice(suspects, _SUSPECTS_PER_STEP)):

@@ -47,11 +47,7 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class EventKey(msgspec.Struct, frozen=True):
-    """
-    Events that are equal in all of this but the object's version form one series.
-
-    A series keeps its first note, and the first version.
-    """
+    """Events that are equal in all of this but the object's version form a series, with its first note and version."""
 
     type: str
     action: str
@@ -87,11 +83,7 @@ class _OpenSeries:
 
 
 class EventSeries:
-    """
-    The Events recorded so far, by key.
-
-    `epoch_s` is the time of day, in seconds since 1970, which the Events show; `now_s` a monotonic time.
-    """
+    """The Events recorded so far. `epoch_s` is since 1970, which they show; `now_s` is a monotonic time."""
 
     def __init__(self, *, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -104,7 +96,7 @@ class EventSeries:
         return len(self._open)
 
     def observe(self, key: EventKey, note: str, epoch_s: float, now_s: float) -> EventWrite | None:
-        """Count one occurrence and return the creation, the first patch, or None if there is nothing to send. O(1)."""
+        """Count one occurrence and return the creation, the first patch, or None if there is nothing to send."""
         unversioned = _unversioned(key)
         series = self._open.get(unversioned)
         if series is None:
@@ -118,15 +110,14 @@ class EventSeries:
         return _patch_write(series) if series.count == 2 else None
 
     def refresh(self) -> Iterator[EventWrite]:
-        """Yield a patch for every open series, 20 µs each. Send them every `REFRESH_S`."""
+        """Yield a patch for every open series. Send them every `REFRESH_S`."""
         return (_patch_write(series) for series in list(self._open.values()) if series.count > 1)
 
     def finish_idle(self, now_s: float) -> Iterator[EventWrite | None]:
         """
-        Forget Events that were idle for `FINISH_S` and yield the last patch of each series among them. Call every
-        `FINISH_S`.
+        Forget Events that were idle for `FINISH_S`, one per step. Call every `FINISH_S`.
 
-        One Event is forgotten per step, 20 µs; the step yields None if it has nothing to send.
+        The step yields the last patch of a series, None if it has nothing to send.
         """
         for key, series in list(self._open.items()):
             if series.seen_s < now_s - FINISH_S and self._open.get(key) is series:

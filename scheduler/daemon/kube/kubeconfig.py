@@ -135,12 +135,7 @@ class Entry(Generic[T]):
         return SettingsError(str(self.file), f"{self.field}.{name}" if name else self.field, found, expected)
 
     def path(self, name: str, value: str) -> Path | None:
-        """
-        Return the field's file; None if the value is empty. Names in a kubeconfig are relative to it.
-
-        Raises:
-            SettingsError: if there is no such file.
-        """
+        """Return the file, relative to the kubeconfig; None without a value. Raises SettingsError if it is missing."""
         if not value:
             return None
         path = self.file.absolute().parent / value
@@ -152,8 +147,7 @@ class Entry(Generic[T]):
         """
         Return the content of the field's data, which has precedence, or the field's file; None if both are empty.
 
-        Raises:
-            SettingsError: if the data is not base64 or there is no such file.
+        Raises SettingsError if the data is not base64 or there is no such file.
         """
         try:
             content = base64.b64decode("".join(data.split()), validate=True)
@@ -176,10 +170,7 @@ def kubeconfig_paths(given: str | None, environ: Mapping[str, str]) -> tuple[Pat
     """
     Return the files to read: the one given, else those of KUBECONFIG that exist, else ~/.kube/config if it exists.
 
-    Source: client-go clientcmd/loader.go (1.36).
-
-    Raises:
-        SettingsError: if the given file is missing.
+    Source: client-go clientcmd/loader.go (1.36). Raises SettingsError if the given file is missing.
     """
     if given:
         try:
@@ -201,9 +192,7 @@ def resolve_context(paths: Sequence[Path], context_name: str | None = None) -> R
     """
     Return the named context, or the current one, of these files merged: the first entry of a name wins.
 
-    Raises:
-        SettingsError: naming file and field, if a file cannot be read or parsed, a reference has no target, or a
-            field's value is not supported.
+    Raises SettingsError for a file that cannot be read, a reference without a target and a value that is not supported.
     """
     contexts: dict[str, Entry[Context]] = {}
     clusters: dict[str, Entry[Cluster]] = {}
@@ -234,12 +223,7 @@ def resolve_context(paths: Sequence[Path], context_name: str | None = None) -> R
 
 
 def checked_server(server: str, source: str, field: str) -> str:
-    """
-    Return the server's URL without a trailing slash.
-
-    Raises:
-        SettingsError: if it is not an http or https URL with a host.
-    """
+    """Return the server's URL without a trailing slash. Raises SettingsError unless it is http or https with a host."""
     if not is_http_url(server):
         expected = "a URL such as https://10.0.0.1:6443"
         raise SettingsError(source, field, repr(server) if server else "nothing", expected)
@@ -264,11 +248,8 @@ def _read(path: Path) -> _File:
         # Such as "Expected `str`, got `int` - at `$.clusters[0].name`" and "Object missing required field `name`".
         text, _, place = str(error).replace("`", "").partition(" - at $")
         expected, _, found = text.removeprefix("Expected ").rpartition(", got ")
-        found, expected = (
-            _in_words(found),
-            _in_words(expected) if place else "a kubeconfig, such as kubectl's",
-        )
-        field = place.lstrip(".")
+        field, found = place.lstrip("."), _in_words(found)
+        expected = _in_words(expected) if place else "a kubeconfig, such as kubectl's"
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         field, found, expected = "", f'"{str(error).splitlines()[0]}"', "YAML"
     raise SettingsError(str(path), field, found, expected)

@@ -48,10 +48,7 @@ async def log_in(context: ResolvedContext, current: Identity | None = None) -> I
     """
     Return the identity of the context's user; the caller reads a token file.
 
-    Each call runs the exec plugin again. With a current identity it also renews the ID token.
-
-    Raises:
-        SettingsError: naming file and field.
+    Each call runs the exec plugin again. With a current identity it also renews the ID token. Raises SettingsError.
     """
     entry, user = context.user, context.user.content
     pair = (
@@ -89,12 +86,7 @@ async def log_in(context: ResolvedContext, current: Identity | None = None) -> I
 
 
 def bearer(text: str) -> str:
-    """
-    Return the Authorization header of a token.
-
-    Raises:
-        ValueError: if the token is empty or not printable ASCII. The message never contains it.
-    """
+    """Return the header of a token. Raises ValueError if it is empty or not printable ASCII, without repeating it."""
     token = text.strip()
     if not token or not token.isascii() or not token.isprintable():
         raise ValueError("no token" if not token else "a token with characters that no header may have")
@@ -105,8 +97,7 @@ def trusting(authority: Pem | None, source: str = "", field: str = "") -> ssl.SS
     """
     Return a TLS context that trusts only the CA that the field of the source names; the system's CAs if it is None.
 
-    Raises:
-        SettingsError: if the CA cannot be read.
+    Raises SettingsError if the CA cannot be read.
     """
     data = authority if isinstance(authority, bytes) else None
     try:

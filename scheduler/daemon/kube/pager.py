@@ -40,12 +40,9 @@ async def list_pages(
     client: KubeClient, resource: WatchPath, *, timeout_s: float
 ) -> AsyncGenerator[list[msgspec.Raw], None]:
     """
-    Yield the objects of each page; the next page is requested when the caller asks for it.
+    Yield the objects of each page, which is requested when the caller asks for it. Wrap in `contextlib.aclosing`.
 
-    Wrap in `contextlib.aclosing`. Do not keep the raw bytes: they are a view of the whole page.
-
-    Raises:
-        ApiError: the server did not return a page within `timeout_s`; Gone if the list is too old to continue.
+    Do not keep the raw bytes: they are a view of the whole page. Raises ApiError; Gone if the list is too old to go on.
     """
     token, page_size = "", PageSize()
     while True:

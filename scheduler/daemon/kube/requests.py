@@ -17,6 +17,10 @@ import msgspec
 #: The client's page size in client-go (`defaultPageSize`, tools/pager 1.36).
 PAGE_LIMIT: Final = 500
 
+_CORE: Final = "/api/v1"
+_EVENTS: Final = "/apis/events.k8s.io/v1"
+_LEASES: Final = "/apis/coordination.k8s.io/v1"
+
 JSON: Final = "application/json"
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 MERGE: Final = "application/merge-patch+json"
@@ -107,22 +111,20 @@ def watch_list(resource: WatchPath, *, timeout_s: int) -> Request:
 
 def get_pod(namespace: str, name: str) -> Request:
     """Return a request for the newest state of one pod."""
-    return Request("GET", _pod_path(namespace, name), "get")
+    return Request("GET", path_of(_CORE, "pods", namespace, name), "get")
 
 
 def find_pod(namespace: str, name: str) -> Request:
     """Return a list of only this pod, newest state: it needs no right but to list, as the reflector does."""
     query = (("fieldSelector", f"metadata.name={name}"),)
-    return Request("GET", f"/api/v1/namespaces/{escaped(namespace)}/pods", "list", query)
+    return Request("GET", path_of(_CORE, "pods", namespace), "list", query)
 
 
 def bind(
     *, namespace: str, name: str, uid: str, node_name: str, annotations: Mapping[str, str] | None = None
 ) -> Request:
     """
-    Return a request that binds the pod with this uid, and no other pod of that name, to a node.
-
-    The annotations are merged into the pod's.
+    Return a request that binds the pod with this uid to a node and merges the annotations into the pod's.
 
     Source: plugins/defaultbinder/default_binder.go, Bind (1.36).
     """
@@ -133,15 +135,11 @@ def bind(
         "metadata": {**metadata, "annotations": annotations} if annotations else metadata,
         "target": {"kind": "Node", "name": node_name},
     }
-    return Request.writing("create", _pod_path(namespace, name, "binding"), body)
+    return Request.writing("create", path_of(_CORE, "pods", namespace, name, "binding"), body)
 
 
 class ConditionPatch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """
-    A condition to patch. `last_transition_time` is None if the status did not change.
-
-    `observed_generation` is the generation of the pod that did not fit, 0 if unknown.
-    """
+    """A condition to patch: no `last_transition_time` if the status did not change; a generation of 0 is unknown."""
 
     type: str
     status: str
@@ -170,7 +168,8 @@ def patch_pod_status(
     if nominated_node_name is not None:
         status["nominatedNodeName"] = nominated_node_name or None
     body = {"metadata": {"uid": uid}, "status": status}
-    return Request.writing("patch", _pod_path(namespace, name, "status"), body, STRATEGIC_MERGE)
+    path = path_of(_CORE, "pods", namespace, name, "status")
+    return Request.writing("patch", path, body, STRATEGIC_MERGE)
 
 
 class GroupConditionPatch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -197,14 +196,14 @@ def patch_pod_group_status(
 
     Source: pkg/scheduler/schedule_one_podgroup.go (1.36), which sends a strategic merge patch.
     """
-    path = f"/apis/scheduling.k8s.io/{api_version}/namespaces/{escaped(namespace)}/podgroups"
+    path = path_of(f"/apis/scheduling.k8s.io/{api_version}", "podgroups", namespace, name, "status")
     body = {"metadata": {"resourceVersion": resource_version}, "status": {"conditions": conditions}}
-    return Request.writing("patch", f"{path}/{escaped(name)}/status", body, MERGE)
+    return Request.writing("patch", path, body, MERGE)
 
 
 def delete_pod(namespace: str, name: str, uid: str) -> Request:
     """Return a request that deletes the pod with this uid, with its own grace; Conflict for another uid."""
-    return Request.writing("delete", _pod_path(namespace, name), {"preconditions": {"uid": uid}})
+    return Request.writing("delete", path_of(_CORE, "pods", namespace, name), {"preconditions": {"uid": uid}})
 
 
 class VolumeClaimRef(msgspec.Struct, frozen=True, rename="camel"):
@@ -227,7 +226,7 @@ def promise_volume(
     Difference: upstream sends the whole object with PUT; fields that are not sent stay as they are.
     """
     body = {"metadata": _at_version(resource_version, annotations), "spec": {"claimRef": claim}}
-    return Request.writing("patch", _volume_path(name), body, MERGE)
+    return Request.writing("patch", path_of(_CORE, "persistentvolumes", name=name), body, MERGE)
 
 
 def annotate_claim(
@@ -235,7 +234,7 @@ def annotate_claim(
 ) -> Request:
     """Return a request that annotates a PersistentVolumeClaim; Conflict if it is not of this version."""
     body = {"metadata": _at_version(resource_version, annotations)}
-    return Request.writing("patch", _claim_path(namespace, name), body, MERGE)
+    return Request.writing("patch", path_of(_CORE, "persistentvolumeclaims", namespace, name), body, MERGE)
 
 
 def _at_version(resource_version: str, annotations: Mapping[str, str]) -> Mapping[str, object]:
@@ -246,23 +245,22 @@ def _at_version(resource_version: str, annotations: Mapping[str, str]) -> Mappin
 
 def get_volume(name: str) -> Request:
     """Return a request for the newest state of one PersistentVolume."""
-    return Request("GET", _volume_path(name), "get")
+    return Request("GET", path_of(_CORE, "persistentvolumes", name=name), "get")
 
 
 def get_claim(namespace: str, name: str) -> Request:
     """Return a request for the newest state of one PersistentVolumeClaim."""
-    return Request("GET", _claim_path(namespace, name), "get")
+    return Request("GET", path_of(_CORE, "persistentvolumeclaims", namespace, name), "get")
 
 
 def create_event(namespace: str, body: object) -> Request:
     """Return a request that creates an events.k8s.io/v1 Event."""
-    return Request.writing("create", _events_path(namespace), body)
+    return Request.writing("create", path_of(_EVENTS, "events", namespace), body)
 
 
 def patch_event(namespace: str, name: str, body: object) -> Request:
     """Return a patch of the series of an Event, its only mutable part."""
-    path = f"{_events_path(namespace)}/{escaped(name)}"
-    return Request.writing("patch", path, body, STRATEGIC_MERGE)
+    return Request.writing("patch", path_of(_EVENTS, "events", namespace, name), body, STRATEGIC_MERGE)
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -277,29 +275,28 @@ class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 def get_lease(namespace: str, name: str) -> Request:
     """Return a request for a Lease; `responses.decode_lease` decodes the response."""
-    return Request("GET", f"{_leases_path(namespace)}/{escaped(name)}", "get")
+    return Request("GET", path_of(_LEASES, "leases", namespace, name), "get")
 
 
 def watch_lease(namespace: str, name: str, *, timeout_s: int) -> Request:
     """Return a watch of one Lease that begins with its newest state; the server ends it after `timeout_s`."""
-    resource = WatchPath(_leases_path(namespace), f"metadata.name={name}")
+    resource = WatchPath(path_of(_LEASES, "leases", namespace), f"metadata.name={name}")
     return watch(resource, resource_version="", timeout_s=timeout_s)
 
 
 def create_lease(namespace: str, name: str, spec: LeaseSpec) -> Request:
     """Return a request that creates a Lease; Conflict if another candidate was faster."""
     lease = _lease({"name": name, "namespace": namespace}, spec)
-    return Request.writing("create", _leases_path(namespace), lease)
+    return Request.writing("create", path_of(_LEASES, "leases", namespace), lease)
 
 
 def update_lease(namespace: str, name: str, spec: LeaseSpec, *, metadata: msgspec.Raw) -> Request:
     """
-    Return a request that replaces a Lease's spec; Conflict if it has changed since it was read.
+    Return a request that replaces a Lease's spec; Conflict if it has changed since it was read with this metadata.
 
-    `metadata` is sent back as read: its resourceVersion is the precondition, and its labels stay.
+    They are sent back: their resourceVersion is the precondition, and their labels stay.
     """
-    path = f"{_leases_path(namespace)}/{escaped(name)}"
-    return Request.writing("update", path, _lease(metadata, spec))
+    return Request.writing("update", path_of(_LEASES, "leases", namespace, name), _lease(metadata, spec))
 
 
 def _lease(metadata: object, spec: LeaseSpec) -> Mapping[str, object]:
@@ -330,22 +327,7 @@ def escaped(name: str) -> str:
     return quote(name, safe="")
 
 
-def _pod_path(namespace: str, name: str, subresource: str = "") -> str:
-    path = f"/api/v1/namespaces/{escaped(namespace)}/pods/{escaped(name)}"
-    return f"{path}/{subresource}" if subresource else path
-
-
-def _volume_path(name: str) -> str:
-    return f"/api/v1/persistentvolumes/{escaped(name)}"
-
-
-def _claim_path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{escaped(namespace)}/persistentvolumeclaims/{escaped(name)}"
-
-
-def _events_path(namespace: str) -> str:
-    return f"/apis/events.k8s.io/v1/namespaces/{escaped(namespace)}/events"
-
-
-def _leases_path(namespace: str) -> str:
-    return f"/apis/coordination.k8s.io/v1/namespaces/{escaped(namespace)}/leases"
+def path_of(api: str, plural: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """Return the path of a collection of an API, such as `/api/v1`, or of an object or a subresource in it."""
+    path = f"{api}/namespaces/{escaped(namespace)}/{plural}" if namespace else f"{api}/{plural}"
+    return "/".join((path, *(part for part in (escaped(name), subresource) if part)))

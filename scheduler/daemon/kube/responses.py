@@ -43,6 +43,7 @@ _ERROR_BY_STATUS: Final[dict[int, type[ApiError]]] = {
     410: Gone,
     429: Throttled,
 }
+_KNOWN_STATUSES: Final = frozenset(HTTPStatus)
 
 
 class _Wire(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -169,7 +170,7 @@ _WRITTEN: Final = msgspec.json.Decoder(WrittenObject)
 
 
 def decode_event(line: bytes) -> WatchEvent:
-    """Decode one line of a watch. Raises msgspec.DecodeError. About 1.8 µs for a 3 KB pod."""
+    """Decode one line of a watch. Raises msgspec.DecodeError."""
     return nesting.read(_EVENT.decode, line)
 
 
@@ -179,13 +180,7 @@ def decode_bookmark(data: bytes | msgspec.Raw) -> Bookmark:
 
 
 def decode_meta(data: bytes | msgspec.Raw) -> ObjectMeta:
-    """
-    Return name, namespace, uid and resourceVersion of an object, whatever else is wrong with it.
-
-    Cost: O(bytes), about 1.7 µs for a 3 KB pod.
-
-    Raises msgspec.DecodeError if one of the four is not text.
-    """
+    """Return the identity of an object, whatever else is wrong with it. Raises msgspec.DecodeError if not text."""
     return nesting.read(_OBJECT.decode, data).metadata
 
 
@@ -248,10 +243,7 @@ def _status_in(body: bytes | msgspec.Raw) -> _Status:
 
 
 def _reason_phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase.replace(" ", "")
-    except ValueError:
-        return "Unknown"
+    return HTTPStatus(status).phrase.replace(" ", "") if status in _KNOWN_STATUSES else "Unknown"
 
 
 def _decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, what: str) -> T:

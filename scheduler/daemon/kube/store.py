@@ -2,12 +2,9 @@
 The versions of one collection's objects that a reflector has published. No IO.
 
 Only uid and resourceVersion are kept: enough to skip a version that was published before, and to find objects that
-were deleted while no watch was open.
-
-Memory: an object is its key in one string and its version in one bytes object: 210 bytes, where structs of strings
-would take 370. The garbage collector does not see a dict of these; 150,000 tuples in the young generation would cost it
-5 to 16 ms, twice. The collection is sharded because a dict grows in one step, which takes 18 ms at 87,381
-entries.
+were deleted while no watch was open. An object is its key in one string and its version in one bytes object: half the
+memory of structs of strings, and the garbage collector does not see a dict of these. The collection is sharded because
+a dict grows in one step, which takes 18 ms at 87,381 entries.
 """
 
 from __future__ import annotations
@@ -70,8 +67,8 @@ class Store(Generic[T]):
     """
     The published versions of a collection, and the changes that an object read from the server means.
 
-    `decode` turns an object's bytes into a T. The bytes are a view of the whole response body: a T that keeps them must
-    copy them. If `decode` raises anything, that one object is published as Malformed.
+    `decode` must copy the bytes that it keeps: they are a view of the whole response body. Anything that it raises
+    makes that one object Malformed.
     """
 
     def __init__(self, decode: Callable[[msgspec.Raw], T]) -> None:
@@ -82,20 +79,12 @@ class Store(Generic[T]):
         return sum(len(shard.listed) + len(shard.unlisted) for shard in self._shards)
 
     def copy_versions(self) -> Iterator[dict[str, bytes]]:
-        """
-        Yield a copy of each shard's versions, `ObjectVersion.packed` by key, in the order of `shard_of`.
-
-        Cost: 26 ns per object.
-        """
+        """Yield a copy of each shard's versions, `ObjectVersion.packed` by key, in the order of `shard_of`."""
         return (shard.listed | shard.unlisted for shard in self._shards)
 
     @staticmethod
     def shard_of(key: str) -> int:
-        """
-        Return the index of the object's shard. Cost: 0.1 µs.
-
-        `hash` differs from process to process; crc32 does not, so that runs can be repeated.
-        """
+        """Return the index of the object's shard: by crc32, so that runs can be repeated, since `hash` differs."""
         return crc32(key.encode()) % _N_SHARDS
 
     def version_of(self, key: str) -> ObjectVersion | None:
@@ -103,11 +92,7 @@ class Store(Generic[T]):
         return self._shards[self.shard_of(key)].version_of(key)
 
     def start_list(self) -> None:
-        """
-        Mark every object as not listed; `finish_list` deletes the objects that are still marked.
-
-        Cost: 20 µs; after a list that did not finish, 100 ns for each object in the smaller of its two sets.
-        """
+        """Mark every object as not listed; `finish_list` deletes the objects that are still marked."""
         for shard in self._shards:
             smaller, larger = sorted((shard.listed, shard.unlisted), key=len)
             larger.update(smaller)
@@ -115,11 +100,9 @@ class Store(Generic[T]):
 
     def upsert(self, raw: msgspec.Raw, changes: list[Change[T]], *, is_listed: bool = False) -> str:
         """
-        Append the changes that this version of the object means; none if it was published before.
+        Append the changes that this version of the object means, none if it was published before; return the version.
 
-        `is_listed`: the object comes from a list or from the initial events of a watch.
-
-        Returns: the object's resourceVersion, '' if unreadable. Cost: O(bytes), and one decode if the version is new.
+        It is '' if unreadable. `is_listed`: the object comes from a list or from the initial events of a watch.
         """
         meta = read_meta(raw, changes)
         if meta is None:
@@ -151,11 +134,9 @@ class Store(Generic[T]):
 
     def delete(self, raw: msgspec.Raw, changes: list[Change[T]]) -> str:
         """
-        Append the deletion of the object with this uid, if the store has it and not in a newer version.
+        Append the deletion of the object with this uid, unless the store has a newer version; return its version.
 
         An object that leaves a field selector and returns has the same uid: a list may have overtaken its deletion.
-
-        Returns: the resourceVersion of the deletion, '' if unreadable.
         """
         meta = read_meta(raw, changes)
         if meta is None:
@@ -175,7 +156,7 @@ class Store(Generic[T]):
             changes.append(Deleted(key, version.uid))
 
     def finish_list(self, changes: list[Change[T]]) -> None:
-        """Append the deletion of every object that the list did not return. Cost: O(deletions)."""
+        """Append the deletion of every object that the list did not return."""
         for shard in self._shards:
             changes.extend(
                 Deleted(key, ObjectVersion.of(packed).uid) for key, packed in shard.unlisted.items()

@@ -15,7 +15,7 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 import httptools
 from yarl import URL
@@ -45,23 +45,6 @@ class Response:
     status: int
     body: bytes
     retry_after: str | None
-
-
-class Transport(Protocol):
-    """Sends requests, either directly or through a proxy."""
-
-    async def send(self, request: Request, authorization: str | None, timeout_s: float) -> Response:
-        """
-        Return the server's response, whatever its status.
-
-        Raises Unreachable without one within `timeout_s`, and Invalid for a body longer than `BODY_LIMIT_BYTES`.
-        """
-
-    def retire_connections(self) -> None:
-        """Send nothing more over the connections that are open now."""
-
-    async def close(self) -> None:
-        """Close all connections; requests in flight end with Unreachable."""
 
 
 class DirectTransport:
@@ -98,7 +81,11 @@ class DirectTransport:
         self._generation = 0
 
     async def send(self, request: Request, authorization: str | None, timeout_s: float) -> Response:
-        """Implement `Transport.send`. A GET or PUT is sent once more if its connection is found closed."""
+        """
+        Return the server's response, whatever its status. A GET or PUT is sent once more if its connection is closed.
+
+        Raises Unreachable without one within `timeout_s`, and Invalid for a body longer than `BODY_LIMIT_BYTES`.
+        """
         data = self._encode(request, authorization)
         is_write, sent = request.method != "GET", False
         try:
@@ -120,11 +107,11 @@ class DirectTransport:
         raise AssertionError("a request ends with a response or an error")
 
     def retire_connections(self) -> None:
-        """Implement `Transport.retire_connections`."""
+        """Send nothing more over the connections that are open now."""
         self._generation += 1
 
     async def close(self) -> None:
-        """Implement `Transport.close`."""
+        """Close all connections; requests in flight end with Unreachable."""
         self._idle.clear()
         for connection in self._open_connections:
             connection.abort("the client was closed")
@@ -186,10 +173,7 @@ class DirectTransport:
         return f"cannot connect to {self._host}:{self._port}: {error.strerror or error}"
 
     async def _exchange(self, connection: _Connection, data: bytes) -> Response:
-        """
-        Send and return the response; the connection is idle or closed afterwards. Raises ConnectionError if it was
-        lost.
-        """
+        """Return the response; the connection is idle or closed afterwards. Raises ConnectionError if it was lost."""
         try:
             response = await connection.send(data)
         except BaseException:
@@ -203,11 +187,7 @@ class DirectTransport:
 
 
 class _Connection(asyncio.Protocol):
-    """
-    One connection, idle or with one request in flight. The methods named on_* are the parser's callbacks.
-
-    `open_connections` contains it while its socket is open.
-    """
+    """One connection, idle or with one request in flight; in `open_connections` while its socket is open."""
 
     def __init__(self, open_connections: set[_Connection]) -> None:
         self._open_connections = open_connections
@@ -223,6 +203,7 @@ class _Connection(asyncio.Protocol):
         self._reset_response()
 
     def _reset_response(self) -> None:
+        """Forget the response of the last request."""
         self._parts: list[bytes] = []
         self._size_bytes = 0
         self._retry_after: str | None = None

@@ -16,8 +16,9 @@ from typing import Final
 
 from scheduler.daemon.assembly.profiles import build_profiles, build_queue, new_state
 from scheduler.daemon.assembly.watched_kinds import kinds_for
-from scheduler.daemon.loop import cache_comparison, daemon
+from scheduler.daemon.loop import daemon
 from scheduler.daemon.loop.attempt_log import AttemptLog, DefectLog
+from scheduler.daemon.loop.cache_comparison import catch_up, compare_caches, reopen_dead_watch
 from scheduler.daemon.loop.caches import Caches
 from scheduler.daemon.loop.connection import Connection, ConnectionOptions
 from scheduler.daemon.loop.informers import Informer
@@ -76,12 +77,7 @@ async def serve(
 
 
 class Scheduler(daemon.Daemon):
-    """
-    One running scheduler: the machine and everything around it.
-
-    `clock_s` is the time since the epoch, for timestamps that people read; `now_s` is a monotonic clock, for all
-    decisions.
-    """
+    """A running scheduler: the machine and all around it. `clock_s` is for people, `now_s` for all decisions."""
 
     def __init__(
         self,
@@ -187,18 +183,15 @@ class Scheduler(daemon.Daemon):
         )
 
     async def _begin(self) -> None:
-        self._log.info(
-            0,
-            "Starting affinity-scheduler",
-            version=product_version(),
-            emulated=str(self._options.settings.semantics.version),
-        )
-        for plugin in self._options.settings.out_of_tree.values():
-            self._log.info(
+        log, settings = self._log, self._options.settings
+        emulated = str(settings.semantics.version)
+        log.info(0, "Starting affinity-scheduler", version=product_version(), emulated=emulated)
+        for plugin in settings.out_of_tree.values():
+            log.info(
                 0, "Plugin switched on", plugin=plugin.name, source=plugin.source, version=plugin.version
             )
-        for note in self._options.settings.notes:
-            self._log.info(0, "Configuration", note=note)
+        for note in settings.notes:
+            log.info(0, "Configuration", note=note)
 
     async def _work(self) -> None:
         self._loop = SchedulingLoop(
@@ -216,28 +209,22 @@ class Scheduler(daemon.Daemon):
         if not self._is_running():
             self._loop.stop(_STOP_BINDS_S)
         await self._loop.run()
+        text = "Stopping before the API server answered the bind, the volumes or the eviction"
         for pod in self._writers.abandon():
-            self._log.error(
-                "Stopping before the API server answered the bind, the volumes or the eviction", pod=pod
-            )
+            self._log.error(text, pod=pod)
         await self._writers.recorder.drain(_STOP_EVENTS_S)
 
     def _start_tasks(self) -> None:
         """Start everything except the scheduling loop."""
-        pods, log, machine = self._pods(), self._log, self._machine
-        divergence = self._metrics.on_divergence
-        self.start("loop lag", measure_loop_lag(self._metrics.loop_lag.observe, self._now_s))
+        log, metrics, machine, now_s = self._log, self._metrics, self._machine, self._now_s
+        comparing = compare_caches(self._caches.informers, log, on_divergence=metrics.on_divergence)
+        reopening = reopen_dead_watch(
+            self._pods(), log, n_unconfirmed=lambda: machine.n_unconfirmed, now_s=now_s
+        )
+        self.start("loop lag", measure_loop_lag(metrics.loop_lag.observe, now_s))
         self.start("audit", audit_periodically(self._audit, log, is_busy=self._is_busy))
-        self.start(
-            "cache comparison",
-            cache_comparison.compare_caches(self._caches.informers, log, on_divergence=divergence),
-        )
-        self.start(
-            "dead watch",
-            cache_comparison.reopen_dead_watch(
-                pods, log, n_unconfirmed=lambda: machine.n_unconfirmed, now_s=self._now_s
-            ),
-        )
+        self.start("cache comparison", comparing)
+        self.start("dead watch", reopening)
         self.start("view", self._view.run())
         self._writers.start(self.start)
         self._caches.start(self.start, self._run_informer)
@@ -267,7 +254,7 @@ class Scheduler(daemon.Daemon):
     async def _catch_up(self) -> None:
         """Let cycles begin once the binds of the previous leader are handled."""
         handover = "" if self._elector is None else self._elector.handover
-        await cache_comparison.catch_up(self._pods(), self._inbox, self._log, handover)
+        await catch_up(self._pods(), self._inbox, self._log, handover)
         self._caught_up = True
         self._inbox.nudge()
 

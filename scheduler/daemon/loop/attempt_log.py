@@ -31,14 +31,8 @@ class AttemptLog:
         """Log the attempt."""
         pod = attempt.pod.key
         if attempt.result == "scheduled":
-            self._log.info(
-                2,
-                "Successfully bound pod to node",
-                pod=pod,
-                node=attempt.message,
-                evaluatedNodes=attempt.n_evaluated,
-                feasibleNodes=attempt.n_feasible,
-            )
+            n_nodes = {"evaluatedNodes": attempt.n_evaluated, "feasibleNodes": attempt.n_feasible}
+            self._log.info(2, "Successfully bound pod to node", pod=pod, node=attempt.message, **n_nodes)
         elif not self._bucket.take(self._now_s()):
             self._n_left_out += 1
         else:
@@ -77,14 +71,8 @@ class DefectLog:
         for defect in self._met(attempt):
             if defect not in self._logged:
                 self._logged.add(defect)
-                self._log.info(
-                    0,
-                    "Defect of the emulated version",
-                    pod=attempt.pod.key,
-                    defect=defect,
-                    emulated=self._version,
-                    mendedIn=_MENDED_IN,
-                )
+                pairs = {"defect": defect, "emulated": self._version, "mendedIn": _MENDED_IN}
+                self._log.info(0, "Defect of the emulated version", pod=attempt.pod.key, **pairs)
 
     def _met(self, attempt: Attempted) -> Iterator[str]:
         for constraint in attempt.pod.spec.spread:

@@ -61,11 +61,7 @@ async def _take_list(pods: Informer, log: Logger) -> None:
 async def reopen_dead_watch(
     pods: Informer, log: Logger, *, n_unconfirmed: Callable[[], int], now_s: Callable[[], float]
 ) -> None:
-    """
-    Reopen the watch of pods if it is silent while binds are unconfirmed, until cancelled.
-
-    This finds a dead watch long before `daemon.kube.client.SILENT_S` does.
-    """
+    """Reopen the watch of pods if it is silent while binds are unconfirmed, long before `SILENT_S`, until cancelled."""
     unconfirmed_since_s: float | None = None
     while True:
         await asyncio.sleep(_UNCONFIRMED_CHECK_S)

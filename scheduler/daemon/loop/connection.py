@@ -31,7 +31,12 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 
-_TIMEOUT_S: Final = 15.0
+_FIRST_REQUEST_TIMEOUT_S: Final = 15.0
+_LEASE_CONNECTIONS: Final = 2
+#: A server that starts forbids everything until its roles exist: its bootstrap of RBAC ends, or ends it, within 30 s.
+_FORBIDDEN_PERIOD_S: Final = 2.0
+_FORBIDDEN_TIMES: Final = 30
+NO_PORT: Final = ServingOptions("127.0.0.1", 0)
 
 
 async def server_version(client: KubeClient, log: Logger) -> Version | None:
@@ -41,7 +46,7 @@ async def server_version(client: KubeClient, log: Logger) -> Version | None:
     A version that cannot be emulated, or that it does not say, is logged.
     """
     try:
-        version = decode_version(await client.request(SERVER_VERSION, timeout_s=_TIMEOUT_S))
+        version = decode_version(await client.request(SERVER_VERSION, timeout_s=_FIRST_REQUEST_TIMEOUT_S))
     except (Unreachable, ServerFault, Throttled):
         return None
     except ApiError as error:
@@ -50,23 +55,9 @@ async def server_version(client: KubeClient, log: Logger) -> Version | None:
         return default
     emulated = nearest_known(version)
     if version != emulated:
-        log.error(
-            "The version of the API server is not known here",
-            server=str(version),
-            emulated=str(emulated),
-            known=f"{OLDEST} to {NEWEST}",
-        )
+        pairs = {"server": str(version), "emulated": str(emulated), "known": f"{OLDEST} to {NEWEST}"}
+        log.error("The version of the API server is not known here", **pairs)
     return version
-
-
-_FIRST_REQUEST_TIMEOUT_S: Final = 15.0
-_LEASE_CONNECTIONS: Final = 2
-#: A server that starts forbids everything until its roles exist: its bootstrap of RBAC ends, or ends it, within 30 s.
-_FORBIDDEN_PERIOD_S: Final = 2.0
-_FORBIDDEN_TIMES: Final = 30
-
-
-NO_PORT: Final = ServingOptions("127.0.0.1", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +111,10 @@ async def connect(
     Open the connections of a command and close them at the end. `is_rate_limited` applies the configuration's qps.
 
     With `waits`, a server that cannot answer yet is logged, since every later request is repeated until it does; one
-    that forbids the list of pods is logged and asked again for a minute. `metrics` get the version to emulate.
+    that forbids the list of pods is logged and asked again for a minute.
 
-    Raises SettingsError if there are no usable credentials, or the server refuses a list of pods; without `waits` also
-    if it does not answer. Raises InvalidSettingsError for a feature gate that cannot be switched in its version.
+    Raises SettingsError if there are no usable credentials, the server refuses a list of pods, or without `waits` does
+    not answer; InvalidSettingsError for a feature gate that cannot be switched in its version.
     """
     log = configure(verbosity=options.verbosity, form=options.log_format, stream=options.log_to)
     settings, election, hook = options.settings.client_connection, options.election, metrics.on_request
@@ -159,11 +150,7 @@ async def connect(
 async def with_semantics(
     connection: Connection, settings: Settings, metrics: ControllerMetrics
 ) -> Connection:
-    """
-    Return the connection with the semantics of the server; the same one if the server does not answer.
-
-    A version that a flag names needs no answer. Raises InvalidSettingsError.
-    """
+    """Return the connection with semantics, if a flag or the server names them. Raises InvalidSettingsError."""
     server: Version | None = None
     if settings.requested.version is None:
         server = await server_version(connection.client, connection.log)

@@ -39,11 +39,7 @@ async def serve(
     is_rate_limited: bool = False,
     max_connections: int = 100,
 ) -> int:
-    """
-    Connect, run the daemon until SIGTERM or SIGINT, and return the exit code. For the other arguments see `connect`.
-
-    Raises SettingsError for mistakes that the user can correct.
-    """
+    """Connect, run the daemon until SIGTERM or SIGINT, and return the exit code. Raises SettingsError."""
     disable_full_collections()
     async with connect(
         options, environ, metrics, is_rate_limited=is_rate_limited, max_connections=max_connections
@@ -114,7 +110,7 @@ class Daemon(ABC):
         """Begin what only the leader does."""
 
     def _handover(self) -> str:
-        """Return what a successor needs to know; see the module of that name."""
+        """Return what a successor needs to know; see `leader_election.with_handover`."""
         return ""
 
     def start(self, name: str, task: Coroutine[Any, Any, None]) -> None:

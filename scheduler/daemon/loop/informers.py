@@ -88,10 +88,10 @@ class Informer:
 
     async def catch_up(self) -> int | None:
         """
-        Deliver every change made before this call, however late the watch is, and return their number.
+        Deliver every change made before this call, however late the watch is, and return the number of late ones.
 
-        Return None if the reflector itself is listing; call again then. Takes one list if the watch is not late, else
-        two, `_MAX_WATCH_DELAY_S` apart. Raises ApiError if the server returns no list.
+        None if the reflector itself is listing; call again then. Takes one list if the watch is not late, else two,
+        `_MAX_WATCH_DELAY_S` apart. Raises ApiError if the server returns no list.
         """
         n_repaired = await self._repair(self._reflector.compare(_MAX_WATCH_DELAY_S, page_pause_s=0.0))
         # A list of the reflector ends the comparison early.
@@ -177,31 +177,21 @@ class Informer:
     def _note_problem(self, key: str | None, problem: str | None) -> None:
         """Count and log a new problem of an object; None ends the old one."""
         if problem is None:
-            if self._problem_by_key:
-                self._problem_by_key.pop(key, None)
+            self._problem_by_key.pop(key, None)
         elif self._problem_by_key.get(key) != hash(problem):
             self._problem_by_key[key] = hash(problem)
             self._on_malformed(self.kind)
-            self._log.error(
-                "Malformed object or annotation ignored", kind=self.kind, object=key or "?", err=problem
-            )
+            text = "Malformed object or annotation ignored"
+            self._log.error(text, kind=self.kind, object=key or "?", err=problem)
 
     def _report_missing(self) -> None:
         """Log once that pods are placed as if there were no object of the kind."""
         if not self.is_missing:
             self.is_missing = True
-            self._log.info(
-                0 if self.synced else 4,
-                "The API server does not have this kind; none is assumed to exist",
-                kind=self.kind,
-            )
+            text = "The API server does not have this kind; none is assumed to exist"
+            self._log.info(0 if self.synced else 4, text, kind=self.kind)
 
     def _report_interrupted(self, interrupted: Interrupted) -> None:
         self._on_interrupted(self.kind)
-        self._log.info(
-            1,
-            "List and watch interrupted; retrying",
-            kind=self.kind,
-            err=str(interrupted.error),
-            retry_in_s=round(interrupted.retry_in_s, 3),
-        )
+        pairs = {"err": str(interrupted.error), "retry_in_s": round(interrupted.retry_in_s, 3)}
+        self._log.info(1, "List and watch interrupted; retrying", kind=self.kind, **pairs)

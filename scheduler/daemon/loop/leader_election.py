@@ -34,6 +34,7 @@ import msgspec
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.requests import (
     LeaseSpec,
+    Request,
     create_lease,
     get_lease,
     micro_time,
@@ -92,8 +93,8 @@ class LeaderElector:
     """
     One candidate for a Lease.
 
-    `client` is not shared (rule 4), and `identity` is unique to this process. `clock_s` is the time since the epoch,
-    `now_s` the clock of rule 1; `jitter` returns a number in [0, 1).
+    `client` is not shared (rule 4), `identity` is unique to this process. `clock_s` is since the epoch, `now_s` of
+    rule 1.
     """
 
     def __init__(
@@ -109,6 +110,8 @@ class LeaderElector:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._client, self._settings, self._identity, self._log = client, settings, identity, log
+        #: Namespace and name of the Lease.
+        self._lease = settings.resource_namespace, settings.resource_name
         self._clock_s, self._now_s, self._sleep, self._jitter = clock_s, now_s, sleep, jitter
         #: The Lease as last read or written, and when its spec last changed.
         self._observed: Lease | None = None
@@ -164,8 +167,7 @@ class LeaderElector:
 
     async def _watch_for_release(self) -> None:
         """Set `_is_free` whenever a watch shows the Lease without a holder, until cancelled or without the right to."""
-        settings = self._settings
-        request = watch_lease(settings.resource_namespace, settings.resource_name, timeout_s=_WATCH_S)
+        request = watch_lease(*self._lease, timeout_s=_WATCH_S)
         while True:
             try:
                 async with aclosing(self._client.stream(request)) as batches:
@@ -177,7 +179,7 @@ class LeaderElector:
                 return
             except ApiError as error:
                 self._log.info(1, "The watch of the Lease ended; retrying", err=str(error))
-            await self._sleep(settings.retry_period_s)
+            await self._sleep(self._settings.retry_period_s)
 
     async def _pause(self) -> None:
         """Wait until it is time to read the Lease again, or until its watch shows it without a holder."""
@@ -245,20 +247,13 @@ class LeaderElector:
         try:
             read = await self._read()
         except NotFound:
-            spec = self._renewed_spec(LeaseSpec())
-            answer = await self._client.request(
-                create_lease(self._settings.resource_namespace, self._settings.resource_name, spec),
-                timeout_s=self._timeout_s,
-            )
-            self._remember(decode_lease(answer))
+            self._remember(await self._send(create_lease(*self._lease, self._renewed_spec(LeaseSpec()))))
             return True
         self._remember(read)
         if self._is_held_by_another(read, started_s):
             if self.is_leader:
                 self._leads_until_s = None
-                raise LeadershipLost(
-                    f"{read.spec.holder_identity} holds the Lease {self._settings.resource_name}"
-                )
+                raise LeadershipLost(f"{self.holder} holds the Lease {self._settings.resource_name}")
             self._log_standby(read, started_s)
             return False
         self.handover = handover_of(read)
@@ -267,26 +262,23 @@ class LeaderElector:
 
     def _log_standby(self, lease: Lease, now_s: float) -> None:
         """Log once who holds the Lease, and if the holder stops renewing, once more when this candidate may take it."""
-        name, holder = f"{self._settings.resource_namespace}/{self._settings.resource_name}", self.holder
+        holder = self.holder
+        pairs = {
+            "lease": f"{self._settings.resource_namespace}/{self._settings.resource_name}",
+            "holder": holder,
+        }
         if holder != self._told_holder:
             self._told_holder = holder
-            self._log.info(
-                0,
+            text = (
                 "Standby, since another instance holds the Lease; whoever shall work beside it needs a Lease of its"
-                " own, and a scheduler a schedulerName",
-                lease=name,
-                holder=holder,
+                " own, and a scheduler a schedulerName"
             )
+            self._log.info(0, text, **pairs)
         age_s, duration_s = now_s - self._observed_at_s, self._lease_duration_s(lease)
         if age_s >= duration_s * _LATE_FRACTION and self._told_late != lease.spec:
             self._told_late = lease.spec
-            self._log.info(
-                0,
-                "The holder does not renew the Lease; this standby may take it over once it expires",
-                lease=name,
-                holder=holder,
-                expires_in_s=round(duration_s - age_s, 1),
-            )
+            text = "The holder does not renew the Lease; this standby may take it over once it expires"
+            self._log.info(0, text, **pairs, expires_in_s=round(duration_s - age_s, 1))
 
     def _is_held_by_another(self, lease: Lease, now_s: float) -> bool:
         holder = lease.spec.holder_identity
@@ -312,14 +304,15 @@ class LeaderElector:
         )
 
     async def _read(self) -> Lease:
-        request = get_lease(self._settings.resource_namespace, self._settings.resource_name)
-        return decode_lease(await self._client.request(request, timeout_s=self._timeout_s))
+        return await self._send(get_lease(*self._lease))
 
     async def _write(self, spec: LeaseSpec, metadata: msgspec.Raw) -> None:
-        request = update_lease(
-            self._settings.resource_namespace, self._settings.resource_name, spec, metadata=metadata
-        )
-        self._remember(decode_lease(await self._client.request(request, timeout_s=self._timeout_s)))
+        self._remember(await self._send(update_lease(*self._lease, spec, metadata=metadata)))
+
+    async def _send(self, request: Request) -> Lease:
+        # Two requests fit into the renew deadline (client-go uses half of it, at least 1 s).
+        timeout_s = max(1.0, self._settings.renew_deadline_s / 2.0)
+        return decode_lease(await self._client.request(request, timeout_s=timeout_s))
 
     def _remember(self, lease: Lease) -> None:
         """Remember the Lease, and when its spec last changed."""
@@ -327,8 +320,3 @@ class LeaderElector:
         if self._observed is None or self._observed.spec != lease.spec:
             self._observed_at_s = self._now_s()
         self._observed = Lease(metadata=metadata, spec=lease.spec)
-
-    @property
-    def _timeout_s(self) -> float:
-        """The deadline of one request: two fit into the renew deadline (client-go uses half of it, at least 1 s)."""
-        return max(1.0, self._settings.renew_deadline_s / 2.0)

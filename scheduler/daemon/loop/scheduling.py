@@ -24,10 +24,8 @@ _STIMULI_PER_SLICE: Final = 100
 _SLICE_S: Final = 0.004
 
 #: Limits of a burst of cycles: their number, its time, and the time of the whole iteration. A single cycle between
-#: other work finds cold CPU caches and costs a fifth more CPU (5,000 nodes, hostname anti-affinity: 0.78 ms per pod
-#: instead of 0.6). At 0.2 ms a cycle, spread pods reached 0.85 of the speed of plain ones with bursts of 2 ms and 0.93
-#: with 4 ms. Binds start after the burst for the same reason: 517 µs per spread pod instead of 551, 467 per plain pod
-#: instead of 485.
+#: other work finds cold CPU caches and costs a fifth more CPU; bursts of 2 ms cost spread pods a tenth of their speed.
+#: Binds start after the burst for the same reason.
 _CYCLES_PER_BURST: Final = 16
 _BURST_S: Final = 0.004
 _ITERATION_S: Final = 0.006
@@ -43,10 +41,9 @@ class SchedulingLoop:
     """
     Feeds the machine until stopped.
 
-    `execute` starts an instruction without blocking; its result returns through the inbox. `is_ready` returns True if
-    cycles may run now, `max_binding` the limit on binds in flight. `clock_s` is the time since the epoch, `now_s` a
-    monotonic clock. `on_handled` is called with the type and seconds of every handled stimulus, `on_cycle` with the
-    seconds of every cycle that had a pod.
+    `execute` starts an instruction without blocking; its result returns through the inbox. `is_ready` returns whether
+    cycles may run now. `clock_s` is the time since the epoch, `now_s` a monotonic clock. `on_handled` is called with
+    the type and seconds of every handled stimulus, `on_cycle` with the seconds of every cycle that had a pod.
     """
 
     def __init__(

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
-
-from aiohttp import web
 
 from scheduler.daemon.loop.informers import Informer
 from scheduler.daemon.loop.leader_election import LeaderElector
-from scheduler.daemon.port.delegated_auth import DelegatedAuth
+from scheduler.daemon.port.status_server import Routes
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.framework.profile import Profile
@@ -37,13 +34,8 @@ class RunningScheduler:
     now_s: Callable[[], float]
 
 
-class View:
-    """Serves what it reads of a scheduler (`Routes`); this base reads nothing. A view reads after `until_settled`."""
-
-    paths: ClassVar[Sequence[str]] = ()
-
-    def add_to(self, app: web.Application, auth: DelegatedAuth | None) -> None:
-        """Add the routes; `auth` is None on plain HTTP, where every client is on this machine."""
+class View(Routes):
+    """Serves what it reads of a scheduler; this base reads nothing. A view reads after `until_settled`."""
 
     async def run(self) -> None:
         """Do what is done in the background, until cancelled."""

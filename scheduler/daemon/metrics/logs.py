@@ -56,11 +56,7 @@ class Logger:
 
 
 def configure(*, verbosity: int, form: str, stream: SupportsWrite[str] | None = None) -> Logger:
-    """
-    Send all logging of the process, libraries' warnings included, to `stream`, and return the logger.
-
-    `form`: `text` or `json`. `stream`: None for standard error.
-    """
+    """Send all logging of the process to `stream`, None for standard error, as `text` or `json`; return the logger."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
@@ -110,10 +106,8 @@ def quoted(text: str) -> str:
 
 
 def _escaped(char: str) -> str:
-    short = _SHORT_ESCAPES.get(char)
-    if short is not None:
-        return short
-    return char if char.isprintable() else char.encode("unicode_escape").decode()
+    written = char if char.isprintable() else char.encode("unicode_escape").decode()
+    return _SHORT_ESCAPES.get(char, written)
 
 
 def _level(v: int) -> int:

@@ -294,7 +294,7 @@ class Metrics(ControllerMetrics):
         return observer
 
     def on_attempt(self, attempt: Attempted, now_s: float) -> None:
-        """Observe an attempt that ended at `now_s` of the machine's clock. Cost: 1 µs."""
+        """Observe an attempt that ended at `now_s` of the machine's clock."""
         profile = attempt.pod.scheduler_name
         self._attempts.add(attempt.result, profile)
         self._attempt_duration.labels(attempt.result, profile).observe(now_s - attempt.started_s)

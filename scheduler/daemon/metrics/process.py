@@ -10,12 +10,7 @@ import platform
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from prometheus_client import (
-    CollectorRegistry,
-    GCCollector,
-    PlatformCollector,
-    ProcessCollector,
-)
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.metrics_core import Metric
 
 from scheduler.daemon.metrics.series import Counter, Family, Histogram, Numbers
@@ -99,7 +94,7 @@ class ProcessMetrics:
         self._texts.append(lambda: "".join(map(_text_of, of_process.collect())))
 
     def render(self) -> bytes:
-        """Return all series in the text format (`CONTENT_TYPE`). Cost: 10 µs per histogram, 2 µs per number."""
+        """Return all series in the text format (`CONTENT_TYPE`)."""
         return "".join([text() for text in self._texts]).encode()
 
     def on_request(self, verb: str, method: str, code: str, host: str, seconds: float) -> None:

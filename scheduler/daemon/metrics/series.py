@@ -65,11 +65,7 @@ class Family:
 
 
 def exponential_bounds(start: float, factor: float, n: int) -> tuple[float, ...]:
-    """
-    Return `n` bounds from `start`, each the previous one times `factor`.
-
-    Source: client_golang, ExponentialBuckets. Powers would differ from it in the last digit.
-    """
+    """Return `n` bounds from `start`, each the previous one times `factor`, as client_golang: powers would differ."""
     bounds = [start]
     while len(bounds) < n:
         bounds.append(bounds[-1] * factor)
@@ -82,7 +78,7 @@ def go_number(number: float) -> str:
 
 
 class HistogramSeries:
-    """One series of a histogram. Only `observe` is on the hot path: 0.15 µs."""
+    """One series of a histogram. Only `observe` is on the hot path."""
 
     __slots__ = ("_bounds", "n_by_bucket", "sum")
 
@@ -111,11 +107,7 @@ class Histogram:
             self.labels()
 
     def labels(self, *values: str) -> HistogramSeries:
-        """
-        Return the series of these label values, in the order of the family's labels.
-
-        Cost: 0.12 µs; the hot path keeps the series.
-        """
+        """Return the series of these label values, in the order of the family's labels; the hot path keeps it."""
         series = self.series.get(values)
         if series is not None:
             return series
@@ -128,7 +120,7 @@ class Histogram:
         return self.series[key]
 
     def text(self) -> str:
-        """Return the family in the text format. 10 µs per series."""
+        """Return the family in the text format."""
         samples: list[tuple[str, object]] = []
         for values, series in self.series.items():
             n_up_to = list(accumulate(series.n_by_bucket))
@@ -144,14 +136,14 @@ class Counter:
         self._n: dict[tuple[str, ...], int] = {} if family.labels else {(): 0}
 
     def add(self, *values: str, n: int = 1) -> None:
-        """Add `n` to the series of these label values. Cost: 0.2 µs."""
+        """Add `n` to the series of these label values."""
         if values not in self._n:
             values = _bounded_labels(values, self._n)
             self._n.setdefault(values, 0)
         self._n[values] += n
 
     def text(self) -> str:
-        """Return the family in the text format. 2 µs per series."""
+        """Return the family in the text format."""
         return self.family.text_of(self._n)
 
 

@@ -57,12 +57,10 @@ class Listener:
         tls: ssl.SSLContext | None = None,
         max_connections: int = MAX_CONNECTIONS,
         first_request_s: float = FIRST_REQUEST_S,
-        accept_interval_s: float = ACCEPT_INTERVAL_S,
     ) -> None:
         self._tls = tls
         self._max_connections = max_connections
         self._first_request_s = first_request_s
-        self._accept_interval_s = accept_interval_s
         application.middlewares.insert(0, self._track_requests())
         self._runner = web.AppRunner(
             application,
@@ -123,7 +121,7 @@ class Listener:
                     )
                 else:
                     taken.close()
-                await asyncio.sleep(self._accept_interval_s)
+                await asyncio.sleep(ACCEPT_INTERVAL_S)
 
     def _handler(self) -> asyncio.Protocol:
         if self._runner.server is None:
@@ -146,12 +144,10 @@ class Listener:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._first_request_s) as connection.deadline:
-                if self._tls is None:
-                    await loop.connect_accepted_socket(lambda: connection, taken)
-                else:
-                    await loop.connect_accepted_socket(
-                        lambda: connection, taken, ssl=self._tls, ssl_shutdown_timeout=_CLOSE_TIMEOUT_S
-                    )
+                closing_s = None if self._tls is None else _CLOSE_TIMEOUT_S
+                await loop.connect_accepted_socket(
+                    lambda: connection, taken, ssl=self._tls, ssl_shutdown_timeout=closing_s
+                )
                 await connection.lost.wait()
         except OSError:  # a failed handshake or a timeout; not logged, since a client may cause any number
             pass
@@ -219,14 +215,11 @@ class _Connection(asyncio.Protocol):
         self._set_deadline(asyncio.get_running_loop().time() + KEEP_ALIVE_S + _CLOSE_TIMEOUT_S)
 
     def abort(self) -> None:
-        """
-        Close the connection at once.
-
-        A cancelled task keeps its last frame, which refers to this connection. Without the reference back to the task
-        no cycle keeps the buffers of 0.3 MB until the next garbage collection.
-        """
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
+        # A cancelled task keeps its last frame, which refers to this connection. Without the reference back to the task
+        # no cycle keeps the buffers of 0.3 MB until the next garbage collection.
         self.task = self.deadline = None
 
     def _set_deadline(self, at_s: float | None) -> None:

@@ -31,11 +31,7 @@ class FileCertificate:
         self._served: KeyPair | None = None
 
     def load(self) -> None:
-        """
-        Serve the pair in the files.
-
-        Raises SettingsError if they are unreadable or do not match; the previous pair stays in use.
-        """
+        """Serve the pair in the files. Raises SettingsError if they are no pair; the previous one stays in use."""
         found = KeyPair(_read(self._cert, "--tls-cert-file"), _read(self._key, "--tls-private-key-file"))
         if found == self._served:
             return
@@ -67,11 +63,7 @@ class SelfSignedCertificate:
         self._renew_s = 0.0
 
     def load(self) -> None:
-        """
-        Serve a new pair, unless the last one is valid for more than a month.
-
-        Raises SettingsError if the package cryptography is not installed.
-        """
+        """Serve a new pair a month before the last one expires. Raises SettingsError without package cryptography."""
         now_s = self._clock_s()
         if now_s < self._renew_s:
             return
@@ -82,9 +74,8 @@ class SelfSignedCertificate:
             if error.name is None or error.name.partition(".")[0] != "cryptography":
                 raise
             expected = "--tls-cert-file and --tls-private-key-file, or: pip install 'affinity-scheduler[tls]'"
-            raise SettingsError(
-                "--bind-address", "", "no certificate, and none can be made", expected
-            ) from error
+            found = "no certificate, and none can be made"
+            raise SettingsError("--bind-address", "", found, expected) from error
         self._port.serve(certificates.issue(SELF_SIGNED_HOSTS, now_s).pair)
         self._renew_s = now_s + certificates.LIFETIME_S - certificates.RENEW_BEFORE_S
         self._log.info(1, "Generated a self-signed certificate", hosts=SELF_SIGNED_HOSTS)

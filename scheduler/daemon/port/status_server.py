@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import ClassVar, Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -38,7 +38,6 @@ from scheduler.errors import SettingsError
 Check = Callable[[], bool]
 
 _NO_CHECKS: Final[Mapping[str, Check]] = {}
-_PING: Final[Mapping[str, Check]] = {"ping": lambda: True}
 #: Response of a single failed check.
 _REASON_BY_CHECK: Final = {
     "sched-handler-sync": "handlers are not fully synchronized",
@@ -80,15 +79,17 @@ class ServingOptions:
         return self.asks_for_https or self.cert_file is not None or not is_loopback(self.address)
 
 
-class Routes(Protocol):
-    """Routes beside the endpoints. They are served to authenticated clients, or on plain HTTP on loopback."""
+class Routes:
+    """Routes beside the endpoints, for authenticated clients or on plain HTTP on loopback; this base has none."""
 
-    @property
-    def paths(self) -> Sequence[str]:
-        """The paths to list at /statusz, that of a page for people first."""
+    #: The paths to list at /statusz, that of a page for people first.
+    paths: ClassVar[Sequence[str]] = ()
 
     def add_to(self, app: web.Application, auth: DelegatedAuth | None) -> None:
         """Add the routes; `auth` is None on plain HTTP, where every client is on this machine."""
+
+
+_NO_ROUTES: Final = Routes()
 
 
 @asynccontextmanager
@@ -103,9 +104,7 @@ async def open_auth(
     """
     Yield the authentication that the port needs, with connections of its own; None if the port needs none.
 
-    `credentials` are the process's own; None to load them from the environment.
-
-    Raises SettingsError if there are no usable credentials.
+    `credentials` are the process's own; None to load them from the environment. Raises SettingsError.
     """
     if not options.is_secure:
         yield None
@@ -126,14 +125,9 @@ class StatusServer:
     """
     Serves the endpoints between `start` and `stop`.
 
-    Args:
-        auth: authenticates clients; required if `options.is_secure`.
-        render: returns the body of /metrics.
-        configz: returns the JSON body of /configz.
-        ready: the checks of /readyz by name, in order.
-        live: the checks of /livez and /healthz besides `ping`.
-        routes: what is served beside the endpoints.
-        zpages: answers /statusz and /flagz, which are served only with it.
+    `auth` authenticates clients; required if `options.is_secure`. `render` returns the body of /metrics, `configz` the
+    JSON of /configz. `ready` and `live` are the checks of /readyz, and of /livez and /healthz besides `ping`. Without
+    `zpages`, /statusz and /flagz are not served.
     """
 
     def __init__(
@@ -146,7 +140,7 @@ class StatusServer:
         configz: Callable[[], str],
         ready: Mapping[str, Check],
         live: Mapping[str, Check] = _NO_CHECKS,
-        routes: Routes | None = None,
+        routes: Routes = _NO_ROUTES,
         zpages: ZPages | None = None,
     ) -> None:
         if options.is_secure and auth is None:
@@ -155,7 +149,7 @@ class StatusServer:
         self._log = log
         app = new_application(render=render, configz=configz, live=live, ready=ready)
         self._paths: Sequence[str] = ()
-        if routes is not None and (options.is_secure or is_loopback(options.address)):
+        if options.is_secure or is_loopback(options.address):
             routes.add_to(app, auth if options.is_secure else None)
             self._paths = routes.paths
         if zpages is not None:
@@ -169,11 +163,7 @@ class StatusServer:
         self._renewal: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """
-        Serve the endpoints, unless the port is 0.
-
-        Raises SettingsError if the port or address cannot be used, or there is no certificate.
-        """
+        """Serve the endpoints, unless the port is 0. Raises SettingsError without a usable address or certificate."""
         options = self._options
         if not options.port:
             return
@@ -191,11 +181,8 @@ class StatusServer:
         if certificate is not None:
             self._renewal = asyncio.create_task(certificate.run(), name="certificate")
         elif options.insecure_http and not is_loopback(options.address):
-            self._log.info(
-                0,
-                "Metrics are served over plain HTTP without authentication: --insecure-http",
-                address=options.address,
-            )
+            text = "Metrics are served over plain HTTP without authentication: --insecure-http"
+            self._log.info(0, text, address=options.address)
 
     async def stop(self) -> None:
         """Stop serving once responses in progress are sent, or after a deadline. Harmless if not started."""
@@ -222,13 +209,12 @@ class StatusServer:
         # From Python 3.13 on, asyncio sets no errno if no address of a name could be bound.
         if isinstance(error, socket.gaierror) or error.errno in (errno.EADDRNOTAVAIL, None):
             return SettingsError("--bind-address", "", address, "an address of this machine")
+        flag = self._options.port_flag
         match error.errno:
             case errno.EADDRINUSE:
-                return SettingsError(self._options.port_flag, "", f"{port} in use", "a free port")
+                return SettingsError(flag, "", f"{port} in use", "a free port")
             case errno.EACCES | errno.EPERM:
-                return SettingsError(
-                    self._options.port_flag, "", f"{port} forbidden", "a port this user may open"
-                )
+                return SettingsError(flag, "", f"{port} forbidden", "a port this user may open")
         found = f"{address} port {port}: {error.strerror or error}"
         return SettingsError("--bind-address", "", found, "an address and port to listen on")
 
@@ -252,27 +238,20 @@ def new_application(
     app.on_response_prepare.append(_without_server_header)
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/configz", configuration)
-    live_checks = {**_PING, **live}
+    live_checks = {"ping": lambda: True, **live}
     for name, checks in (("healthz", live_checks), ("livez", live_checks), ("readyz", ready)):
-        health = _Health(name, checks)
-        app.router.add_get(f"/{name}", health.all)
-        for check in checks:
-            app.router.add_get(f"/{name}/{check}", health.one(check))
+        app.router.add_get(f"/{name}", _all_checks(name, checks))
+        for check, passes in checks.items():
+            app.router.add_get(f"/{name}/{check}", _one_check(check, passes))
     return app
 
 
-class _Health:
-    """One health endpoint and its checks."""
-
-    def __init__(self, name: str, checks: Mapping[str, Check]) -> None:
-        self._name = name
-        self._checks = checks
-
-    async def all(self, request: web.Request) -> web.Response:
+def _all_checks(name: str, checks: Mapping[str, Check]) -> Handler:
+    async def answer(request: web.Request) -> web.Response:
         excluded = set(request.query.getall("exclude", []))
         lines: list[str] = []
         passed = True
-        for check, passes in self._checks.items():
+        for check, passes in checks.items():
             if check in excluded:
                 excluded.remove(check)
                 lines.append(f"[+]{check} excluded: ok\n")
@@ -284,19 +263,21 @@ class _Health:
         if excluded:
             names = ",".join(map(quoted, sorted(excluded)))
             lines.append(f"warn: some health checks cannot be excluded: no matches for {names}\n")
-        if not passed:
-            return _plain("".join(lines) + f"{self._name} check failed\n", status=500)
-        if "verbose" in request.query:
-            return _plain("".join(lines) + f"{self._name} check passed\n")
-        return _plain("ok")
+        if passed and "verbose" not in request.query:
+            return _plain("ok")
+        ended = "passed" if passed else "failed"
+        return _plain("".join(lines) + f"{name} check {ended}\n", status=200 if passed else 500)
 
-    def one(self, check: str) -> Handler:
-        passes, reason = self._checks[check], _REASON_BY_CHECK.get(check, "failed")
+    return answer
 
-        async def answer(_: web.Request) -> web.Response:
-            return _plain("ok") if passes() else _plain(f"internal server error: {reason}\n", status=500)
 
-        return answer
+def _one_check(check: str, passes: Check) -> Handler:
+    reason = _REASON_BY_CHECK.get(check, "failed")
+
+    async def answer(_: web.Request) -> web.Response:
+        return _plain("ok") if passes() else _plain(f"internal server error: {reason}\n", status=500)
+
+    return answer
 
 
 @web.middleware

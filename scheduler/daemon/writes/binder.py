@@ -28,10 +28,9 @@ class Binder:
     """
     Writes binds to the API server.
 
-    Args:
-        on_answer: called with the seconds of every bind, many if the answer was lost.
-        watched_node: returns the node on which the watch has shown the pod of a uid: '' if unbound, None if deleted.
-        on_unreadable: called with the pod and the error if the pod of a lost answer may not be read.
+    `on_answer` is called with the seconds of every bind, many if the answer was lost, `on_unreadable` with the pod and
+    the error if the pod of a lost answer may not be read. `watched_node` returns the node on which the watch has shown
+    the pod of a uid: '' if unbound, None if deleted.
     """
 
     def __init__(
@@ -46,11 +45,7 @@ class Binder:
         self._watched_node, self._on_unreadable = watched_node, on_unreadable
 
     async def bind(self, instruction: Bind) -> str:
-        """
-        Bind the pod. Return why it is not bound, in upstream's words; empty if it is. Cost: 100 µs of CPU.
-
-        After a lost answer this waits until the server can be read.
-        """
+        """Bind the pod. Return why it is not bound, in upstream's words; empty if it is. Settles a lost answer."""
         pod = instruction.pod
         request = requests.bind(
             namespace=pod.namespace,

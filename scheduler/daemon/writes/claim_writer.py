@@ -52,18 +52,14 @@ ClaimOutcome: TypeAlias = tuple[ResourceClaim | None, str]
 
 @dataclass(slots=True)
 class _Turns:
-    """
-    The turns of the pods that reserve one claim.
-
-    Attributes:
-        waiting: the reservations that are not answered, by UID of the pod.
-        answered: the outcomes of what was written for pods whose turn has not come, by their UID.
-        newest: the claim as last written; None before that.
-    """
+    """The turns of the pods that reserve one claim."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    #: The reservations that are not answered, by UID of the pod.
     waiting: dict[str, ClaimReservation] = field(default_factory=dict)
+    #: The outcomes of what was written for pods whose turn has not come, by their UID.
     answered: dict[str, ClaimOutcome] = field(default_factory=dict)
+    #: The claim as last written; None before that.
     newest: ResourceClaim | None = None
 
     def joining(self, claim: ResourceClaim, write: ClaimReservation) -> list[ClaimReservation]:
@@ -81,18 +77,10 @@ class _Turns:
 
 
 class ClaimWriter:
-    """
-    Writes to the API server. `clock_s`: the time since the epoch.
-
-    `on_created` is called with "success" or "failure" after a request that creates a claim.
-    """
+    """Writes to the API server. `on_created` is called with "success" or "failure" after the creation of a claim."""
 
     def __init__(
-        self,
-        sender: Sender,
-        *,
-        clock_s: Callable[[], float],
-        on_created: Callable[[str], None],
+        self, sender: Sender, *, clock_s: Callable[[], float], on_created: Callable[[str], None]
     ) -> None:
         self._sender, self._clock_s = sender, clock_s
         self._on_created = on_created
@@ -261,10 +249,7 @@ class ClaimWriter:
         return f"update pod {pod.key} ExtendedResourceClaimStatus: {outcome.message}"
 
     async def _repeat(
-        self,
-        request_for: Callable[[ResourceClaim], Request],
-        claim: ResourceClaim,
-        policy: Policy = CLAIM,
+        self, request_for: Callable[[ResourceClaim], Request], claim: ResourceClaim, policy: Policy = CLAIM
     ) -> str:
         """Send a request that may take effect twice, and is not needed for a claim that is gone. Return as `delete`."""
 
@@ -295,8 +280,7 @@ def _has_decided_devices(allocation: Allocation, write: ClaimReservation) -> boo
     """
     Return whether these are the devices with which the pod was decided.
 
-    Difference: upstream reserves a claim that was allocated at the decision whatever its allocation has become, on
-    another node too.
+    Difference: upstream reserves a claim that was allocated then, whatever its allocation has become since.
     """
     decided = write.allocation or write.obj.allocation
     return decided is None or _devices(allocation) == _devices(decided)
@@ -308,9 +292,8 @@ def _devices(allocation: Allocation) -> list[tuple[str, ...]]:
 
 
 def _lacks_finalizer(claim: ResourceClaim, write: ClaimReservation) -> bool:
-    return (
-        write.allocation is not None and claim.allocation is None and CLAIM_FINALIZER not in claim.finalizers
-    )
+    will_be_allocated = write.allocation is not None and claim.allocation is None
+    return will_be_allocated and CLAIM_FINALIZER not in claim.finalizers
 
 
 def _contradiction(claim: ResourceClaim, write: ClaimReservation) -> str:

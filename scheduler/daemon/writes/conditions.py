@@ -71,11 +71,7 @@ class ConditionWriter:
         self._arrived = asyncio.Event()
 
     def write(self, instruction: _Instruction) -> None:
-        """
-        Queue the condition, or the nomination.
-
-        It is written unless a newer one or a bind of the pod comes first.
-        """
+        """Queue the condition, or the nomination. It is written unless a newer one or a bind of the pod comes first."""
         key: Hashable
         if isinstance(instruction, PatchPodGroup):
             key = (instruction.group.key, instruction.condition_type)
@@ -159,25 +155,25 @@ class ConditionWriter:
 
     def _request(self, instruction: _OfPod) -> Request:
         pod = instruction.pod
+        condition: ConditionPatch | None = None
+        if isinstance(instruction, PatchCondition):
+            previous = pod.scheduled_condition
+            is_transition = previous is None or previous.status != "False"
+            condition = ConditionPatch(
+                type="PodScheduled",
+                status="False",
+                reason=instruction.reason,
+                message=instruction.message,
+                last_transition_time=second_time(self._clock_s()) if is_transition else None,
+                observed_generation=pod.generation,
+            )
+        nominated = _nomination(instruction)
         return patch_pod_status(
             namespace=pod.namespace,
             name=pod.name,
             uid=pod.uid,
-            condition=None if isinstance(instruction, _Nominating) else self._condition(instruction),
-            nominated_node_name=_nomination(instruction),
-        )
-
-    def _condition(self, instruction: PatchCondition) -> ConditionPatch:
-        pod = instruction.pod
-        previous = pod.scheduled_condition
-        is_transition = previous is None or previous.status != "False"
-        return ConditionPatch(
-            type="PodScheduled",
-            status="False",
-            reason=instruction.reason,
-            message=instruction.message,
-            last_transition_time=second_time(self._clock_s()) if is_transition else None,
-            observed_generation=pod.generation,
+            condition=condition,
+            nominated_node_name=nominated,
         )
 
 
@@ -197,18 +193,18 @@ def _nomination(instruction: _Instruction | None) -> str | None:
 def _group_request(instruction: PatchPodGroup, epoch_s: float) -> Request:
     """Return the request that sets the condition and keeps the others; for the version on which it was decided."""
     group, status = instruction.group, "True" if instruction.is_true else "False"
-    before = group.condition_of(instruction.condition_type)
-    is_transition = before is None or before.status != status
+    before, now = group.condition_of(instruction.condition_type), second_time(epoch_s)
+    time: str | None = now
+    if before is None:
+        kind = instruction.condition_type or CONDITION_TYPES[group.api_version]
+    else:
+        kind, time = before.type, before.last_transition_time if before.status == status else now
     own = GroupConditionPatch(
-        type=instruction.condition_type or CONDITION_TYPES[group.api_version]
-        if before is None
-        else before.type,
+        type=kind,
         status=status,
         reason=instruction.reason,
         message=instruction.message,
-        last_transition_time=second_time(epoch_s)
-        if before is None or is_transition
-        else before.last_transition_time,
+        last_transition_time=time,
         observed_generation=group.generation,
     )
     others = (

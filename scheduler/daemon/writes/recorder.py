@@ -25,7 +25,6 @@ from scheduler.daemon.kube.event_series import (
     EventWrite,
     ObjectReference,
 )
-from scheduler.daemon.kube.requests import Request
 from scheduler.daemon.writes.sending import EVENT, Sender
 from scheduler.engine.model.pods import Pod
 from scheduler.errors import NotFound, Throttled
@@ -58,9 +57,9 @@ class EventRecorder:
     """
     A queue of events and the tasks that write them.
 
-    `clock_s` is the time since the epoch, for the Events themselves; `now_s` a monotonic clock. `jitter` returns a
-    number in [0, 1). `on_dropped` is called for every event that will not be written. `leads` returns whether this
-    instance reports: the timers of a standby are due too, and what they report is the leader's to say.
+    `clock_s` is the time since the epoch, for the Events themselves; `now_s` a monotonic clock. `on_dropped` is called
+    for every event that will not be written. `leads` returns whether this instance reports: the timers of a standby
+    are due too, and what they report is the leader's to say.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class EventRecorder:
         """
         Let events wait because a bind was sent, unless more than `DEFER_LIMIT` are queued.
 
-        Each waits until `resume`, until `DEFER_AFTER_BIND_S` after the last call, or for `DEFER_S`.
+        They wait until `resume`, until `DEFER_AFTER_BIND_S` after the last call, or for `DEFER_S` each.
         """
         self._may_write_from_s = self._now_s() + DEFER_AFTER_BIND_S
         if self._pending <= DEFER_LIMIT:
@@ -135,6 +134,9 @@ class EventRecorder:
                 await self._idle.wait()
 
     def _enqueue(self, write: EventWrite) -> None:
+        if self._pending >= QUEUE_LIMIT:
+            self._on_dropped()
+            return
         self._pending += 1
         self._idle.clear()
         if self._pending > DEFER_LIMIT:
@@ -174,12 +176,8 @@ class EventRecorder:
             for number, write in enumerate(writes):
                 if number % _SERIES_PER_STEP == 0:
                     await asyncio.sleep(0)
-                if write is None:
-                    continue
-                if self._pending < QUEUE_LIMIT:
+                if write is not None:
                     self._enqueue(write)
-                else:
-                    self._on_dropped()
 
     async def _write(self, write: EventWrite) -> None:
         async def attempt(_number: int) -> bool:
@@ -187,7 +185,12 @@ class EventRecorder:
                 return False
             # A pause between attempts takes no turn from other events.
             async with nullcontext() if self._pending > DEFER_LIMIT else self._few:
-                await self._send(write.request, write.on_missing)
+                try:
+                    await self._sender.request(write.request)
+                except NotFound:
+                    if write.on_missing is None:
+                        raise
+                    await self._sender.request(write.on_missing)
             return True
 
         outcome = await self._sender.repeat(EVENT, attempt)
@@ -198,11 +201,3 @@ class EventRecorder:
 
     def _is_dropping(self) -> bool:
         return self._now_s() < self._drop_until_s
-
-    async def _send(self, request: Request, on_missing: Request | None) -> None:
-        try:
-            await self._sender.request(request)
-        except NotFound:
-            if on_missing is None:
-                raise
-            await self._sender.request(on_missing)

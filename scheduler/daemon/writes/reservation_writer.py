@@ -43,12 +43,7 @@ class _ObjectWrite:
 
 
 class ReservationWriter:
-    """
-    Writes to the API server.
-
-    `clock_s`: the time since the epoch. `on_claim_created` is called with "success" or "failure" after the creation of
-    a claim.
-    """
+    """Writes to the API server. `clock_s`: the time since the epoch. For `on_claim_created` see `ClaimWriter`."""
 
     def __init__(
         self,

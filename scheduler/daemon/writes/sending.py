@@ -35,23 +35,18 @@ NOT_LEADING: Final = "this instance does not hold the Lease"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """
-    How a request is repeated.
+    """How often and when a request is sent: `n_tries` times in all."""
 
-    Attributes:
-        repeats: returns whether the request is sent again after this error.
-        n_tries: tries in all.
-        pause_s: the pause after the first try; it grows by `factor` with each further one, up to `cap_s`, and is
-            prolonged at random by up to the share `jitter`.
-        conflict_s: the pause after a conflict, if it is another one.
-    """
-
+    #: Whether the request is sent again after this error.
     repeats: Callable[[ApiError], bool]
     n_tries: float = 5
+    #: The pause after the first try; it grows by `factor` with each further one, up to `cap_s`, and is prolonged at
+    #: random by up to the share `jitter`.
     pause_s: float = 0.05
     factor: float = 2.0
     cap_s: float = 5.0
     jitter: float = 1.0
+    #: The pause after a conflict, if it is another one.
     conflict_s: float | None = None
 
 
@@ -106,20 +101,15 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Write(Generic[_T]):
-    """
-    A write whose outcome is known at its end.
-
-    Attributes:
-        accepted: returns the result from the body of a 2xx answer.
-        read: reads what was to be written, and returns the result if the write took effect, the error if it cannot any
-            more, None if it may be sent again. Raises ApiError if that cannot be read now.
-        on_answer: called with the seconds of every try, at least `TIMEOUT_S` if the answer was lost.
-    """
+    """A write whose outcome is known at its end."""
 
     request: Request
+    #: Returns the result from the body of a 2xx answer.
     accepted: Callable[[bytes], _T]
+    #: Reads what was to be written, and returns the result if the write took effect, the error if it cannot any more,
+    #: None if it may be sent again. Raises ApiError if that cannot be read now.
     read: Callable[[Doubt], Awaitable[_T | ApiError | None]]
-    policy: Policy = SETTLED
+    #: Called with the seconds of every try, at least `TIMEOUT_S` if the answer was lost.
     on_answer: Callable[[float], None] = lambda _: None
 
 
@@ -127,9 +117,8 @@ class Sender:
     """
     Sends to the API server.
 
-    Args:
-        may_write: returns True while this instance may write; called before a write and after the rate limit.
-        on_throttled: called with the seconds of every pause that the server asks for.
+    `may_write` returns whether this instance may write; called before a write and after the rate limit. `on_throttled`
+    is called with the seconds of every pause that the server asks for.
     """
 
     def __init__(
@@ -187,7 +176,7 @@ class Sender:
                     raise
                 return settled
 
-        return await self.repeat(write.policy, attempt)
+        return await self.repeat(SETTLED, attempt)
 
     async def _settle(self, write: Write[_T], error: ApiError) -> _T | ApiError | None:
         since_s = self._now_s()

@@ -20,7 +20,6 @@ Source: framework/preemption/executor.go, PreemptPod (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 from scheduler.daemon.kube.requests import ConditionPatch, Request, delete_pod, patch_pod_status, second_time
 from scheduler.daemon.writes.conditions import is_pod_gone
@@ -33,12 +32,10 @@ from scheduler.errors import ApiError, Conflict
 
 class VictimEvictor:
     """
-    Evicts through the API server.
+    Evicts through the API server. `clock_s`: the time since the epoch.
 
-    Args:
-        clock_s: the time since the epoch.
-        put: puts EvictionDue to the machine, after the end of a cycle, and returns its instruction at once. The
-            disruption controller takes back a condition that no DELETE follows within two minutes.
+    `put` puts EvictionDue to the machine, after the end of a cycle, and returns its instruction at once: the disruption
+    controller takes back a condition that no DELETE follows within two minutes.
     """
 
     def __init__(
@@ -68,11 +65,10 @@ class VictimEvictor:
         self, request: Request, step: EvictionStep, instruction: EvictVictim
     ) -> VictimFate | ApiError | None:
         """
-        Send the request, again if it may have failed by chance, while the victim's place is needed.
+        Send the request while the victim's place is needed, again if it may have failed by chance.
 
-        Return None once it took effect, else the error or the fate. That is SPARED if the place is not needed any more:
-        then the pod may fit elsewhere, and need not wait for a backoff. It is DELETED if the victim ends or is gone
-        after a DELETE without an answer.
+        Return None once it took effect, else the error or the fate: SPARED if the place is not needed any more, as the
+        pod may fit elsewhere without a backoff; DELETED if the victim ends or is gone after a DELETE without an answer.
         """
         is_deletion, in_doubt = step is EvictionStep.DELETION, False
 
@@ -104,18 +100,14 @@ class VictimEvictor:
         return (await fate_if_not_due(EvictionStep.DELETION) if may_have_ended else None) or outcome
 
     def _condition(self, preemptor: Pod, victim: Pod) -> Request:
-        reason: Final = "PreemptionByScheduler"
         why = "preempting to accommodate a higher priority pod"
-        if (
-            victim.group is not None
-            and preemptor.group is not None
-            and victim.group.key == preemptor.group.key
-        ):
+        group = victim.group
+        if group is not None and preemptor.group is not None and group.key == preemptor.group.key:
             why = "its pod group has lost members and is placed anew"
         condition = ConditionPatch(
             type="DisruptionTarget",
             status="True",
-            reason=reason,
+            reason="PreemptionByScheduler",
             message=f"{preemptor.scheduler_name}: {why}",
             # A condition of an earlier eviction, which failed, keeps its time.
             last_transition_time=None if victim.disruption else second_time(self._clock_s()),

@@ -52,10 +52,8 @@ class Writers:
     """
     The writers of one scheduler, what executes instructions with them, and the limit on its binds.
 
-    Args:
-        group: has a task for each bind, reservation and eviction.
-        leads: returns True while this instance may write.
-        clock_s: the time since the epoch; `now_s` is a monotonic clock.
+    `group` has a task for each bind, reservation and eviction. `leads` returns whether this instance may write.
+    `clock_s` is the time since the epoch, `now_s` a monotonic clock.
     """
 
     def __init__(
@@ -174,10 +172,9 @@ class Writers:
         self._inbox.put_now(await self._reservations.write(instruction))
 
     async def _write_objects(self, instruction: WriteObjects) -> None:
+        text = "Failed to release or deallocate a claim of a pod"
         for problem in await self._reservations.write_all(instruction):
-            self._log.error(
-                "Failed to release or deallocate a claim of a pod", pod=instruction.pod.key, err=problem
-            )
+            self._log.error(text, pod=instruction.pod.key, err=problem)
 
     def _start_evictions(self) -> None:
         while self._evictions and self._n_evicting < MAX_EVICTIONS:
@@ -192,13 +189,8 @@ class Writers:
         preemptor, victim = instruction.preemptor, instruction.victim
         if fate is VictimFate.DELETED:
             # In upstream's words (framework/preemption/executor.go, kubernetes 1.36).
-            self._log.info(
-                2,
-                "Preemptor Pod preempted victim Pod",
-                preemptor=preemptor.key,
-                victim=victim.key,
-                node=victim.node_name,
-            )
+            pods = {"preemptor": preemptor.key, "victim": victim.key}
+            self._log.info(2, "Preemptor Pod preempted victim Pod", **pods, node=victim.node_name)
         elif fate is VictimFate.FAILED:
             self._log.error("Failed to evict a pod for one of higher priority", pod=victim.key, err=problem)
         self._inbox.put_now(EvictionEnded(preemptor.uid, victim.uid, fate))
