@@ -79,7 +79,6 @@ async def test_a_status_other_than_2xx_raises_the_error_of_its_class():
 
 
 async def test_a_refused_connection_took_no_effect():
-    """Nothing was sent."""
     async with scripted() as script:
         pass
     async with client_of(script) as client:
@@ -112,7 +111,6 @@ async def test_every_answer_is_reported_to_the_hook():
 
 
 async def test_requests_wait_for_the_rate_limit():
-    """Two at once, then ten a second; the clock stands still."""
     sleep = FakeSleep()
     paced = {"qps": 10.0, "burst": 2, "sleep": sleep, "now_s": lambda: 0.0}
     async with scripted(*[reply()] * 4) as script, client_of(script, **paced) as client:
@@ -143,7 +141,6 @@ REFUSED = reply(body(401, "Unauthorized", "expired"), status=401)
 
 
 async def test_after_a_401_credentials_are_renewed_and_the_request_resent():
-    """Requests and watches."""
     answers = [REFUSED, reply(b"in"), REFUSED, stream(b"line")]
     async with scripted(*answers) as script, KubeClient(Renewing(script.url, last=3)) as client:
         assert await client.request(GET, timeout_s=5) == b"in"
@@ -179,14 +176,12 @@ async def test_lines_are_whole_and_never_empty():
 
 
 async def test_a_stream_that_ends_inside_a_line_raises_unreachable():
-    """Even if the server ended it normally."""
     async with scripted(stream(b"a\nb", end=b"")) as script, client_of(script) as client:
         with pytest.raises(Unreachable, match="inside a line"):
             await lines_of(client)
 
 
 async def test_requests_in_flight_leave_connections_for_a_watch():
-    """The pools are separate."""
     answers = [silence()] * 2 + [stream(b"line")]
     async with scripted(*answers) as script, client_of(script, max_connections=2) as client:
         requests = [asyncio.create_task(failure(client, GET, timeout_s=30)) for _ in range(3)]
@@ -254,7 +249,6 @@ async def test_closing_the_client_ends_its_streams():
     [pytest.param(10, MAX_LINES_PER_BATCH, id="many lines"), pytest.param(50_000, 8, id="long lines")],
 )
 async def test_lines_that_arrive_together_are_yielded_in_batches(line_bytes, at_most):
-    """Another task runs between two batches."""
     answer = stream(*[b"x" * line_bytes] * 250)
     async with scripted(answer) as script, client_of(script) as client, Turns() as turns:
         before: list[int] = []

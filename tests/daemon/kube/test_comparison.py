@@ -24,7 +24,6 @@ def raw(name: str, uid: str, version: int) -> msgspec.Raw:
 
 
 def new_store() -> Store[int]:
-    """Return a store of the objects' versions."""
     return Store(lambda document: int(msgspec.json.decode(document)["metadata"]["resourceVersion"]))
 
 

@@ -167,7 +167,6 @@ REFUSALS = {
 
 @pytest.mark.parametrize(("answer", "config", "found"), REFUSALS.values(), ids=REFUSALS)
 async def test_a_token_that_is_not_renewed_is_one_line(tmp_path, authority, caplog, answer, config, found):
-    """Without a secret."""
     async with issuing(authority, answer) as issuer:
         with pytest.raises(SettingsError) as caught:
             await loaded(kubeconfig(tmp_path, issuer, authority, **{"id_token": EXPIRED} | config))

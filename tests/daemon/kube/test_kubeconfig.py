@@ -127,7 +127,6 @@ async def refusal(**options):
 @pytest.mark.asyncio
 @pytest.mark.parametrize(("text", "expected"), case_blocks(WRONG))
 async def test_a_wrong_kubeconfig_is_one_line_with_file_and_field(tmp_path, text, expected):
-    """Without a traceback or a secret."""
     is_whole = text.startswith("WHOLE")
     content = text.removeprefix("WHOLE").lstrip("\n") if is_whole else changed(**yaml.safe_load(text))
     path = written(tmp_path / "config", content)
@@ -154,7 +153,6 @@ FLAGS = {
 @pytest.mark.asyncio
 @pytest.mark.parametrize(("options", "expected"), FLAGS.values(), ids=FLAGS)
 async def test_flags_without_a_target_are_one_line(options, expected):
-    """It names the flag or the file."""
     line = await refusal(**options)
     assert matches(line, expected), line
 
@@ -190,7 +188,6 @@ def test_of_several_files_the_first_entry_of_a_name_wins(tmp_path):
 
 
 def test_a_huge_file_is_not_read(tmp_path):
-    """A kubeconfig is small."""
     path = written(tmp_path / "config", "#" * (5 << 20))
     with pytest.raises(SettingsError, match="bytes"):
         resolve_context([path])

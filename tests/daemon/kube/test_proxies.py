@@ -126,7 +126,6 @@ async def api_server(authority, *, host, listens="127.0.0.1", n_lost=None):
 
 
 async def all_answers(credentials):
-    """Return what a read, a write and a watch bring."""
     async with KubeClient(credentials) as client:
         read = await client.request(get_pod("d", "p"), timeout_s=5)
         wrote = await client.request(bind(namespace="d", name="p", uid="u", node_name="n"), timeout_s=5)

@@ -16,7 +16,6 @@ def sent(request):
 
 
 def test_a_binding_names_pod_uid_and_node():
-    """As DefaultBinder posts it, with annotations for the pod."""
     request = requests.bind(namespace="d", name="p", uid="u", node_name="n", annotations={"k": "v"})
     assert sent(request) == (
         "POST",
@@ -65,7 +64,6 @@ STATUSES = {
 
 @pytest.mark.parametrize(("condition", "nominated", "status"), STATUSES.values(), ids=STATUSES)
 def test_a_status_patch_merges_one_condition_and_the_nomination(condition, nominated, status):
-    """Strategic merge on pods/status of the pod with this uid."""
     request = requests.patch_pod_status(
         namespace="d", name="p", uid="u", condition=condition, nominated_node_name=nominated
     )
@@ -103,7 +101,6 @@ def test_leases_are_created_and_replaced_with_their_metadata_as_read():
 
 
 def test_names_are_escaped():
-    """A name cannot change the path."""
     assert requests.get_pod("a/b", "..?x").path == "/api/v1/namespaces/a%2Fb/pods/..%3Fx"
 
 
@@ -168,13 +165,11 @@ def test_the_requested_pause_is_read(header, details, seconds):
 
 
 def test_identity_is_read_from_objects_that_are_otherwise_broken():
-    """A label of the wrong type does not hide the name."""
     meta = responses.decode_meta(json.dumps(pod("a", 7, labels={"x": 1})).encode())
     assert (str(meta.key), meta.uid, meta.resource_version) == ("default/a", "uid-a", "7")
 
 
 def test_a_page_returns_its_items_undecoded():
-    """Raw, in order."""
     listed = responses.decode_page(page(pod("a", 1), pod("b", 2), token="t"))
     assert listed.metadata.continue_token == "t"
     assert [responses.decode_meta(raw).name for raw in listed.items or []] == ["a", "b"]
@@ -190,7 +185,6 @@ def test_a_pods_node_is_empty_until_it_is_bound():
 
 
 def test_a_token_bucket_allows_a_burst_and_then_its_rate():
-    """Two at once, then ten a second, first come first served."""
     bucket = TokenBucket(qps=10.0, burst=2, now_s=0.0)
     assert [bucket.reserve(0.0) for _ in range(4)] == pytest.approx([0.0, 0.0, 0.1, 0.2])
     assert bucket.reserve(0.2) == pytest.approx(0.1)

@@ -96,7 +96,6 @@ async def failure(transport: DirectTransport, request=POST, timeout_s: float = 5
 
 
 async def test_a_request_is_one_write_with_every_header():
-    """The path's prefix once, the length of the body, the token."""
     async with serving(saying(OK)) as (raw, transport):
         assert await transport.send(POST, "Bearer t", 5.0) == Response(200, b"ok", None)
     head, _, body = raw.asked[0][1].partition(b"\r\n\r\n")
@@ -127,7 +126,6 @@ FRAMES = {
 
 @pytest.mark.parametrize(("answer", "expected"), FRAMES.values(), ids=FRAMES)
 async def test_the_connection_is_reused(answer: bytes, expected: Response):
-    """However the response is framed."""
     async with serving(saying(answer)) as (raw, transport):
         for _ in range(3):
             assert await transport.send(POST, None, 5.0) == expected
@@ -172,7 +170,6 @@ async def test_a_write_without_a_complete_response_may_have_taken_effect(answer:
 
 
 async def test_a_read_is_sent_once_more():
-    """Only once."""
     async with serving(saying(b"", stays=False)) as (raw, transport):
         error = await failure(transport, GET)
         assert (type(error), error.took_effect_unknown, len(raw.asked)) == (Unreachable, False, 2)
@@ -200,7 +197,6 @@ async def test_a_late_response_reaches_no_other_request():
 
 
 async def test_a_request_that_never_got_a_connection_took_no_effect():
-    """Another request keeps the only connection busy."""
     release = asyncio.Event()
 
     async def server(_number: int, _head: bytes, writer: asyncio.StreamWriter) -> bool:
@@ -232,7 +228,6 @@ async def test_a_connection_closed_by_the_server_is_noticed():
 
 
 async def test_an_old_idle_connection_is_replaced():
-    """Before the server closes it."""
     clock = [0.0]
     async with serving(saying(OK)) as (raw, _):
         transport = DirectTransport(
@@ -253,7 +248,6 @@ async def test_an_old_idle_connection_is_replaced():
 
 
 async def test_a_body_without_end_is_refused_and_its_connection_closed(monkeypatch):
-    """Memory is bounded."""
     monkeypatch.setattr(transport_module, "BODY_LIMIT_BYTES", 1000)
     large = b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000
     async with serving(saying(large, OK)) as (raw, transport):

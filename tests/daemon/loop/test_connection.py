@@ -40,7 +40,6 @@ async def answered(*codes: int) -> tuple[list[float], str]:
 
 
 async def test_roles_that_come_late_are_waited_for() -> None:
-    """Each refusal costs a pause; only the first is logged."""
     pauses, log = await answered(403, 403, 403)
     assert pauses == [2.0, 2.0, 2.0]
     (line,) = log.splitlines()
@@ -48,20 +47,17 @@ async def test_roles_that_come_late_are_waited_for() -> None:
 
 
 async def test_a_server_that_ends_while_its_roles_are_late_is_waited_for() -> None:
-    """As at any other time: informers try again."""
     pauses, log = await answered(403, 503)
     assert pauses == [2.0]
     assert "The API server does not answer yet; trying again" in log
 
 
 async def test_a_right_that_stays_missing_ends_the_start_after_a_minute() -> None:
-    """With the answer in one line."""
     with pytest.raises(SettingsError, match=r": 403 Forbidden: .*; a role with this right is missing"):
         await answered(*[403] * 31)
 
 
 async def test_a_credential_that_turns_out_wrong_ends_the_start() -> None:
-    """401 is not waited for."""
     with pytest.raises(SettingsError, match=": 401 Unauthorized"):
         await answered(403, 401)
 
@@ -108,7 +104,6 @@ async def test_each_field_that_the_server_drops_and_its_emulated_version_reads_h
 async def test_a_server_that_does_not_say_its_version_is_taken_for_the_default_one(
     answer: web.Response,
 ) -> None:
-    """One line says so."""
     connection, _, log = await versioned(answer)
     assert connection.semantics == DEFAULT_SEMANTICS
     (line,) = log.splitlines()
@@ -123,7 +118,6 @@ async def test_a_server_that_does_not_answer_yet_has_no_version() -> None:
 
 
 async def test_a_flag_names_the_version_without_a_request() -> None:
-    """And a gate that the version does not have ends the start."""
     requested = RequestedSemantics(Version(1, 34))
     connection, _, log = await versioned(web.Response(status=500), requested)
     assert connection.semantics == semantics_of(Version(1, 34))

@@ -42,7 +42,6 @@ def test_a_version_of_another_release_does_not_count(spec: LeaseSpec) -> None:
 
 
 def test_a_leader_without_a_version_changes_nothing() -> None:
-    """Its successor takes a list."""
     assert with_handover(Lease(METADATA, RELEASED), "") == METADATA
     assert handover_of(Lease(METADATA, RELEASED)) == ""
     assert handover_of(Lease(msgspec.Raw(b"{}"), LeaseSpec())) == ""

@@ -60,8 +60,6 @@ async def settled() -> None:
 
 
 class Candidate:
-    """One instance, elected or not."""
-
     def __init__(self, client: KubeClient, clock: Clock, identity: str, jitter: float) -> None:
         self.elected = False
         self.log = io.StringIO()
@@ -114,7 +112,6 @@ async def scene(tmp_path) -> AsyncIterator[Scene]:
 
 @pytest.mark.asyncio
 async def test_the_first_leads_and_the_second_waits(scene: Scene) -> None:
-    """As long as the first renews."""
     first = await scene.join("first")
     second = await scene.join("second")
     await scene.clock.advance(60)
@@ -221,7 +218,6 @@ async def test_without_a_watch_a_released_lease_is_taken_within_a_retry(scene: S
 
 @pytest.mark.asyncio
 async def test_a_watch_that_broke_is_opened_again(scene: Scene) -> None:
-    """The next release is seen at once all the same."""
     first = await scene.join("first")
     second = await scene.join("second")
     scene.cluster.faults.add(Fault(action=Effect.CUT_STREAM, verb="watch", kind=LEASES))
@@ -277,7 +273,6 @@ def test_time_counts_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.asyncio
 async def test_a_leader_that_cannot_renew_stops_before_another_can_lead(scene: Scene) -> None:
-    """At the renew deadline, by its own clock."""
     first = await scene.join("first")
     scene.cluster.faults.add(Fault(action=Effect.RESPOND, code=500, path="leases", times=1000))
     held = []
@@ -291,7 +286,6 @@ async def test_a_leader_that_cannot_renew_stops_before_another_can_lead(scene: S
 
 @pytest.mark.asyncio
 async def test_a_short_outage_costs_nothing(scene: Scene) -> None:
-    """Two renewals fail, the third succeeds within the deadline."""
     first = await scene.join("first")
     scene.cluster.faults.add(Fault(action=Effect.RESPOND, code=503, path="leases", times=2))
     await scene.clock.advance(30)

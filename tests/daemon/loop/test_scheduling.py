@@ -170,7 +170,6 @@ async def test_decisions_have_the_time_of_day_after_the_clock_was_set() -> None:
 
 
 async def test_binds_in_flight_are_bounded() -> None:
-    """At the limit, the next cycle waits for an answer."""
     bench = Bench(max_binding=2)
     pods = [bench.driver.pod(name) for name in ("a", "b", "c")]
     async with bench.running():
@@ -235,7 +234,6 @@ async def test_a_sweep_goes_on_until_it_has_ended() -> None:
 
 
 async def test_a_burst_has_few_cycles_and_other_tasks_run_after_it() -> None:
-    """Not all pods are decided in one burst."""
     bench = Bench(max_binding=100)
     for number in range(40):
         bench.driver.pod(f"p{number}")
@@ -248,7 +246,6 @@ async def test_a_burst_has_few_cycles_and_other_tasks_run_after_it() -> None:
 
 
 async def test_a_burst_ends_after_milliseconds_however_slow_cycles_are() -> None:
-    """Cycles of a millisecond each: four, then other tasks run."""
     bench = Bench(max_binding=100)
 
     def take_a_millisecond() -> None:
@@ -285,7 +282,6 @@ async def test_failed_attempts_end_at_once_and_binds_start_after_the_burst() -> 
 
 
 async def test_binds_of_a_burst_start_although_thousands_of_pods_woke_during_it() -> None:
-    """The burst ends there, and none of its binds is lost."""
     bench = Bench()
     for name in "abc":
         bench.driver.pod(name)
@@ -361,7 +357,6 @@ async def test_stop_waits_a_moment_for_the_watch_to_show_the_binds(is_shown: boo
 
 
 async def test_stop_gives_up_on_answers_after_the_grace() -> None:
-    """The loop ends with binds in flight."""
     bench = Bench()
     bench.driver.pod("p")
     running = asyncio.create_task(bench.loop.run())
@@ -377,7 +372,6 @@ async def test_stop_gives_up_on_answers_after_the_grace() -> None:
 
 
 async def test_stop_wakes_an_idle_loop() -> None:
-    """It ends at once."""
     bench = Bench()
     running = asyncio.create_task(bench.loop.run())
     await bench.turns()
@@ -388,7 +382,6 @@ async def test_stop_wakes_an_idle_loop() -> None:
 
 
 async def test_other_tasks_run_during_a_flood_of_stimuli() -> None:
-    """A thousand changes are handled in slices."""
     bench = Bench()
     await bench.inbox.put(PodGone(f"uid-{number}") for number in range(1000))
     async with bench.running():
@@ -505,7 +498,6 @@ def _group(bench: Bench, n_members: int) -> None:
 
 
 async def test_others_run_during_the_cycle_of_a_group_and_see_all_of_its_members_on_nodes_or_none() -> None:
-    """Each piece of the cycle takes a millisecond here."""
     bench = Bench(max_binding=1000)
     bench.tick_s = 0.001
     _group(bench, 200)
@@ -521,7 +513,6 @@ async def test_others_run_during_the_cycle_of_a_group_and_see_all_of_its_members
 
 
 async def test_stop_during_the_cycle_of_a_group_binds_all_of_its_members() -> None:
-    """Some of them are bound already."""
     bench = Bench(max_binding=1000)
     bench.tick_s = 0.001
     _group(bench, 200)

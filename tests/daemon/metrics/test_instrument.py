@@ -55,7 +55,6 @@ def _sampled_cycles(seed: int, n: int = 1000, sampled: float = 0.1) -> list[int]
 
 
 def test_the_same_seed_samples_the_same_cycles() -> None:
-    """Another seed samples other cycles."""
     assert _sampled_cycles(seed=7) == _sampled_cycles(seed=7) != _sampled_cycles(seed=8)
 
 

@@ -21,8 +21,6 @@ _HEAD = re.compile(r"([IWEC])\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \S+\.py:\d+\] (.*)
 
 @dataclass
 class Log:
-    """A logger and the lines that it wrote."""
-
     formatter: logging.Formatter
     verbosity: int = 0
     lines: list[str] = field(default_factory=list)
@@ -86,12 +84,10 @@ def _json(write: Callable[[Logger], None]) -> dict[str, object]:
     ],
 )
 def test_a_text_line_has_klogs_form(write: Callable[[Logger], None], line: str) -> None:
-    """Severity, time, process, caller, quoted message, pairs."""
     assert _text(write) == line
 
 
 def test_a_line_names_its_caller() -> None:
-    """Not `logs.py`."""
     log = Log(TextLines())
     log.logger.error("m")
     log.logger.info(0, "m")
@@ -117,7 +113,6 @@ def test_a_json_line_has_the_keys_of_kubernetes_components() -> None:
 
 
 def test_a_pair_cannot_replace_the_message() -> None:
-    """The record's own keys win."""
     assert _json(lambda log: log.info(0, "real", msg="forged", level="error", ts=0))["msg"] == "real"
 
 
@@ -148,7 +143,6 @@ def test_quoting_loses_nothing(text: str) -> None:
 
 @pytest.mark.parametrize("formatter", [TextLines(), JsonLines()], ids=["text", "json"])
 def test_a_long_value_is_cut(formatter: logging.Formatter) -> None:
-    """A message of a megabyte makes a line of a few kilobytes."""
     log = Log(formatter)
     log.logger.error("m", err="x" * 1_000_000)
     assert MAX_VALUE_CHARS < len(log.lines[0]) < MAX_VALUE_CHARS + 200
@@ -175,7 +169,6 @@ class _Expensive:
 
 
 def test_a_hidden_line_renders_nothing() -> None:
-    """Values become text only in a shown line."""
     log = Log(TextLines(), verbosity=2)
     log.logger.info(3, "m", value=_Expensive())
     assert log.lines == []

@@ -206,7 +206,6 @@ def scraped() -> Observed:
     ],
 )
 def test_a_scrape_shows_what_the_cycles_did(scraped: Observed, name, labels, expected) -> None:
-    """Counted by hand from the fixture."""
     assert value(scraped.samples(), name, **labels) == pytest.approx(expected)
 
 
@@ -233,7 +232,6 @@ def test_the_process_and_the_build_are_described(scraped: Observed) -> None:
 
 
 def test_every_family_is_rendered_once(scraped: Observed) -> None:
-    """No declared family is missing or registered twice."""
     told = re.findall(r"^# TYPE (\S+) (\S+)$", scraped.metrics.render().decode(), re.MULTILINE)
     assert len(told) == len({name for name, _ in told})
     assert {(name, family.type) for name, family in _declared().items()} <= set(told)
@@ -279,7 +277,6 @@ def test_pods_bound_after_the_flush_are_counted(after_flush: bool, counted: int)
 
 
 def test_two_schedulers_in_a_process_share_no_series() -> None:
-    """Nothing is global."""
     one, other = Metrics(), Metrics()
     one.malformed_objects.add("Pod")
     name = ("affinity_scheduler_malformed_objects_total", (("kind", "Pod"),))

@@ -59,7 +59,6 @@ def test_bounds_are_printed_as_go_prints_them(bounds: tuple[float, ...], printed
     [(0.0, 0), (1.0, 0), (1.0000001, 1), (2.0, 1), (4.0, 2), (4.1, 3), (float("inf"), 3)],
 )
 def test_an_observation_counts_in_the_first_bucket_that_is_not_below_it(amount: float, bucket: int) -> None:
-    """Bounds belong to their bucket, as Prometheus defines `le`."""
     observed = Histogram(Family("h", "help", bounds=(1.0, 2.0, 4.0))).labels()
     observed.observe(amount)
     assert [index for index, n in enumerate(observed.n_by_bucket) if n] == [bucket]
@@ -99,7 +98,6 @@ def test_a_full_histogram_observes_the_rest_under_other(monkeypatch: pytest.Monk
 
 
 def test_a_full_counter_counts_the_rest_under_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for histograms."""
     monkeypatch.setattr(series, "MAX_SERIES", 1)
     counts = Counter(Family("c_total", "help", ("code", "host")))
     for code in ("200", "404", "200", "500"):

@@ -52,7 +52,6 @@ async def listening(*, tls: bool = False, **bounds: float) -> AsyncIterator[int]
 
 @pytest_asyncio.fixture
 async def opened() -> AsyncIterator[Opening]:
-    """Open connections and close them after the test."""
     writers: list[asyncio.StreamWriter] = []
 
     async def connect(port: int, context: ssl.SSLContext | None = None) -> Connection:
@@ -106,7 +105,6 @@ def trusting() -> ssl.SSLContext:
 async def test_a_connection_without_a_complete_request_is_closed(
     opened: Opening, tls: bool, drip: bytes
 ) -> None:
-    """Even if it sends a byte now and then."""
     async with listening(tls=tls, first_request_s=0.4) as port:
         reader, writer = await opened(port, trusting() if tls else None)
         writer.write(drip)
@@ -128,7 +126,6 @@ async def test_a_connection_without_a_tls_handshake_is_closed(opened: Opening) -
 
 
 async def test_a_new_connection_is_served_at_the_limit(opened: Opening) -> None:
-    """The connection that has been idle for longest is closed."""
     async with listening(max_connections=8, first_request_s=30) as port:
         idle = [await opened(port) for _ in range(24)]
         assert b"200 OK" in await asked(port)

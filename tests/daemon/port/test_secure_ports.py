@@ -135,7 +135,6 @@ async def test_a_request_is_answered_by_account_and_path(
 
 
 async def test_rejections_equal_kube_schedulers(port: Outside) -> None:
-    """Byte for byte, as Kubernetes 1.36."""
     head = '{\n  "kind": "Status",\n  "apiVersion": "v1",\n  "metadata": {},\n  "status": "Failure",\n'
     assert await port.get("/metrics", "nobody") == (
         401,
@@ -290,7 +289,6 @@ async def test_plain_http_outside_loopback_needs_a_flag_and_is_logged(tmp_path: 
 
 
 async def test_loopback_is_plain_http_and_is_not_logged(tmp_path: Path) -> None:
-    """Without certificate, token or review."""
     async with DevCluster(nodes=1) as cluster:
         asked: list[str] = []
         cluster.arrivals.append(lambda _agent, _method, path: asked.append(path))

@@ -25,8 +25,6 @@ pytestmark = pytest.mark.asyncio
 
 @dataclass
 class Served:
-    """A running server, its checks, and a client."""
-
     synced: bool = True
     stopping: bool = False
     stuck: bool = False
@@ -87,7 +85,6 @@ _SYNCED_FAILS = "[-]sched-handler-sync failed: reason withheld\n"
     ],
 )
 async def test_a_healthy_scheduler_answers(served: Served, path: str, status: int, body: str | None) -> None:
-    """Bodies byte for byte as kube-scheduler's."""
     if body is None:
         body = "[+]sched-handler-sync ok\n[+]shutdown excluded: ok\nreadyz check passed\n"
     assert await served.get(path) == (status, body)
@@ -129,7 +126,6 @@ async def test_it_is_not_ready_before_the_first_lists_are_complete(
 
 
 async def test_readiness_follows_the_scheduler(served: Served) -> None:
-    """Checks are called at every request."""
     served.synced = False
     assert (await served.get("/readyz"))[0] == 500
     served.synced = True
@@ -139,7 +135,6 @@ async def test_readiness_follows_the_scheduler(served: Served) -> None:
 
 
 async def test_metrics_are_served_as_prometheus_text(served: Served) -> None:
-    """In one format, whatever the client accepts."""
     served.metrics.malformed_objects.add("Pod")
     accepted = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"}
     async with served.client.get("/metrics", headers=accepted) as response:
@@ -155,7 +150,6 @@ async def test_only_reading_is_served(served: Served, path: str, method: str) ->
 
 
 async def test_configz_is_json(served: Served) -> None:
-    """Its content type says so too."""
     async with served.client.get("/configz") as response:
         assert response.content_type == "application/json"
         assert await response.json() == {"componentconfig": {}}
@@ -168,7 +162,6 @@ def _probes(address: str, port: int) -> StatusServer:
 
 
 async def test_a_port_serves_from_start_to_stop() -> None:
-    """Not before, not after."""
     port = free_port()
     probes = _probes("127.0.0.1", port)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
@@ -193,7 +186,6 @@ async def test_port_0_serves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_port_in_use_is_one_line() -> None:
-    """Flag, found, expected; no traceback."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

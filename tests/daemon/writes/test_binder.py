@@ -95,7 +95,6 @@ OUTCOMES = {
 
 @pytest.mark.parametrize(("answers", "outcome", "requests"), OUTCOMES.values(), ids=OUTCOMES)
 async def test_a_bind_always_has_one_outcome(answers, outcome, requests):
-    """It is never forgotten and never repeated blindly."""
     async with scripted(*answers) as script:
         assert await bound(script) == outcome
     assert requests_of(script) == requests
@@ -116,7 +115,6 @@ LISTED_OUTCOMES = {
 
 @pytest.mark.parametrize(("answers", "outcome", "requests"), LISTED_OUTCOMES.values(), ids=LISTED_OUTCOMES)
 async def test_a_bind_in_doubt_whose_pod_may_not_be_read_is_settled_by_a_list(answers, outcome, requests):
-    """Of that one pod; the missing right to read is reported once."""
     told: list[tuple[str, str]] = []
     async with scripted(lost(), FORBIDDEN, *answers) as script:
         assert await bound(script, on_unreadable=lambda *one: told.append(one)) == outcome
@@ -134,7 +132,6 @@ WATCHED_OUTCOMES = {
 
 @pytest.mark.parametrize(("shown", "outcome"), WATCHED_OUTCOMES.values(), ids=WATCHED_OUTCOMES)
 async def test_a_bind_in_doubt_is_settled_by_the_watch_without_the_right_to_read_or_list(shown, outcome):
-    """The watch shows the pod unbound for a while, then its end."""
     showing = iter(["", "", shown])
     async with scripted(lost(), *[FORBIDDEN] * 6) as script:
         assert (
@@ -153,7 +150,6 @@ async def test_a_bind_in_doubt_is_sent_again_if_the_watch_shows_the_pod_unbound_
 
 
 async def test_a_pod_in_doubt_keeps_its_room_until_the_server_answers():
-    """However long that takes."""
     sleep = FakeSleep()
     async with scripted(lost(), *[refusal(503)] * 60, on("n1")) as script:
         assert await bound(script, sleep=sleep, now_s=lambda: sum(sleep.slept_s)) == BOUND
@@ -192,7 +188,6 @@ async def test_a_bind_is_withdrawn_if_the_lease_is_lost_during_the_rate_limit():
 
 
 async def test_a_throttled_bind_honours_retry_after_and_reports_it():
-    """Up to a limit."""
     sleep = FakeSleep()
     told: list[float] = []
     answers = [refusal(429, **{"Retry-After": "2"}), refusal(429, **{"Retry-After": "9000"}), reply()]
@@ -203,7 +198,6 @@ async def test_a_throttled_bind_honours_retry_after_and_reports_it():
 
 
 async def test_a_bind_that_cannot_be_sent_fails_after_five_attempts():
-    """With growing pauses; it took no effect."""
     async with scripted() as script:
         pass
     sleep = FakeSleep()
@@ -213,7 +207,6 @@ async def test_a_bind_that_cannot_be_sent_fails_after_five_attempts():
 
 
 async def test_a_bind_that_is_lost_five_times_fails():
-    """The pod is read as unbound each time."""
     async with scripted(*[refusal(500, "InternalError", "etcd"), on("")] * 5) as script:
         assert await bound(script) == "etcd"
     assert requests_of(script) == [POSTED, READ] * 5

@@ -30,7 +30,6 @@ def unschedulable(pod: Pod, message: str) -> PatchCondition:
 
 
 def sent(script: Script) -> list[tuple[str, str]]:
-    """Return (pod, message) of each patch."""
     return [
         (one.path.split("/")[-2], json.loads(one.body)["status"]["conditions"][0]["message"])
         for one in script.received
@@ -38,7 +37,6 @@ def sent(script: Script) -> list[tuple[str, str]]:
 
 
 def logged(log: io.StringIO) -> list[str]:
-    """Return the cause of each failure about the pod."""
     return re.findall(
         r'"Failed to write the PodScheduled condition" pod="default/p" err="(.*)"', log.getvalue()
     )
@@ -124,7 +122,6 @@ async def test_two_conditions_are_written_at_a_time_unless_many_wait(
 
 
 async def test_cancel_drops_the_waiting_condition_and_waits_for_the_one_in_flight() -> None:
-    """After that no condition can overtake a bind."""
     pod = Driver().pod("p")
     release = asyncio.Event()
 
@@ -175,7 +172,6 @@ ENDS = {
 async def test_failures_are_logged_unless_the_pod_is_gone(
     status: int, text: str, failures: list[str]
 ) -> None:
-    """The writer continues."""
     driver = Driver()
     log = io.StringIO()
     answers = [reply(body(status, "X", text), status=status), reply()]

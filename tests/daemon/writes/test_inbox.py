@@ -15,7 +15,6 @@ def gone(*names: str) -> list[NodeGone]:
 
 
 async def test_stimuli_are_taken_in_the_order_they_came() -> None:
-    """Informers and results share one queue."""
     inbox = Inbox()
     await inbox.put(gone("a", "b"))
     inbox.put_now(NodeGone("c"))
@@ -26,7 +25,6 @@ async def test_stimuli_are_taken_in_the_order_they_came() -> None:
 
 
 async def test_informers_wait_while_it_is_full_and_results_do_not() -> None:
-    """Until enough stimuli are taken."""
     inbox = Inbox(high_water=2)
     await inbox.put(gone("a", "b", "c"))
     held = asyncio.create_task(inbox.put(gone("d")))

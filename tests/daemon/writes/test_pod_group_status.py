@@ -57,7 +57,6 @@ def _lost_one(groups: PodGroups, lost: LostMembers) -> list[PatchPodGroup]:
 
 
 async def _written(instruction: PatchPodGroup) -> list[dict[str, Any]]:
-    """Return the conditions that are sent."""
     async with scripted(reply()) as script, client_of(script) as client:
         log = configure(verbosity=0, form="text")
         writer = ConditionWriter(Sender(client), clock_s=lambda: 0.0, log=log)

@@ -42,7 +42,6 @@ def key_of(name="p", rv="5", *, uid="u", namespace="default", **fields):
 
 
 def observed(series, key, note, epoch_s, now_s=None):
-    """Return the write of an occurrence that has one."""
     write = series.observe(key, note, epoch_s, epoch_s if now_s is None else now_s)
     assert write is not None
     return write
@@ -83,7 +82,6 @@ def test_the_first_occurrence_creates_an_event():
 
 
 def test_the_second_patches_a_series_and_further_ones_are_only_counted():
-    """Whatever their notes are."""
     series = EventSeries()
     created = observed(series, key_of(), "first", 1.0)
     patched = observed(series, key_of(), "second", 2.0)
@@ -117,7 +115,6 @@ def test_another_version_of_the_pod_is_no_other_event():
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 def test_a_difference_in_more_than_the_note_is_another_event(other):
-    """Two creations with two names, even in the same nanosecond."""
     series = EventSeries()
     writes = [observed(series, key, "note", 1.0) for key in (key_of(), other)]
     assert [write.request.method for write in writes] == ["POST", "POST"]
@@ -125,7 +122,6 @@ def test_a_difference_in_more_than_the_note_is_another_event(other):
 
 
 def test_idle_events_are_forgotten_and_idle_series_patched_a_last_time():
-    """After six minutes; active ones stay."""
     series = EventSeries()
     for key, times in (
         (key_of("single"), [0.0]),
@@ -203,7 +199,6 @@ NOTES = {
 
 @pytest.mark.parametrize(("text", "bounded"), NOTES.values(), ids=NOTES)
 def test_notes_fit_the_api(text, bounded):
-    """1024 bytes."""
     assert bounded_text(text, 1024) == bounded
     assert len(bounded.encode()) <= 1024
 
@@ -252,14 +247,12 @@ class Recording:
 
 
 async def turns(n):
-    """Let every other task run a number of times."""
     for _ in range(n):
         await asyncio.sleep(0)
 
 
 @pytest.mark.asyncio
 async def test_events_of_one_pod_are_written_in_order():
-    """Create, then patch; the third is only counted."""
     async with scripted(reply(), reply()) as script, Recording(script) as recording:
         await recording.record(key_of(), key_of(), key_of())
     assert [request.method for request in script.received] == ["POST", "PATCH"]
@@ -283,7 +276,6 @@ async def test_a_standby_writes_no_events():
 
 @pytest.mark.asyncio
 async def test_a_patch_of_an_expired_event_recreates_it():
-    """With its series."""
     gone = reply(body(404, "NotFound"), status=404)
     async with scripted(reply(), gone, reply()) as script, Recording(script) as recording:
         await recording.record(key_of(), key_of())
@@ -304,7 +296,6 @@ async def test_a_lost_connection_is_retried_and_a_refusal_is_not():
 
 @pytest.mark.asyncio
 async def test_an_unreachable_server_is_given_up_after_twelve_attempts():
-    """The event is dropped."""
     async with scripted() as script:
         pass
     async with Recording(script) as recording:
@@ -315,7 +306,6 @@ async def test_an_unreachable_server_is_given_up_after_twelve_attempts():
 
 @pytest.mark.asyncio
 async def test_events_are_dropped_after_a_429():
-    """For the time that the server asks for."""
     busy = reply(body(429, "TooManyRequests"), status=429, headers={"Retry-After": "7"})
     async with scripted(busy, reply()) as script, Recording(script) as recording:
         await recording.record(key_of("a"))
@@ -329,7 +319,6 @@ async def test_events_are_dropped_after_a_429():
 
 @pytest.mark.asyncio
 async def test_a_full_queue_drops_and_counts():
-    """Recording never waits."""
     async with scripted() as script, client_of(script) as client:
         dropped = []
         recorder = EventRecorder(client, on_dropped=lambda: dropped.append(1))
@@ -342,7 +331,6 @@ async def test_a_full_queue_drops_and_counts():
 
 @pytest.mark.asyncio
 async def test_events_wait_while_binds_are_in_flight():
-    """Until the last one is answered."""
     async with scripted(reply(), reply()) as script, Recording(script) as recording:
         recording.recorder.defer_to_binds()
         for name in ("a", "b"):

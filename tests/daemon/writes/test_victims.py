@@ -42,7 +42,6 @@ async def _evicted(
     ends: bool = False,
     leads: bool = True,
 ) -> tuple[tuple[VictimFate, str], list[str], list[bytes]]:
-    """Return the fate, the requests, and their bodies."""
 
     async def put(due: EvictionDue) -> list[Instruction]:
         pods = due.preemptor_uid, due.victim_uid

@@ -49,8 +49,6 @@ pytestmark = pytest.mark.asyncio
 
 @dataclass
 class Bench:
-    """The writers with a scripted server, and their results."""
-
     writers: Writers
     inbox: Inbox
 
@@ -68,7 +66,6 @@ def _ignore(_told: object) -> None:
 
 @asynccontextmanager
 async def bench(script: Script, stream: io.StringIO | None = None) -> AsyncIterator[Bench]:
-    """Run the writers with everything that they need."""
     inbox, log, background = (
         Inbox(),
         configure(verbosity=2, form="text", stream=stream),
@@ -94,12 +91,10 @@ async def bench(script: Script, stream: io.StringIO | None = None) -> AsyncItera
 
 
 def waiting() -> Pod:
-    """Return a pending pod."""
     return Driver().pod("p")
 
 
 def on(node_name: str, uid: str) -> object:
-    """Return a response with the pod on this node."""
     return reply(
         json.dumps({"metadata": {"name": "p", "uid": uid}, "spec": {"nodeName": node_name}}).encode()
     )
@@ -226,7 +221,6 @@ async def test_a_nomination_that_is_over_before_it_is_sent_is_not_written() -> N
 
 
 async def test_events_are_written_when_no_bind_is_in_flight() -> None:
-    """The bind matters more."""
     release = asyncio.Event()
 
     async with scripted(held(release, reply(status=201)), reply(status=201)) as script, bench(script) as made:
@@ -276,8 +270,6 @@ async def test_evictions_that_delete_a_pod_or_fail_are_logged(fate: VictimFate, 
 
 
 class _Evictions:
-    """Evictions that run until they are told to end."""
-
     def __init__(self, made: Bench) -> None:
         self._made, self.running = made, dict[str, asyncio.Event]()
 

@@ -94,7 +94,6 @@ def test_the_chart_has_the_programs_version(chart):
 
 
 def test_the_schema_describes_every_value(chart):
-    """And no other values."""
     definitions = chart.schema["definitions"]
 
     def compare(values: Json, properties: Json, path: str) -> None:
@@ -127,7 +126,6 @@ def assert_configured(objects: list[Json], folder: Path) -> None:
 
 
 def test_the_scheduler_is_that_of_the_manifests(chart):
-    """Both have to change together."""
     ours = rendered(chart, {"webhook": {"enabled": False}})
     assert_alike(ours, resources(BASE), ("ConfigMap", "affinity-scheduler-configuration"))
     assert_configured(ours, BASE)

@@ -92,7 +92,6 @@ SETS: dict[str, tuple[str, Json]] = {
 
 
 class Installed(NamedTuple):
-    """A cluster, and its administrator."""
 
     cluster: Cluster
     kubectl: Kubectl
@@ -162,7 +161,6 @@ async def installed(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIter
 
 @asynccontextmanager
 async def _empty() -> AsyncIterator[Cluster]:
-    """Yield an embedded cluster without an account of the product."""
     async with DevCluster(controllers=True) as devcluster, Api(devcluster.url, {}) as api:
         yield Cluster(api, "", devcluster)
 
@@ -260,7 +258,6 @@ async def _nothing_happens_to_pods(installed: Installed, placed: Json) -> None:
 
 
 async def _free_leases(installed: Installed, namespace: str) -> None:
-    """The product's Leases stay, held by nobody."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
     leases = (await installed.cluster.api.get(path)).ok["items"]
     ours = [each["spec"] for each in leases if each["metadata"]["name"].startswith((NAME, "placer"))]
@@ -314,7 +311,6 @@ def _rendered(folder: Path, values: Json, namespace: str) -> list[Json]:
 
 
 def _known(values: Json, chart: Path) -> Json:
-    """Return the values that a chart knows."""
     return _among(values, yaml.safe_load((chart / "values.yaml").read_text()))
 
 

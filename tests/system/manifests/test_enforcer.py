@@ -124,7 +124,6 @@ def test_the_configuration_has_the_schedulers_exempt_namespaces() -> None:
 
 
 def test_it_can_run_in_another_namespace(tmp_path: Path) -> None:
-    """With a kustomization that only sets the namespace."""
     up = os.path.relpath(FOLDER, tmp_path)
     text = f"namespace: mine\nresources: [{up}]\n"
     (tmp_path / "kustomization.yaml").write_text(text)

@@ -28,7 +28,6 @@ POD_BY_POD = {"pod-group": "no-group"}
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A cluster with a scheduler, to which examples are applied."""
 
     cluster: Cluster
 
@@ -60,7 +59,6 @@ class Played:
 async def played(
     folder: Path, *, nodes: int = 6, labels: dict[str, list[str]] | None = None
 ) -> AsyncIterator[Played]:
-    """Run a cluster of three zones and a scheduler."""
     settings = {"nodes": nodes, "zones": 3, "controllers": True, "node_labels": labels or {}}
     async with embedded(folder, **settings) as cluster, running(Path(cluster.kubeconfig)):
         yield Played(cluster)

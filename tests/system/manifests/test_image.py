@@ -144,7 +144,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def scheduler(built: Path) -> Path:
-    """Return the folder of the installed package."""
     (found,) = built.glob("lib/python3.*/site-packages/scheduler")
     return found
 
@@ -244,7 +243,6 @@ class TestProduct:
 
 @pytest.fixture
 def namespaces(built: Path, tmp_path: Path) -> None:
-    """Skip the test where no namespace of processes may be made."""
     command = in_container(tmp_path, entry=("true",), home=built, first=True)
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

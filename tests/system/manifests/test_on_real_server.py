@@ -50,7 +50,6 @@ def kubectl(server: Cluster) -> Kubectl:
 
 @pytest.fixture
 def in_kube_system(kubectl: Kubectl) -> Iterator[Kubectl]:
-    """Apply manifests/, as the README says."""
     kubectl("apply", "-k", MANIFESTS)
     yield kubectl
     kubectl("delete", "--wait=false", "-k", MANIFESTS)
@@ -58,7 +57,6 @@ def in_kube_system(kubectl: Kubectl) -> Iterator[Kubectl]:
 
 @pytest.fixture
 def in_own_namespace(kubectl: Kubectl) -> Iterator[Kubectl]:
-    """Apply manifests/own-namespace."""
     kubectl("apply", "-k", OWN_NAMESPACE)
     yield kubectl
     kubectl("delete", "--wait=false", "--ignore-not-found", "-k", OWN_NAMESPACE)
@@ -224,7 +222,6 @@ def _events(server: Cluster, pod: str, reason: str) -> Callable[[], Awaitable[li
 
 
 async def _tried(daemon: Daemon, n_times: int) -> None:
-    """Wait until this many attempts found no node."""
     name = "scheduler_schedule_attempts_total"
     await until(
         lambda: daemon.metric(name, result="unschedulable"), lambda n: n >= n_times, what="another try"
@@ -233,7 +230,6 @@ async def _tried(daemon: Daemon, n_times: int) -> None:
 
 @asynccontextmanager
 async def _client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
-    """Return the program's client, with the account's token."""
     credentials = await load_credentials(kubeconfig=str(kubeconfig), master=None, environ={})
     async with KubeClient(credentials) as client:
         yield client

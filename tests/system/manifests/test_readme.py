@@ -27,7 +27,6 @@ from tests.support.waiting import until
 
 
 def blocks(page: Path) -> list[str]:
-    """Return the blocks of commands, or of what they print."""
     return re.findall(r"^```\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
@@ -57,7 +56,6 @@ _TYPED_S = 120.0
 
 
 def command(line: str) -> str:
-    """Return a line of a block without the comment at its end."""
     return re.split(r"\s{2,}# ", line)[0]
 
 

@@ -36,7 +36,6 @@ def hook(kind: str, index: int = 0) -> Json:
 
 @pytest.fixture(scope="module")
 def arguments() -> argparse.Namespace:
-    """Return the parsed arguments of the Deployment."""
     parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
     webhook.add_arguments(parser)
     name, *given = container(one(OBJECTS, "Deployment"))["args"]

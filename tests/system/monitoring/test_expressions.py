@@ -38,7 +38,6 @@ def declared() -> list[Family]:
 
 
 def series_of(family: Family) -> list[str]:
-    """Return the names of the family's series."""
     if family.type != "histogram":
         return [family.name]
     return [f"{family.name}_{part}" for part in ("bucket", "sum", "count")]

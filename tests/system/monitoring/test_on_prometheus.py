@@ -46,7 +46,6 @@ async def test_a_panel_has_data(scraped: Prometheus, query: Query):
 
 @pytest.mark.parametrize("query", of_dashboard(), ids=lambda query: query.where)
 async def test_a_panel_has_no_nan_before_anything_happened(scraped: Prometheus, query: Query):
-    """At a time before the first scrape that has a rate, and now."""
     for at_s in (await scraped.began_s() + 3, None):
         assert not any(map(math.isnan, await scraped.all_numbers(query.expression, at_s))), at_s
 

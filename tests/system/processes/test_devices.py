@@ -63,7 +63,6 @@ async def _add_pod(
 
 
 async def _bound(cluster: Cluster, *names: str) -> dict[str, Json]:
-    """Wait until the pods are bound, and return them."""
 
     async def bound() -> dict[str, Json]:
         return {pod["metadata"]["name"]: pod for pod in await cluster.pods() if pod["spec"].get("nodeName")}

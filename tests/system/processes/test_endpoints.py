@@ -21,7 +21,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """Yield an embedded cluster with a node."""
     async with embedded(tmp_path_factory.mktemp("server"), nodes=1) as cluster:
         await cluster.api.enter_namespace()
         yield cluster
@@ -105,7 +104,6 @@ async def test_metrics_pass_promtool(busy: Daemon, tmp_path: Path) -> None:
 async def test_every_metric_of_upstream_has_counted(
     busy: Daemon, name: str, labels: dict[str, str], least: int
 ) -> None:
-    """Each series that the daemon feeds."""
     assert await busy.metric(name, **labels) >= least
 
 
@@ -118,7 +116,6 @@ async def test_configz_is_the_configuration_as_json(busy: Daemon) -> None:
 
 
 async def test_log_lines_are_json(busy: Daemon) -> None:
-    """Every line, with upstream's message and keys."""
     lines = [json.loads(line) for line in busy.lines]
     (bound,) = (line for line in lines if line["msg"] == "Successfully bound pod to node")
     assert bound["pod"].endswith("/fits")

@@ -40,7 +40,6 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clus
 
 @pytest.fixture
 def devcluster(cluster: Cluster) -> DevCluster:
-    """Return the server, to inject faults."""
     assert cluster.devcluster is not None
     return cluster.devcluster
 
@@ -63,7 +62,6 @@ def _bound_once(devcluster: DevCluster) -> Iterator[None]:
 
 
 async def burst(cluster: Cluster, n_pods: int, prefix: str = "p") -> None:
-    """Create pods of one CPU each."""
     await asyncio.gather(*(cluster.add_pod(f"{prefix}{number}", cpu="1") for number in range(n_pods)))
 
 

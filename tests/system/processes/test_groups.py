@@ -53,7 +53,6 @@ async def _racks(cluster: Cluster, **n_nodes: int) -> None:
 
 
 async def _add_group(cluster: Cluster, api_version: str, name: str, spec: Json) -> str:
-    """Create the PodGroup and return its path."""
     made = group(api_version, name, spec)
     path = cluster.api.in_namespace("podgroups", group=f"apis/{api_version}")
     (await cluster.api.post(path, made)).ok  # noqa: B018

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """Yield an embedded cluster that stores anything, with node a."""
     async with embedded(tmp_path) as cluster:
         await cluster.api.enter_namespace()
         await cluster.add_node("a")
@@ -29,7 +28,6 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def daemon(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Daemon]:
-    """Yield a daemon that watches every kind."""
     config = tmp_path / "scheduler.yaml"
     config.write_text(PROFILES)
     async with running(Path(cluster.kubeconfig), "--config", str(config)) as daemon:
@@ -38,7 +36,6 @@ async def daemon(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Daemon]:
 
 @pytest.fixture
 def store(cluster: Cluster) -> ObjectStore:
-    """Return the store behind all validation."""
     assert cluster.devcluster is not None
     return cluster.devcluster.store
 
@@ -52,12 +49,10 @@ def pod(name: str = "odd", *, is_running: bool = False, **settings: Any) -> Json
 
 
 def with_metadata(obj: JsonObject, **metadata: object) -> JsonObject:
-    """Return the object with other metadata."""
     return {**obj, "metadata": {**obj["metadata"], **metadata}}
 
 
 def affinity_by(operator: str) -> build.Json:
-    """Return anti-affinity whose selector has this operator."""
     selector = {"matchExpressions": [{"key": "app", "operator": operator, "values": ["x"]}]}
     return build.affinity(anti_required=[build.term(build.HOSTNAME, selector)])
 

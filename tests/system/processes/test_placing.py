@@ -170,7 +170,6 @@ CHANGED_NODES = {
 async def test_a_node_that_becomes_fit_takes_the_waiting_pod(
     cluster: Cluster, node: build.Json, change: build.Json
 ) -> None:
-    """The node event wakes the pod before the flush."""
     await cluster.add_node("a", **node)
     await cluster.add_pod("p", node_selector={"disk": "ssd"})
     await until(lambda: cluster.events("p", "FailedScheduling"), what="a failed attempt")
@@ -205,7 +204,6 @@ async def test_pods_of_other_schedulers_are_left_alone_and_counted(cluster: Clus
 
 
 async def test_a_recreated_pod_is_scheduled_as_a_new_pod(cluster: Cluster, daemon: Daemon) -> None:
-    """The first one is deleted while it waits."""
     await cluster.add_node("a", allocatable=TIGHT)
     old = await cluster.add_pod("p", cpu="2")
     await cluster.condition("p", "0/1 nodes are available: 1 Insufficient cpu.")

@@ -20,7 +20,6 @@ _TEMPLATE = "gpu"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """Yield a cluster of one node with a GPU."""
     settings = {"nodes": 1, "gpus_per_node": 1, "controllers": True}
     async with embedded(tmp_path_factory.mktemp("server"), **settings) as cluster:
         yield cluster

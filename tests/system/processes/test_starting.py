@@ -34,14 +34,12 @@ def refused_at_once(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def devcluster() -> AsyncIterator[DevCluster]:
-    """Yield an embedded cluster that requires a token."""
     async with DevCluster(token="right") as devcluster:
         yield devcluster
 
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path, devcluster: DevCluster) -> Path:
-    """Return a kubeconfig that works."""
     path = tmp_path / "kubeconfig"
     devcluster.write_kubeconfig(path)
     return path
@@ -77,13 +75,11 @@ ARGUMENTS = {
 def test_wrong_arguments_are_one_line(
     arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The flag, what was found and what is expected."""
     assert refused_at_once(capsys, *arguments) == line
 
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_command_that_asks_once_tells_that_the_server_is_unreachable(tmp_path: Path) -> None:
-    """With the address and the reason."""
     url = f"http://127.0.0.1:{free_port()}"
     path = tmp_path / "kubeconfig"
     path.write_text(kubeconfig_text(url))
@@ -160,7 +156,6 @@ async def test_the_version_of_the_api_server_is_emulated(tmp_path: Path, minor: 
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_wrong_token_is_one_line(tmp_path: Path, devcluster: DevCluster) -> None:
-    """It says 401 and does not contain the token."""
     path = tmp_path / "kubeconfig"
     path.write_text(kubeconfig_text(devcluster.url, token="secret-but-wrong"))
     line = await refused("run", "--kubeconfig", str(path))
@@ -173,7 +168,6 @@ async def test_a_wrong_token_is_one_line(tmp_path: Path, devcluster: DevCluster)
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.real
 async def test_a_wrong_token_is_one_line_on_a_real_server(tmp_path: Path, real_server: Address) -> None:
-    """The same text as with the embedded server."""
     path = tmp_path / "kubeconfig"
     path.write_text(kubeconfig_text(real_server.url, token="wrong", ca_file=str(real_server.ca_file)))
     line = await refused("run", "--kubeconfig", str(path))
@@ -196,7 +190,6 @@ async def test_a_server_that_is_not_trusted_is_one_line(tmp_path: Path, real_ser
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_missing_right_is_one_line(kubeconfig: Path, devcluster: DevCluster) -> None:
-    """403 at the first list of a command that asks once."""
     devcluster.faults.add(Fault(action=Effect.RESPOND, kind="pods", code=403))
     line = await refused("enforce", "--once", "--kubeconfig", str(kubeconfig))
     assert line.startswith(f"API server: {devcluster.url}: 403 Forbidden: ")
@@ -218,7 +211,6 @@ async def test_a_server_that_is_no_api_server_is_one_line(tmp_path: Path) -> Non
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_context_that_is_missing_is_one_line(kubeconfig: Path) -> None:
-    """File, field, found and expected."""
     content = yaml.safe_load(kubeconfig.read_text())
     content["current-context"] = "elsewhere"
     kubeconfig.write_text(yaml.safe_dump(content))
@@ -240,13 +232,11 @@ def taken_port() -> Iterator[str]:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("command", ["run", "enforce", "shadow"])
 async def test_a_port_in_use_is_one_line(kubeconfig: Path, taken_port: str, command: str) -> None:
-    """Before anything is logged."""
     line = await refused(command, "--kubeconfig", str(kubeconfig), "--port", taken_port)
     assert line == f"--port: found {taken_port} in use, expected a free port"
 
 
 def test_a_wrong_configuration_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """File and field, before any request."""
     path = tmp_path / "scheduler.yaml"
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     path.write_text(f"{head}profiles: [{{plugins: {{filter: {{enabled: [{{name: Nope}}]}}}}}}]\n")
@@ -258,7 +248,6 @@ def test_a_wrong_configuration_is_one_line(tmp_path: Path, capsys: pytest.Captur
 def test_devcluster_names_the_port_that_is_taken(
     tmp_path: Path, taken_port: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command devcluster prints one line too."""
     line = refused_at_once(capsys, "devcluster", "--port", taken_port, "--kubeconfig", str(tmp_path / "k"))
     assert line == f"--port: found {taken_port} in use, expected a free port"
 
@@ -266,6 +255,5 @@ def test_devcluster_names_the_port_that_is_taken(
 def test_devcluster_names_the_file_that_cannot_be_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The folder does not exist."""
     line = refused_at_once(capsys, "devcluster", "--kubeconfig", str(tmp_path / "no" / "k"))
     assert line.startswith("--kubeconfig: found ")

@@ -142,7 +142,6 @@ async def test_a_signal_lets_binds_in_flight_finish(
 
 
 async def test_a_second_signal_ends_at_once(faulty: Cluster) -> None:
-    """Exit code 1, whatever is in flight."""
     assert faulty.devcluster is not None
     faulty.devcluster.faults.add(Fault(action=Effect.DELAY, path=BINDINGS, delay_s=3600.0))
     async with started(Path(faulty.kubeconfig)) as daemon:

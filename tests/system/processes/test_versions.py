@@ -37,7 +37,6 @@ async def test_pods_with_rules_and_with_claims_are_placed_on_the_first_and_the_l
 
 
 async def _add_devices(cluster: Cluster) -> None:
-    """Create a class, a device on the node, and the claim of one."""
     devices = "/apis/resource.k8s.io/v1"
     for path, document in (
         (f"{devices}/deviceclasses", device_documents.device_class()),

@@ -28,7 +28,6 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clus
 
 
 def using(*claims: str) -> Json:
-    """Return the part of a pod's spec that uses the claims."""
     volumes = [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims]
     return {"volumes": volumes}
 

@@ -41,7 +41,6 @@ async def bind_claim(cluster: Cluster, claim: Json, zone: str) -> None:
 
 
 def using(claim: str) -> Json:
-    """Return the part of a pod's spec that uses the claim."""
     return {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]}
 
 
