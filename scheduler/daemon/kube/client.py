@@ -78,6 +78,7 @@ class KubeClient:
         qps: requests per second in the long run; 0 or less for no limit.
         burst: requests that may be sent at once.
         max_connections: limit on open connections for everything but watches.
+        user_agent: the User-Agent header, which the server's audit log shows.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class KubeClient:
         burst: int = 0,
         max_connections: int = 100,
         on_request: RequestHook | None = None,
+        user_agent: str | None = None,
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -95,7 +97,7 @@ class KubeClient:
         self._endpoint = credentials.endpoint
         self._bucket = TokenBucket(qps=qps, burst=burst, now_s=now_s()) if qps > 0 else None
         self._on_request = on_request
-        self._user_agent = f"affinity-scheduler/{product_version()}"
+        self._user_agent = user_agent or f"affinity-scheduler/{product_version()}"
         self._now_s = now_s
         self._sleep = sleep
         self._host = URL(self._endpoint.server).authority

@@ -57,10 +57,12 @@ class Listener:
         tls: ssl.SSLContext | None = None,
         max_connections: int = MAX_CONNECTIONS,
         first_request_s: float = FIRST_REQUEST_S,
+        accept_interval_s: float = ACCEPT_INTERVAL_S,
     ) -> None:
         self._tls = tls
         self._max_connections = max_connections
         self._first_request_s = first_request_s
+        self._accept_interval_s = accept_interval_s
         application.middlewares.insert(0, self._track_requests())
         self._runner = web.AppRunner(
             application,
@@ -121,7 +123,7 @@ class Listener:
                     )
                 else:
                     taken.close()
-                await asyncio.sleep(ACCEPT_INTERVAL_S)
+                await asyncio.sleep(self._accept_interval_s)
 
     def _handler(self) -> asyncio.Protocol:
         if self._runner.server is None:

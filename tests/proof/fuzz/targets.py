@@ -14,7 +14,7 @@ import msgspec
 from scheduler.daemon.assembly.profiles import new_state
 from scheduler.daemon.kube.client import _LineBuffer
 from scheduler.daemon.kube.kubeconfig import resolve_context
-from scheduler.daemon.kube.list_watch import Due, LinesArrived, ListWatch, PageArrived, StreamEnded
+from scheduler.daemon.kube.list_watch import ListWatch
 from scheduler.daemon.kube.requests import WatchPath
 from scheduler.daemon.settings.loading import default_settings, parse_settings
 from scheduler.daemon.settings.problems import InvalidSettingsError
@@ -195,10 +195,10 @@ def watch(data: bytes) -> None:
     for size in _CHUNKS:
         buffer = _LineBuffer()
         machine = ListWatch(WatchPath("/p"), msgspec.json.decode, jitter=lambda: 0.5)
-        machine.handle(Due())
-        machine.handle(PageArrived(page(rv=1)))
+        machine.on_due()
+        machine.on_page(page(rv=1))
         lines = [line for at in range(0, len(data), size) for line in buffer.add(data[at : at + size])]
-        actions.append(repr([*machine.handle(LinesArrived(lines)), *machine.handle(StreamEnded(1.0))]))
+        actions.append(repr([*machine.on_lines(lines), *machine.on_stream_end(1.0)]))
     assert len(set(actions)) == 1, actions
 
 
