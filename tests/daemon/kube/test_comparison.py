@@ -49,44 +49,16 @@ def compared(stored: Told, first: Told, meanwhile: Told, second: Told) -> tuple[
 
 
 A1, A2, B1 = ("a", "u", 1), ("a", "u", 2), ("a", "v", 3)
-GONE = ("a", "u", -2)
-
-
-LATE_EVENTS = {
-    "equal": ([A1], [A1], [], [A1]),
-    "the watch is ahead": ([A2], [A1], [], [A2]),
-    "an update was late": ([A1], [A2], [A2], [A2]),
-    "an addition was late": ([], [A1], [A1], [A1]),
-    "a deletion was late": ([A1], [], [GONE], []),
-    "added and deleted between the lists": ([], [A1], [], []),
-    "listed only the second time": ([A1], [], [], [A1]),
-    "recreated, and delivered late": ([A1], [B1], [GONE, B1], [B1]),
-    "recreated again, and not delivered yet": ([], [A1], [], [B1]),
-}
-
-
-@pytest.mark.parametrize(("stored", "first", "meanwhile", "second"), LATE_EVENTS.values(), ids=LATE_EVENTS)
-def test_a_late_event_is_not_reported(stored: Told, first: Told, meanwhile: Told, second: Told) -> None:
-    assert compared(stored, first, meanwhile, second) == (0, [])
-
-
-LOST_EVENTS = {
-    "a lost update": ([A1], [A2], [A2], [Upserted("a", "u", 2)]),
-    "a lost addition": ([], [A1], [A1], [Upserted("a", "u", 1)]),
-    "a lost deletion": ([A1], [], [], [Deleted("a", "u")]),
-    "a lost recreation": ([A1], [B1], [B1], [Deleted("a", "u"), Upserted("a", "v", 3)]),
-}
-
-
-@pytest.mark.parametrize(("stored", "first", "second", "mended"), LOST_EVENTS.values(), ids=LOST_EVENTS)
-def test_a_lost_event_is_repaired(stored: Told, first: Told, second: Told, mended: list[Change[int]]) -> None:
-    assert compared(stored, first, [], second) == (1, mended)
 
 
 def test_an_event_between_two_versions_does_not_hide_a_lost_one() -> None:
     """The watch delivered a version between the stored and the listed one."""
     n_mended, changes = compared([A1], [("a", "u", 5)], [A2], [("a", "u", 6)])
     assert (n_mended, changes) == (1, [Upserted("a", "u", 6)])
+
+
+def test_an_object_recreated_after_both_lists_is_kept() -> None:
+    assert compared([A1], [], [("a", "u", -2), B1], []) == (0, [])
 
 
 def test_watch_events_older_than_the_list_change_nothing() -> None:

@@ -124,7 +124,6 @@ async def refusal(**options):
     return str(caught.value)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(("text", "expected"), case_blocks(WRONG))
 async def test_a_wrong_kubeconfig_is_one_line_with_file_and_field(tmp_path, text, expected):
     is_whole = text.startswith("WHOLE")
@@ -150,7 +149,6 @@ FLAGS = {
 }
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(("options", "expected"), FLAGS.values(), ids=FLAGS)
 async def test_flags_without_a_target_are_one_line(options, expected):
     line = await refusal(**options)

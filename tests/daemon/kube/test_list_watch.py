@@ -5,7 +5,7 @@ import pytest
 from scheduler.daemon.assembly.watched_kinds import LIVE_PODS
 from scheduler.daemon.kube.changes import Deleted, Interrupted, Malformed, Synced
 from scheduler.daemon.kube.list_watch import ITEMS_PER_STEP, Pause
-from scheduler.errors import Forbidden, Gone, Invalid, NotFound, ServerFault, Silent, Throttled, Unreachable
+from scheduler.errors import Gone, Invalid, NotFound, ServerFault, Silent, Throttled, Unreachable
 from tests.daemon.kube.protocol import (
     DUE,
     arrived,
@@ -21,14 +21,6 @@ from tests.daemon.kube.protocol import (
 from tests.support.api_bodies import bookmark, broken, line, page, pod, status
 
 
-def test_pages_are_published_as_they_arrive_and_then_watched():
-    """Two pages, then Synced, then a watch from the list's version."""
-    machine = list_watch()
-    assert play(machine, DUE) == [("ask", "")]
-    assert [[up("a", 1)], ("ask", "next")] == play(machine, arrived(page(pod("a", 1), token="next")))
-    assert [[up("b", 2), Synced("10")], ("watch", "10")] == play(machine, arrived(page(pod("b", 2))))
-
-
 def test_an_empty_collection_is_synced_at_once():
     """Go writes null for no items."""
     machine = list_watch()
@@ -37,52 +29,14 @@ def test_an_empty_collection_is_synced_at_once():
     assert [[Synced("3")], ("watch", "3")] == play(machine, arrived(empty))
 
 
-def test_a_watch_publishes_changes_and_resumes_at_the_last_version():
-    """Bookmarks advance the version too; a normal end is followed by a new watch at once."""
-    machine = synced(list_watch(), pod("a", 1))
-    events = brought([line("MODIFIED", pod("a", 11)), line("ADDED", pod("b", 12)), bookmark(15)])
-    assert [[up("a", 11), up("b", 12)]] == play(machine, events)
-    assert play(machine, ended(300.0)) == [("watch", "15")]
-    assert [[down("a")]] == play(machine, brought([line("DELETED", pod("a", 16))]))
-    assert play(machine, ended(0.2)) == [("watch", "16")]
-
-
 def test_a_version_is_published_once():
     machine = synced(list_watch(), pod("a", 1))
     assert play(machine, brought([line("ADDED", pod("a", 1)), line("DELETED", pod("unknown", 2))])) == []
 
 
-def test_a_recreated_pod_is_published_as_deleted_and_upserted():
-    machine = synced(list_watch(), pod("a", 1, uid="old"))
-    told = play(machine, brought([line("MODIFIED", pod("a", 11, uid="new"))]))
-    assert [[down("a", "old"), up("a", 11, "new")]] == told
-
-
 def test_a_delete_event_with_another_uid_changes_nothing():
     machine = synced(list_watch(), pod("a", 1, uid="new"))
     assert play(machine, brought([line("DELETED", pod("a", 11, uid="old"))])) == []
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        pytest.param(failed(Gone(410, "Expired", "too old")), id="as a status"),
-        pytest.param(brought([line("ERROR", status(410, "Expired"))]), id="inside the stream"),
-    ],
-)
-def test_a_relist_after_410_is_published_as_one_difference(event):
-    """Unchanged: nothing. Changed: upsert. Recreated: delete and upsert. Vanished: delete. One batch with Synced."""
-    machine = synced(
-        list_watch(), pod("same", 1), pod("changed", 2), pod("again", 3, uid="old"), pod("lost", 4)
-    )
-    [[interrupted], step] = play(machine, event)
-    assert isinstance(interrupted.error, Gone)
-    assert step == ("ask", "")
-    assert play(machine, arrived(page(pod("same", 1), pod("changed", 22), token="next"))) == [("ask", "next")]
-    assert [
-        [up("changed", 22), down("again", "old"), up("again", 33, "new"), down("lost"), Synced("40")],
-        ("watch", "40"),
-    ] == play(machine, arrived(page(pod("again", 33, uid="new"), rv=40)))
 
 
 GONE_KIND = NotFound(404, "NotFound", "the server could not find the requested resource")
@@ -183,14 +137,6 @@ def test_a_watch_event_resets_the_pauses():
     machine.on_failure(ServerFault(500, "InternalError", ""))
     machine.on_lines([bookmark(20)])
     assert play(machine, failed(ServerFault(503, "ServiceUnavailable", "")))[-1] == ("pause", 0.5)
-
-
-def test_a_lost_connection_resumes_without_a_relist():
-    machine = synced(list_watch())
-    machine.on_lines([bookmark(21)])
-    [_, pause] = play(machine, failed(Unreachable(0, "ConnectionLost", "reset")))
-    assert pause == ("pause", 0.375)
-    assert play(machine, DUE) == [("watch", "21")]
 
 
 def test_a_refused_connection_leads_to_a_relist():
@@ -339,17 +285,6 @@ def test_initial_events_are_published_as_they_arrive_and_end_with_the_marked_boo
     assert play(machine, ended(300.0)) == [("watch", "11")]
 
 
-def test_a_relist_by_stream_is_one_difference():
-    machine = list_watch(watch_list=True)
-    machine.on_due()
-    play(machine, brought([line("ADDED", pod("a", 1)), line("ADDED", pod("b", 2)), bookmark(9, ends=True)]))
-    assert play(machine, brought([line("ERROR", status(410, "Gone"))]))[-1] == ("stream list",)
-    assert play(machine, brought([line("ADDED", pod("c", 12))])) == []
-    assert [[up("c", 12), down("b"), Synced("20")]] == play(
-        machine, brought([line("ADDED", pod("a", 1)), bookmark(20, ends=True)])
-    )
-
-
 def test_a_silent_watch_is_resumed_and_the_second_silence_published():
     machine = synced(list_watch(), pod("a", 1))
     machine.on_lines([bookmark(11)])
@@ -390,15 +325,6 @@ def test_initial_events_that_break_off_start_over_after_a_pause(event):
     )
 
 
-def test_a_missing_right_is_published_and_retried():
-    """The right may be granted later."""
-    machine = list_watch()
-    machine.on_due()
-    [[interrupted], pause] = play(machine, failed(Forbidden(403, "Forbidden", "cannot list pods")))
-    assert Interrupted(interrupted.error, 0.375) == interrupted
-    assert pause == ("pause", 0.375)
-
-
 def test_requests_carry_selectors_bookmarks_and_a_spread_time_out():
     """The exact queries, with the paths of kube-scheduler's informers."""
     machine = list_watch(resource=LIVE_PODS, jitter=0.5)
@@ -414,30 +340,6 @@ def test_requests_carry_selectors_bookmarks_and_a_spread_time_out():
         f"/api/v1/pods?{expected}&resourceVersionMatch=NotOlderThan&timeoutSeconds=450"
         == begin.request.target
     )
-
-
-def test_errors_in_streams_keep_the_servers_message():
-    machine = synced(list_watch())
-    [[interrupted], _] = play(machine, brought([line("ERROR", status(500, "X", "disk full"))]))
-    assert str(interrupted.error) == "500 X: disk full"
-
-
-def test_a_page_is_processed_in_pieces():
-    """Other tasks run between two pieces; the next page is requested after the last one."""
-    machine = list_watch()
-    pods = [pod(f"p{n}", n) for n in range(2 * ITEMS_PER_STEP + 1)]
-    told = play(machine, DUE, arrived(page(*pods, token="next")), DUE, DUE)
-    whole = [up(f"p{n}", n) for n in range(2 * ITEMS_PER_STEP + 1)]
-    pieces = [whole[:ITEMS_PER_STEP], whole[ITEMS_PER_STEP:-1], whole[-1:]]
-    assert told == [
-        ("ask", ""),
-        pieces[0],
-        ("pause", 0.0),
-        pieces[1],
-        ("pause", 0.0),
-        pieces[2],
-        ("ask", "next"),
-    ]
 
 
 def test_a_relist_in_pieces_is_published_in_one_batch():

@@ -16,7 +16,6 @@ from scheduler.errors import Invalid
 from tests.daemon.kube.protocol import (
     DUE,
     PODS,
-    arrived,
     decode,
     down,
     failed,
@@ -37,16 +36,6 @@ def asked(machine, sign):
     [step] = [action for action in sign(machine) if isinstance(action, FetchPage)]
     query = dict(step.request.query)
     return int(query["limit"]), query.get("continue", "")
-
-
-def test_a_page_that_is_too_long_is_requested_again_with_fewer_objects():
-    """At the same continue token; nothing is published as an error, and WatchList is not given up."""
-    machine = list_watch()
-    assert asked(machine, DUE) == (500, "")
-    assert asked(machine, arrived(page(pod("a", 1), token="next"))) == (500, "next")
-    assert asked(machine, TOO_LONG) == (62, "next")
-    assert asked(machine, TOO_LONG) == (7, "next")
-    assert [[up("b", 2), Synced("10")], ("watch", "10")] == play(machine, arrived(page(pod("b", 2))))
 
 
 def test_one_object_that_is_too_long_is_a_failure():
@@ -92,7 +81,6 @@ def large():
     ]
 
 
-@pytest.mark.asyncio
 async def test_a_list_over_http_completes(monkeypatch, large):
     monkeypatch.setattr(transport_module, "BODY_LIMIT_BYTES", 1000)
     async with scripted(*large, stream(line("DELETED", pod("a", 16)), then="silent")) as script:
@@ -104,7 +92,6 @@ async def test_a_list_over_http_completes(monkeypatch, large):
     ]  # fmt: skip
 
 
-@pytest.mark.asyncio
 async def test_the_comparison_and_the_pager_complete_too(monkeypatch, large):
     monkeypatch.setattr(transport_module, "BODY_LIMIT_BYTES", 1000)
     async with scripted(*large, *large) as script, client_of(script) as client:

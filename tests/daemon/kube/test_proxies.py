@@ -143,7 +143,6 @@ def kubeconfig(folder, authority, server, **cluster):
     return str(written(folder / "config", changed(cluster=trust | cluster)))
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("how", ["the environment", "proxy-url"])
 async def test_everything_goes_through_a_tunnel_of_the_proxy(tmp_path, authority, how):
     """The API server's name is known to the proxy alone; TLS is between us and the API server."""
@@ -169,7 +168,6 @@ async def test_everything_goes_through_a_tunnel_of_the_proxy(tmp_path, authority
     assert set(proxy.credentials) == {"Basic dXNlcjp3b3Jk"}
 
 
-@pytest.mark.asyncio
 async def test_a_service_account_reaches_the_server_through_the_proxy(tmp_path, authority):
     """In a pod, where the address is one of IPv6."""
     (tmp_path / "token").write_text("t")
@@ -190,7 +188,6 @@ async def test_a_service_account_reaches_the_server_through_the_proxy(tmp_path, 
     assert set(proxy.asked) == {"CONNECT [fd00::1]:443 HTTP/1.1"}
 
 
-@pytest.mark.asyncio
 async def test_an_api_server_on_ipv6_is_reached_without_a_proxy_and_with_one(tmp_path, authority):
     async with (
         api_server(authority, host="IP:::1", listens="::1") as port,
@@ -208,7 +205,6 @@ async def test_an_api_server_on_ipv6_is_reached_without_a_proxy_and_with_one(tmp
     assert set(proxy.asked) == {f"CONNECT [::1]:{port} HTTP/1.1"}
 
 
-@pytest.mark.asyncio
 async def test_a_proxy_that_does_not_answer_is_named(tmp_path, authority):
     """Else its address would be looked for in vain: the message of the API server's would be about another machine."""
     path = kubeconfig(tmp_path, authority, "https://api.invalid:6443", **{"proxy-url": "http://127.0.0.1:1"})
@@ -218,7 +214,6 @@ async def test_a_proxy_that_does_not_answer_is_named(tmp_path, authority):
     assert "127.0.0.1:1" in caught.value.message
 
 
-@pytest.mark.asyncio
 async def test_a_deletion_that_lost_its_answer_is_not_sent_again_through_a_proxy(tmp_path, authority):
     """The answer of a second one would not tell whether the first one deleted the pod. A read had no effect."""
     n_lost: Counter[str] = Counter()

@@ -16,8 +16,6 @@ from tests.support.api_bodies import body, bookmark, line, page, pod
 from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted, stream
 from tests.support.waiting import Turns
 
-pytestmark = pytest.mark.asyncio
-
 
 def published_of(name, rv):
     return lambda change: change == up(name, rv)

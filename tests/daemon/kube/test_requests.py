@@ -8,96 +8,7 @@ import pytest
 from scheduler import errors
 from scheduler.daemon.kube import requests, responses
 from scheduler.daemon.kube.rate_limit import TokenBucket
-from tests.support.api_bodies import body, page, pod
-
-
-def sent(request):
-    return request.method, request.target, request.content_type, json.loads(request.body or b"null")
-
-
-def test_a_binding_names_pod_uid_and_node():
-    request = requests.bind(namespace="d", name="p", uid="u", node_name="n", annotations={"k": "v"})
-    assert sent(request) == (
-        "POST",
-        "/api/v1/namespaces/d/pods/p/binding",
-        "application/json",
-        {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": "p", "namespace": "d", "uid": "u", "annotations": {"k": "v"}},
-            "target": {"kind": "Node", "name": "n"},
-        },
-    )
-    plain = requests.bind(namespace="d", name="p", uid="u", node_name="n")
-    assert "annotations" not in json.loads(plain.body)["metadata"]
-
-
-CONDITION = requests.ConditionPatch(
-    type="PodScheduled",
-    status="False",
-    reason="Unschedulable",
-    message="0/1 nodes are available.",
-    last_transition_time="2026-01-02T03:04:05Z",
-    observed_generation=3,
-)
-CONDITION_SENT = {
-    "type": "PodScheduled",
-    "status": "False",
-    "reason": "Unschedulable",
-    "message": "0/1 nodes are available.",
-    "lastTransitionTime": "2026-01-02T03:04:05Z",
-    "observedGeneration": 3,
-}
-
-
-STATUSES = {
-    "condition alone": (CONDITION, None, {"conditions": [CONDITION_SENT]}),
-    "nomination alone": (None, "n", {"nominatedNodeName": "n"}),
-    "nomination cleared": (CONDITION, "", {"conditions": [CONDITION_SENT], "nominatedNodeName": None}),
-    "status unchanged: no transition time": (
-        requests.ConditionPatch(type="PodScheduled", status="False"),
-        None,
-        {"conditions": [{"type": "PodScheduled", "status": "False"}]},
-    ),
-}
-
-
-@pytest.mark.parametrize(("condition", "nominated", "status"), STATUSES.values(), ids=STATUSES)
-def test_a_status_patch_merges_one_condition_and_the_nomination(condition, nominated, status):
-    request = requests.patch_pod_status(
-        namespace="d", name="p", uid="u", condition=condition, nominated_node_name=nominated
-    )
-    target = "/api/v1/namespaces/d/pods/p/status"
-    assert sent(request) == (
-        "PATCH",
-        target,
-        requests.STRATEGIC_MERGE,
-        {"metadata": {"uid": "u"}, "status": status},
-    )
-
-
-def test_leases_are_created_and_replaced_with_their_metadata_as_read():
-    """The resourceVersion in it is the precondition; labels survive."""
-    spec = requests.LeaseSpec("me", 15, requests.micro_time(0), requests.micro_time(1.5), 2)
-    shown = {
-        "holderIdentity": "me",
-        "leaseDurationSeconds": 15,
-        "acquireTime": "1970-01-01T00:00:00.000000Z",
-        "renewTime": "1970-01-01T00:00:01.500000Z",
-        "leaseTransitions": 2,
-    }
-    path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-    head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": shown}
-    created = requests.create_lease("kube-system", "s", spec)
-    meta = {"name": "s", "namespace": "kube-system"}
-    assert sent(created) == ("POST", path, "application/json", head | {"metadata": meta})
-
-    read = responses.decode_lease(b'{"metadata":{"resourceVersion":"7","labels":{"a":"b"}}}')
-    assert read.spec == requests.LeaseSpec()
-    updated = requests.update_lease("kube-system", "s", spec, metadata=read.metadata)
-    kept = {"resourceVersion": "7", "labels": {"a": "b"}}
-    assert sent(updated) == ("PUT", f"{path}/s", "application/json", head | {"metadata": kept})
-    assert responses.decode_lease(updated.body).spec == spec
+from tests.support.api_bodies import body, pod
 
 
 def test_names_are_escaped():
@@ -167,12 +78,6 @@ def test_the_requested_pause_is_read(header, details, seconds):
 def test_identity_is_read_from_objects_that_are_otherwise_broken():
     meta = responses.decode_meta(json.dumps(pod("a", 7, labels={"x": 1})).encode())
     assert (str(meta.key), meta.uid, meta.resource_version) == ("default/a", "uid-a", "7")
-
-
-def test_a_page_returns_its_items_undecoded():
-    listed = responses.decode_page(page(pod("a", 1), pod("b", 2), token="t"))
-    assert listed.metadata.continue_token == "t"
-    assert [responses.decode_meta(raw).name for raw in listed.items or []] == ["a", "b"]
 
 
 def test_a_pods_node_is_empty_until_it_is_bound():

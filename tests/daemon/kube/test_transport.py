@@ -15,8 +15,6 @@ from scheduler.daemon.kube.transport import DirectTransport, Response
 from scheduler.errors import ApiError, Invalid, Unauthorized, Unreachable
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.asyncio
-
 GET = get_pod("d", "p")
 POST = bind(namespace="d", name="p", uid="u", node_name="n")
 
