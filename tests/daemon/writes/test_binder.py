@@ -6,13 +6,11 @@ from dataclasses import replace
 import pytest
 
 from scheduler.daemon.writes.binder import UNREADABLE_S, Binder
-from scheduler.daemon.writes.sending import Sender
+from scheduler.daemon.writes.sending import TIMEOUT_S, Sender
 from scheduler.engine.model.instructions import Bind
 from tests.support.api_bodies import body, pod
 from tests.support.driving import Driver
 from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted
-
-pytestmark = pytest.mark.asyncio
 
 POSTED = ("POST", "/api/v1/namespaces/default/pods/p/binding")
 READ = ("GET", "/api/v1/namespaces/default/pods/p")
@@ -157,19 +155,19 @@ async def test_a_pod_in_doubt_keeps_its_room_until_the_server_answers():
     assert requests_of(script) == [POSTED, *[READ] * 61]
 
 
+async def test_a_lost_answer_counts_as_a_slow_one():
+    """It lowers the limit on binds in flight."""
+    seconds: list[float] = []
+    async with scripted(lost(), on(""), reply()) as script:
+        assert await bound(script, on_answer=seconds.append) == BOUND
+    assert seconds == [TIMEOUT_S, 0.0]
+
+
 async def test_a_bind_carries_the_uid():
     """A pod recreated under the same name is never bound."""
     async with scripted(reply()) as script:
         await bound(script)
     assert json.loads(script.received[0].body)["metadata"]["uid"] == "uid-p"
-
-
-async def test_without_the_lease_nothing_is_sent():
-    """Another instance may be the leader."""
-    async with scripted(reply()) as script:
-        outcome = await bound(script, may_write=lambda: False)
-    assert outcome == "this instance does not hold the Lease"
-    assert script.received == []
 
 
 async def test_a_bind_is_withdrawn_if_the_lease_is_lost_during_the_rate_limit():

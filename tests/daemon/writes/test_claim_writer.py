@@ -31,8 +31,6 @@ from tests.support.device_documents import DRIVER, device_class, resource_claim
 from tests.support.driving import Driver
 from tests.support.scripted_server import FakeSleep
 
-pytestmark = pytest.mark.asyncio
-
 
 class _Server(ClaimServer):
     """A server that answers in a later turn of the event loop; `loses` tells which answers are lost."""

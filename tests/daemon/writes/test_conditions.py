@@ -12,17 +12,16 @@ from typing import Any
 import pytest
 
 from scheduler.daemon.kube.client import KubeClient
+from scheduler.daemon.kube.requests import STRATEGIC_MERGE
 from scheduler.daemon.metrics.logs import configure
 from scheduler.daemon.writes import conditions
 from scheduler.daemon.writes.conditions import ConditionWriter
-from scheduler.daemon.writes.sending import NOT_LEADING, Sender
+from scheduler.daemon.writes.sending import Sender
 from scheduler.engine.model.instructions import PatchCondition
 from scheduler.engine.model.pods import Pod, PodCondition
 from tests.support.api_bodies import body
 from tests.support.driving import Driver
 from tests.support.scripted_server import FakeSleep, Script, client_of, held, reply, scripted
-
-pytestmark = pytest.mark.asyncio
 
 
 def unschedulable(pod: Pod, message: str) -> PatchCondition:
@@ -155,6 +154,8 @@ async def test_the_transition_time_is_sent_only_with_a_transition(
         async with asyncio.timeout(5.0):
             writer.write(unschedulable(pod, "m"))
             await script.until_received(1)
+    # Merged by type: other conditions stay.
+    assert script.received[0].headers["Content-Type"] == STRATEGIC_MERGE
     patch = json.loads(script.received[0].body)
     (condition,) = patch["status"]["conditions"]
     assert condition.get("lastTransitionTime") == time
@@ -195,40 +196,6 @@ async def written(script: Script, **options: Any) -> list[str]:
     return logged(log)
 
 
-def refusal(code: int, reason: str = "X", message: str = "no") -> object:
-    return reply(body(code, reason, message), status=code)
-
-
-ATTEMPTS = {
-    "written": ([reply()], [], 1),
-    "internal error": ([refusal(500, "InternalError"), reply()], [], 2),
-    "unavailable": ([refusal(503), reply()], [], 2),
-    "conflicts": ([refusal(409), refusal(409), reply()], [], 3),
-    "throttled": ([refusal(429), reply()], [], 2),
-    "at most four attempts": ([refusal(409)] * 4, ["no"], 4),
-    "invalid": ([refusal(422)], ["no"], 1),
-    "timeout of the server": ([refusal(504, "Timeout")], ["no"], 1),
-}
-
-
-@pytest.mark.parametrize(("answers", "failures", "n_attempts"), ATTEMPTS.values(), ids=ATTEMPTS)
-async def test_a_condition_is_retried_as_upstream_does(
-    answers: list[object], failures: list[str], n_attempts: int
-) -> None:
-    """After internal error, unavailable, conflict and 429 only."""
-    async with scripted(*answers) as script:
-        assert await written(script) == failures
-    assert len(script.received) == n_attempts
-
-
-async def test_without_the_lease_no_condition_is_sent() -> None:
-    """The next leader may have bound the pod."""
-    async with scripted(reply()) as script:
-        failures = await written(script, may_write=lambda: False)
-    assert failures == [NOT_LEADING]
-    assert script.received == []
-
-
 async def test_nothing_is_sent_about_a_pod_that_ends_meanwhile() -> None:
     """Not even the repetition of a condition that the server was too busy for."""
     answers = iter([False, True])
@@ -245,12 +212,3 @@ async def test_pauses_between_patches_grow_fivefold_from_ten_milliseconds() -> N
     sleep = FakeSleep()
     assert len(await written(script, sleep=sleep, jitter=lambda: 1.0)) == 1
     assert sleep.slept_s == pytest.approx([0.011, 0.055, 0.275])
-
-
-async def test_a_throttled_condition_honours_and_reports_retry_after() -> None:
-    throttled: list[float] = []
-    sleep = FakeSleep()
-    answers = [reply(body(429, "TooManyRequests"), status=429, headers={"Retry-After": "2"}), reply()]
-    async with scripted(*answers) as script:
-        assert await written(script, sleep=sleep, on_throttled=throttled.append) == []
-    assert (sleep.slept_s, throttled) == ([2.0], [2.0])

@@ -2,12 +2,8 @@
 
 import asyncio
 
-import pytest
-
 from scheduler.daemon.writes.inbox import Inbox
 from scheduler.engine.model.stimuli import NodeGone
-
-pytestmark = pytest.mark.asyncio
 
 
 def gone(*names: str) -> list[NodeGone]:

@@ -6,8 +6,6 @@ import asyncio
 import json
 from typing import Any
 
-import pytest
-
 from scheduler.daemon.metrics.logs import configure
 from scheduler.daemon.writes.conditions import ConditionWriter
 from scheduler.daemon.writes.sending import Sender
@@ -69,7 +67,6 @@ async def _written(instruction: PatchPodGroup) -> list[dict[str, Any]]:
     return conditions
 
 
-@pytest.mark.asyncio
 async def test_a_group_that_lost_members_keeps_its_condition_and_gets_another() -> None:
     groups = PodGroups()
     groups.upsert(_group(SCHEDULED))
@@ -88,7 +85,6 @@ async def test_a_group_that_lost_members_keeps_its_condition_and_gets_another() 
     ]
 
 
-@pytest.mark.asyncio
 async def test_the_condition_is_true_again_once_as_many_members_are_bound_as_it_needs() -> None:
     groups = PodGroups()
     groups.upsert(_group(SCHEDULED))

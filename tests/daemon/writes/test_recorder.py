@@ -251,7 +251,6 @@ async def turns(n):
         await asyncio.sleep(0)
 
 
-@pytest.mark.asyncio
 async def test_events_of_one_pod_are_written_in_order():
     async with scripted(reply(), reply()) as script, Recording(script) as recording:
         await recording.record(key_of(), key_of(), key_of())
@@ -259,7 +258,6 @@ async def test_events_of_one_pod_are_written_in_order():
     assert recording.n_dropped == 0
 
 
-@pytest.mark.asyncio
 async def test_a_standby_writes_no_events():
     """Its timers report the same groups as the leader's."""
     leads = False
@@ -274,7 +272,6 @@ async def test_a_standby_writes_no_events():
     assert [json.loads(request.body)["note"] for request in script.received] == ["leader"]
 
 
-@pytest.mark.asyncio
 async def test_a_patch_of_an_expired_event_recreates_it():
     gone = reply(body(404, "NotFound"), status=404)
     async with scripted(reply(), gone, reply()) as script, Recording(script) as recording:
@@ -283,7 +280,6 @@ async def test_a_patch_of_an_expired_event_recreates_it():
     assert json.loads(script.received[2].body)["series"]["count"] == 2
 
 
-@pytest.mark.asyncio
 async def test_a_lost_connection_is_retried_and_a_refusal_is_not():
     """After ten seconds plus up to a quarter."""
     answers = [lost(), lost(), reply(), reply(body(403, "Forbidden", "no events"), status=403)]
@@ -294,17 +290,6 @@ async def test_a_lost_connection_is_retried_and_a_refusal_is_not():
     assert (len(script.received), recording.n_dropped) == (4, 1)
 
 
-@pytest.mark.asyncio
-async def test_an_unreachable_server_is_given_up_after_twelve_attempts():
-    async with scripted() as script:
-        pass
-    async with Recording(script) as recording:
-        await recording.record(key_of())
-    assert len(recording.sleep.slept_s) == 11
-    assert recording.n_dropped == 1
-
-
-@pytest.mark.asyncio
 async def test_events_are_dropped_after_a_429():
     busy = reply(body(429, "TooManyRequests"), status=429, headers={"Retry-After": "7"})
     async with scripted(busy, reply()) as script, Recording(script) as recording:
@@ -317,7 +302,6 @@ async def test_events_are_dropped_after_a_429():
     assert (recording.n_dropped, len(script.received)) == (2, 2)
 
 
-@pytest.mark.asyncio
 async def test_a_full_queue_drops_and_counts():
     async with scripted() as script, client_of(script) as client:
         dropped = []
@@ -329,21 +313,6 @@ async def test_a_full_queue_drops_and_counts():
         assert recorder._pending == QUEUE_LIMIT
 
 
-@pytest.mark.asyncio
-async def test_events_wait_while_binds_are_in_flight():
-    async with scripted(reply(), reply()) as script, Recording(script) as recording:
-        recording.recorder.defer_to_binds()
-        for name in ("a", "b"):
-            recording.recorder.record(key_of(name, uid=name), "note")
-        recording.recorder.defer_to_binds()
-        await turns(200)
-        assert script.received == []
-        recording.recorder.resume()
-        await recording.recorder.drain(5.0)
-        assert len(script.received) == 2
-
-
-@pytest.mark.asyncio
 async def test_a_bind_without_an_answer_delays_events_briefly():
     """They are written while the server keeps that bind waiting."""
     async with scripted(reply()) as script, Recording(script) as recording:
@@ -356,7 +325,6 @@ async def test_a_bind_without_an_answer_delays_events_briefly():
         assert len(script.received) == 1
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "pauses", [pytest.param(False, id="without a pause"), pytest.param(True, id="in bursts")]
 )
@@ -382,7 +350,6 @@ async def test_continuous_binds_delay_an_event_by_two_seconds_at_most(pauses):
         assert len(script.received) == 2
 
 
-@pytest.mark.asyncio
 async def test_many_queued_events_are_written_during_binds(monkeypatch):
     """Otherwise the queue would overflow."""
     monkeypatch.setattr("scheduler.daemon.writes.recorder.DEFER_LIMIT", 2)
@@ -397,7 +364,6 @@ async def test_many_queued_events_are_written_during_binds(monkeypatch):
         assert len(script.received) == 3
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(("many", "n_sent"), [(1000, 2), (0, 3)])
 async def test_two_events_are_written_at_a_time_unless_many_are_queued(many, n_sent, monkeypatch):
     monkeypatch.setattr("scheduler.daemon.writes.recorder.DEFER_LIMIT", many)
@@ -415,7 +381,6 @@ async def test_two_events_are_written_at_a_time_unless_many_are_queued(many, n_s
         assert len(script.received) == 3
 
 
-@pytest.mark.asyncio
 async def test_other_tasks_run_while_many_series_are_finished():
     """Nothing is written here: the queue grows, a few writes at a time."""
     finishing, finished = asyncio.Event(), asyncio.Event()
@@ -444,7 +409,6 @@ async def test_other_tasks_run_while_many_series_are_finished():
     assert max(after - before for before, after in pairwise([*lengths, 900])) <= 50
 
 
-@pytest.mark.asyncio
 async def test_events_are_written_while_others_pause_between_two_attempts():
     """Two are written at a time, but a pause is no write."""
     written, paused = asyncio.Event(), asyncio.Event()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.daemon.writes.reservation_writer import ReservationWriter
-from scheduler.daemon.writes.sending import NOT_LEADING, Sender
+from scheduler.daemon.writes.sending import Sender
 from scheduler.engine.model.instructions import WriteReservation
 from scheduler.engine.model.object_writes import NodeSelection, VolumePromise
 from scheduler.engine.model.stimuli import ReservationWritten
@@ -19,8 +19,6 @@ from tests.support.build import Json
 from tests.support.driving import Driver
 from tests.support.scripted_server import FakeSleep, Script, client_of, lost, reply, scripted
 from tests.support.storage_objects import claim, volume
-
-pytestmark = pytest.mark.asyncio
 
 _DECODER = StorageDecoder()
 POD = Driver().pod("p")
@@ -136,10 +134,3 @@ async def test_writes_say_what_upstream_says_and_which_version_they_are_about(pr
     assert promise == {"metadata": {"resourceVersion": "5", **own}, "spec": {"claimRef": reference}}
     assert selection == {"metadata": {"resourceVersion": "4", "annotations": SELECTED}}
     assert {one.headers["Content-Type"] for one in script.received} == {"application/merge-patch+json"}
-
-
-async def test_an_instance_without_the_lease_writes_nothing() -> None:
-    async with scripted() as script:
-        found = await written(script, _instruction(), may_write=lambda: False)
-    assert found == ReservationWritten(POD.uid, (), NOT_LEADING, 5)
-    assert script.received == []

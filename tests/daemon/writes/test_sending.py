@@ -51,7 +51,6 @@ PAUSES = {
 }
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(("policy", "error", "pauses"), PAUSES.values(), ids=PAUSES)
 async def test_every_kind_of_write_has_its_tries_and_pauses(
     policy: Policy, error: ApiError, pauses: list[float]

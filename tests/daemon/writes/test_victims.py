@@ -18,8 +18,6 @@ from tests.support.api_bodies import body
 from tests.support.driving import Driver
 from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted
 
-pytestmark = pytest.mark.asyncio
-
 _DRIVER = Driver()
 HIGH, LOW = _DRIVER.pod("high", priority=9), _DRIVER.pod("low", node="n")
 PATH = "/api/v1/namespaces/default/pods/low"

@@ -3,7 +3,6 @@
 import asyncio
 import io
 import json
-import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -39,12 +38,10 @@ from scheduler.engine.model.stimuli import (
 )
 from scheduler.engine.model.volumes import PersistentVolumeClaim
 from tests.support.api_bodies import body
-from tests.support.driving import NAME, Driver
+from tests.support.driving import Driver
 from tests.support.scripted_server import Script, client_of, held, reply, scripted, silence
 from tests.support.storage_objects import claim
 from tests.support.volume_server import VolumeServer
-
-pytestmark = pytest.mark.asyncio
 
 
 @dataclass
@@ -94,26 +91,12 @@ def waiting() -> Pod:
     return Driver().pod("p")
 
 
-def on(node_name: str, uid: str) -> object:
-    return reply(
-        json.dumps({"metadata": {"name": "p", "uid": uid}, "spec": {"nodeName": node_name}}).encode()
-    )
-
-
 UID = waiting().uid
 
 
 RESULTS = {
     "bound": ([reply(status=201)], BindDone(UID)),
     "refused": ([reply(body(403, "Forbidden", "no right"), status=403)], BindFailed(UID, "no right")),
-    "gone": ([reply(body(404, "NotFound", "x"), status=404)], BindFailed(UID, 'pods "p" not found')),
-    "bound elsewhere": (
-        [reply(body(409, "Conflict", "x"), status=409), on("b", UID)],
-        BindFailed(
-            UID,
-            'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "b"',
-        ),
-    ),
 }
 
 
@@ -234,19 +217,6 @@ async def test_events_are_written_when_no_bind_is_in_flight() -> None:
             release.set()
             await script.until_received(2)
     assert [one.path.rpartition("/")[2] for one in script.received] == ["binding", "events"]
-
-
-async def test_an_event_names_its_profile_and_host() -> None:
-    """reportingController is the pod's schedulerName."""
-    async with scripted(reply(status=201)) as script, bench(script) as made:
-        made.writers.execute(EmitEvent(waiting(), "Warning", "FailedScheduling", "Scheduling", "why"))
-        await script.until_received(1)
-    event = json.loads(script.received[0].body)
-    assert (event["reportingController"], event["reportingInstance"]) == (
-        NAME,
-        f"{NAME}-{socket.gethostname()}",
-    )
-    assert (event["regarding"]["uid"], event["regarding"]["apiVersion"], event["note"]) == (UID, "v1", "why")
 
 
 FATES = {
