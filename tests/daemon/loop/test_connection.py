@@ -18,8 +18,6 @@ from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.support.scripted_server import anonymous, answering
 
-pytestmark = pytest.mark.asyncio
-
 NO_FLAGS = RequestedSemantics()
 
 

@@ -14,8 +14,6 @@ from scheduler.daemon.metrics.process import ProcessMetrics
 from scheduler.daemon.port.status_server import StatusServer
 from scheduler.errors import LeadershipLost, SettingsError
 
-pytestmark = pytest.mark.asyncio
-
 REFUSED = SettingsError("--webhook-port", "", "80", "a port this user may open")
 
 

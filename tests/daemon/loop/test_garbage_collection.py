@@ -69,24 +69,6 @@ def test_many_new_objects_start_no_full_collection() -> None:
     assert gc.get_stats()[2]["collections"] == before
 
 
-def test_young_objects_that_replace_old_ones_are_collected() -> None:
-    """The interpreter's own threshold would not be reached until there are many."""
-    garbage_collection.disable_full_collections()
-    replaced = [[0] for _ in range(20_000)]
-    gc.collect()
-    gc.freeze()
-    young = garbage_collection.YoungCollector()
-    most = 0
-    for number in range(len(replaced)):
-        replaced[number] = [number]
-        young.count()
-        if number % 100 == 0:
-            most = max(most, len(gc.get_objects(generation=0)))
-    assert most < 2_000
-    assert len(gc.get_objects(generation=1)) < 10_000
-
-
-@pytest.mark.asyncio
 async def test_full_collections_are_disabled_before_anything_is_awaited() -> None:
     """A full collection of the 200,000 imported objects takes 50 ms."""
     options = Options(

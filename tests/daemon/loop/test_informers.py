@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
+from typing import Any
 
 import pytest
 
 from scheduler.daemon.kube.changes import Change, Deleted
+from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.loop.caches import Caches
 from scheduler.daemon.loop.connection import Connection
 from scheduler.daemon.loop.informers import Informer
@@ -20,21 +22,23 @@ from scheduler.engine.model.stimuli import DevicesRelisted, DevicesServed, Objec
 from tests.support.scripted_server import client_of, reply, scripted, stream
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.asyncio
-
 
 def _gone(*numbers: int) -> list[Change[object]]:
     return [Deleted(f"default/p{number}", f"uid-{number}") for number in numbers]
+
+
+def _informer(kind: str, client: KubeClient, inbox: Inbox | None = None, **options: Any) -> Informer:
+    """Return an informer that logs at verbosity 4."""
+    given = {"on_malformed": lambda _: None, "on_interrupted": lambda _: None} | options
+    log = configure(verbosity=4, form="text")
+    return Informer(KINDS[kind], client, Inbox() if inbox is None else inbox, log=log, **given)
 
 
 async def test_other_tasks_run_during_a_relist_of_thousands_of_differences() -> None:
     """The next batch's changes of the same pods are delivered after all of them."""
     inbox = Inbox(high_water=100_000)
     async with scripted() as script, client_of(script) as client:
-        log = configure(verbosity=0, form="text")
-        informer = Informer(
-            KINDS["Pod"], client, inbox, log=log, on_malformed=lambda _: None, on_interrupted=lambda _: None
-        )
+        informer = _informer("Pod", client, inbox)
         relist = asyncio.create_task(informer._deliver(_gone(*range(5000))))
         later = asyncio.create_task(informer._deliver(_gone(5000)))
         lengths = set()
@@ -61,14 +65,8 @@ async def test_a_server_without_a_kind_of_storage_counts_as_one_without_such_obj
     """One line says so. Silence of the kind is no fault; once the server has it, it is listed."""
     interrupted: list[str] = []
     async with scripted(NOT_THERE, NOT_THERE, SYNCED) as script, client_of(script) as client:
-        informer = Informer(
-            KINDS["CSIStorageCapacity"],
-            client,
-            Inbox(),
-            log=configure(verbosity=4, form="text"),
-            on_malformed=lambda _: None,
-            on_interrupted=interrupted.append,
-            now_s=itertools.count().__next__,
+        informer = _informer(
+            "CSIStorageCapacity", client, on_interrupted=interrupted.append, now_s=itertools.count().__next__
         )
         task = asyncio.create_task(informer.run())
         await script.until_received(2)
@@ -100,15 +98,7 @@ async def test_a_kind_that_the_server_has_no_more_is_empty_and_silent_without_fa
     inbox = Inbox()
     answers = (LISTED, NOT_THERE, NOT_THERE, NOT_THERE, LISTED)
     async with scripted(*answers) as script, client_of(script) as client:
-        informer = Informer(
-            KINDS["DeviceClass"],
-            client,
-            inbox,
-            log=configure(verbosity=0, form="text"),
-            on_malformed=lambda _: None,
-            on_interrupted=lambda _: None,
-            now_s=itertools.count().__next__,
-        )
+        informer = _informer("DeviceClass", client, inbox, now_s=itertools.count().__next__)
         task = asyncio.create_task(informer.run())
         await script.until_received(4)
         were_missing = [informer.is_missing]
@@ -142,14 +132,7 @@ async def test_a_kind_of_groups_that_the_server_has_no_more_is_told_once() -> No
         scripted(NOT_THERE, ended, NOT_THERE, NOT_THERE, NOT_THERE) as script,
         client_of(script) as client,
     ):
-        informer = Informer(
-            KINDS[kind],
-            client,
-            inbox,
-            log=configure(verbosity=0, form="text"),
-            on_malformed=lambda _: None,
-            on_interrupted=lambda _: None,
-        )
+        informer = _informer(kind, client, inbox)
         task = asyncio.create_task(informer.run())
         await script.until_received(6)
         task.cancel()
@@ -162,14 +145,7 @@ async def test_a_kind_that_may_not_be_listed_keeps_the_scheduler_waiting(
 ) -> None:
     async with scripted(refusal) as script, client_of(script) as client:
         interrupted = asyncio.Event()
-        informer = Informer(
-            KINDS[kind],
-            client,
-            Inbox(),
-            log=configure(verbosity=4, form="text"),
-            on_malformed=lambda _: None,
-            on_interrupted=lambda _: interrupted.set(),
-        )
+        informer = _informer(kind, client, on_interrupted=lambda _: interrupted.set())
         task = asyncio.create_task(informer.run())
         await interrupted.wait()
         await asyncio.sleep(0)

@@ -110,15 +110,6 @@ async def scene(tmp_path) -> AsyncIterator[Scene]:
                 await candidate.kill()
 
 
-@pytest.mark.asyncio
-async def test_the_first_leads_and_the_second_waits(scene: Scene) -> None:
-    first = await scene.join("first")
-    second = await scene.join("second")
-    await scene.clock.advance(60)
-    assert (first.leadership.is_leader, second.elected) == (True, False)
-
-
-@pytest.mark.asyncio
 async def test_a_standby_says_for_whom_it_waits_and_until_when(scene: Scene) -> None:
     """Once each: while the holder renews nothing else is said; after its death when its Lease ends."""
     first = await scene.join("first")
@@ -137,7 +128,6 @@ async def test_a_standby_says_for_whom_it_waits_and_until_when(scene: Scene) -> 
     assert first.log.getvalue().count("\n") == 1
 
 
-@pytest.mark.asyncio
 async def test_a_released_lease_is_taken_at_once(scene: Scene) -> None:
     """The standby watches the Lease: no time passes between the release and its election."""
     first = await scene.join("first")
@@ -151,7 +141,6 @@ async def test_a_released_lease_is_taken_at_once(scene: Scene) -> None:
     assert second.elected
 
 
-@pytest.mark.asyncio
 async def test_a_successor_gets_what_the_leader_left_and_nobody_else_does(scene: Scene) -> None:
     """The third one follows a leader that died, whose predecessor's word no longer holds."""
     first = await scene.join("first")
@@ -166,7 +155,6 @@ async def test_a_successor_gets_what_the_leader_left_and_nobody_else_does(scene:
     assert (third.elected, third.leadership.handover) == (True, "")
 
 
-@pytest.mark.asyncio
 async def test_what_a_leader_left_ends_with_the_lease(scene: Scene) -> None:
     """The second one reads it and cannot take the Lease, which is then deleted with everything that was in it."""
     first = await scene.join("first")
@@ -180,7 +168,6 @@ async def test_what_a_leader_left_ends_with_the_lease(scene: Scene) -> None:
     assert (second.elected, second.leadership.handover) == (True, "")
 
 
-@pytest.mark.asyncio
 async def test_a_deleted_lease_is_taken_at_once(scene: Scene) -> None:
     """A user may delete it to have another leader; its holder finds out when it renews."""
     await scene.join("first")
@@ -190,7 +177,6 @@ async def test_a_deleted_lease_is_taken_at_once(scene: Scene) -> None:
     assert second.elected
 
 
-@pytest.mark.asyncio
 async def test_of_two_standbys_one_is_elected(scene: Scene) -> None:
     """Both see the release at once, and the server accepts one of the two writes."""
     first = await scene.join("first")
@@ -201,7 +187,6 @@ async def test_of_two_standbys_one_is_elected(scene: Scene) -> None:
     assert sorted(standby.elected for standby in standbys) == [False, True]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("code", [403, 500])
 async def test_without_a_watch_a_released_lease_is_taken_within_a_retry(scene: Scene, code: int) -> None:
     """SIGTERM just after the standby has read the Lease: it leads within 2 s, and asks for no watch that it may not."""
@@ -216,7 +201,6 @@ async def test_without_a_watch_a_released_lease_is_taken_within_a_retry(scene: S
     assert second.elected
 
 
-@pytest.mark.asyncio
 async def test_a_watch_that_broke_is_opened_again(scene: Scene) -> None:
     first = await scene.join("first")
     second = await scene.join("second")
@@ -229,7 +213,6 @@ async def test_a_watch_that_broke_is_opened_again(scene: Scene) -> None:
     assert second.elected
 
 
-@pytest.mark.asyncio
 async def test_a_renewal_cancelled_by_the_shutdown_does_not_keep_the_lease(scene: Scene) -> None:
     """The server wrote it, so that our version is out of date when we release the Lease."""
     first = await scene.join("first")
@@ -243,7 +226,6 @@ async def test_a_renewal_cancelled_by_the_shutdown_does_not_keep_the_lease(scene
     assert second.elected
 
 
-@pytest.mark.asyncio
 async def test_a_dead_leader_is_followed_after_its_duration_and_not_before(scene: Scene) -> None:
     """kill -9: the record has to stay unchanged for the Lease's own duration."""
     first = await scene.join("first")
@@ -271,7 +253,6 @@ def test_time_counts_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPa
     assert now_s() > time.monotonic() + 3599.0
 
 
-@pytest.mark.asyncio
 async def test_a_leader_that_cannot_renew_stops_before_another_can_lead(scene: Scene) -> None:
     first = await scene.join("first")
     scene.cluster.faults.add(Fault(action=Effect.RESPOND, code=500, path="leases", times=1000))
@@ -284,7 +265,6 @@ async def test_a_leader_that_cannot_renew_stops_before_another_can_lead(scene: S
         await first.task
 
 
-@pytest.mark.asyncio
 async def test_a_short_outage_costs_nothing(scene: Scene) -> None:
     first = await scene.join("first")
     scene.cluster.faults.add(Fault(action=Effect.RESPOND, code=503, path="leases", times=2))
@@ -292,7 +272,6 @@ async def test_a_short_outage_costs_nothing(scene: Scene) -> None:
     assert first.leadership.is_leader
 
 
-@pytest.mark.asyncio
 async def test_a_renewal_whose_answer_was_lost_counts(scene: Scene) -> None:
     """The next attempt gets a conflict, reads the Lease and finds itself the holder."""
     first = await scene.join("first")
@@ -301,7 +280,6 @@ async def test_a_renewal_whose_answer_was_lost_counts(scene: Scene) -> None:
     assert first.leadership.is_leader
 
 
-@pytest.mark.asyncio
 async def test_the_lease_shows_the_holder_its_acquire_time_and_the_transitions(scene: Scene) -> None:
     """leaseTransitions counts takeovers; renewals keep acquireTime."""
     first = await scene.join("first")

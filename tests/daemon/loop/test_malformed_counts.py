@@ -7,17 +7,14 @@ import json
 from typing import Any, cast
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler.daemon.kube.changes import Change
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.store import Store
 from scheduler.daemon.loop.informers import Informer
 from scheduler.daemon.metrics.logs import configure
-from scheduler.daemon.metrics.metrics import Metrics
 from scheduler.daemon.writes.inbox import Inbox
 from scheduler.engine.framework.kinds import KINDS
 from tests.support import build
@@ -128,7 +125,6 @@ def test_the_count_is_that_of_the_malformed_objects(steps: list[Any]) -> None:
     asyncio.run(play())
 
 
-@pytest.mark.asyncio
 async def test_thousands_are_counted_and_logged_once_each() -> None:
     served = Served()
     for _ in range(2):
@@ -136,16 +132,3 @@ async def test_thousands_are_counted_and_logged_once_each() -> None:
             served.write(f"p{number}", "no quantity")
         await served.relist()
     assert served.informer.n_malformed == served.n_logged == 1200
-
-
-def test_the_gauge_has_a_series_for_each_kind() -> None:
-    """From the start, so that an alert sees the first object."""
-    metrics = Metrics()
-    metrics.register_malformed(lambda: {"Pod": 2, "Node": 0})
-    (family,) = (
-        each
-        for each in text_string_to_metric_families(metrics.render().decode())
-        if each.name == "affinity_scheduler_objects_malformed"
-    )
-    assert family.type == "gauge"
-    assert {sample.labels["kind"]: sample.value for sample in family.samples} == {"Pod": 2.0, "Node": 0.0}

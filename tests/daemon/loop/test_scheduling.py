@@ -25,14 +25,9 @@ from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import BindDone, BindFailed, NodeSeen, PodGone, PodSeen
 from scheduler.engine.queueing.incremental_work import UNITS_PER_STEP
-from tests.engine.core.claim_cluster import ClaimCluster
-from tests.proof.hostile.claims import distinct_devices
 from tests.support.build import container, node
-from tests.support.device_documents import DRIVER, selecting_claim
 from tests.support.driving import Driver
 from tests.support.waiting import Turns, until
-
-pytestmark = pytest.mark.asyncio
 
 
 @dataclass
@@ -197,23 +192,6 @@ async def test_what_a_namespace_uses_is_held_against_it(namespace_share: float, 
         assert bound[0] == "first-0"
 
 
-async def test_the_pieces_of_a_search_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are one cycle of the pod's namespace."""
-    monkeypatch.setattr("scheduler.engine.plugins.dynamic_resources.selection.MAX_COST", 300)
-    cluster, used_s = ClaimCluster(nodes=()), list[float]()
-    for number in range(12):
-        cluster.node(f"n{number}")
-        cluster.show(distinct_devices(f"n{number}", number))
-    cluster.store(selecting_claim("c", f'device.attributes["{DRIVER}"].index < 0'))
-    cluster.watch()
-    bench = Bench(driver=cluster, on_cycle=used_s.append)
-    async with bench.running():
-        cluster.using("c")
-        bench.inbox.nudge()
-        await until(lambda: _has_ordered(bench), what="the end of the attempt")
-    assert len(used_s) == 1
-
-
 async def test_a_sweep_goes_on_until_it_has_ended() -> None:
     """Thousands of label sets are looked at in pieces, so that pods between them do not wait."""
     bench = Bench()
@@ -371,16 +349,6 @@ async def test_stop_gives_up_on_answers_after_the_grace() -> None:
     assert bench.driver.machine.n_binding == 1
 
 
-async def test_stop_wakes_an_idle_loop() -> None:
-    bench = Bench()
-    running = asyncio.create_task(bench.loop.run())
-    await bench.turns()
-    bench.loop.stop(15.0)
-    async with asyncio.timeout(10.0):
-        await running
-    assert bench.kept.ordered == []
-
-
 async def test_other_tasks_run_during_a_flood_of_stimuli() -> None:
     bench = Bench()
     await bench.inbox.put(PodGone(f"uid-{number}") for number in range(1000))
@@ -481,10 +449,6 @@ async def test_retried_pods_leave_few_objects_for_one_collection() -> None:
         assert bench.driver.machine.n_binding == 1
         assert max(young) < 2_500
         assert max(middle) < 5_000
-
-
-async def _has_ordered(bench: Bench) -> bool:
-    return bool(bench.kept.ordered)
 
 
 async def _is_idle(bench: Bench) -> bool:

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
-
-import prometheus_client
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
 
 from scheduler.daemon.metrics import series
 from scheduler.daemon.metrics.series import (
@@ -134,33 +127,3 @@ def test_series_without_labels_exist_from_the_start() -> None:
 def test_numbers_are_written_with_their_labels(family: Family, numbers, expected) -> None:
     assert samples(family.text_of({}).encode()) == {}
     assert samples(family.text_of(numbers).encode()) == expected
-
-
-def test_histograms_are_written_in_a_fraction_of_the_librarys_steps() -> None:
-    """Otherwise a scrape of a busy scheduler would block the event loop for 10 ms. Counted, since times vary."""
-    registry, bounds = CollectorRegistry(), exponential_bounds(0.00001, 1.5, 20)
-    ours = Histogram(Family("h", "help", ("plugin",), bounds))
-    theirs = prometheus_client.Histogram("h", "help", ["plugin"], buckets=bounds, registry=registry)
-    for index in range(120):
-        ours.labels(str(index)).observe(0.001)
-        theirs.labels(str(index)).observe(0.001)
-    assert _n_steps(ours.text) * 4 < _n_steps(lambda: prometheus_client.generate_latest(registry))
-
-
-def _n_steps(run: Callable[[], object]) -> int:
-    """Return how many instructions of Python `run` executes."""
-    n_steps = 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
-        nonlocal n_steps
-        frame.f_trace_opcodes = True
-        n_steps += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        run()
-    finally:
-        sys.settrace(before)
-    return n_steps

@@ -19,8 +19,6 @@ from scheduler.daemon.port.delegated_auth import DelegatedAuth, Rejection
 from tests.daemon.port.reviewer import ACCESS, TOKENS, Reviewer, reviewing
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.asyncio
-
 
 @dataclass
 class Setting:
@@ -133,16 +131,6 @@ async def test_an_answer_is_cached_for_ten_seconds(setting: Setting, token: str)
     assert len(setting.api.asked) == 2 * n_asked
 
 
-async def test_a_removed_right_ends_within_ten_seconds(setting: Setting) -> None:
-    assert await setting.status("good") == 200
-    setting.api.rights.clear()
-    setting.now_s += delegated_auth.CACHE_TTL_S
-    assert await setting.status("good") == 403
-    setting.api.users.clear()
-    setting.now_s += delegated_auth.CACHE_TTL_S
-    assert await setting.status("good") == 401
-
-
 async def test_an_answer_is_used_for_equal_requests_only(setting: Setting) -> None:
     """Another token, user, path or verb is reviewed again, however similar."""
     setting.api.knows("twin", "prometheus", uid="another")
@@ -157,14 +145,6 @@ async def test_an_answer_is_used_for_equal_requests_only(setting: Setting) -> No
     setting.api.rights.clear()
     assert await setting.status("good") == 200
     assert await setting.status("good", "/configz") == 403
-
-
-async def test_groups_are_part_of_the_cache_key(setting: Setting) -> None:
-    setting.api.knows("a", "same", "/metrics", groups=["one"])
-    setting.api.knows("b", "same", groups=["two"])
-    assert await setting.status("a") == 200
-    setting.api.rights.clear()
-    assert await setting.status("b") == 403
 
 
 async def test_equal_requests_at_a_time_share_one_review(setting: Setting) -> None:

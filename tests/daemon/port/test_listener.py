@@ -21,8 +21,6 @@ from scheduler.daemon.port.listener import Listener
 from scheduler.daemon.port.tls import load_pair, server_context
 from tests.support.waiting import TIMEOUT_S, until
 
-pytestmark = pytest.mark.asyncio
-
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Opening = Callable[..., Awaitable[Connection]]
 

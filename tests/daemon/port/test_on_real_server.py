@@ -90,20 +90,6 @@ async def test_the_servers_answer_decides(outside: Outside, who: str, path: str,
     await until(asked, lambda found: found == status, what=f"{status} for {who or 'nobody'}", timeout_s=12)
 
 
-async def test_a_removed_right_ends_within_ten_seconds(outside: Outside) -> None:
-    async def scraping() -> int:
-        return await outside.status("/metrics", "scraper")
-
-    await until(scraping, lambda found: found == 200, what="the right", timeout_s=12)
-    outside.kubectl("delete", "clusterrolebinding", "scraper")
-    await until(scraping, lambda found: found == 403, what="its end", timeout_s=15)
-    outside.kubectl(
-        *("create", "clusterrolebinding", "scraper", "--clusterrole=affinity-scheduler-metrics-reader"),
-        "--serviceaccount=default:scraper",
-    )
-    await until(scraping, lambda found: found == 200, what="the right, given back", timeout_s=15)
-
-
 async def test_its_account_has_the_rights_to_review(outside: Outside) -> None:
     outside.daemon.token = outside.tokens["scraper"]
     assert await outside.daemon.metric("rest_client_requests_total", code="403") == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -18,7 +17,6 @@ import pytest_asyncio
 from scheduler.daemon.port.certificates import issue
 from scheduler.daemon.port.serving_certificate import FILES_PERIOD_S
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import SERVICE_ACCOUNT
 from tests.support import accounts
 from tests.support import daemon as scheduling
@@ -182,49 +180,11 @@ async def test_each_command_serves_its_own_metrics(port: Outside) -> None:
     assert METRIC.get(port.component, "affinity_scheduler_webhook_requests_total") in text
 
 
-async def test_plain_http_is_not_answered(port: Outside) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port.daemon.port)
-    writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-    async with asyncio.timeout(5):
-        assert b"HTTP" not in await reader.read()
-    writer.transport.abort()
-
-
-async def test_tls_before_1_2_is_refused(port: Outside) -> None:
-    """And nothing is sent without a handshake."""
-    hello = bytes.fromhex("160301002f0100002b0301") + bytes(32) + bytes.fromhex("000004002f00ff0100")
-    reader, writer = await asyncio.open_connection("127.0.0.1", port.daemon.port)
-    writer.write(hello)
-    async with asyncio.timeout(15):
-        answer = await reader.read()
-    assert answer[:1] in (b"", b"\x15")  # an alert at most
-    writer.transport.abort()
-
-
 async def test_no_token_and_no_key_is_in_the_log(port: Outside) -> None:
     for who in port.tokens:
         await port.get("/metrics", who)
     for secret in (*port.tokens.values(), "PRIVATE", "Bearer"):
         assert secret not in port.daemon.log()
-
-
-async def test_without_the_api_server_requests_are_rejected_and_the_process_lives(tmp_path: Path) -> None:
-    """401 for tokens, 500 for rights, whatever was granted ten seconds before; probes need no authentication."""
-    async with outside("scheduler", tmp_path) as port:
-        assert (await port.get("/metrics", "prometheus"))[0] == 200
-        down = Fault(Effect.RESPOND, path="reviews$", code=503, times=-1)
-        port.cluster.faults.add(down)
-
-        async def status() -> int:
-            return (await port.get("/metrics", "prometheus"))[0]
-
-        await until(status, lambda code: code == 401, what="the end of what was granted", timeout_s=20)
-        assert (await port.get("/configz"))[0] == 500
-        assert (await port.get("/livez"))[0] == 200
-        assert (await port.get("/readyz", "prometheus"))[0] == 200
-        assert len(port.daemon.logged("Unable to authenticate the request")) <= 3
-        port.cluster.faults.clear()
-        assert await status() == 200
 
 
 def _pair(folder: Path) -> tuple[str, str]:
@@ -332,15 +292,6 @@ async def test_kube_schedulers_flags_serve_https_on_loopback(
 
 def _is_ok(answer: tuple[int, str]) -> bool:
     return answer == (200, "ok")
-
-
-async def test_a_loopback_port_is_not_reachable_from_outside(tmp_path: Path) -> None:
-    async with DevCluster(nodes=1) as cluster:
-        kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", tmp_path)
-        async with scheduling.running(kubeconfig) as daemon:
-            with socket.socket() as other, pytest.raises(OSError, match=r"."):
-                other.settimeout(2)
-                other.connect(("127.0.0.2", daemon.port))
 
 
 @pytest.mark.parametrize(

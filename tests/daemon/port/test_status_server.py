@@ -20,8 +20,6 @@ from scheduler.daemon.port.status_server import ServingOptions, StatusServer, ne
 from scheduler.errors import SettingsError
 from tests.support.ports import free_port
 
-pytestmark = pytest.mark.asyncio
-
 
 @dataclass
 class Served:
@@ -125,15 +123,6 @@ async def test_it_is_not_ready_before_the_first_lists_are_complete(
     assert await served.get(path) == (status, body)
 
 
-async def test_readiness_follows_the_scheduler(served: Served) -> None:
-    served.synced = False
-    assert (await served.get("/readyz"))[0] == 500
-    served.synced = True
-    assert (await served.get("/readyz"))[0] == 200
-    served.stopping = True
-    assert await served.get("/readyz/shutdown") == (500, "internal server error: process is shutting down\n")
-
-
 async def test_metrics_are_served_as_prometheus_text(served: Served) -> None:
     served.metrics.malformed_objects.add("Pod")
     accepted = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"}
@@ -147,12 +136,6 @@ async def test_metrics_are_served_as_prometheus_text(served: Served) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
 async def test_only_reading_is_served(served: Served, path: str, method: str) -> None:
     assert (await served.get(path, method=method))[0] == 405
-
-
-async def test_configz_is_json(served: Served) -> None:
-    async with served.client.get("/configz") as response:
-        assert response.content_type == "application/json"
-        assert await response.json() == {"componentconfig": {}}
 
 
 def _probes(address: str, port: int) -> StatusServer:

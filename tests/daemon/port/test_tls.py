@@ -43,7 +43,6 @@ def test_a_self_signed_pair_is_renewed_a_month_before_it_expires():
     assert served.pairs[0] != served.pairs[1]
 
 
-@pytest.mark.asyncio
 async def test_the_age_is_checked_periodically():
     served, rounds = Served(), []
 
@@ -108,7 +107,6 @@ def test_the_webhook_says_what_it_lacks(missing: str):
     )
 
 
-@pytest.mark.asyncio
 async def test_without_cryptography_the_error_says_what_to_do(tmp_path: Path):
     async with DevCluster() as cluster:
         kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", tmp_path)

@@ -96,7 +96,6 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize(("accept", "answer"), ANSWERS)
-@pytest.mark.asyncio
 async def test_each_header_is_answered_as_by_kube_scheduler(
     client: aiohttp.ClientSession, path: str, accept: str | None, answer: str
 ) -> None:
@@ -123,7 +122,6 @@ async def test_each_header_is_answered_as_by_kube_scheduler(
     assert document["kind"] == ("Status" if form == "406" else kind)
 
 
-@pytest.mark.asyncio
 async def test_statusz_has_what_upstreams_has(client: aiohttp.ClientSession) -> None:
     async with client.get("/statusz") as response:
         lines = (await response.text()).splitlines()
@@ -148,7 +146,6 @@ async def test_statusz_has_what_upstreams_has(client: aiohttp.ClientSession) -> 
     }
 
 
-@pytest.mark.asyncio
 async def test_flagz_has_every_flag_in_order(client: aiohttp.ClientSession) -> None:
     async with client.get("/flagz") as response:
         assert (await response.text()).endswith("\nbind-address=127.0.0.1\nv=2\n")
