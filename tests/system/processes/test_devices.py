@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.support import device_documents
 from tests.support.build import Json
 from tests.support.cluster import NAME, Cluster
@@ -114,67 +113,6 @@ async def test_an_extended_resource_gets_a_claim_of_its_own(cluster: Cluster) ->
     pod = f"/api/v1/namespaces/{cluster.api.namespace}/pods/gpus"
     await cluster.api.delete(pod, {"gracePeriodSeconds": 0})
     await _free(cluster, status["resourceClaimName"])
-
-
-async def test_a_claim_that_a_dead_scheduler_left_unallocated_is_made_anew_at_once(cluster: Cluster) -> None:
-    """It is deleted, which has to wake its pod: upstream looks again after five minutes."""
-    await cluster.add_node("a")
-    requests = {"example.com/gpu": "1"}
-    await _add_pod(cluster, "heir", requests=requests, schedulingGates=[{"name": "wait"}])
-    pod = await cluster.pod("heir")
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": "heir",
-        "uid": pod["metadata"]["uid"],
-        "controller": True,
-    }
-    document = device_documents.resource_claim("left")
-    document["metadata"] = {
-        "name": "left",
-        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
-        "ownerReferences": [owner],
-    }
-    (await cluster.api.post(_claims(cluster), document)).ok  # noqa: B018
-    path = f"/api/v1/namespaces/{cluster.api.namespace}/pods/heir"
-    (await cluster.api.patch(path, {"spec": {"schedulingGates": None}})).ok  # noqa: B018
-    status = (await _bound(cluster, "heir"))["heir"]["status"]["extendedResourceClaimStatus"]
-    assert status["resourceClaimName"] != "left"
-    await cluster.api.delete(path, {"gracePeriodSeconds": 0})
-    await _free(cluster, status["resourceClaimName"])
-
-
-async def test_a_pod_with_both_kinds_of_claims_has_one_of_each(cluster: Cluster) -> None:
-    """
-    On the embedded server after a conflict and a refused bind.
-
-    The claim is read again; the claim of a pod that is not bound is deleted, and made anew.
-    """
-    faults = None if cluster.devcluster is None else cluster.devcluster.faults
-    await cluster.add_node("a")
-    document = device_documents.resource_claim("own")
-    del document["metadata"]["uid"], document["metadata"]["namespace"]
-    (await cluster.api.post(_claims(cluster), document)).ok  # noqa: B018
-    if faults is not None:
-        faults.add(
-            Fault(action=Effect.RESPOND, verb="patch", kind="resourceclaims.resource.k8s.io", code=409),
-            Fault(action=Effect.RESPOND, path="/pods/[^/]+/binding", code=403),
-        )
-    await _add_pod(cluster, "both", "own", requests={"example.com/gpu": "1"})
-    pods = await _bound(cluster, "both")
-    assert faults is None or faults.pending() == []
-    made = pods["both"]["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
-
-    async def names() -> list[str]:
-        return sorted(
-            each["metadata"]["name"] for each in (await cluster.api.get(_claims(cluster))).ok["items"]
-        )
-
-    await until(names, sorted([made, "own"]).__eq__, what="one claim for the extended resource")
-    pod = f"/api/v1/namespaces/{cluster.api.namespace}/pods/both"
-    await cluster.api.delete(pod, {"gracePeriodSeconds": 0})
-    await _free(cluster, made)
-    await _free(cluster, "own")
 
 
 async def _free(cluster: Cluster, name: str) -> None:

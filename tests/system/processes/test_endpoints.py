@@ -1,8 +1,6 @@
 """HTTP endpoints and logs."""
 
-import asyncio
 import json
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -57,54 +55,6 @@ async def test_it_is_alive_before_it_is_ready(server: Cluster) -> None:
 
 async def _n_refused(daemon: Daemon) -> float:
     return await daemon.metric("rest_client_requests_total", code="503")
-
-
-async def test_metrics_pass_promtool(busy: Daemon, tmp_path: Path) -> None:
-    """Prometheus' own linter accepts a scrape."""
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed")
-    _, text = await busy.get("/metrics")
-    scrape = tmp_path / "scrape"
-    scrape.write_text(text)
-    with scrape.open() as source:
-        process = await asyncio.create_subprocess_exec(
-            promtool,
-            "check",
-            "metrics",
-            stdin=source,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await process.communicate()
-    assert (process.returncode, output.decode()) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("name", "labels", "least"),
-    [
-        ("scheduler_schedule_attempts_total", {"result": "scheduled", "profile": NAME}, 1),
-        ("scheduler_schedule_attempts_total", {"result": "unschedulable", "profile": NAME}, 1),
-        ("scheduler_scheduling_attempt_duration_seconds_count", {"result": "scheduled"}, 1),
-        ("scheduler_scheduling_algorithm_duration_seconds_count", {}, 2),
-        ("scheduler_framework_extension_point_duration_seconds_count", {"extension_point": "Filter"}, 2),
-        ("scheduler_plugin_evaluation_total", {"plugin": "NodeResourcesFit", "extension_point": "Filter"}, 1),
-        ("scheduler_pod_scheduling_sli_duration_seconds_count", {"attempts": "1"}, 1),
-        ("scheduler_pod_scheduling_attempts_count", {}, 1),
-        ("scheduler_pending_pods", {"queue": "unschedulable"}, 1),
-        ("scheduler_queue_incoming_pods_total", {"queue": "active", "event": "UnschedulablePodAdd"}, 2),
-        ("scheduler_unschedulable_pods", {"plugin": "NodeResourcesFit", "profile": NAME}, 1),
-        ("scheduler_cache_size", {"type": "nodes"}, 1),
-        ("scheduler_cache_size", {"type": "pods"}, 1),
-        ("scheduler_event_handling_duration_seconds_count", {"event": "PodSeen"}, 2),
-        ("rest_client_requests_total", {"code": "201", "method": "POST"}, 2),
-        ("rest_client_request_duration_seconds_count", {"verb": "POST"}, 2),
-    ],
-)
-async def test_every_metric_of_upstream_has_counted(
-    busy: Daemon, name: str, labels: dict[str, str], least: int
-) -> None:
-    assert await busy.metric(name, **labels) >= least
 
 
 async def test_configz_is_the_configuration_as_json(busy: Daemon) -> None:

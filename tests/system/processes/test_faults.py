@@ -25,7 +25,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 BINDINGS = "/binding$"
 STATUS = "/status$"
 EVENTS = "/events"
-WATCHED = ("pods", "nodes", "namespaces")
 #: Longer than any pause after a fault here, the pods' backoff included.
 LONG_S = 30.0
 
@@ -89,11 +88,7 @@ async def test_410_as_a_status_leads_to_a_list(cluster: Cluster, devcluster: Dev
 
 BIND_FAULTS = {
     "429": Fault(action=Effect.RESPOND, path=BINDINGS, code=429, retry_after_s=1, times=5),
-    "500": Fault(action=Effect.RESPOND, path=BINDINGS, code=500, times=5),
-    "503": Fault(action=Effect.RESPOND, path=BINDINGS, code=503, times=5),
     "504": Fault(action=Effect.RESPOND, path=BINDINGS, code=504, times=5),
-    "dropped": Fault(action=Effect.DROP, path=BINDINGS, times=5),
-    "answer lost": Fault(action=Effect.LOSE_ANSWER, path=BINDINGS, times=5),
     "answer lost late": Fault(action=Effect.LOSE_ANSWER, path=BINDINGS, times=5, delay_s=0.5),
 }
 
@@ -165,29 +160,6 @@ async def test_failing_conditions_and_events_delay_no_bind(cluster: Cluster, dev
     await cluster.add_pod("small", cpu="1")
     assert await cluster.node_of("small") == "a"
     await cluster.condition("large", "0/1 nodes are available: 1 Insufficient cpu.")
-
-
-async def test_another_scheduler_that_binds_first_wins(cluster: Cluster, devcluster: DevCluster) -> None:
-    """Its bind precedes ours in flight: the pod stays there, and its room is counted."""
-    await cluster.add_node("a", allocatable={"cpu": "1"})
-    await cluster.add_node("b", allocatable={"cpu": "1"})
-    devcluster.faults.add(Fault(action=Effect.DELAY, path=BINDINGS, delay_s=0.5))
-    pod = await cluster.add_pod("p", cpu="1")
-
-    async def ours_is_on_its_way() -> bool:
-        return not devcluster.faults.pending()
-
-    async def theirs() -> int:
-        target = {"apiVersion": "v1", "kind": "Node", "name": "b"}
-        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": target}
-        return (await cluster.api.post(f"{cluster.api.pods('p')}/binding", binding)).code
-
-    await until(ours_is_on_its_way, what="the delay of our bind")
-    assert await theirs() == 201
-    assert await cluster.node_of("p") == "b"
-    await cluster.add_pod("q", cpu="1")
-    assert await cluster.node_of("q", timeout_s=LONG_S) == "a"
-    assert (await cluster.pod("p"))["metadata"]["uid"] == pod["metadata"]["uid"]
 
 
 async def test_the_server_goes_away_and_comes_back(

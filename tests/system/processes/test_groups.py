@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 
 from scheduler.sandbox.devcluster.http.faults import Effect, Fault
-from tests.support import build, storage_objects
 from tests.support.build import Json
 from tests.support.cluster import Cluster
 from tests.support.custom_kinds import COSCHEDULING, KUBERNETES, definition, group
@@ -22,7 +21,6 @@ from tests.system.processes.conftest import embedded
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 RACK = "example.com/rack"
-GROUP, MIN_COUNT = "affinity-scheduler.io/pod-group", "affinity-scheduler.io/pod-group-min-count"
 KUBERNETES_1_37 = "scheduling.k8s.io/v1beta1"
 
 
@@ -71,10 +69,6 @@ async def _condition_is(cluster: Cluster, path: str, status: str) -> Json:
     )
 
 
-def _together(name: str) -> Json:
-    return build.affinity(required=[build.term(RACK, build.selector(f"job={name}"))])
-
-
 async def _add_members(cluster: Cluster, names: list[str], **more: Any) -> None:
     for name in names:
         await cluster.add_pod(name, cpu="1", **more)
@@ -83,41 +77,6 @@ async def _add_members(cluster: Cluster, names: list[str], **more: Any) -> None:
 async def _racks_of(cluster: Cluster, n_pods: int) -> set[str]:
     pods = await cluster.all_bound(n_pods)
     return {pod["spec"]["nodeName"].partition("-")[0] for pod in pods}
-
-
-async def test_members_named_by_labels_share_a_rack_or_wait(cluster: Cluster) -> None:
-    await _racks(cluster, a=2, b=1)
-    names = [f"worker-{index}" for index in range(3)]
-    labels = {"job": "train", GROUP: "train", MIN_COUNT: "3"}
-    await _add_members(cluster, names, labels=labels, affinity=_together("train"))
-    group = f"pod group {cluster.api.namespace}/train"
-    text = (
-        f"{group} needs 3 places in one {RACK}: a has room for 2, b has room for 1; the next, worker-2 in a: 0/2 nodes"
-        " are available: 2 Insufficient cpu."
-    )
-    found = await cluster.condition("worker-0", text)
-    assert found["reason"] == "Unschedulable"
-    await cluster.add_node("b-1", labels={RACK: "b"}, allocatable={"cpu": "1"})
-    await cluster.add_node("b-2", labels={RACK: "b"}, allocatable={"cpu": "1"})
-    assert await _racks_of(cluster, 3) == {"b"}
-
-
-async def test_the_podgroup_of_kubernetes_is_read_and_told(cluster: Cluster) -> None:
-    """Its gang and its topology constraint; its condition says what stops it, and then that it is placed."""
-    await _racks(cluster, a=1, b=1)
-    spec = {
-        "schedulingPolicy": {"gang": {"minCount": 2}},
-        "schedulingConstraints": {"topology": [{"key": RACK}]},
-    }
-    path = await _add_group(cluster, KUBERNETES, "gang", spec)
-    await _add_members(cluster, ["m-0", "m-1"], spec={"schedulingGroup": {"podGroupName": "gang"}})
-    condition = await _condition_is(cluster, path, "False")
-    assert (condition["type"], condition["reason"]) == ("PodGroupScheduled", "Unschedulable")
-    assert "a has room for 1, b has room for 1" in condition["message"]
-    await cluster.add_node("b-1", labels={RACK: "b"}, allocatable={"cpu": "1"})
-    assert await _racks_of(cluster, 2) == {"b"}
-    condition = await _condition_is(cluster, path, "True")
-    assert (condition["reason"], condition["message"]) == ("Scheduled", "")
 
 
 async def test_the_podgroup_of_coscheduling_is_read(cluster: Cluster) -> None:
@@ -160,64 +119,27 @@ async def test_a_server_that_streams_no_lists_is_asked_for_pages(cluster: Cluste
     assert await _racks_of(cluster, 2) == {"a"}
 
 
-async def test_the_podgroup_of_kubernetes_1_37_is_found_by_discovery(tmp_path: Path) -> None:
-    """Its condition has another type, and its fields another version; nothing is configured."""
-    async with _serving(tmp_path, KUBERNETES_1_37, minor=37) as cluster:
+@pytest.mark.parametrize(
+    ("api_version", "minor", "told", "more"),
+    [
+        (KUBERNETES, 36, "PodGroupScheduled", {}),
+        (KUBERNETES_1_37, 37, "PodGroupInitiallyScheduled", {"disruptionMode": {"single": {}}}),
+    ],
+)
+async def test_the_podgroup_of_kubernetes_is_found_by_discovery(
+    tmp_path: Path, api_version: str, minor: int, told: str, more: Json
+) -> None:
+    """Its gang and its topology constraint; its condition says what stops it, and then that it is placed."""
+    async with _serving(tmp_path, api_version, minor=minor) as cluster:
         await _racks(cluster, a=1, b=1)
-        spec = {
-            "schedulingPolicy": {"gang": {"minCount": 2}},
-            "schedulingConstraints": {"topology": [{"key": RACK}]},
-            "disruptionMode": {"single": {}},
-        }
-        path = await _add_group(cluster, KUBERNETES_1_37, "gang", spec)
+        topology = {"topology": [{"key": RACK}]}
+        spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "schedulingConstraints": topology, **more}
+        path = await _add_group(cluster, api_version, "gang", spec)
         await _add_members(cluster, ["m-0", "m-1"], spec={"schedulingGroup": {"podGroupName": "gang"}})
         condition = await _condition_is(cluster, path, "False")
-        assert (condition["type"], condition["reason"]) == ("PodGroupInitiallyScheduled", "Unschedulable")
+        assert (condition["type"], condition["reason"]) == (told, "Unschedulable")
+        assert "a has room for 1, b has room for 1" in condition["message"]
         await cluster.add_node("b-1", labels={RACK: "b"}, allocatable={"cpu": "1"})
         assert await _racks_of(cluster, 2) == {"b"}
-        assert (await _condition_is(cluster, path, "True"))["reason"] == "Scheduled"
-
-
-async def test_pods_are_evicted_for_a_group_all_or_none(cluster: Cluster) -> None:
-    """For three members in one rack: not in the rack with a pod that is as important, and no pod too many."""
-    await _racks(cluster, a=3, b=4)
-    await cluster.add_priority_class("train", 1000)
-    high = {"priorityClassName": "train"}
-    await cluster.add_pod("kept", cpu="1", node="a-0", spec=high)
-    lower = {f"low-{node}": node for node in ("a-1", "a-2", "b-0", "b-1", "b-2")}
-    for name, node in lower.items():
-        await cluster.add_pod(name, cpu="1", node=node)
-    names = [f"worker-{index}" for index in range(3)]
-    labels = {"job": "train", GROUP: "train", MIN_COUNT: "3"}
-    await _add_members(cluster, names, labels=labels, affinity=_together("train"), spec=high)
-    for name in names:
-        assert (await cluster.node_of(name)).startswith("b-")
-    left = {pod["metadata"]["name"] for pod in await cluster.pods()}
-    evicted = lower.keys() - left
-    assert len(evicted) == 2
-    assert all(lower[name].startswith("b-") for name in evicted)
-    (event,) = await until(lambda: cluster.events(min(evicted), "Preempted"), what="the Preempted event")
-    assert event["note"].startswith(f"Preempted by pod group {cluster.api.namespace}/train on node b-")
-
-
-async def test_volumes_of_members_are_made_where_the_members_go(cluster: Cluster) -> None:
-    """Claims that wait for their first consumer; the rack with room for both is the one whose volumes are made."""
-    await _racks(cluster, a=1, b=2)
-    storage = storage_objects.storage_class("made-late", "kubernetes.io/no-provisioner")
-    await cluster.create("/apis/storage.k8s.io/v1/storageclasses", storage)
-    for node in ("a-0", "b-0", "b-1"):
-        reach = [build.node_term(f"kubernetes.io/hostname in {node}")]
-        local = {"local": {"path": "/mnt/data"}}
-        volume = storage_objects.volume(f"volume-{node}", "made-late", terms=reach, source=local)
-        await cluster.create("/api/v1/persistentvolumes", volume)
-    labels = {"job": "db", GROUP: "db", MIN_COUNT: "2"}
-    for index in range(2):
-        claim = storage_objects.claim(f"data-{index}", "made-late", namespace=cluster.api.namespace)
-        await cluster.create(cluster.api.in_namespace("persistentvolumeclaims"), claim)
-        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": f"data-{index}"}}]
-        await cluster.add_pod(
-            f"db-{index}", cpu="1", labels=labels, affinity=_together("db"), spec={"volumes": volumes}
-        )
-    assert await _racks_of(cluster, 2) == {"b"}
-    bound = (await cluster.api.get(cluster.api.in_namespace("persistentvolumeclaims"))).ok["items"]
-    assert {one["spec"]["volumeName"] for one in bound} == {"volume-b-0", "volume-b-1"}
+        condition = await _condition_is(cluster, path, "True")
+        assert (condition["reason"], condition["message"]) == ("Scheduled", "")

@@ -1,12 +1,11 @@
 """From a pending pod to its node or its reason, as kubectl shows both."""
 
 import asyncio
-from datetime import UTC, datetime
 
 import pytest
 
 from tests.support import build
-from tests.support.build import HOSTNAME, ZONE
+from tests.support.build import HOSTNAME
 from tests.support.cluster import NAME, Cluster
 from tests.support.daemon import Daemon
 from tests.support.messages import not_helpful
@@ -93,32 +92,6 @@ async def test_repeated_failures_fold_into_one_event_series(cluster: Cluster, da
     assert await cluster.condition("p", text) == first
 
 
-async def test_another_reason_is_no_transition(cluster: Cluster) -> None:
-    """A new message keeps lastTransitionTime, since the status has not changed."""
-    await cluster.add_node("a", allocatable=TIGHT)
-    await cluster.add_pod("p", cpu="2")
-    first = await cluster.condition("p", "0/1 nodes are available: 1 Insufficient cpu.")
-    then_s = datetime.fromisoformat(first["lastTransitionTime"]).timestamp()
-
-    async def clock_s() -> float:
-        return datetime.now(UTC).timestamp()
-
-    await until(clock_s, lambda now_s: now_s > then_s + 1.1, what="the next second")
-    await cluster.edit_node("a", {"metadata": {"labels": {"x": "y"}}, "spec": {"unschedulable": True}})
-    await cluster.add_node("b", allocatable={"cpu": "1500m"})
-    await cluster.edit_node("a", {"spec": {"unschedulable": None}})
-    second = await cluster.condition("p", "0/2 nodes are available: 2 Insufficient cpu.")
-    assert second["lastTransitionTime"] == first["lastTransitionTime"]
-
-
-async def test_without_nodes_the_pod_waits_for_the_first(cluster: Cluster) -> None:
-    """Its reason says that there are none; the first node gets the pod."""
-    await cluster.add_pod("p")
-    await cluster.condition("p", "no nodes available to schedule pods")
-    await cluster.add_node("a")
-    assert await cluster.node_of("p") == "a"
-
-
 async def test_a_gated_pod_waits_until_its_gates_are_gone(cluster: Cluster, daemon: Daemon) -> None:
     """The server writes SchedulingGated, the scheduler nothing; then the pod is bound."""
     await cluster.add_node("a")
@@ -159,38 +132,6 @@ async def incoming(daemon: Daemon, event: str) -> float:
     return await daemon.metric("scheduler_queue_incoming_pods_total", event=event)
 
 
-CHANGED_NODES = {
-    "relabelled": ({"labels": {"disk": "hdd"}}, {"metadata": {"labels": {"disk": "ssd"}}}),
-    "untainted": ({"labels": {"disk": "ssd"}, "taints": ["x:NoSchedule"]}, {"spec": {"taints": []}}),
-    "uncordoned": ({"labels": {"disk": "ssd"}, "unschedulable": True}, {"spec": {"unschedulable": False}}),
-}
-
-
-@pytest.mark.parametrize(("node", "change"), CHANGED_NODES.values(), ids=CHANGED_NODES)
-async def test_a_node_that_becomes_fit_takes_the_waiting_pod(
-    cluster: Cluster, node: build.Json, change: build.Json
-) -> None:
-    await cluster.add_node("a", **node)
-    await cluster.add_pod("p", node_selector={"disk": "ssd"})
-    await until(lambda: cluster.events("p", "FailedScheduling"), what="a failed attempt")
-    await cluster.edit_node("a", change)
-    assert await cluster.node_of("p") == "a"
-
-
-async def test_a_node_that_is_added_or_grows_takes_the_waiting_pod(cluster: Cluster) -> None:
-    """Two pods too large for the cluster: a larger node is added, and the small one is resized."""
-    await cluster.add_node("small", allocatable=TIGHT)
-    await cluster.add_pod("p", cpu="2")
-    await cluster.condition("p", "0/1 nodes are available: 1 Insufficient cpu.")
-    await cluster.add_node("large", allocatable={"cpu": "2"})
-    assert await cluster.node_of("p") == "large"
-    await cluster.add_pod("q", cpu="2")
-    await cluster.condition("q", "0/2 nodes are available: 2 Insufficient cpu.")
-    grown = {"status": {"allocatable": {"cpu": "3"}, "capacity": {"cpu": "3"}}}
-    (await cluster.api.patch("/api/v1/nodes/small/status", grown)).ok  # noqa: B018
-    assert await cluster.node_of("q") == "small"
-
-
 async def test_pods_of_other_schedulers_are_left_alone_and_counted(cluster: Cluster) -> None:
     """A pending one gets nothing from us; a running one takes its room."""
     await cluster.add_node("a", allocatable=TIGHT)
@@ -201,22 +142,6 @@ async def test_pods_of_other_schedulers_are_left_alone_and_counted(cluster: Clus
     foreign = await cluster.pod("foreign")
     assert "nodeName" not in foreign["spec"]
     assert not foreign["status"].get("conditions")
-
-
-async def test_a_recreated_pod_is_scheduled_as_a_new_pod(cluster: Cluster, daemon: Daemon) -> None:
-    await cluster.add_node("a", allocatable=TIGHT)
-    old = await cluster.add_pod("p", cpu="2")
-    await cluster.condition("p", "0/1 nodes are available: 1 Insufficient cpu.")
-    await cluster.delete_pod("p")
-
-    async def pending() -> float:
-        return await daemon.metric("scheduler_pending_pods")
-
-    await until(pending, lambda n: n == 0, what="an empty queue")
-    new = await cluster.add_pod("p", cpu="1")
-    assert await cluster.node_of("p") == "a"
-    (event,) = await until(lambda: cluster.events("p", "Scheduled"), what="the event")
-    assert event["regarding"]["uid"] == new["metadata"]["uid"] != old["metadata"]["uid"]
 
 
 async def test_rapidly_recreated_pods_are_bound_once(cluster: Cluster) -> None:
@@ -263,32 +188,6 @@ async def test_default_constraints_spread_the_pods_of_a_service(cluster: Cluster
     )
     pods = await cluster.all_bound(6)
     assert sorted(pod["spec"]["nodeName"] for pod in pods) == ["a", "a", "b", "b", "c", "c"]
-
-
-async def test_pods_with_required_affinity_follow_the_pods_that_they_wait_for(cluster: Cluster) -> None:
-    """The zone is known when the other pod has its node."""
-    await cluster.add_node("a", labels={ZONE: "1"})
-    await cluster.add_node("b", labels={ZONE: "2"})
-    near = build.affinity(required=[build.term(ZONE, build.selector("app=db"))])
-    await cluster.add_pod("p", labels=WEB, affinity=near)
-    await cluster.condition("p", "0/2 nodes are available: 2 node(s) didn't match pod affinity rules.")
-    await cluster.add_pod("db", labels={"app": "db"}, node_selector={ZONE: "2"})
-    assert await cluster.node_of("p") == "b"
-
-
-async def test_namespace_labels_decide_from_the_next_cycle_on(cluster: Cluster) -> None:
-    """A namespaceSelector waits for a label of a namespace; once it is set the pod is bound."""
-    await cluster.add_node("a")
-    namespace = cluster.api.namespace
-    await cluster.add_pod("db", labels={"app": "db"}, node="a")
-    term = build.term(
-        HOSTNAME, build.selector("app=db"), namespace_selector=build.selector(f"owner={namespace}")
-    )
-    await cluster.add_pod("p", affinity=build.affinity(required=[term]))
-    await cluster.condition("p", "0/1 nodes are available: 1 node(s) didn't match pod affinity rules.")
-    labels = {"metadata": {"labels": {"owner": namespace}}}
-    (await cluster.api.patch(f"/api/v1/namespaces/{namespace}", labels)).ok  # noqa: B018
-    assert await cluster.node_of("p") == "a"
 
 
 async def test_many_pods_at_once_fill_the_cluster_and_no_more(cluster: Cluster) -> None:

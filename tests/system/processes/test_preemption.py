@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.support import build
 from tests.support.build import Json
 from tests.support.cluster import NAME, Cluster
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-_BUDGETS = "poddisruptionbudgets"
 
 
 async def _names(cluster: Cluster) -> set[str]:
@@ -76,28 +73,3 @@ async def test_a_pod_is_nominated_until_its_victims_are_gone(cluster: Cluster) -
     await cluster.condition("high", "0/1 nodes are available: 1 Insufficient cpu.")
     await _finish(cluster, "low")
     assert await cluster.node_of("high") == "a"
-
-
-async def test_a_budget_spares_its_pods(cluster: Cluster) -> None:
-    await cluster.add_priority_class("high", 1000)
-    for node in "ab":
-        await cluster.add_node(node, allocatable={"cpu": "1"})
-    await cluster.add_pod("web", cpu="1", node="a", labels={"app": "web"})
-    await _add_victim(cluster, "batch", "b", labels={"app": "batch"})
-    budget = build.disruption_budget("web", build.selector("app=web"), 0, namespace=cluster.api.namespace)
-    budget["spec"]["minAvailable"] = 1
-    await cluster.api.post(cluster.api.in_namespace(_BUDGETS, group="apis/policy/v1"), budget)
-    await cluster.add_pod("high", cpu="1", spec={"priorityClassName": "high"})
-    await _finish(cluster, "batch")
-    assert await cluster.node_of("high") == "b"
-    assert "web" in await _names(cluster)
-
-
-async def test_a_pod_that_never_preempts_waits(cluster: Cluster) -> None:
-    await cluster.add_priority_class("patient", 1000, preemptionPolicy="Never")
-    await cluster.add_node("a", allocatable={"cpu": "1"})
-    await cluster.add_pod("low", cpu="1", node="a")
-    await cluster.add_pod("patient", cpu="1", spec={"priorityClassName": "patient"})
-    condition = await cluster.condition("patient", "0/1 nodes are available: 1 Insufficient cpu.")
-    assert condition["message"].endswith("preemption: not eligible due to preemptionPolicy=Never.")
-    assert await _names(cluster) == {"low", "patient"}

@@ -15,8 +15,6 @@ from tests.support.manifest_files import MANIFESTS, collection_of
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
 
-pytestmark = pytest.mark.asyncio
-
 RACK = "example.com/rack"
 
 
@@ -53,8 +51,11 @@ def _is_whole(places: dict[str, str]) -> bool:
     return {f"training-{index}" for index in range(4)} <= {name for name, node in places.items() if node}
 
 
-@pytest.mark.parametrize("pod_group", [False, True], ids=["annotations", "PodGroup"])
-@pytest.mark.parametrize("is_deleted", [False, True], ids=["drained", "deleted"])
+@pytest.mark.parametrize(
+    ("pod_group", "is_deleted"),
+    [(False, False), (True, True)],
+    ids=["annotations, drained", "PodGroup, deleted"],
+)
 async def test_the_new_member_gets_the_host_of_the_placeholder(
     tmp_path: Path, pod_group: bool, is_deleted: bool
 ) -> None:

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import LEASE, POD
 from tests.support import build
@@ -16,8 +14,6 @@ from tests.support.cluster import NAME
 from tests.support.daemon import Daemon, running
 from tests.support.enforcer_process import enforcing
 from tests.support.waiting import until
-
-pytestmark = pytest.mark.asyncio
 
 N_PODS = 5
 LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"

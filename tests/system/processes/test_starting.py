@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-import yaml
 from aiohttp import web
 
 from scheduler.cli.main import main
@@ -56,14 +55,6 @@ ARGUMENTS = {
     ),
     "no port": (["run", "--port", "70000"], "--port: found 70000, expected a port from 0 to 65535"),
     "no verbosity": (["run", "-v", "11"], "-v: found 11, expected a verbosity from 0 to 10"),
-    "no URL": (
-        ["run", "--master", "example"],
-        "--master: found 'example', expected a URL such as https://10.0.0.1:6443",
-    ),
-    "no kubeconfig": (
-        ["run", "--kubeconfig", "/does/not/exist"],
-        "/does/not/exist: found no such file, expected a kubeconfig file",
-    ),
     "no configuration": (
         ["run", "--config", "/does/not/exist"],
         "/does/not/exist: found no such file, expected a file with a KubeSchedulerConfiguration",
@@ -139,40 +130,12 @@ async def test_an_api_server_that_is_starting_is_waited_for(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("minor", [34, 37])
-async def test_the_version_of_the_api_server_is_emulated(tmp_path: Path, minor: int) -> None:
-    """Its gates too, and the log names it."""
-    path = tmp_path / "kubeconfig"
-    async with DevCluster(nodes=1, minor=minor) as cluster:
-        cluster.write_kubeconfig(path)
-        async with started(path, "--leader-elect=false") as daemon:
-            await until(daemon.is_ready, what="readiness")
-            assert f"Emulation version: 1.{minor}\n" in (await daemon.get("/statusz"))[1]
-            (line,) = daemon.logged("Starting affinity-scheduler")
-            assert f'emulated="1.{minor}"' in line
-            _, metrics = await daemon.get("/metrics")
-            assert ('name="NodeDeclaredFeatures"' in metrics) is (minor == 37)
-
-
-@pytest.mark.asyncio(loop_scope="module")
 async def test_a_wrong_token_is_one_line(tmp_path: Path, devcluster: DevCluster) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(kubeconfig_text(devcluster.url, token="secret-but-wrong"))
     line = await refused("run", "--kubeconfig", str(path))
     assert line == (
         f"API server: {devcluster.url}: 401 Unauthorized; "
-        "the kubeconfig's user is not accepted: log in again, or choose another --context"
-    )
-
-
-@pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.real
-async def test_a_wrong_token_is_one_line_on_a_real_server(tmp_path: Path, real_server: Address) -> None:
-    path = tmp_path / "kubeconfig"
-    path.write_text(kubeconfig_text(real_server.url, token="wrong", ca_file=str(real_server.ca_file)))
-    line = await refused("run", "--kubeconfig", str(path))
-    assert line == (
-        f"API server: {real_server.url}: 401 Unauthorized; "
         "the kubeconfig's user is not accepted: log in again, or choose another --context"
     )
 
@@ -189,13 +152,6 @@ async def test_a_server_that_is_not_trusted_is_one_line(tmp_path: Path, real_ser
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_missing_right_is_one_line(kubeconfig: Path, devcluster: DevCluster) -> None:
-    devcluster.faults.add(Fault(action=Effect.RESPOND, kind="pods", code=403))
-    line = await refused("enforce", "--once", "--kubeconfig", str(kubeconfig))
-    assert line.startswith(f"API server: {devcluster.url}: 403 Forbidden: ")
-
-
-@pytest.mark.asyncio(loop_scope="module")
 async def test_a_server_that_is_no_api_server_is_one_line(tmp_path: Path) -> None:
     """It answers 200 with something other than a list."""
 
@@ -209,17 +165,6 @@ async def test_a_server_that_is_no_api_server_is_one_line(tmp_path: Path) -> Non
     assert ": 200 BadAnswer: not a list: " in line
 
 
-@pytest.mark.asyncio(loop_scope="module")
-async def test_a_context_that_is_missing_is_one_line(kubeconfig: Path) -> None:
-    content = yaml.safe_load(kubeconfig.read_text())
-    content["current-context"] = "elsewhere"
-    kubeconfig.write_text(yaml.safe_dump(content))
-    line = await refused("run", "--kubeconfig", str(kubeconfig))
-    assert line.startswith(f"{kubeconfig}: current-context: found ")
-    assert "elsewhere" in line
-    assert "expected" in line
-
-
 @pytest.fixture
 def taken_port() -> Iterator[str]:
     """Yield a port on which somebody listens."""
@@ -227,22 +172,6 @@ def taken_port() -> Iterator[str]:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         yield str(taken.getsockname()[1])
-
-
-@pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("command", ["run", "enforce", "shadow"])
-async def test_a_port_in_use_is_one_line(kubeconfig: Path, taken_port: str, command: str) -> None:
-    line = await refused(command, "--kubeconfig", str(kubeconfig), "--port", taken_port)
-    assert line == f"--port: found {taken_port} in use, expected a free port"
-
-
-def test_a_wrong_configuration_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "scheduler.yaml"
-    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-    path.write_text(f"{head}profiles: [{{plugins: {{filter: {{enabled: [{{name: Nope}}]}}}}}}]\n")
-    line = refused_at_once(capsys, "run", "--config", str(path))
-    assert line.startswith(f"{path}: ")
-    assert "profiles[0].plugins" in line
 
 
 def test_devcluster_names_the_port_that_is_taken(

@@ -12,8 +12,6 @@ from tests.support.cluster import NAME, Cluster
 from tests.support.daemon import Daemon, running
 from tests.system.processes.conftest import embedded
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest.mark.parametrize("minor", [34, 37])
 async def test_pods_with_rules_and_with_claims_are_placed_on_the_first_and_the_last_version(

@@ -7,9 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from scheduler.sandbox.devcluster.http.faults import Effect, Fault
-from tests.support import storage_objects
-from tests.support.build import ZONE, Json
+from tests.support.build import ZONE
 from tests.support.cluster import NAME, Cluster
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
@@ -25,22 +23,6 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clus
     """Yield an embedded cluster, whose controllers bind and provision volumes."""
     async with embedded(tmp_path_factory.mktemp("server"), controllers=True) as cluster:
         yield cluster
-
-
-def using(*claims: str) -> Json:
-    volumes = [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims]
-    return {"volumes": volumes}
-
-
-async def add_claim(cluster: Cluster, name: str, storage_class: str) -> None:
-    made = storage_objects.claim(name, storage_class, namespace=cluster.api.namespace)
-    await cluster.create(cluster.api.in_namespace(_CLAIMS), made)
-
-
-async def add_local_volume(cluster: Cluster, name: str) -> None:
-    storage_class = storage_objects.storage_class("local", "kubernetes.io/no-provisioner")
-    await cluster.api.post("/apis/storage.k8s.io/v1/storageclasses", storage_class)
-    await cluster.create("/api/v1/persistentvolumes", storage_objects.volume(name, "local"))
 
 
 async def test_the_pods_of_a_stateful_set_run_with_their_claims(cluster: Cluster) -> None:
@@ -80,18 +62,3 @@ async def test_the_pods_of_a_stateful_set_run_with_their_claims(cluster: Cluster
     claims = (await cluster.api.get(cluster.api.in_namespace(_CLAIMS))).ok["items"]
     assert [one["status"]["phase"] for one in claims] == ["Bound"] * 3
     await cluster.api.delete(f"{path}/db")
-
-
-@pytest.mark.parametrize("action", [Effect.LOSE_ANSWER, Effect.RESPOND_AFTER, Effect.DROP])
-async def test_writes_that_are_not_answered_are_read(cluster: Cluster, action: Effect) -> None:
-    """The volume and the claim have been written, or have not: the pod is bound in either case."""
-    assert cluster.devcluster is not None
-    await cluster.add_node("a")
-    await add_local_volume(cluster, f"disk-{action.value}")
-    await add_claim(cluster, "old", "local")
-    await add_claim(cluster, "new", "standard")
-    for kind in ("persistentvolumes", "persistentvolumeclaims"):
-        cluster.devcluster.faults.add(Fault(action=action, verb="patch", kind=kind, code=504))
-    await cluster.add_pod("p", spec=using("old", "new"))
-    assert await cluster.node_of("p") == "a"
-    assert cluster.devcluster.faults.pending() == []

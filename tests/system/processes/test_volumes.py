@@ -55,17 +55,6 @@ async def test_a_pod_runs_where_its_claims_volume_is(cluster: Cluster) -> None:
     assert await cluster.node_of("p") == "b"
 
 
-async def test_a_volume_out_of_reach_keeps_the_pod_pending_until_a_node_reaches_it(cluster: Cluster) -> None:
-    await cluster.add_node("a", labels={ZONE: "za"})
-    await bind_claim(cluster, await add_claim(cluster, "data", ""), "zc")
-    await cluster.add_pod("p", spec=using("data"))
-    await cluster.condition(
-        "p", "0/1 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity."
-    )
-    await cluster.add_node("c", labels={ZONE: "zc"})
-    assert await cluster.node_of("p") == "c"
-
-
 async def test_a_waiting_claim_gets_the_smallest_volume_that_its_pod_can_reach(cluster: Cluster) -> None:
     """The volume is promised to the claim; the pod is bound once the claim is."""
     await cluster.add_node("a", labels={ZONE: "za"})
