@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scheduler.engine.model.annotations import AFFINITY
 from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import (
     CLUSTER_ROLE,
@@ -72,11 +71,6 @@ async def the_lease_is_released(incident: Incident) -> None:
     lease = incident.cluster.store.get(LEASE, SYSTEM, NAME)
     spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
     incident.cluster.store.rewrite(LEASE, {**lease, "spec": spec})
-
-
-async def the_role_of_the_lease_is_missing(incident: Incident) -> None:
-    incident.cluster.store.delete(ROLE, SYSTEM, f"{NAME}-leader-election")
-    await elect(incident)
 
 
 async def apply_again(incident: Incident) -> None:
@@ -303,14 +297,6 @@ async def the_quantity_is_corrected(incident: Incident) -> None:
     node = incident.cluster.store.get(NODE, "", "broken")
     status = {**node["status"], "allocatable": {"cpu": "4"}}
     incident.cluster.store.rewrite(NODE, {**node, "status": status})
-
-
-async def a_user_writes_an_annotation_that_is_no_json(incident: Incident) -> None:
-    incident.add_pod("unreadable", annotations={AFFINITY: "no JSON"})
-
-
-async def the_pod_is_deleted(incident: Incident) -> None:
-    incident.cluster.store.delete(POD, "default", "unreadable")
 
 
 # EventsDropped, Forbidden

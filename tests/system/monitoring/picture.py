@@ -11,20 +11,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import base64
 import json
 import math
 import re
-import struct
 import sys
 import tempfile
 import time
-import zlib
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from tests.support.browser import browsing, why_none
 from tests.support.manifest_files import MANIFESTS
@@ -36,18 +30,6 @@ _UPLOT = Path(__file__).parents[3] / "scheduler" / "tools" / "page" / "ui" / "ve
 _WIDTH_PX, _UNIT_PX = 1200, 8
 #: Lines of one panel: more cannot be told apart in a picture.
 _MOST_LINES = 8
-#: Returns width, height and RGBA of a picture, which the browser decodes.
-_PIXELS = """async (url) => {
-  const image = new Image();
-  image.src = url;
-  await image.decode();
-  const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
-  canvas.drawImage(image, 0, 0);
-  const { data } = canvas.getImageData(0, 0, image.width, image.height);
-  let text = "";
-  for (let at = 0; at < data.length; at += 32768) text += String.fromCharCode(...data.subarray(at, at + 32768));
-  return [image.width, image.height, btoa(text)];
-}"""
 
 
 async def drawn(seconds: float) -> list[dict[str, Any]]:
@@ -112,29 +94,7 @@ def save(panels: list[dict[str, Any]], to: Path) -> None:
         view.on("pageerror", lambda error: print(f"error of the page: {error}", file=sys.stderr))
         view.set_content(page(panels))
         view.wait_for_function("document.body.className === 'drawn'", timeout=10_000)
-        shown = base64.b64encode(view.screenshot(full_page=True)).decode()
-        width, height, pixels = view.evaluate(_PIXELS, f"data:image/png;base64,{shown}")
-    rgb = np.frombuffer(base64.b64decode(pixels), np.uint8).reshape(height, width, 4)[:, :, :3]
-    to.write_bytes(_png(rgb))
-
-
-def _png(rgb: npt.NDArray[np.uint8]) -> bytes:
-    """Return a PNG with the 216 colours of six levels, a third of the bytes of one with all of them."""
-    levels = (rgb.astype(np.uint16) * 5 + 127) // 255
-    indices = (levels @ np.array([36, 6, 1], np.uint16)).astype(np.uint8)
-    height, width = indices.shape
-    palette = bytes(51 * level for index in range(216) for level in (index // 36, index // 6 % 6, index % 6))
-    rows = np.hstack([np.zeros((height, 1), np.uint8), indices])  # each begins with its filter, none
-    chunks = (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
-        (b"PLTE", palette),
-        (b"IDAT", zlib.compress(rows.tobytes(), 9)),
-        (b"IEND", b""),
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        for name, data in chunks
-    )
+        view.screenshot(path=to, full_page=True)
 
 
 def main() -> int:

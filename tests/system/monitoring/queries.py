@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tests.support.manifest_files import MANIFESTS, documents
@@ -18,7 +17,6 @@ _GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\
 _RANGE = re.compile(r"\[[^\]]*\]")
 _NAME = re.compile(r"\b([a-zA-Z_:][\w:]*)\b(?!\s*\()")
 _KEYWORDS = {"and", "or", "unless", "bool", "offset", "sum", "max", "min", "count", "by", "on"}
-_THRESHOLD = re.compile(r"\s(?:>|<|>=|<=|==|!=)\s*-?[\d.]+\s*$")
 
 
 class Query(NamedTuple):
@@ -71,31 +69,3 @@ def groupings(expression: str) -> set[str]:
     """Return the labels by which an expression groups and matches."""
     found = _GROUPING.findall(_STRING.sub('""', expression))
     return {label.strip() for labels in found for label in labels.split(",")}
-
-
-def without_thresholds(expression: str) -> Iterator[str]:
-    """
-    Yield the parts of an alert that always have a value: what it compares, without the comparison.
-
-    `A > 1 and B > 2` gives A and B; `absent(A == 1)` gives A.
-    """
-    for part in _operands(" ".join(expression.split())):
-        inner = re.fullmatch(r"absent\((.*)\)", part)
-        yield _THRESHOLD.sub("", inner[1] if inner else part)
-
-
-def _operands(expression: str) -> list[str]:
-    """Return the operands of `and` and `unless` outside of parentheses and braces."""
-    depth, start, operands = 0, 0, []
-    for token in re.finditer(
-        r'"(?:[^"\\]|\\.)*"|[({\[]|[)}\]]|\b(?:and|unless)\b(?: on \([^)]*\))?', expression
-    ):
-        text = token.group()
-        if text in "({[":
-            depth += 1
-        elif text in ")}]":
-            depth -= 1
-        elif depth == 0 and not text.startswith('"'):
-            operands.append(expression[start : token.start()].strip())
-            start = token.end()
-    return [*operands, expression[start:].strip()]

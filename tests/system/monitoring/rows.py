@@ -66,13 +66,6 @@ ROWS = (
         begin=None,
     ),
     Row(
-        "NoLeader",
-        faults.the_role_of_the_lease_is_missing,
-        {"auth can-i": "^no"},
-        faults.apply_again,
-        begin=None,
-    ),
-    Row(
         "TwoLeaders",
         faults.two_namespaces_of_leases,
         {
@@ -149,13 +142,6 @@ ROWS = (
         {"logs": "Malformed object.*broken.*many"},
         faults.the_quantity_is_corrected,
         labels={"kind": "Node"},
-    ),
-    Row(
-        "MalformedObjects",
-        faults.a_user_writes_an_annotation_that_is_no_json,
-        {"logs": "Malformed object.*unreadable"},
-        faults.the_pod_is_deleted,
-        labels={"kind": "Pod"},
     ),
     Row("EventsDropped", faults.no_right_to_create_events, {"auth can-i": "^no"}, faults.apply_again),
     Row(
