@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import subprocess
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduler.cli import enforce, run, webhook
 from scheduler.daemon.assembly.profiles import exempt_namespaces
 from scheduler.daemon.settings.loading import parse_settings
 from scheduler.daemon.settings.out_of_tree_files import load_plugins
@@ -157,35 +155,6 @@ def test_the_webhook_is_that_of_the_manifests(chart):
 
 
 # Values
-
-
-def test_objects_have_the_releases_namespace_and_name(chart):
-    objects = rendered(chart, EVERYTHING, name="prod", namespace="scheduling")
-    for each in objects:
-        assert each["metadata"]["name"].startswith("prod-affinity-scheduler")
-        assert each["metadata"].get("namespace", "scheduling") == "scheduling"
-        for subject in each.get("subjects", []):
-            assert subject["namespace"] == "scheduling"
-    arguments = container(named(objects, "Deployment")["prod-affinity-scheduler-webhook"])["args"]
-    assert "--name=prod-affinity-scheduler-webhook" in arguments
-    assert "--namespace=scheduling" in arguments
-    state = named(objects, "Role")["prod-affinity-scheduler-enforcer-state"]["rules"]
-    assert {name for rule in state for name in rule.get("resourceNames", [])} == {
-        "prod-affinity-scheduler-enforcer"
-    }
-    enforcer = container(named(objects, "Deployment")["prod-affinity-scheduler-enforcer"])["args"]
-    assert "--name=prod-affinity-scheduler-enforcer" in enforcer
-    rules = named(objects, "Role")["prod-affinity-scheduler-leader-election"]["rules"]
-    (text,) = named(objects, "ConfigMap")["prod-affinity-scheduler-configuration"]["data"].values()
-    election = parse_settings(text, "ConfigMap").leader_election
-    assert (election.resource_namespace, [election.resource_name]) == (
-        "scheduling",
-        rules[1]["resourceNames"],
-    )
-    assert {each["metadata"]["name"] for each in objects if each["kind"] == "FlowSchema"} == {
-        f"prod-affinity-scheduler{suffix}"
-        for suffix in ("", "-leader-election", "-enforcer", "-enforcer-leader-election")
-    }
 
 
 @pytest.mark.parametrize(
@@ -410,16 +379,6 @@ def test_no_user_is_fixed_unless_the_values_name_one(chart):
             assert each["spec"]["template"]["spec"]["securityContext"] == common | given
 
 
-def test_every_probe_uses_the_https_port(chart):
-    for deployment in named(rendered(chart, EVERYTHING), "Deployment").values():
-        probed = container(deployment)
-        probes = [probe["httpGet"] for name, probe in probed.items() if name.endswith("Probe")]
-        assert len(probes) == 3
-        assert {(get["port"], get["scheme"]) for get in probes} == {("metrics", "HTTPS")}
-        assert "--bind-address=0.0.0.0" in probed["args"]
-        assert "--insecure-http" not in probed["args"]
-
-
 def test_the_configuration_is_merged_over_the_charts(chart):
     """User values replace the chart's, the rest stays, and the program accepts the result."""
     profiles = [{"schedulerName": "a"}, {"schedulerName": "b"}]
@@ -596,24 +555,6 @@ def test_merge_fields_adds_pods_with_affinity_to_the_match_conditions(chart):
 def test_invalid_values_are_refused(chart, values, complaint):
     with pytest.raises(helm.HelmValuesError, match=complaint):
         chart.validate_schema(values)
-
-
-@pytest.mark.parametrize(
-    ("component", "command"),
-    [("affinity-scheduler", run), (ENFORCER, enforce), (WEBHOOK, webhook)],
-    ids=["scheduler", "enforcer", "webhook"],
-)
-def test_the_program_accepts_the_arguments_of_each_deployment(chart, component, command):
-    values = {
-        "enforcer": {"enabled": True, "dryRun": True, "rebalance": {"enabled": command is enforce}},
-        "scheduler": {"plugins": {} if command is enforce else {"mine.py": "x = 1"}},
-        "webhook": {"mergeFields": True, "certManager": {"enabled": True}},
-    }
-    name, *arguments = container(named(rendered(chart, values), "Deployment")[component])["args"]
-    assert command.__name__ == f"scheduler.cli.{name}"
-    parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
-    command.add_arguments(parser)
-    assert parser.parse_known_args(arguments)[1] == []
 
 
 @pytest.mark.parametrize(

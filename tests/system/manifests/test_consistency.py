@@ -79,28 +79,9 @@ def test_a_kustomization_lists_every_file_beside_it_but_pages_and_pictures(folde
     }
 
 
-def test_bindings_grant_existing_roles_to_the_pods_account():
-    (account,) = named(OBJECTS, "ServiceAccount")
-    assert POD["spec"]["serviceAccountName"] == account
-    pairs = (("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role"))
-    for binding, role in pairs:
-        bound = one(OBJECTS, binding)
-        assert bound["roleRef"]["kind"] == role
-        assert bound["roleRef"]["name"] in named(OBJECTS, role)
-        assert bound["subjects"] == [{"kind": "ServiceAccount", "name": account}]
-
-
 def test_only_the_pod_gets_a_token():
     assert one(OBJECTS, "ServiceAccount")["automountServiceAccountToken"] is False
     assert POD["spec"]["automountServiceAccountToken"] is True
-
-
-@pytest.mark.parametrize("kind", ["Deployment", "Service", "PodDisruptionBudget"])
-def test_selectors_match_the_pod(kind):
-    selector = one(OBJECTS, kind)["spec"]["selector"]
-    assert selector
-    wanted = selector.get("matchLabels", selector)
-    assert wanted.items() <= POD["metadata"]["labels"].items()
 
 
 def test_the_program_accepts_the_arguments_and_finds_its_configuration():

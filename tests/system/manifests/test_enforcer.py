@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import os
 from pathlib import Path
 
 import msgspec
 
-from scheduler.cli import enforce
 from scheduler.daemon.assembly.watched_kinds import kinds_asked_by, resource_of
 from scheduler.daemon.kube import access_reviews, requests
 from scheduler.daemon.kube.requests import LeaseSpec, WatchPath
@@ -60,13 +58,6 @@ def all_requests() -> list[requests.Request]:
     ]
 
 
-def test_the_roles_have_exactly_the_rights_that_the_program_uses() -> None:
-    roles = (*named(OBJECTS, "ClusterRole").values(), *named(OBJECTS, "Role").values())
-    rights = list(granted(roles))
-    assert sorted(rights) == sorted({needed(request) for request in all_requests()})
-    assert len(rights) == len(set(rights)), "a right is granted twice"
-
-
 def test_with_the_role_to_rebalance_every_kind_can_be_watched() -> None:
     """Also for waiting groups, the levels of a machine room too, by which the scheduler places them."""
     roles = (*named(OBJECTS, "ClusterRole").values(), *documents(FOLDER / "rebalance.yaml")[:1])
@@ -94,30 +85,6 @@ def test_every_request_builder_of_evicting_is_compared() -> None:
     assert sorted(public) == ["annotate_pod", "evict_pod"]
 
 
-def test_the_program_accepts_the_arguments() -> None:
-    command, *arguments = CONTAINER["args"]
-    assert command == "enforce"
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    enforce.add_arguments(parser)
-    parsed = parser.parse_args(arguments)
-    assert (parsed.namespace, parsed.name) == ("$(NAMESPACE)", NAME)
-    (variable,) = CONTAINER["env"]
-    assert variable["name"] == "NAMESPACE"
-    assert variable["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.namespace"
-    (mount,) = CONTAINER["volumeMounts"]
-    (volume,) = POD["spec"]["volumes"]
-    (generated,) = kustomization(FOLDER)["configMapGenerator"]
-    assert (mount["name"], volume["configMap"]["name"]) == (volume["name"], generated["name"])
-    assert [parsed.config] == [f"{mount['mountPath']}/{name}" for name in generated["files"]]
-    assert parsed.bind_address == "0.0.0.0"
-    assert [parsed.port] == [port["containerPort"] for port in CONTAINER["ports"]]
-    parsed.namespace, parsed.config = NAMESPACE, str(FOLDER / "configuration.yaml")
-    options = enforce._options(parsed)
-    assert options.limits == enforce._LIMITS
-    assert options.election is not None
-    assert (options.election.resource_namespace, options.election.resource_name) == (NAMESPACE, NAME)
-
-
 def test_the_configuration_has_the_schedulers_exempt_namespaces() -> None:
     ours, theirs = (load_settings(str(each / "configuration.yaml")) for each in (FOLDER, BASE))
     assert ours.profiles == theirs.profiles
@@ -133,15 +100,6 @@ def test_it_can_run_in_another_namespace(tmp_path: Path) -> None:
         assert one(objects, kind)["subjects"][0]["namespace"] == "mine"
     arguments = container(one(objects, "Deployment"))["args"]
     assert [each for each in arguments if "kube-system" in each] == ["--protected-namespaces=kube-system"]
-
-
-def test_bindings_give_the_roles_to_the_account_that_the_pods_run_as() -> None:
-    (account,) = named(OBJECTS, "ServiceAccount")
-    assert POD["spec"]["serviceAccountName"] == account
-    for binding, role in (("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")):
-        bound = one(OBJECTS, binding)
-        assert bound["roleRef"]["name"] in named(OBJECTS, role)
-        assert bound["subjects"] == [{"kind": "ServiceAccount", "name": account}]
 
 
 def test_selectors_match_the_pods_and_the_budget_allows_drains() -> None:

@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from scheduler.sandbox.demo.examples import documents
 from tests.support.build import ZONE, Json
 from tests.support.cluster import Cluster
@@ -22,13 +20,10 @@ from tests.tools.webhook.client import mutated
 RACK = "example.com/rack"
 POOL = "example.com/node-pool"
 RELAXED = "affinity-scheduler.io/relaxed"
-#: Without its label or annotations a pod is in no group.
-POD_BY_POD = {"pod-group": "no-group"}
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-
     cluster: Cluster
 
     async def apply(self, name: str, swap: dict[str, str] | None = None) -> None:
@@ -56,10 +51,8 @@ class Played:
 
 
 @asynccontextmanager
-async def played(
-    folder: Path, *, nodes: int = 6, labels: dict[str, list[str]] | None = None
-) -> AsyncIterator[Played]:
-    settings = {"nodes": nodes, "zones": 3, "controllers": True, "node_labels": labels or {}}
+async def played(folder: Path, *, labels: dict[str, list[str]] | None = None) -> AsyncIterator[Played]:
+    settings = {"nodes": 6, "zones": 3, "controllers": True, "node_labels": labels or {}}
     async with embedded(folder, **settings) as cluster, running(Path(cluster.kubeconfig)):
         yield Played(cluster)
 
@@ -75,7 +68,6 @@ def reason_of(pod: Json) -> str:
     return "" if node_of(pod) else next(found, "")
 
 
-@pytest.mark.asyncio
 async def test_each_tenant_has_a_node_pool_to_itself_and_a_fourth_finds_none(tmp_path: Path) -> None:
     async with played(tmp_path, labels={POOL: ["p1", "p2", "p3"]}) as cluster:
         for i, tenant in enumerate(("azure", "coral", "olive"), 1):
@@ -88,7 +80,6 @@ async def test_each_tenant_has_a_node_pool_to_itself_and_a_fourth_finds_none(tmp
         assert {pod["metadata"]["namespace"] for pod in pods if reason_of(pod)} == {"tenant-pearl"}
 
 
-@pytest.mark.asyncio
 async def test_pods_of_customers_share_no_node_but_one_with_a_namespace_on_trial(tmp_path: Path) -> None:
     async with played(tmp_path) as cluster:
         await cluster.apply("04-customer.yaml")
@@ -107,7 +98,6 @@ async def test_pods_of_customers_share_no_node_but_one_with_a_namespace_on_trial
         ]
 
 
-@pytest.mark.asyncio
 async def test_a_rack_takes_two_pods_of_the_ledger(tmp_path: Path) -> None:
     async with played(tmp_path, labels={RACK: ["r1", "r2", "r3"]}) as cluster:
         await cluster.apply("07-racks.yaml", {"replicas: 6": "replicas: 7"})
@@ -132,7 +122,6 @@ def test_the_webhook_merges_the_revision_into_the_backports_own_example() -> Non
     }
 
 
-@pytest.mark.asyncio
 async def test_the_fourth_of_three_zones_replicas_is_placed_once_its_rule_is_relaxed(tmp_path: Path) -> None:
     async with played(tmp_path) as cluster:
         await cluster.apply("11-fallback.yaml", {'"afterSeconds": 15': '"afterSeconds": 1'})
@@ -141,7 +130,6 @@ async def test_the_fourth_of_three_zones_replicas_is_placed_once_its_rule_is_rel
         assert len(hard) == len({zones[node_of(pod)] for pod in hard}) == 3
 
 
-@pytest.mark.asyncio
 async def test_workers_go_to_one_rack_together(tmp_path: Path) -> None:
     """A node has room for three of the eight."""
     async with played(tmp_path, labels={RACK: ["r1", "r2"]}) as cluster:
@@ -150,30 +138,14 @@ async def test_workers_go_to_one_rack_together(tmp_path: Path) -> None:
         assert len({racks[node_of(pod)] for pod in pods}) == 1
 
 
-@pytest.mark.asyncio
-async def test_no_worker_gets_a_place_where_no_rack_has_room_for_all(tmp_path: Path) -> None:
-    async with played(tmp_path, nodes=4, labels={RACK: ["r1", "r2"]}) as cluster:
-        await cluster.apply("12-training.yaml")
-        told = {reason_of(pod).partition(":")[0] for pod in await cluster.settled(0, 8)}
-        assert told == {f"pod group training/workers needs 8 places in one {RACK}"}
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("swap", [{}, POD_BY_POD], ids=["as a group", "pod by pod"])
-async def test_halves_that_need_each_other_go_through_as_a_group_alone(
-    swap: dict[str, str], tmp_path: Path
-) -> None:
+async def test_halves_that_need_each_other_go_through_as_a_group(tmp_path: Path) -> None:
     async with played(tmp_path) as cluster:
         for half in ("12-api.yaml", "12-cache.yaml"):
-            await cluster.apply(half, swap)
-        if swap:
-            await cluster.settled(0, 4)
-        else:
-            pods, zones = await cluster.settled(4), await cluster.regions(ZONE)
-            assert len({zones[node_of(pod)] for pod in pods}) == 1
+            await cluster.apply(half)
+        pods, zones = await cluster.settled(4), await cluster.regions(ZONE)
+        assert len({zones[node_of(pod)] for pod in pods}) == 1
 
 
-@pytest.mark.asyncio
 async def test_a_service_evicts_pods_of_the_batch_and_none_of_the_protected_archive(tmp_path: Path) -> None:
     """Two pods of the batch leave for each of the service; their successors wait."""
     async with played(tmp_path) as cluster:

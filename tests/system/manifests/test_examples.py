@@ -38,7 +38,6 @@ async def simulated(
     )
 
 
-@pytest.mark.asyncio
 async def test_all_pods_fit_on_the_cluster_that_the_page_proposes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,7 +60,6 @@ async def test_all_pods_fit_on_the_cluster_that_the_page_proposes(
     assert f"all {n_pods} pods of all examples" in " ".join(PAGE.split())
 
 
-@pytest.mark.asyncio
 async def test_most_pods_stay_pending_on_six_nodes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

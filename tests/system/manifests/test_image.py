@@ -281,7 +281,6 @@ def _shadow(cluster: Cluster, tmp_path: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.asyncio
 @pytest.mark.usefixtures("namespaces")
 @pytest.mark.parametrize(
     ("arguments", "end_s"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from scheduler.sandbox.devcluster.http.faults import FAULTS_PATH, Effect
 from tests.support import build
 from tests.support.api_client import Api
@@ -14,8 +12,6 @@ from tests.support.enforcer_driver import REQUIRED, rules
 from tests.support.enforcer_process import enforcing, shop
 from tests.support.waiting import until
 from tests.system.processes.conftest import embedded
-
-pytestmark = pytest.mark.asyncio
 
 
 async def _lists_only(api: Api, *kinds: str) -> None:

@@ -25,7 +25,6 @@ from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import BASE, MANIFESTS, OWN_NAMESPACE, container, one, resources
 from tests.support.rights import all_requests, needed
 from tests.support.waiting import until
-from tests.system.manifests.operator import definitions
 from tests.system.processes.conftest import real
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
@@ -78,22 +77,6 @@ async def test_strict_validation_accepts_the_manifests(in_kube_system):
     applied = in_kube_system("apply", "--dry-run=server", "--validate=strict", "-k", MANIFESTS)
     assert len(applied.splitlines()) == len(in_kube_system.rendered(MANIFESTS))
     assert "warning" not in applied.lower()
-
-
-async def test_the_monitoring_is_valid_with_the_prometheus_operator(kubectl):
-    crds = json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions()})
-    kubectl("create", "-f", "-", given=crds)
-    kubectl("wait", "--for=condition=Established", "--timeout=20s", "-f", "-", given=crds)
-
-    async def served() -> int:
-        group = ("--cached=false", "--api-group=monitoring.coreos.com", "-o", "name")
-        return len(kubectl("api-resources", *group).split())
-
-    # A definition is Established before discovery lists its kind.
-    await until(served, lambda found: found == len(definitions()), what="the operator's kinds")
-    applied = kubectl("apply", "--dry-run=server", "--validate=strict", "-k", MANIFESTS / "monitoring")
-    assert len(applied.splitlines()) == 7
-    kubectl("delete", "--wait=false", "-f", "-", given=crds)
 
 
 async def test_the_scheduler_does_its_work_without_a_refused_request(

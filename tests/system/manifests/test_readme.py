@@ -192,7 +192,6 @@ def test_the_whole_demo_is_a_tour_of_at_most_250_lines_at_80_columns(demo: str) 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.asyncio
 @pytest.mark.usefixtures("demo")
 async def test_every_command_runs_as_written(checkout: Checkout) -> None:
     """After `make demo`, as the page says: a cluster in one terminal, and all other commands in a second one."""

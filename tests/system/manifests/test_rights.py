@@ -1,16 +1,9 @@
 """The roles have exactly the rights for the requests that the program can build."""
 
 from tests.support.manifest_files import BASE, named, resources
-from tests.support.rights import CLAIM_BINDING, LEASE, Right, all_requests, granted, needed
+from tests.support.rights import LEASE, Right, all_requests, granted, needed
 
 OBJECTS = resources(BASE)
-
-
-def test_the_roles_have_exactly_the_rights_that_requests_need():
-    roles = (*named(OBJECTS, "ClusterRole").values(), *named(OBJECTS, "Role").values())
-    rights = list(granted(roles))
-    assert sorted(rights) == sorted({CLAIM_BINDING, *(needed(request) for request in all_requests())})
-    assert len(rights) == len(set(rights)), "a right is granted twice"
 
 
 def test_only_the_lease_is_granted_by_name_in_one_namespace():

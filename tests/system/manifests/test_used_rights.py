@@ -52,19 +52,3 @@ def test_every_granted_right_was_used(name: str) -> None:
     component = COMPONENTS[name]
     unused = set(superfluous(component, RECORD.granted[component.user]))
     assert unused == UNUSED.get(name, set())
-
-
-def test_a_right_counts_as_used_only_by_its_own_verb_resource_and_name() -> None:
-    """Other verbs, subresources and names do not count."""
-    scheduler = COMPONENTS["scheduler"]
-    lease = Attributes(
-        "update", group="coordination.k8s.io", resource="leases", namespace="kube-system", name="x"
-    )
-    own = Attributes("update", group="coordination.k8s.io", resource="leases", name="affinity-scheduler")
-    right = Right("coordination.k8s.io", "leases", "update", "affinity-scheduler")
-    assert right in superfluous(scheduler, {lease})
-    assert right not in superfluous(scheduler, {own})
-    pods = Right("", "pods", "get")
-    assert pods in superfluous(scheduler, {Attributes("get", resource="pods", subresource="status")})
-    assert pods in superfluous(scheduler, {Attributes("list", resource="pods")})
-    assert pods not in superfluous(scheduler, {Attributes("get", resource="pods", name="any")})

@@ -8,20 +8,12 @@ import copy
 import pytest
 
 from scheduler.cli import webhook
-from scheduler.daemon.kube.access_reviews import UserInfo, review_access, review_token
 from scheduler.engine.model.annotations import AFFINITY, MARKED_NAMESPACES, MODE
-from scheduler.tools.webhook.certificate_store import (
-    get_configuration,
-    get_secret,
-    patch_bundle,
-    patch_secret,
-)
 from scheduler.tools.webhook.mutating import IGNORE
 from scheduler.tools.webhook.term_lists import TERM_LISTS
 from tests.support.build import Json
 from tests.support.kubectl import Kubectl
-from tests.support.manifest_files import MANIFESTS, container, named, one, resources
-from tests.support.rights import needed
+from tests.support.manifest_files import MANIFESTS, container, one, resources
 
 NAME = "affinity-scheduler-webhook"
 FOLDER = MANIFESTS / "webhook"
@@ -110,28 +102,3 @@ def test_reach_is_checked_where_the_default_configuration_does_not_allow_it():
     assert {k: v for k, v in reach.items() if k not in different} == {
         k: v for k, v in check.items() if k not in different
     }
-
-
-def test_the_roles_have_exactly_the_rights_that_the_program_uses():
-    requests = [
-        get_secret(NAME, NAME),
-        patch_secret(NAME, NAME, version="1", data={}),
-        review_token("t"),
-        review_access(UserInfo("u"), "/metrics", "get"),
-        *(
-            request
-            for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-            for request in (get_configuration(kind, NAME), patch_bundle(kind, NAME, webhooks=[], bundle=""))
-        ),
-    ]
-    asked = {tuple(needed(request))[:3] for request in requests}
-    rules = [rule for kind in ("Role", "ClusterRole") for rule in named(OBJECTS, kind)[NAME]["rules"]]
-    granted = {
-        (group, resource, verb)
-        for rule in rules
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-    assert asked == granted
-    assert all(rule["resourceNames"] == [NAME] for rule in rules if rule["verbs"] != ["create"])
