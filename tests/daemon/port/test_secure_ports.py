@@ -303,11 +303,6 @@ def _is_ok(answer: tuple[int, str]) -> bool:
             id="no file",
         ),
         pytest.param(
-            ("--tls-cert-file", "x"),
-            "--tls-cert-file: found one of the two files, expected",
-            id="half a pair",
-        ),
-        pytest.param(
             ("--tls-cert-file", "x", "--tls-private-key-file", "x", "--insecure-http"),
             "--insecure-http: found --tls-cert-file as well, expected one of them",
             id="both ways",
