@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from tests.support import device_documents
 from tests.support.build import Json
 from tests.support.cluster import NAME, Cluster
@@ -62,7 +63,6 @@ async def _add_pod(
 
 
 async def _bound(cluster: Cluster, *names: str) -> dict[str, Json]:
-
     async def bound() -> dict[str, Json]:
         return {pod["metadata"]["name"]: pod for pod in await cluster.pods() if pod["spec"].get("nodeName")}
 
@@ -113,6 +113,39 @@ async def test_an_extended_resource_gets_a_claim_of_its_own(cluster: Cluster) ->
     pod = f"/api/v1/namespaces/{cluster.api.namespace}/pods/gpus"
     await cluster.api.delete(pod, {"gracePeriodSeconds": 0})
     await _free(cluster, status["resourceClaimName"])
+
+
+async def test_a_pod_with_both_kinds_of_claims_has_one_of_each(cluster: Cluster) -> None:
+    """
+    On the embedded server after a conflict and a refused bind.
+
+    The claim is read again; the claim of a pod that is not bound is deleted, and made anew.
+    """
+    faults = None if cluster.devcluster is None else cluster.devcluster.faults
+    await cluster.add_node("a")
+    document = device_documents.resource_claim("own")
+    del document["metadata"]["uid"], document["metadata"]["namespace"]
+    (await cluster.api.post(_claims(cluster), document)).ok  # noqa: B018
+    if faults is not None:
+        faults.add(
+            Fault(action=Effect.RESPOND, verb="patch", kind="resourceclaims.resource.k8s.io", code=409),
+            Fault(action=Effect.RESPOND, path="/pods/[^/]+/binding", code=403),
+        )
+    await _add_pod(cluster, "both", "own", requests={"example.com/gpu": "1"})
+    pods = await _bound(cluster, "both")
+    assert faults is None or faults.pending() == []
+    made = pods["both"]["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
+
+    async def names() -> list[str]:
+        return sorted(
+            each["metadata"]["name"] for each in (await cluster.api.get(_claims(cluster))).ok["items"]
+        )
+
+    await until(names, sorted([made, "own"]).__eq__, what="one claim for the extended resource")
+    pod = f"/api/v1/namespaces/{cluster.api.namespace}/pods/both"
+    await cluster.api.delete(pod, {"gracePeriodSeconds": 0})
+    await _free(cluster, made)
+    await _free(cluster, "own")
 
 
 async def _free(cluster: Cluster, name: str) -> None:

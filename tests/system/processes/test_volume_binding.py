@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
+from tests.support import storage_objects
 from tests.support.build import ZONE
 from tests.support.cluster import NAME, Cluster
 from tests.support.waiting import until
@@ -62,3 +64,22 @@ async def test_the_pods_of_a_stateful_set_run_with_their_claims(cluster: Cluster
     claims = (await cluster.api.get(cluster.api.in_namespace(_CLAIMS))).ok["items"]
     assert [one["status"]["phase"] for one in claims] == ["Bound"] * 3
     await cluster.api.delete(f"{path}/db")
+
+
+async def test_writes_that_are_not_answered_are_read(cluster: Cluster) -> None:
+    """The volume and the claim have been written."""
+    assert cluster.devcluster is not None
+    await cluster.add_node("a")
+    storage_class = storage_objects.storage_class("local", "kubernetes.io/no-provisioner")
+    (await cluster.api.post("/apis/storage.k8s.io/v1/storageclasses", storage_class)).ok  # noqa: B018
+    await cluster.create("/api/v1/persistentvolumes", storage_objects.volume("disk", "local"))
+    names = {"old": "local", "new": "standard"}
+    for name, kind in names.items():
+        made = storage_objects.claim(name, kind, namespace=cluster.api.namespace)
+        await cluster.create(cluster.api.in_namespace(_CLAIMS), made)
+    for kind in ("persistentvolumes", "persistentvolumeclaims"):
+        cluster.devcluster.faults.add(Fault(action=Effect.LOSE_ANSWER, verb="patch", kind=kind))
+    volumes = [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in names]
+    await cluster.add_pod("p", spec={"volumes": volumes})
+    assert await cluster.node_of("p") == "a"
+    assert cluster.devcluster.faults.pending() == []
