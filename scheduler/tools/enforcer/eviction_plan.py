@@ -74,10 +74,6 @@ class _Participant:
     member_of: list[_Domain] = field(default_factory=list)
     declares: list[tuple[_Domain, Violation]] = field(default_factory=list)
 
-    def tightest(self) -> int:
-        """Return the fewest pods that one of its broken rules allows."""
-        return min((each.most for _, each in self.declares), default=_UNLIMITED)
-
 
 class EvictionPlanner:
     """Plans evictions of pods that `is_movable` allows. Never changes the state."""
@@ -158,7 +154,8 @@ class EvictionPlanner:
         return EvictionPlan(tuple(evictions), tuple(unfixable))
 
     def _tightest_so_far(self, uid: str, participant: _Participant) -> tuple[PodSpec, int]:
-        spec, tightest = participant.placed.pod.spec, participant.tightest()
+        spec = participant.placed.pod.spec
+        tightest = min((each.most for _, each in participant.declares), default=_UNLIMITED)
         known = self._tightest.get(uid)
         return spec, min(tightest, known[1]) if known is not None and known[0] is spec else tightest
 

@@ -19,8 +19,9 @@ from scheduler.engine.state.audit import differences
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.tools.enforcer.instructions import Move
 from scheduler.tools.enforcer.limits import RebalanceLimits
-from scheduler.tools.enforcer.rebalancing import Move, Rebalancer
+from scheduler.tools.enforcer.rebalancing import Rebalancer
 from tests.support import build
 from tests.support.build import ZONE, affinity, selector, term
 from tests.support.driving import NAME

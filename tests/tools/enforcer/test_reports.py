@@ -16,12 +16,12 @@ from scheduler.tools.enforcer.evictor import EvictionOutcome
 from scheduler.tools.enforcer.instructions import (
     Evict,
     EvictionResult,
+    Move,
     ReportViolation,
     ViolationCause,
     ViolationReport,
 )
 from scheduler.tools.enforcer.metrics import EnforcementMetrics
-from scheduler.tools.enforcer.rebalancing import Move
 from scheduler.tools.enforcer.reports import EnforcementReporter
 from tests.support import build
 from tests.support.json_cluster import decoded
