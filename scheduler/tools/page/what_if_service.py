@@ -30,7 +30,6 @@ from scheduler.tools.explain.formats.manifest_documents import (
     numbered_documents,
     sorted_documents,
 )
-from scheduler.tools.explain.input_files import add_manifests
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.page.what_if import MAX_DISPLACED, MAX_REPLICAS, WhatIf, WhatIfRequest, what_if
 
@@ -131,7 +130,8 @@ class WhatIfService:
             file = await asyncio.to_thread(self._manifests, request)
             cluster = LoadedCluster(self._settings, await self._copied())
             cluster.now_s = self._now_s()
-            return await asyncio.to_thread(_answer, cluster, changed, request, file, template)
+            rng = random.Random(_SEED)
+            return await asyncio.to_thread(what_if, cluster, changed, request, rng, file, template)
 
     async def _copied(self) -> ClusterState:
         copy = self._state.empty_copy()
@@ -164,9 +164,9 @@ class WhatIfService:
                 "question", "", "nothing to place", "a manifest, a pod, or nodes to take away"
             )
 
-    def _manifests(self, request: WhatIfRequest) -> ManifestFile:
+    def _manifests(self, request: WhatIfRequest) -> ManifestFile | None:
         if not request.manifest.strip():
-            return ManifestFile([], [], _NAMESPACE)
+            return None
         documents = numbered_documents(request.manifest, _SOURCE)
         found = sorted_documents(documents, _SOURCE, namespace=_NAMESPACE, semantics=self._settings.semantics)
         if len(found.manifests) > _MAX_WORKLOADS:
@@ -192,19 +192,6 @@ class WhatIfService:
                 raise SettingsError("weights", name, str(weight), f"a number from 0 to {_MAX_WEIGHT}")
         profiles = tuple(_reweighted(profile, weights) for profile in self._settings.profiles)
         return replace(self._settings, profiles=profiles)
-
-
-def _answer(
-    cluster: LoadedCluster,
-    changed: Settings,
-    request: WhatIfRequest,
-    file: ManifestFile,
-    template: Pod | None,
-) -> WhatIf:
-    unknown = "the page reads no PriorityClasses of the cluster"
-    text = add_manifests(file, cluster, None, unknown=unknown) if file.manifests else ""
-    rng = random.Random(_SEED)
-    return what_if(cluster, changed, request, rng, file.manifests, template, (text,) if text else ())
 
 
 def _reweighted(profile: ProfileSettings, weights: Mapping[str, int]) -> ProfileSettings:
