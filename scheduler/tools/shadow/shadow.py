@@ -245,13 +245,10 @@ class Shadow:
         pod = users[0]
         node = node or pod.nominated_node_name
         if node and pod.uid not in self.state.placed:
-            yield from self._count_bind(pod, node, now_s)
-
-    def _count_bind(self, pod: Pod, node: str, now_s: float) -> Pieces[None]:
-        if self._is_current(now_s):
-            self._compare_bind(pod, node, now_s)
-        self._take_over(PodSeen(replace(pod, node_name=node)), now_s)
-        yield from self._compare_if_whole(pod, now_s)
+            if self._is_current(now_s):
+                self._compare_bind(pod, node, now_s)
+            self._take_over(PodSeen(replace(pod, node_name=node)), now_s)
+            yield from self._compare_if_whole(pod, now_s)
 
     # -- binds -----------------------------------------------------------------------------------------------
 
