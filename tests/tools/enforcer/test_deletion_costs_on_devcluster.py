@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from scheduler.engine.model.pods import DELETION_COST
-from tests.support.build import ZONE, Json, selector, spread
-from tests.support.enforcer_process import Shop, enforcing, shop
+from tests.support.build import ZONE, selector, spread
+from tests.support.enforcer_process import Shop, deployment, enforcing, shop
 from tests.support.manifest_files import MANIFESTS, documents
 from tests.support.waiting import until
 
@@ -33,30 +33,11 @@ async def _may_write(cluster: Shop) -> None:
         (await cluster.api.post(f"{_RBAC}/{role['kind'].lower()}s", role)).ok  # noqa: B018
 
 
-def _deployment(replicas: int) -> Json:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {
-                "metadata": {"labels": {"app": "web"}},
-                "spec": {
-                    "schedulerName": "affinity-scheduler",
-                    "topologySpreadConstraints": [spread(ZONE, selector("app=web"))],
-                    "containers": [{"name": "c", "image": "pause"}],
-                },
-            },
-        },
-    }
-
-
 async def _replicas(cluster: Shop) -> dict[str, str]:
     """Create the replicas one by one, each bound to its node; return their nodes by name."""
     path = cluster.path("deployments", group="apis/apps/v1")
-    (await cluster.api.post(path, _deployment(0))).ok  # noqa: B018
+    document = deployment(0, topologySpreadConstraints=[spread(ZONE, selector("app=web"))])
+    (await cluster.api.post(path, document)).ok  # noqa: B018
     nodes: dict[str, str] = {}
     for number, node in enumerate(_NODES, 1):
         (await cluster.api.patch(f"{path}/web", {"spec": {"replicas": number}})).ok  # noqa: B018

@@ -163,15 +163,6 @@ def test_enforcement_ends_and_leaves_no_rule_broken(given: tuple[Driver, World])
     cluster.audit()
 
 
-@given(clusters(near=True))
-@settings(max_examples=120, deadline=None)
-def test_the_violations_are_those_of_a_recount(given: tuple[Driver, World]) -> None:
-    cluster, world = given
-    cluster.check()
-    found = {cluster.enforcer.state.placed[each.uid].pod.name for each in cluster.enforcer.status.violations}
-    assert found == set(broken(cluster.pods.values(), world))
-
-
 @given(clusters(near=False))
 @settings(max_examples=120, deadline=None)
 def test_no_pod_was_evicted_that_could_have_stayed(given: tuple[Driver, World]) -> None:
@@ -289,7 +280,8 @@ def test_rules_that_are_not_enforced_are_found_as_after_a_fresh_start(
     for pod in cluster.pods.values():
         fresh.see(pod)
     fresh.check()
-    living, started = cluster.enforcer.status, fresh.enforcer.status
-    assert living.not_enforced == started.not_enforced
-    assert {each.uid for each in living.violations} == {each.uid for each in started.violations}
+    living, started = (
+        sorted((each.uid, each.side) for each in one.enforcer.status.violations) for one in (cluster, fresh)
+    )
+    assert living == started
     cluster.audit()

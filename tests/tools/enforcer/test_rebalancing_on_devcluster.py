@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from scheduler.engine.model.fallback import FALLBACK
 from scheduler.engine.model.group_topology import REQUIRED_TOPOLOGY
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from tests.support import build
-from tests.support.build import ZONE, Json, affinity, container, node, selector, term
-from tests.support.enforcer_process import Shop, enforcing, shop
+from tests.support.build import ZONE, affinity, container, node, selector, term
+from tests.support.enforcer_process import Shop, deployment, enforcing, shop
 from tests.support.manifest_files import MANIFESTS, documents
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 _MARK = json.dumps([{"rule": f"podAntiAffinity by {ZONE}", "why": "it kept the pod pending alone for 60 s"}])
+_ENTRY = json.dumps([{"rule": "podAntiAffinity", "topologyKey": ZONE, "afterSeconds": 60}])
 _FLAGS = ("--rebalance", "--rebalance-hold", "0s", "--rebalance-cool-down", "0s", "--rebalance-pause", "0s")
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -32,33 +34,11 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Shop]:
         yield made
 
 
-def _deployment() -> Json:
-    entry = {"rule": "podAntiAffinity", "topologyKey": ZONE, "afterSeconds": 60}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": 3,
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {
-                "metadata": {
-                    "labels": {"app": "web"},
-                    "annotations": {"affinity-scheduler.io/fallback": json.dumps([entry])},
-                },
-                "spec": {
-                    "schedulerName": "affinity-scheduler",
-                    "affinity": affinity(anti_required=[term(ZONE, selector("app=web"))]),
-                    "containers": [{"name": "c", "image": "pause"}],
-                },
-            },
-        },
-    }
-
-
 async def _replicas(cluster: Shop) -> list[str]:
     """Create the replicas, and bind them as the scheduler does: the third with its rule relaxed."""
-    (await cluster.api.post(cluster.path("deployments", group="apis/apps/v1"), _deployment())).ok  # noqa: B018
+    apart = affinity(anti_required=[term(ZONE, selector("app=web"))])
+    document = deployment(3, annotations={FALLBACK: _ENTRY}, affinity=apart)
+    (await cluster.api.post(cluster.path("deployments", group="apis/apps/v1"), document)).ok  # noqa: B018
 
     async def created() -> list[str]:
         return sorted(await cluster.names())
@@ -94,11 +74,7 @@ async def test_a_relaxed_pod_is_evicted_once_its_rule_can_hold_again(cluster: Sh
 
 async def _small(cluster: Shop) -> str:
     """Create a pod that a controller makes anew, and bind it to a1; return its name."""
-    document = _deployment()
-    document["spec"]["replicas"] = 1
-    template = document["spec"]["template"]
-    del template["metadata"]["annotations"], template["spec"]["affinity"]
-    template["spec"]["containers"] = [container(requests={"cpu": "1"})]
+    document = deployment(1, containers=[container(requests={"cpu": "1"})])
     (await cluster.api.post(cluster.path("deployments", group="apis/apps/v1"), document)).ok  # noqa: B018
     (name,) = await until(cluster.names, lambda found: len(found) == 1, what="the pod")
     await cluster.bind(name, "a1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -134,6 +135,25 @@ class Replica:
         return self.served.pairs[-1]
 
 
+class EndError(Exception):
+    """Ends the endless loop."""
+
+
+async def slept(replica: Replica, n: int, after: Callable[[int], None] = lambda _: None) -> list[float]:
+    """Run the replica until it sleeps for the n-th time, with `after` called each time; return how long it slept."""
+    pauses_s: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses_s.append(seconds)
+        after(len(pauses_s))
+        if len(pauses_s) == n:
+            raise EndError
+
+    with pytest.raises(EndError):
+        await replica.rotation.run(sleep)
+    return pauses_s
+
+
 @pytest.mark.asyncio
 async def test_the_first_replica_issues_a_pair_and_the_second_shares_it():
     shared, clock = Shared(), Clock()
@@ -244,17 +264,10 @@ async def test_the_pair_is_served_on_while_the_api_server_is_down():
         await replica.rotation.check()
     assert replica.serves == shared.trusted.pair
 
-    slept: list[float] = []
+    def change(number: int) -> None:
+        shared.is_down = number < 2
 
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        shared.is_down = len(slept) < 2
-        if len(slept) == 3:
-            raise EndError
-
-    with pytest.raises(EndError):
-        await replica.rotation.run(sleep)
-    assert slept == [5.0, 10.0, 60.0]
+    assert await slept(replica, 3, change) == [5.0, 10.0, 60.0]
     assert replica.log.getvalue().count("Failed to check the serving certificate") == 1
 
 
@@ -372,19 +385,13 @@ async def test_retries_are_ever_slower_up_to_the_period_and_begin_anew():
     """Each kind of failure is one line."""
     shared, clock = Shared(trusted=GOOD, refusal=NO_RIGHT), Clock(NOW_S + LIFETIME_S - 1)
     replica = Replica(shared, clock)
-    slept: list[float] = []
 
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        shared.refusal = None if len(slept) == 6 else NO_RIGHT
-        if len(slept) == 7:
+    def change(number: int) -> None:
+        shared.refusal = None if number == 6 else NO_RIGHT
+        if number == 7:
             shared.trusted = RUBBISH
-        if len(slept) == 9:
-            raise EndError
 
-    with pytest.raises(EndError):
-        await replica.rotation.run(sleep)
-    assert slept == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0, 60.0, 5.0, 10.0]
+    assert await slept(replica, 9, change) == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0, 60.0, 5.0, 10.0]
     lines = [line.partition("] ")[2].partition(" err")[0] for line in replica.log.getvalue().splitlines()]
     assert lines == [
         '"Failed to renew the serving certificate; serving the old one"',
@@ -398,22 +405,10 @@ async def test_nothing_is_served_that_the_api_server_may_not_know():
     """Neither the Secret nor a configuration may be written. One line says so, and none that it serves."""
     shared = Shared(trusted=GOOD, refusal=NO_RIGHT, is_publishing_refused=True)
     replica = Replica(shared, Clock(NOW_S + LIFETIME_S - 1))
-    slept: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if len(slept) == 4:
-            raise EndError
-
-    with pytest.raises(EndError):
-        await replica.rotation.run(sleep)
+    await slept(replica, 4)
     (line,) = replica.log.getvalue().splitlines()
     assert "cannot patch configurations" in line
     assert replica.served.pairs == []
-
-
-class EndError(Exception):
-    """Ends the endless loop."""
 
 
 # Files

@@ -4,11 +4,11 @@ from functools import partial
 
 import pytest
 
-from scheduler.tools.webhook.reviews import Scope, decode_review, encode_response
+from scheduler.tools.webhook.reviews import Scope
 from scheduler.tools.webhook.validating import AntiAffinity, validate
 from tests.support import build
 from tests.support.build import Json
-from tests.tools.webhook.client import Answer, answered, review
+from tests.tools.webhook.client import Answer, reviewed
 
 _VALIDATE = partial(validate, refused=AntiAffinity.ANY)
 _OURS = frozenset({"affinity-scheduler", "ours-too"})
@@ -21,8 +21,7 @@ def harmful(scheduler: str = "") -> Json:
 
 
 def answer(scope: Scope, pod: Json) -> Answer:
-    asked = decode_review(review(pod))
-    return answered(pod, encode_response(asked.uid, scope.applied_to(_VALIDATE)(asked)))
+    return reviewed(scope.applied_to(_VALIDATE), pod)
 
 
 @pytest.mark.parametrize(
