@@ -80,11 +80,7 @@ class Cluster:
 
     @classmethod
     def from_snapshot(cls, file: str | PathLike[str], **options: Any) -> Cluster:  # noqa: ANN401 - as the constructor's
-        """
-        Return the cluster of a file that `affinity-scheduler snapshot` made; `options` as for `Cluster`.
-
-        Raises SettingsError if it is none.
-        """
+        """Return the cluster of a file that `affinity-scheduler snapshot` made. Raises SettingsError if it is none."""
         cluster = cls(**options)
         read_snapshot(str(file), cluster._read)
         return cluster
@@ -92,11 +88,7 @@ class Cluster:
     # Objects.
 
     def add(self, *objects: Mapping[str, Any]) -> Cluster:
-        """
-        Add API objects, or replace those of the same kind and name; return the cluster.
-
-        Raises ValueError for an object that the scheduler cannot read, or does not.
-        """
+        """Add or replace API objects; return the cluster. Raises ValueError for one that is not read, or malformed."""
         for one in objects:
             document = completed(one)
             seen = self.stimulus(document)
@@ -203,11 +195,7 @@ class Cluster:
         return Explained(explain_pod(read, self._pod(pod, read), None))
 
     def simulate(self, pod: PodLike, replicas: int | None = None) -> Simulated:
-        """
-        Return where replicas of the pod, or of the object that creates it, would go, one after the other.
-
-        `replicas`: default: as many as the object asks for.
-        """
+        """Return where replicas, by default as many as the object asks for, would go, one after the other."""
         read = self._read.copy()
         if isinstance(pod, str):
             first, wanted = _pending(self._pod(pod)), 1 if replicas is None else replicas

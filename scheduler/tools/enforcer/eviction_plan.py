@@ -33,11 +33,7 @@ _UNLIMITED = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class PlannedEviction:
-    """
-    A pod to evict, the broken rule, and for anti-affinity the other pod that breaks it.
-
-    `declaring_namespace`: of the pod that declares the rule.
-    """
+    """A pod to evict, the broken rule, its declarer's namespace, and for anti-affinity the other pod that breaks it."""
 
     pod: Pod
     violation: Violation
@@ -85,11 +81,7 @@ class EvictionPlanner:
         self._tightest: dict[str, tuple[PodSpec, int]] = {}
 
     def plan(self, due: Sequence[Violation]) -> EvictionPlan:
-        """
-        Return the plan for these violations, all of enforced rules.
-
-        Cost: O(violations + selected pods in their domains).
-        """
+        """Return the plan for these violations of enforced rules. O(violations + selected pods in their domains)."""
         affinity = [each for each in due if each.is_affinity]
         anti_affinity = [each for each in due if not each.is_affinity]
         first = self._for_affinity(affinity)

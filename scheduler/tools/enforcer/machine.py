@@ -169,11 +169,7 @@ class Enforcer:
     # Checks.
 
     def check(self, now_s: float, *, leads: bool = True) -> list[EnforcerInstruction]:
-        """
-        Return what to report and to evict now.
-
-        Cost: O(rules x nodes + broken rules + pods in the domains of rules that are due), 40 µs for a rule that holds.
-        """
+        """Return what to report and to evict now. O(rules x nodes + pods in the domains of rules that are due)."""
         self.wake_s = inf
         found = violations(self.state, self.index)
         self._update_times(found, now_s)

@@ -70,11 +70,7 @@ class RuleIndex:
         return n_pods
 
     def _rules_of(self, pod: Pod) -> tuple[_Rules, _Rules]:
-        """
-        Return the rules that count, each once, and those that the pod has relaxed.
-
-        Affinity that is enforced is one rule, beside that of all terms.
-        """
+        """Return the rules that count, each once, enforced affinity beside that of all terms; and the relaxed ones."""
         spec, counting = pod.spec, self._state.terms.counting
         is_exempt = spec.namespace in self._exempt_namespaces
         apart = () if is_exempt else counting(spec.affinity.required_anti, spec.namespace)

@@ -147,11 +147,7 @@ def staying_in_domain(state: ClusterState, violation: Violation) -> Iterator[Pla
 
 
 def n_staying(state: ClusterState, rule: DeclaredRule, gone: Sequence[int] = ()) -> int:
-    """
-    Return how many selected pods are not terminating and are on nodes with a key; the largest number of any key.
-
-    `gone`: the rows of pods not to count. O(nodes).
-    """
+    """Return how many selected pods stay on nodes with a key, less one per row in `gone`; the most of any key."""
     nodes = state.nodes
     counts = state.counts.selected(rule.matcher, live_only=True).by_row
     if gone:

@@ -129,12 +129,7 @@ def what_if(
     file: ManifestFile | None = None,
     template: Pod | None = None,
 ) -> WhatIf:
-    """
-    Return the answer; the cluster is used up. Raises SettingsError.
-
-    `changed`: the settings with the request's weights. `file`: of the request's manifest. `template`: the pod that it
-    names.
-    """
+    """Return the answer with the `changed` settings; the cluster is used up. Raises SettingsError."""
     manifests = [] if file is None else file.manifests
     read = add_manifests(file, cluster, None, unknown=_NO_CLASSES) if file is not None and manifests else ""
 

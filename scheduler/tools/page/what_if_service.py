@@ -91,11 +91,7 @@ class WhatIfService:
             return await asyncio.to_thread(self.explanation, pod, pending, copy)
 
     def explanation(self, pod: Pod, pending: Sequence[Pod], copy: ClusterState | None = None) -> Explanation:
-        """
-        Return the explanation of the pod; from a copy, which is used up, with the changes that would help.
-
-        Cost without a copy: one decision, and O(placed pods) for each rule that refuses nodes.
-        """
+        """Return the explanation of the pod; from a copy, which is used up, with the changes that would help."""
         name = self._profile_name(pod)
         notes = () if name == pod.scheduler_name else (f"explained with profile {name}",)
         return explain(
@@ -118,11 +114,7 @@ class WhatIfService:
         return build_profiles(self._settings, view)
 
     async def answer(self, request: WhatIfRequest, template: Pod | None = None) -> WhatIf:
-        """
-        Return what would happen. `template`: the pod that the question names.
-
-        Raises SettingsError for a question that makes no sense, and BusyError.
-        """
+        """Return what would happen, to pods like `template` if one is named. Raises SettingsError and BusyError."""
         self._check(request)
         changed = self._with_weights(request.weights)
         async with self.turn():

@@ -157,12 +157,7 @@ _PODS: Final = msgspec.json.Decoder(_Pod | None)
 
 
 def decode_review(body: bytes) -> Review:
-    """
-    Return the request in the body. O(length).
-
-    Raises:
-        MalformedReviewError: if it is no AdmissionReview v1 or its pod is malformed.
-    """
+    """Return the request in the body. Raises MalformedReviewError, for a malformed pod too. O(length)."""
     try:
         review = nesting.read(_REVIEWS.decode, body)
         if (review.api_version, review.kind) != (API_VERSION, _KIND):
