@@ -156,17 +156,6 @@ def test_a_relaxed_rule_that_can_hold_again_moves_its_pod() -> None:
     assert move.why == f"podAntiAffinity by {ZONE} can hold again"
 
 
-def test_a_pod_that_came_back_is_not_moved_again() -> None:
-    """The scheduler put it back on the same node, as it may: others came in between, or its scores differ."""
-    world = crowded(AT_ONCE)
-    move = world.check()
-    assert move is not None
-    world.rebalancer.on_result(evicted=True, now_s=world.now_s)
-    world.state.remove_pod(move.pod.uid)
-    world.pod("again", "full")
-    assert world.check(1000.0) is None
-
-
 def test_a_refused_eviction_is_tried_again_later() -> None:
     """A budget said no: the pod has not left its node."""
     world = crowded(AT_ONCE)

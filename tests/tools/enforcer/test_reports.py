@@ -39,6 +39,11 @@ class _Recorded:
         self.events.append((key, note))
 
 
+def _reporter(recorded: _Recorded) -> EnforcementReporter:
+    log = Logger(logging.Logger("enforcer", level=logging.CRITICAL))
+    return EnforcementReporter(EnforcementMetrics(version="v"), log, cast(EventRecorder, recorded))
+
+
 def _pod(namespace: str, name: str) -> Pod:
     return decoded(build.pod(name, namespace=namespace, node="n"))
 
@@ -62,11 +67,7 @@ def test_events_name_no_object_of_another_namespace(other: str) -> None:
     notes = []
     for tell in ("violation", "eviction", "move"):
         recorded = _Recorded()
-        reporter = EnforcementReporter(
-            EnforcementMetrics(version="v"),
-            Logger(logging.Logger("enforcer", level=logging.CRITICAL)),
-            cast(EventRecorder, recorded),
-        )
+        reporter = _reporter(recorded)
         if tell == "violation":
             reporter.on_violation(ReportViolation(pod, report, ViolationCause.UNKNOWN))
         elif tell == "eviction":
@@ -79,3 +80,9 @@ def test_events_name_no_object_of_another_namespace(other: str) -> None:
     assert (f"{other}/" in "".join(notes)) == is_own
     assert ("of another namespace" in notes[2]) != is_own
     assert ("no other pod" in notes[1]) == is_own
+
+
+def test_an_event_says_why_a_pod_moves() -> None:
+    recorded = _Recorded()
+    _reporter(recorded).on_move_ended(Move(_pod("shop", "web"), "m", "its score is 40 higher"), EVICTED)
+    assert _told(recorded)[0] == "Evicted to move from n to a better node such as m: its score is 40 higher"

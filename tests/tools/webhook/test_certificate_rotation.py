@@ -155,26 +155,6 @@ async def slept(replica: Replica, n: int, after: Callable[[int], None] = lambda 
 
 
 @pytest.mark.asyncio
-async def test_the_first_replica_issues_a_pair_and_the_second_shares_it():
-    shared, clock = Shared(), Clock()
-    first, second = Replica(shared, clock), Replica(shared, clock)
-    await first.rotation.check()
-    await second.rotation.check()
-    assert first.serves == second.serves == shared.trusted.pair
-    assert shared.n_writes == 1
-    assert trusts(shared.published[-1], first.serves)
-
-
-@pytest.mark.asyncio
-async def test_one_of_two_replicas_that_renew_at_once_wins():
-    shared, clock = Shared(faster=GOOD), Clock()
-    loser = Replica(shared, clock)
-    await loser.rotation.check()
-    assert (loser.serves, shared.n_writes) == (GOOD.pair, 0)
-    assert shared.published == [GOOD.authorities]
-
-
-@pytest.mark.asyncio
 async def test_every_served_pair_is_trusted_at_every_moment_of_a_year():
     """With two replicas that check at different times."""
     shared, clock = Shared(), Clock()
@@ -192,23 +172,6 @@ async def test_every_served_pair_is_trusted_at_every_moment_of_a_year():
             heard = shared.published[-1]
     assert 4 <= shared.n_writes <= 8
     assert all(len(replica.served.pairs) == shared.n_writes for replica in replicas)
-
-
-@pytest.mark.asyncio
-async def test_a_renewed_pair_waits_until_its_authority_is_known():
-    shared, clock = Shared(trusted=GOOD), Clock()
-    replica = Replica(shared, clock)
-    await replica.rotation.check()
-    clock.now_s = NOW_S + LIFETIME_S - RENEW_BEFORE_S
-    await replica.rotation.check()
-    assert shared.trusted.pair != GOOD.pair
-    assert replica.serves == GOOD.pair
-    clock.now_s += LEARN_S - 1
-    await replica.rotation.check()
-    assert replica.serves == GOOD.pair
-    clock.now_s += 1
-    await replica.rotation.check()
-    assert replica.serves == shared.trusted.pair
 
 
 @pytest.mark.asyncio
@@ -251,24 +214,6 @@ async def test_another_pair_in_the_secret_is_served_at_once():
     await replica.rotation.check()
     assert replica.serves == shared.trusted.pair
     assert trusts(shared.published[-1], replica.serves, now_s=clock.now_s)
-
-
-@pytest.mark.asyncio
-async def test_the_pair_is_served_on_while_the_api_server_is_down():
-    """Each failed check is logged once, and the next one comes sooner."""
-    shared, clock = Shared(), Clock()
-    replica = Replica(shared, clock)
-    await replica.rotation.check()
-    shared.is_down = True
-    with pytest.raises(Unreachable):
-        await replica.rotation.check()
-    assert replica.serves == shared.trusted.pair
-
-    def change(number: int) -> None:
-        shared.is_down = number < 2
-
-    assert await slept(replica, 3, change) == [5.0, 10.0, 60.0]
-    assert replica.log.getvalue().count("Failed to check the serving certificate") == 1
 
 
 # Without the right to write the Secret
