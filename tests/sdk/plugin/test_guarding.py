@@ -273,9 +273,7 @@ def _explaining(explain: Any) -> Cluster:
         pytest.param(_late, "KeyError: 'late'", id="raises"),
         pytest.param(lambda *_: None, "TypeError: explain returned None", id="nothing"),
         pytest.param(lambda *_: PluginExplanation(where=_late), "KeyError: 'late'", id="where raises"),
-        pytest.param(
-            lambda *_: PluginExplanation(where=lambda rows: ["x"]), "ValueError: zip()", id="one text"
-        ),
+        pytest.param(lambda *_: PluginExplanation(where=lambda rows: ["x"]), "ValueError: zip()", id="one"),
         pytest.param(lambda *_: PluginExplanation(proposals=_late), "KeyError: 'late'", id="proposals raise"),
     ],
 )
@@ -413,9 +411,7 @@ def test_a_guest_cannot_write_to_an_array(array: Callable[[Any], Any]):
         pytest.param(lambda c, s: c.pod.labels.update(a="b"), id="the pod's labels"),
         pytest.param(lambda c, s: c.pod.spec.containers[0].requests.clear(), id="the pod's requests"),
         pytest.param(lambda c, s: c.label_set.labels.pop("a"), id="the labels of a label set"),
-        pytest.param(
-            lambda c, s: s.view_at(0).pods[0].labels.update(a="b"), id="the labels of a running pod"
-        ),
+        pytest.param(lambda c, s: s.view_at(0).pods[0].labels.update(a="b"), id="labels of a running pod"),
         pytest.param(lambda c, s: setattr(s.view_at(0).pods[0], "priority", 1), id="a running pod"),
         pytest.param(lambda c, s: s.state.usage_of(c.pod).requested.clear(), id="the usage of a pod"),
         pytest.param(lambda c, s: s.namespace_labels("default").clear(), id="the labels of a namespace"),
@@ -435,9 +431,7 @@ def test_a_guest_cannot_write_to_an_array(array: Callable[[Any], Any]):
         pytest.param(lambda c, s: s.nodes.remove("n0"), id="the nodes"),
         pytest.param(lambda c, s: s.column(ZONE).set(0, "x"), id="a label"),
         pytest.param(lambda c, s: s.nodes.ports.clear(), id="host ports"),
-        pytest.param(
-            lambda c, s: s.nodes.count_usage(0, s.state.usage_of(c.pod), 1), id="the usage of a node"
-        ),
+        pytest.param(lambda c, s: s.nodes.count_usage(0, s.state.usage_of(c.pod), 1), id="usage of a node"),
         pytest.param(lambda c, s: s.devices.remove("ResourceClaim", "default/c"), id="devices"),
         pytest.param(lambda c, s: s.state.remove_pod("running"), id="the state behind the view"),
         pytest.param(lambda c, s: s.state.budgets.remove("", "default/b"), id="budgets"),

@@ -162,12 +162,8 @@ class _Slow(Crowded):
     [
         pytest.param(_Forgetting, PluginTests.test_answers_follow_changes, id="keeps what it saw"),
         pytest.param(_Remembering, PluginTests.test_answers_follow_changes, id="keeps it in itself"),
-        pytest.param(
-            _Lonely, PluginTests.test_events_wake_the_pods_that_were_refused, id="hears of no new pods"
-        ),
-        pytest.param(
-            _Drawing, PluginTests.test_the_same_question_has_the_same_answer, id="answers by chance"
-        ),
+        pytest.param(_Lonely, PluginTests.test_events_wake_the_pods_that_were_refused, id="hears of no pods"),
+        pytest.param(_Drawing, PluginTests.test_the_same_question_has_the_same_answer, id="draws answers"),
         pytest.param(_Silent, PluginTests.test_refused_nodes_have_reasons, id="gives no reason"),
         pytest.param(_Deaf, PluginTests.test_events_wake_the_pods_that_were_refused, id="lacks an event"),
         pytest.param(_Sleepy, PluginTests.test_events_wake_the_pods_that_were_refused, id="has a wrong hint"),

@@ -121,11 +121,9 @@ def test_at_equal_priority_the_pod_with_the_tightest_limit_is_evicted(cluster: D
     [
         pytest.param({"maxPodsPerDomain": "50%"}, ("a1", "a1", "a2", "a2", "b1", "b1"), ["p3"], id="50 %"),
         pytest.param(
-            {"domainWeights": {"a": 1, "b": 2}}, ("a1", "a1", "a2", "b1", "b1"), ["p2"], id="weights"
+            {"domainWeights": {"a": 1, "b": 2}}, ("a1", "a1", "a2", "b1", "b1"), ["p2"], id="shares"
         ),
-        pytest.param(
-            {"maxPodsPerDomain": "50%"}, ("a1", "a2", "gone", "gone"), ["p1"], id="50 % of those on nodes"
-        ),
+        pytest.param({"maxPodsPerDomain": "50%"}, ("a1", "a2", "gone", "gone"), ["p1"], id="50 % on nodes"),
         pytest.param({"domainWeights": {"b": 1}}, ("a1", "b1"), ["p0"], id="a zone without a weight"),
         pytest.param({"domainWeights": {"b": 1, "gone": 9}}, ("b1", "b2"), [], id="a zone that is gone"),
     ],

@@ -9,17 +9,10 @@ from scheduler.tools.shadow.report import Cause
 from tests.support import build
 from tests.support.build import Json
 from tests.support.json_cluster import decoded
-from tests.tools.shadow.test_shadow import Watched, needs
+from tests.tools.shadow.test_shadow import Watched, needs, on, unschedulable
 
 RACK = "rack"
 IN_ONE_RACK = {"affinity-scheduler.io/pod-group-required-topology": RACK}
-LEFT_PENDING = {
-    "status": {
-        "conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "minCount"}
-        ]
-    }
-}
 NEAR = {"affinity-scheduler.io/pod-group-preferred-topology": RACK}
 
 
@@ -34,13 +27,17 @@ def member(name: str, n: int = 2, cpu: str = "3", topology: Json | None = None) 
     return needs(name, cpu, labels={GROUP: "g", MIN_COUNT: str(n)}, annotations=topology or {})
 
 
+def left_pending(name: str, n: int = 2, cpu: str = "3") -> Json:
+    return unschedulable(member(name, n, cpu), "minCount")
+
+
 def place(watched: Watched, topology: Json | None = None, cpu: str = "3", **nodes: str) -> None:
     """Show members pending, and then each on its node."""
     pods = {name: member(name, len(nodes), cpu, topology) for name in nodes}
     for pod in pods.values():
         watched.see(pod)
     for name, node in nodes.items():
-        watched.see({**pods[name], "spec": {**pods[name]["spec"], "nodeName": node}}, after_s=0.1)
+        watched.see(on(pods[name], node), after_s=0.1)
 
 
 def compared(watched: Watched) -> tuple[int, int, int]:
@@ -94,7 +91,7 @@ def test_a_half_of_a_group_breaks_its_rule_once_no_other_member_follows() -> Non
     pods = [member(f"m{index}") for index in range(2)]
     for pod in pods:
         watched.see(pod)
-    watched.see({**pods[0], "spec": {**pods[0]["spec"], "nodeName": "a1"}})
+    watched.see(on(pods[0], "a1"))
     assert watched.shadow.report().n_bound == 0
     watched.see(needs("another"), after_s=RACE_S + 0.5)
     assert watched.difference.cause is Cause.RULE
@@ -141,7 +138,7 @@ def test_a_change_shortly_before_may_explain_where_the_group_is() -> None:
     watched.bind(needs("other", "1"), "a1", after_s=0.5)
     for index, node in enumerate(("a1", "a2")):
         pod = member(f"m{index}", cpu="1")
-        watched.see({**pod, "spec": {**pod["spec"], "nodeName": node}}, after_s=0.1)
+        watched.see(on(pod, node), after_s=0.1)
     assert watched.difference.cause is Cause.RACE
 
 
@@ -149,10 +146,10 @@ def test_a_group_that_is_left_pending_is_asked_only_whether_it_has_places() -> N
     watched = Watched(racks("a1"))
     for index in range(2):
         watched.see(member(f"m{index}"))
-    watched.see(member("m0") | LEFT_PENDING)
+    watched.see(left_pending("m0"))
     report = watched.shadow.report()
     assert (report.n_pending, report.n_same_reasons) == (1, 1)
-    watched.see(member("m1", cpu="1") | LEFT_PENDING)
+    watched.see(left_pending("m1", cpu="1"))
     assert watched.difference.cause is Cause.RULE
     assert watched.difference.explanation == "there: minCount here: pod group default/g has places"
 
@@ -162,9 +159,9 @@ def test_a_group_whose_members_are_reported_pending_together_is_asked_once() -> 
     for index in range(3):
         watched.see(member(f"m{index}", cpu="1"))
     for index in range(2):
-        watched.see(member(f"m{index}", cpu="1") | LEFT_PENDING, after_s=0.1)
+        watched.see(left_pending(f"m{index}", cpu="1"), after_s=0.1)
     assert (watched.shadow.report().n_pending, watched.difference.pod) == (1, "m0")
-    watched.see(member("m2", cpu="1") | LEFT_PENDING, after_s=RACE_S + 0.5)
+    watched.see(left_pending("m2", cpu="1"), after_s=RACE_S + 0.5)
     assert watched.shadow.report().n_pending == 2
 
 
@@ -173,7 +170,7 @@ def test_no_orders_are_tried_for_a_large_group() -> None:
     watched = Watched(racks(*(f"a{index}" for index in range(13))))
     for index in range(101):
         watched.see(member(f"m{index}", 101, cpu="100m"), after_s=0.001)
-    watched.see(member("m0", 101, cpu="100m") | LEFT_PENDING)
+    watched.see(left_pending("m0", 101, cpu="100m"))
     assert watched.difference.explanation.endswith("has places; no other order is tried for a group of 101")
 
 
@@ -182,7 +179,7 @@ def test_what_was_bound_of_a_group_when_a_watch_was_interrupted_is_not_compared(
     pods = [member(f"m{index}") for index in range(2)]
     for pod in pods:
         watched.see(pod)
-    watched.see({**pods[0], "spec": {**pods[0]["spec"], "nodeName": "a1"}}, after_s=0.1)
+    watched.see(on(pods[0], "a1"), after_s=0.1)
     watched.shadow.interrupt(watched.now_s)
     watched.shadow.end(watched.now_s)
     report = watched.shadow.report()

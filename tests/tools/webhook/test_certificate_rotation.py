@@ -61,9 +61,7 @@ GOOD, OTHER = issue([HOST], NOW_S), issue([HOST], NOW_S)
 @pytest.mark.parametrize(
     ("trusted", "host", "now_s", "reason"),
     [
-        pytest.param(
-            TrustedKeyPair(b"", KeyPair(b"", b"")), HOST, NOW_S, "there is none", id="an empty Secret"
-        ),
+        pytest.param(TrustedKeyPair(b"", KeyPair(b"", b"")), HOST, NOW_S, "there is none", id="empty Secret"),
         pytest.param(TrustedKeyPair(b"x", KeyPair(b"y", b"z")), HOST, NOW_S, "there is none", id="rubbish"),
         pytest.param(
             TrustedKeyPair(GOOD.authorities, KeyPair(GOOD.pair.cert, b"")),
