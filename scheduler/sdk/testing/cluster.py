@@ -94,7 +94,8 @@ class Cluster:
             seen = self.stimulus(document)
             self._world.handle(seen)
             self._read.apply(seen)
-            self._objects[_key(document)] = document
+            metadata = document["metadata"]
+            self._objects[document["kind"], metadata.get("namespace", ""), metadata["name"]] = document
         return self
 
     def stimulus(self, document: Mapping[str, Any]) -> Stimulus:
@@ -199,7 +200,10 @@ class Cluster:
         read = self._read.copy()
         if isinstance(pod, str):
             first, wanted = _pending(self._pod(pod)), 1 if replicas is None else replicas
-            pods = [_renamed(first, number) for number in range(wanted)]
+            pods = [
+                replace(first, name=f"{first.name}-{number}", uid=f"not-created/{first.key}-{number}")
+                for number in range(wanted)
+            ]
         else:
             manifest = self._manifest(pod)
             wanted = manifest.n_replicas if replicas is None else replicas
@@ -259,17 +263,8 @@ def completed(document: Mapping[str, Any]) -> JsonObject:
     return copy
 
 
-def _key(document: Mapping[str, Any]) -> tuple[str, str, str]:
-    metadata = document["metadata"]
-    return document["kind"], metadata.get("namespace", ""), metadata["name"]
-
-
 def _pending(pod: Pod) -> Pod:
     return replace(pod, node_name="", nominated_node_name="")
-
-
-def _renamed(pod: Pod, number: int) -> Pod:
-    return replace(pod, name=f"{pod.name}-{number}", uid=f"not-created/{pod.key}-{number}")
 
 
 def _scored(read: LoadedCluster, result: ScheduleResult) -> Decision:

@@ -47,7 +47,6 @@ from scheduler.tools.enforcer.instructions import (
     EvictionShare,
     ReportViolation,
     ViolationCause,
-    ViolationReport,
 )
 from scheduler.tools.enforcer.limits import EvictionLimits
 from scheduler.tools.enforcer.rules import RuleIndex
@@ -272,7 +271,8 @@ class Enforcer:
                 self.status.waiting["share"] += 1
             elif self._may_evict(planned, now_s):
                 self._in_flight = planned if self._acts else None
-                instructions.append(Evict(planned.pod, self._report_of(planned)))
+                report = violation_report(self.state, planned.violation, planned.pod.uid, planned.other)
+                instructions.append(Evict(planned.pod, report))
         return instructions
 
     def _may_evict(self, planned: PlannedEviction, now_s: float) -> bool:
@@ -293,9 +293,6 @@ class Enforcer:
         self.status.waiting["limit"] += 1
         self._is_time(self._evictions.next_free_s(), now_s)
         return False
-
-    def _report_of(self, planned: PlannedEviction) -> ViolationReport:
-        return violation_report(self.state, planned.violation, planned.pod.uid, planned.other)
 
     # Results.
 
