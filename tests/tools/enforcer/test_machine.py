@@ -80,6 +80,10 @@ def test_an_enforced_rule_yields_to_a_pod_that_has_relaxed_it(cluster: Driver) -
     assert len(cluster.enforce()) == 1
     cluster.gone("uid-default-relaxed")
     assert cluster.enforcer.check(cluster.now_s) == []
+    web("third", "a2", **{RELAXED: json.dumps([{"rule": name}])})
+    assert cluster.check() == []
+    web("third", "a2")
+    assert len(cluster.enforce()) == 1, "a mark that is taken off counts no more"
 
 
 def test_the_younger_of_two_pods_that_must_not_share_a_zone_is_evicted(cluster: Driver) -> None:
@@ -135,6 +139,27 @@ def test_pods_above_their_share_are_evicted_the_youngest_first(
     for number, node in enumerate(nodes):
         cluster.pod(f"p{number}", node, limited, labels=WEB, created=f"2026-01-0{number + 1}T00:00:00Z")
     assert cluster.enforce() == gone
+
+
+def test_a_share_is_less_once_a_terminating_pod_is_gone(cluster: Driver) -> None:
+    limited = rules(far=[{**term(ZONE, selector("app=web")), "maxPodsPerDomain": "50%"}])
+    cluster.pod("old", "a1", limited, labels=WEB, created="2026-01-01T00:00:00Z")
+    cluster.pod("new", "a2", limited, labels=WEB, created="2026-01-02T00:00:00Z")
+    leaving = cluster.pod("leaving", "b2", labels=WEB, terminating=True)
+    assert cluster.enforce() == []
+    cluster.gone(leaving)
+    assert cluster.enforce() == ["new"]
+
+
+@pytest.mark.parametrize(("rule", "node"), [(APART, "a2"), (NEAR_DB, "b1")])
+def test_a_new_pod_breaks_a_rule_that_held_for_others(cluster: Driver, rule: Json, node: str) -> None:
+    """Where no selected pod comes or goes."""
+    cluster.pod("web", "a1", labels=WEB)
+    cluster.pod("db", "a1", labels=DB)
+    cluster.pod("early", "b1" if rule == APART else "a1", rule, grace="0")
+    assert cluster.enforce() == []
+    cluster.pod("late", node, rule, grace="0")
+    assert cluster.enforce() == ["late"]
 
 
 def test_an_eviction_that_mends_a_rule_does_not_change_the_order_of_the_others(cluster: Driver) -> None:
@@ -523,7 +548,8 @@ def test_a_rule_that_is_not_enforced_is_reported_but_evicts_no_pod(
         if which == "anti-affinity"
         else rules(near=[term(ZONE, selector("app=db"))], which=REQUIRED)
     )
-    cluster.pod("p", "a1", **{"annotation" if by == "annotation" else "affinity": ordinary})
+    annotation, affinity = (ordinary, None) if by == "annotation" else (None, ordinary)
+    cluster.pod("p", "a1", annotation, affinity=affinity)
     cluster.pod("w", "a2", labels=WEB)
     orders = [*cluster.check(), *cluster.check(60.0)]
     assert [type(each).__name__ for each in orders] == ["ReportViolation"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -226,14 +227,20 @@ def test_pods_of_the_highest_priority_stay_unless_they_break_each_others_rules(
 
 
 def changed(cluster: Driver, world: World, data: st.DataObject) -> World:
-    """Relabel or delete pods, nodes and namespaces, and sweep, with checks in between. Return the resulting labels."""
+    """Change, copy or delete pods, nodes and namespaces, and sweep, with checks in between. Return the labels."""
     nodes, namespaces = dict(world.nodes), dict(world.namespaces)
     for _ in range(data.draw(st.integers(1, 6))):
         cluster.check()
-        match data.draw(st.sampled_from(["pod", "node", "namespace", "gone", "sweep"])):
+        match data.draw(st.sampled_from(["pod", "copy", "node", "namespace", "gone", "sweep"])):
             case "pod" if cluster.pods:
                 uid = data.draw(st.sampled_from(sorted(cluster.pods)))
                 cluster.relabel(uid, app=data.draw(st.sampled_from(APPS)))
+            case "copy" if cluster.pods:
+                pod = copy.deepcopy(cluster.pods[data.draw(st.sampled_from(sorted(cluster.pods)))])
+                name = f"{pod['metadata']['name']}-copy"
+                pod["metadata"] |= {"name": name, "uid": name}
+                pod["spec"]["nodeName"] = data.draw(st.sampled_from(NODES))
+                cluster.see(pod)
             case "node":
                 name = data.draw(st.sampled_from(NODES))
                 nodes[name] = {ZONE: data.draw(st.sampled_from("xyz"))}
