@@ -18,7 +18,7 @@ from tests.support.apiserver import Address
 from tests.support.build import ZONE, Json, selector, term
 from tests.support.cluster import kubeconfig_of
 from tests.support.daemon import Daemon
-from tests.support.enforcer_driver import REQUIRED, rules
+from tests.support.enforcer_driver import rules
 from tests.support.enforcer_process import Shop, enforcing, output, shop, started
 from tests.support.json_cluster import decoded
 from tests.support.kubectl import Kubectl
@@ -245,19 +245,6 @@ async def test_of_two_instances_one_acts_and_the_other_takes_over(cluster: Shop)
             await cluster.pod("next", "a1", APART)
             await cluster.left("web")
             await logged(second, '"Evicted"', f"{cluster.namespace}/next")
-
-
-async def test_a_rule_that_is_not_enforced_is_only_reported(cluster: Shop) -> None:
-    """As after a race with another scheduler: Kubernetes itself never checks again."""
-    ordinary = rules(far=[term(ZONE, selector("app=web"))], which=REQUIRED)
-    await cluster.pod("first", "a1", ordinary, labels=WEB)
-    async with enforcing(cluster.kubeconfig) as daemon:
-        await cluster.pod("second", "a2", labels=WEB)
-        (event,) = await until(lambda: cluster.events("first", "AffinityRuleBroken"), what="the event")
-        assert "does not hold (it is not enforced, so no pod is evicted)" in event["note"]
-        assert f"beside {cluster.namespace}/second; a pod was placed here" in event["note"]
-        assert await daemon.metric("affinity_scheduler_broken_rules", rule="anti-affinity") == 1
-        assert await cluster.names() == {"first", "second"}
 
 
 async def test_a_dry_run_logs_evictions_and_writes_nothing(cluster: Shop) -> None:

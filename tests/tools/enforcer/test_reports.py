@@ -82,6 +82,18 @@ def test_events_name_no_object_of_another_namespace(other: str) -> None:
     assert ("no other pod" in notes[1]) == is_own
 
 
+def test_an_event_says_that_a_rule_is_not_enforced() -> None:
+    """As after a race with another scheduler: Kubernetes itself never checks again."""
+    recorded, pod, other = _Recorded(), _pod("shop", "first"), _pod("shop", "second")
+    report = ViolationReport("anti-affinity", False, "anti-affinity: no other pod", "zone=a", other, "shop")
+    _reporter(recorded).on_violation(ReportViolation(pod, report, ViolationCause.PLACEMENT))
+    told = "Required anti-affinity: no other pod: does not hold (it is not enforced, so no pod is evicted)"
+    note, related = _told(recorded)
+    assert note.startswith(f"{told} in zone=a, beside shop/second; a pod was placed here")
+    assert related == "second"
+    assert recorded.events[0][0].reason == "AffinityRuleBroken"
+
+
 def test_an_event_says_why_a_pod_moves() -> None:
     recorded = _Recorded()
     _reporter(recorded).on_move_ended(Move(_pod("shop", "web"), "m", "its score is 40 higher"), EVICTED)
