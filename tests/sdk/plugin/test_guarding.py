@@ -298,35 +298,23 @@ def test_a_guest_explains_why_it_rejects_the_pod():
 
 
 @pytest.mark.parametrize(
-    ("verdict", "message"),
+    ("method", "answer", "message"),
     [
-        pytest.param("red", "TypeError: fits returned 'red', expected True, False or a status", id="a text"),
-        pytest.param(None, "TypeError: fits returned None, expected True, False or a status", id="nothing"),
+        (
+            "fits",
+            "red",
+            "PreFilter plugin \"Mine\": TypeError: fits returned 'red', expected True, False or a",
+        ),
+        ("fits", None, 'PreFilter plugin "Mine": TypeError: fits returned None, expected True, False or a'),
+        ("score", 0.5, "PreScore plugin \"Mine\": TypeError: 'float' object cannot be interpreted"),
     ],
 )
-def test_a_node_by_node_rule_that_answers_neither_yes_nor_no_fails_the_cycle(verdict: Any, message: str):
+def test_a_node_by_node_rule_with_an_answer_of_another_type_fails_the_cycle(
+    method: str, answer: Any, message: str
+):
     """A text would count as true: a rule that returns its reason would let every pod through."""
-
-    class Mine(NodeByNode):
-        name = "Mine"
-
-        def fits(self, pod: Any, node: Any) -> Any:
-            return verdict
-
-    assert cluster(Mine).decide(make_pod()).message.startswith(f'running PreFilter plugin "Mine": {message}')
-
-
-def test_a_score_that_is_no_whole_number_fails_the_cycle():
-    class Mine(NodeByNode):
-        name = "Mine"
-
-        def score(self, pod: Any, node: Any) -> Any:
-            return 0.5
-
-    message = cluster(Mine).decide(make_pod()).message
-    assert message.startswith(
-        "running PreScore plugin \"Mine\": TypeError: 'float' object cannot be interpreted"
-    )
+    mine = type("Mine", (NodeByNode,), {"name": "Mine", method: lambda *_: answer})
+    assert cluster(mine).decide(make_pod()).message.startswith(f"running {message}")
 
 
 def test_a_refused_node_without_a_reason_gets_one():
