@@ -158,6 +158,7 @@ def test_a_pod_that_was_left_pending_is_decided_again() -> None:
     watched.see(unschedulable(pod, text), after_s=RACE_S / 10)
     watched.see(on(pod, "a1"), after_s=RACE_S / 10)
     assert watched.shadow.report().causes == {Cause.RACE: 1, Cause.SCORE: 1}
+    assert [each.cause for each in watched.shadow.report().differences] == [Cause.SCORE, Cause.RACE]
     watched.bind(needs("large", "3"), "b1", after_s=RACE_S / 10)
     assert watched.shadow.report().causes == {Cause.RACE: 2}
 
