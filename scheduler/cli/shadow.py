@@ -69,8 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seed for the choice between nodes with equal scores (default %(default)s): two runs on one recording are "
         "equal",
     )
-    server_flags.add_server(parser)
-    server_flags.add_logging(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -78,6 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="text",
         help="form of the report (default %(default)s)",
     )
+    server_flags.add_server(parser)
+    server_flags.add_logging(parser)
     serving_flags.add_arguments(parser, port=_NO_PORT, hides_tls=True)
     parser.set_defaults(verbosity=0)
 
