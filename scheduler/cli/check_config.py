@@ -10,7 +10,7 @@ from scheduler.errors import SettingsError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.add_argument("file", metavar="FILE", help='a KubeSchedulerConfiguration, "-" for standard input')
+    parser.add_argument("config", metavar="FILE", help='a KubeSchedulerConfiguration, "-" for standard input')
     settings_flags.add_plugins(parser)
     settings_flags.add_semantics(parser, DEFAULT_VERSION)
 
@@ -20,9 +20,7 @@ def run(args: argparse.Namespace) -> int:
     from scheduler.daemon.settings.writing import resolved_yaml
 
     try:
-        settings = settings_flags.settings(
-            args.file, args.plugins, args.feature_gates, args.emulated_version
-        ).at(None)
+        settings = settings_flags.settings(args).at(None)
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 2

@@ -7,19 +7,17 @@ from typing import Final
 
 import msgspec
 
+from scheduler.cli.flag_kinds import duration_s
 from scheduler.cli.kube_scheduler_flags import add_boolean
-from scheduler.cli.server_flags import duration_s
 from scheduler.daemon.settings.resolved import LeaderElection
 from scheduler.engine.syntax.durations import format_duration
 from scheduler.errors import SettingsError
 
-#: The field and what `--help` says, by flag.
-_DURATIONS: Final = {
+#: The field and what `--help` says, by flag. Fields of durations end with `_s`.
+_FIELDS: Final = {
     "lease-duration": ("lease_duration_s", "standbys wait so long for a renewal before they take over"),
     "renew-deadline": ("renew_deadline_s", "the leader ends if it has not renewed the Lease for so long"),
     "retry-period": ("retry_period_s", "time between two attempts"),
-}
-_NAMES: Final = {
     "resource-lock": ("resource_lock", "kind of the lock, leases"),
     "resource-name": ("resource_name", "name of the Lease"),
     "resource-namespace": ("resource_namespace", "namespace of the Lease"),
@@ -31,14 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     group = parser.add_argument_group("leader election; each overrides a field of the configuration")
     add_boolean(group, "leader-elect", "elect a leader before scheduling (default true)")
-    for name, (field, text) in _DURATIONS.items():
-        seconds = getattr(LeaderElection(), field)
-        group.add_argument(
-            f"--leader-elect-{name}", metavar="DURATION", help=f"{text} (default {seconds:g}s)"
-        )
-    for name, (field, text) in _NAMES.items():
-        default = getattr(LeaderElection(), field)
-        metavar = "NS" if name == "resource-namespace" else "NAME"
+    for name, (field, text) in _FIELDS.items():
+        default, metavar = getattr(LeaderElection(), field), "NS" if name.endswith("namespace") else "NAME"
+        if field.endswith("_s"):
+            default, metavar = f"{default:g}s", "DURATION"
         group.add_argument(f"--leader-elect-{name}", metavar=metavar, help=f"{text} (default {default})")
 
 
@@ -47,12 +41,10 @@ def overridden(settings: LeaderElection, args: argparse.Namespace) -> LeaderElec
     changes: dict[str, object] = {}
     if args.leader_elect is not None:
         changes["leader_elect"] = args.leader_elect == "true"
-    for name, (field, _) in _DURATIONS.items():
-        if (text := _given(args, name)) is not None:
-            changes[field] = duration_s(f"--leader-elect-{name}", text, such_as="15s")
-    for name, (field, _) in _NAMES.items():
-        if (text := _given(args, name)) is not None:
-            changes[field] = text
+    for name, (field, _) in _FIELDS.items():
+        flag = f"--leader-elect-{name}"
+        if (text := getattr(args, flag.strip("-").replace("-", "_"))) is not None:
+            changes[field] = duration_s(flag, text, such_as="15s") if field.endswith("_s") else text
     found = msgspec.structs.replace(settings, **changes)
     if found.leader_elect and found.resource_lock != _LOCK:
         raise SettingsError("--leader-elect-resource-lock", "", found.resource_lock, _LOCK)
@@ -65,13 +57,7 @@ def overridden(settings: LeaderElection, args: argparse.Namespace) -> LeaderElec
 def values(settings: LeaderElection) -> dict[str, str]:
     """Return the values in effect by flag, without dashes in front."""
     found = {"leader-elect": "true" if settings.leader_elect else "false"}
-    for name, (field, _) in _DURATIONS.items():
-        found[f"leader-elect-{name}"] = format_duration(getattr(settings, field))
-    for name, (field, _) in _NAMES.items():
-        found[f"leader-elect-{name}"] = getattr(settings, field)
+    for name, (field, _) in _FIELDS.items():
+        value = getattr(settings, field)
+        found[f"leader-elect-{name}"] = format_duration(value) if field.endswith("_s") else value
     return found
-
-
-def _given(args: argparse.Namespace, name: str) -> str | None:
-    value: str | None = getattr(args, f"leader_elect_{name.replace('-', '_')}")
-    return value

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import math
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from scheduler.cli import server_flags, serving_flags, settings_flags
+from scheduler.cli.flag_kinds import ONE_OR_MORE, TRUE_FALSE, add, add_choice, duration_s, number
 from scheduler.errors import SettingsError
 from scheduler.tools.enforcer.limits import NAME, EvictionLimits, RebalanceLimits
 
@@ -20,12 +22,12 @@ if TYPE_CHECKING:
 
 #: The scheduler has 10259.
 _PORT: Final = 10260
-_NAMESPACE: Final = "kube-system"
 _LIMITS: Final = EvictionLimits()
 _REBALANCE: Final = RebalanceLimits()
 _COST_WRITES: Final = 60
 #: Most pods that may move for one group.
-_MOST_FOR_GROUPS: Final = 20
+_FOR_GROUPS: Final = partial(number, allowed=range(21), expected="0 to 20")
+_DURATION: Final = partial(duration_s, such_as="60s", or_zero=True)
 _HEAD: Final = ("POD", "ENFORCED", "RULE", "WHERE", "BESIDE", "WOULD EVICT")
 
 
@@ -46,61 +48,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_rebalancing(parser)
     _add_deletion_costs(parser)
     _add_limits(parser)
-    parser.add_argument(
-        "--namespace",
-        default=_NAMESPACE,
-        metavar="NS",
-        help="namespace of the enforcer's Lease (default %(default)s)",
-    )
-    parser.add_argument("--name", default=NAME, help="name of the enforcer's Lease (default %(default)s)")
-    parser.add_argument(
-        "--leader-elect",
-        choices=("true", "false"),
-        default="true",
-        help="elect a leader on a Lease before evicting (default %(default)s)",
-    )
+    add(parser, "--namespace", "NS", "kube-system", "namespace of the enforcer's Lease")
+    add(parser, "--name", "NAME", NAME, "name of the enforcer's Lease")
+    add_choice(parser, "--leader-elect", TRUE_FALSE, "true", "elect a leader on a Lease before evicting")
     server_flags.add_logging(parser)
     serving_flags.add_arguments(parser, port=_PORT)
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("limits")
-    group.add_argument(
-        "--grace",
-        default=f"{_LIMITS.grace_s:g}s",
-        metavar="DURATION",
-        help="grace period without a match for affinity, unless the pod sets its own (default %(default)s)",
+    grace = "grace period without a match for affinity, unless the pod sets its own"
+    add(group, "--grace", "DURATION", f"{_LIMITS.grace_s:g}s", grace, _DURATION)
+    share = (
+        "if more than this share of a namespace's pods with enforced rules, and more than 3 pods, would be evicted "
+        "for its rules, evict none; the same for its pods and the rules of other namespaces; 100%% for no limit"
     )
-    group.add_argument(
-        "--max-share",
-        default=f"{_LIMITS.max_share:.0%}",
-        metavar="PERCENT",
-        help="if more than this share of a namespace's pods with enforced rules, and more than 3 pods, would be "
-        "evicted for its rules, evict none; the same for its pods and the rules of other namespaces; 100%% for no "
-        "limit (default %(default)s)",
-    )
+    add(group, "--max-share", "PERCENT", f"{_LIMITS.max_share:.0%}", share, _share)
+    of_one = "per minute in one namespace, and for the rules of one"
     for flag, default, what in (
         ("--max-evictions-per-minute", _LIMITS.evictions, "per minute"),
-        (
-            "--max-evictions-per-namespace",
-            _LIMITS.evictions_per_namespace,
-            "per minute in one namespace, and for the rules of one",
-        ),
+        ("--max-evictions-per-namespace", _LIMITS.evictions_per_namespace, of_one),
         ("--max-evictions-per-node", _LIMITS.evictions_per_node, "per minute on one node"),
     ):
-        group.add_argument(
-            flag,
-            type=int,
-            default=default,
-            metavar="N",
-            help=f"maximum evictions {what} (default %(default)s)",
-        )
-    group.add_argument(
-        "--protected-namespaces",
-        default="kube-system",
-        metavar="NS",
-        help="namespaces whose pods are never evicted (default %(default)s)",
-    )
+        add(group, flag, "N", default, f"maximum evictions {what}", ONE_OR_MORE)
+    protected = "namespaces whose pods are never evicted"
+    add(group, "--protected-namespaces", "NS", "kube-system", protected)
 
 
 def _add_rebalancing(parser: argparse.ArgumentParser) -> None:
@@ -110,33 +82,17 @@ def _add_rebalancing(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also move pods that the scheduler would place clearly better today, one at a time; try it with --dry-run",
     )
-    group.add_argument(
-        "--rebalance-gain",
-        type=int,
-        default=_REBALANCE.min_gain,
-        metavar="POINTS",
-        help="fewest points of score, as explain shows them, for which a pod moves (default %(default)s)",
-    )
-    group.add_argument(
-        "--rebalance-for-groups",
-        type=int,
-        default=_REBALANCE.for_groups,
-        metavar="N",
-        help="most pods that move so that one waiting pod group fits, each with its new place found first (default "
-        "%(default)s)",
-    )
-    for flag, default, what in (
+    gain = "fewest points of score, as explain shows them, for which a pod moves"
+    add(group, "--rebalance-gain", "POINTS", _REBALANCE.min_gain, gain, ONE_OR_MORE)
+    pods = "most pods that move so that one waiting pod group fits, each with its new place found first"
+    add(group, "--rebalance-for-groups", "N", _REBALANCE.for_groups, pods, _FOR_GROUPS)
+    on_node = "how long a pod has to be on its node before it moves"
+    for flag, default_s, what in (
         ("--rebalance-hold", _REBALANCE.hold_s, "how long a better place has to hold before the pod moves"),
         ("--rebalance-pause", _REBALANCE.pause_s, "pause between two moves"),
-        (
-            "--rebalance-cool-down",
-            _REBALANCE.cool_down_s,
-            "how long a pod has to be on its node before it moves",
-        ),
+        ("--rebalance-cool-down", _REBALANCE.cool_down_s, on_node),
     ):
-        group.add_argument(
-            flag, default=f"{default:g}s", metavar="DURATION", help=f"{what} (default %(default)s)"
-        )
+        add(group, flag, "DURATION", f"{default_s:g}s", what, _DURATION)
 
 
 def _add_deletion_costs(parser: argparse.ArgumentParser) -> None:
@@ -149,13 +105,8 @@ def _add_deletion_costs(parser: argparse.ArgumentParser) -> None:
         help="log, or write as pod-deletion-cost, which pods of a ReplicaSet with rules about domains should go first "
         "(log if no value is given)",
     )
-    group.add_argument(
-        "--max-cost-writes-per-minute",
-        type=int,
-        default=_COST_WRITES,
-        metavar="N",
-        help="maximum writes of costs per minute (default %(default)s)",
-    )
+    most = "maximum writes of costs per minute"
+    add(group, "--max-cost-writes-per-minute", "N", _COST_WRITES, most, ONE_OR_MORE)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -203,48 +154,36 @@ def _options(args: argparse.Namespace) -> Options:
             settings.leader_election, resource_namespace=args.namespace, resource_name=args.name
         )
         election = server_flags.checked_election(lease)
+    limits = EvictionLimits(
+        evictions=args.max_evictions_per_minute,
+        evictions_per_namespace=args.max_evictions_per_namespace,
+        evictions_per_node=args.max_evictions_per_node,
+        max_share=args.max_share,
+        grace_s=args.grace,
+    )
     return Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         election=election,
-        limits=_limits(args),
+        limits=limits,
         rebalance=_rebalance_limits(args),
         protected=frozenset(name for name in args.protected_namespaces.split(",") if name),
         deletion_costs=_deletion_costs(args),
         dry_run=args.dry_run,
         master=args.master,
         serving=serving_flags.listening(args),
-        verbosity=server_flags.verbosity(args),
+        verbosity=args.verbosity,
         log_format=args.log_format,
-    )
-
-
-def _limits(args: argparse.Namespace) -> EvictionLimits:
-    for flag in ("max_evictions_per_minute", "max_evictions_per_namespace", "max_evictions_per_node"):
-        if getattr(args, flag) < 1:
-            name = f"--{flag.replace('_', '-')}"
-            raise SettingsError(name, "", str(getattr(args, flag)), "1 or more")
-    return EvictionLimits(
-        evictions=args.max_evictions_per_minute,
-        evictions_per_namespace=args.max_evictions_per_namespace,
-        evictions_per_node=args.max_evictions_per_node,
-        max_share=_share(args.max_share),
-        grace_s=_seconds("--grace", args.grace),
     )
 
 
 def _rebalance_limits(args: argparse.Namespace) -> RebalanceLimits | None:
     """Return when pods move, None without --rebalance. Raises SettingsError."""
-    if args.rebalance_gain < 1:
-        raise SettingsError("--rebalance-gain", "", str(args.rebalance_gain), "1 or more")
-    if not 0 <= args.rebalance_for_groups <= _MOST_FOR_GROUPS:
-        expected = f"0 to {_MOST_FOR_GROUPS}"
-        raise SettingsError("--rebalance-for-groups", "", str(args.rebalance_for_groups), expected)
     limits = RebalanceLimits(
         min_gain=args.rebalance_gain,
         for_groups=args.rebalance_for_groups,
-        hold_s=_seconds("--rebalance-hold", args.rebalance_hold),
-        pause_s=_seconds("--rebalance-pause", args.rebalance_pause),
-        cool_down_s=_seconds("--rebalance-cool-down", args.rebalance_cool_down),
+        hold_s=args.rebalance_hold,
+        pause_s=args.rebalance_pause,
+        cool_down_s=args.rebalance_cool_down,
     )
     if args.rebalance and args.once:
         raise SettingsError("--rebalance", "", "--once as well", "one of them")
@@ -255,34 +194,25 @@ def _rebalance_limits(args: argparse.Namespace) -> RebalanceLimits | None:
 
 def _deletion_costs(args: argparse.Namespace) -> DeletionCostOptions | None:
     """Return how costs are written, None without --deletion-costs. Raises SettingsError."""
-    if args.max_cost_writes_per_minute < 1:
-        raise SettingsError(
-            "--max-cost-writes-per-minute", "", str(args.max_cost_writes_per_minute), "1 or more"
-        )
     if args.deletion_costs and args.once:
         raise SettingsError("--deletion-costs", "", "--once as well", "one of them")
+    per_minute = args.max_cost_writes_per_minute
     if not args.deletion_costs:
-        if args.max_cost_writes_per_minute != _COST_WRITES:
+        if per_minute != _COST_WRITES:
             raise SettingsError(
                 "--deletion-costs", "", "only a flag that says how", "--deletion-costs as well"
             )
         return None
     from scheduler.tools.enforcer.loop import DeletionCostOptions
 
-    return DeletionCostOptions(
-        writes=args.deletion_costs == "write", per_minute=args.max_cost_writes_per_minute
-    )
+    return DeletionCostOptions(writes=args.deletion_costs == "write", per_minute=per_minute)
 
 
-def _seconds(flag: str, text: str) -> float:
-    return server_flags.duration_s(flag, text, such_as="60s", or_zero=True)
-
-
-def _share(text: str) -> float:
+def _share(flag: str, text: str) -> float:
     try:
         percent = float(text.removesuffix("%"))
     except ValueError:
         percent = math.nan
     if not text.endswith("%") or not 0 <= percent <= 100:
-        raise SettingsError("--max-share", "", text, "a percentage from 0% to 100%")
+        raise SettingsError(flag, "", text, "a percentage from 0% to 100%")
     return percent / 100

@@ -11,104 +11,78 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn, Protocol, cast
+from types import ModuleType
+from typing import Final, NoReturn
 
 from scheduler.errors import SettingsError
 
-#: Each command, its module (imported only if the command is used), its line in `--help`, and examples.
-_COMMANDS: Final = (
-    (
-        "run",
-        "scheduler.cli.run",
+#: The line in `--help` and examples of each command.
+_COMMANDS: Final = {
+    "run": (
         "schedule the pods that name one of the configured profiles",
         ("--kubeconfig ~/.kube/config", "--config scheduler.yaml --leader-elect=false -v 4"),
     ),
-    (
-        "enforce",
-        "scheduler.cli.enforce",
+    "enforce": (
         "evict pods whose enforced affinity rules are broken",
         ("--once", "--dry-run --rebalance"),
     ),
-    (
-        "check-config",
-        "scheduler.cli.check_config",
+    "check-config": (
         "print a configuration with the defaults that are not empty, or all of its problems",
         ("scheduler.yaml",),
     ),
-    (
-        "explain",
-        "scheduler.cli.explain",
+    "explain": (
         "say why a pod is pending, or why it is on its node, and what would help",
         ("-A", "-n shop deploy/web", "-f deployment.yaml", "-n shop web-0 --on cluster.json.gz -o yaml"),
     ),
-    (
-        "simulate",
-        "scheduler.cli.simulate",
+    "simulate": (
         "place a manifest's replicas, or the pods of drained nodes, on a copy of the cluster",
         ("-f deployment.yaml --replicas 20", "--drain node-1,node-2", "--without-zone zone-a -o json"),
     ),
-    (
-        "shadow",
-        "scheduler.cli.shadow",
+    "shadow": (
         "watch what another scheduler decides, and report what would be otherwise here",
         ("--of default-scheduler --for 10m", "--recording day.jsonl.gz -o json"),
     ),
-    (
-        "record",
-        "scheduler.cli.record",
+    "record": (
         "save what a watch of a cluster shows, for `shadow --recording`",
         ("-o day.jsonl.gz --for 24h",),
     ),
-    (
-        "ui",
-        "scheduler.cli.ui",
+    "ui": (
         "open the page of the scheduler that runs in the cluster",
         ("", "-n team-b --scheduler deployment/team-b-scheduler"),
     ),
-    (
-        "snapshot",
-        "scheduler.cli.snapshot",
-        "save what the scheduler reads of a cluster to a file",
-        ("-o cluster.json.gz",),
-    ),
-    (
-        "bundle",
-        "scheduler.cli.bundle",
+    "snapshot": ("save what the scheduler reads of a cluster to a file", ("-o cluster.json.gz",)),
+    "bundle": (
         "save what a bug report needs, without secrets, to a file",
         ("-o bundle.tar.gz", "-o bundle.tar.gz --url http://127.0.0.1:10259"),
     ),
-    (
-        "webhook",
-        "scheduler.cli.webhook",
+    "webhook": (
         "serve the admission webhook: merge label keys into new pods, refuse harmful ones",
         ("--report-only --schedulers affinity-scheduler",),
     ),
-    (
-        "plugins",
-        "scheduler.cli.plugins",
+    "plugins": (
         "list the plugins that a configuration can name, or write a rule of your own",
         ("", "new TeamPerRack", "--plugins team_per_rack.py -o yaml"),
     ),
-    (
-        "demo",
-        "scheduler.sandbox.demo.command",
+    "demo": (
         "play common affinity problems and their fixes on an embedded cluster",
         ("", "--story 1 --serve"),
     ),
-    (
-        "devcluster",
-        "scheduler.sandbox.devcluster.command",
-        "run an embedded cluster for kubectl",
-        ("--ui", "--nodes 30 --zones 3 --gpus 8"),
-    ),
-    (
-        "completion",
-        "scheduler.cli.completion",
+    "devcluster": ("run an embedded cluster for kubectl", ("--ui", "--nodes 30 --zones 3 --gpus 8")),
+    "completion": (
         "print what bash, zsh or fish needs to complete commands",
         ("bash", "zsh", "fish"),
     ),
-)
+}
+#: Not in the image of the product.
+_SANDBOX: Final = ("demo", "devcluster")
 _PROGRAM: Final = "affinity-scheduler"
+
+
+def module_of(command: str) -> str:
+    """Return the name of the module with the command's `add_arguments` and `run`."""
+    if command in _SANDBOX:
+        return f"scheduler.sandbox.{command}.command"
+    return f"scheduler.cli.{command.replace('-', '_')}"
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -140,16 +114,6 @@ class _VersionAction(argparse.Action):
         parser.exit()
 
 
-class Command(Protocol):
-    """The interface of a command's module."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the command's arguments."""
-
-    def run(self, args: argparse.Namespace) -> int:
-        """Run the command and return its exit code."""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 for success, 1 for a negative answer, 2 for bad input."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -157,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _end_at_sigterm()
     try:
         command, args = _parse(arguments)
-        code = command.run(args)
+        code: int = command.run(args)
         sys.stdout.flush()
     except SettingsError as error:
         print(error, file=sys.stderr)
@@ -192,7 +156,8 @@ def _end_at_sigterm() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
 
-def _parse(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
+def _parse(arguments: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
+    """Return the command's module and its arguments."""
     parser = _ArgumentParser(
         prog=_PROGRAM,
         description="A second Kubernetes scheduler for workloads that care which pods run beside which.",
@@ -208,8 +173,7 @@ def _parse(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     if is_completing:
         arguments = _words(os.environ.get("COMP_LINE", ""))
     chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
-    loaded: dict[str, Command] = {}
-    for name, module, summary, examples in _COMMANDS:
+    for name, (summary, examples) in _COMMANDS.items():
         entry = menu.add_parser(
             name,
             help=summary,
@@ -220,16 +184,18 @@ def _parse(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         )
         if name == chosen:
             # Only the chosen command is imported: some imports take half a second.
-            loaded[name] = _load(name, module)
-            loaded[name].add_arguments(entry)
+            _load(name).add_arguments(entry)
     if is_completing:
         from scheduler.cli.completion import complete
 
         complete(parser)
-    if chosen is not None and not loaded and set(arguments).isdisjoint(("-h", "--help", "--version")):
-        parser.error(f"there is no command {chosen!r}{_like(chosen)}")
+    asks_for_help = not set(arguments).isdisjoint(("-h", "--help", "--version"))
+    if chosen is not None and chosen not in _COMMANDS and not asks_for_help:
+        alike = difflib.get_close_matches(chosen, _COMMANDS, n=1)
+        proposed = f"; did you mean {alike[0]}?" if alike else ""
+        parser.error(f"there is no command {chosen!r}{proposed}")
     args = parser.parse_args(arguments or ["--help"])
-    return loaded[args.command], args
+    return _load(args.command), args
 
 
 def _words(line: str) -> list[str]:
@@ -244,16 +210,11 @@ def _words(line: str) -> list[str]:
     return words[1:]
 
 
-def _like(name: str) -> str:
-    """Return a question for the command that was probably meant, or ""."""
-    alike = difflib.get_close_matches(name, [command for command, *_ in _COMMANDS], n=1)
-    return f"; did you mean {alike[0]}?" if alike else ""
-
-
-def _load(name: str, module: str) -> Command:
+def _load(name: str) -> ModuleType:
     """Import the command's module. Raises SettingsError if the image does not contain it."""
+    module = module_of(name)
     try:
-        return cast(Command, importlib.import_module(module))
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         # Anything but the missing command itself is a bug.
         if not f"{module}.".startswith(f"{error.name}."):

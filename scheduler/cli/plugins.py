@@ -83,23 +83,19 @@ def _wide(row: Mapping[str, Any]) -> list[str]:
     return [", ".join(row["points"]), str(row["weight"] or ""), arguments]
 
 
-def _is_module_elsewhere(stem: str) -> bool:
-    """Return whether Python or a package has a module of this name."""
-    from importlib.metadata import packages_distributions
-
-    return stem in {"affinity_scheduler", "scheduler", *sys.stdlib_module_names, *packages_distributions()}
-
-
 def _write_new(name: str | None, form: str) -> int:
     """Write the files of a new plugin of this form into the current folder. None of them may exist."""
     if name is None or not _NAME.fullmatch(name):
         raise SettingsError("plugins new", "NAME", "nothing" if name is None else repr(name), _EXAMPLE)
+    from importlib.metadata import packages_distributions
+
     from scheduler.daemon.settings.plugin_table import IN_TREE_BY_NAME
 
     if name in IN_TREE_BY_NAME:
         raise SettingsError("plugins new", "NAME", name, "a name that no plugin of kube-scheduler has")
     stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    if keyword.iskeyword(stem) or _is_module_elsewhere(stem):
+    taken = {"affinity_scheduler", "scheduler", *sys.stdlib_module_names, *packages_distributions()}
+    if keyword.iskeyword(stem) or stem in taken:
         # The test imports the file by its name.
         raise SettingsError(
             "plugins new", "NAME", name, f"another name: {stem}.py cannot be imported, as {stem} is taken"

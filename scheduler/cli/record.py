@@ -15,6 +15,7 @@ from functools import partial
 from typing import BinaryIO, Final
 
 from scheduler.cli import server_flags, settings_flags
+from scheduler.cli.flag_kinds import duration_s
 from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
 
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for",
         dest="duration",
+        type=partial(duration_s, "--for", such_as="24h"),
         metavar="DURATION",
         help="stop after this time, such as 24h; default: at SIGINT or SIGTERM",
     )
@@ -64,14 +66,14 @@ def run(args: argparse.Namespace) -> int:
     live = LiveLines(sys.stderr, os.environ)
     if args.output in ("", "-"):
         raise SettingsError("--output", "", repr(args.output), "the name of a file to write")
-    settings = settings_flags.settings(args.config, args.plugins)
+    settings = settings_flags.settings(args)
     options = Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         compresses=args.output.endswith(".gz"),
         max_bytes=_size_bytes(args.max_size),
-        duration_s=server_flags.optional_duration_s("--for", args.duration, such_as="24h"),
+        duration_s=args.duration,
         master=args.master,
-        verbosity=server_flags.verbosity(args),
+        verbosity=args.verbosity,
         log_format=args.log_format,
         log_to=live,
         on_progress=lambda n_lines, n_bytes: live.show(

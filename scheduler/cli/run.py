@@ -6,11 +6,13 @@ import argparse
 import importlib
 import os
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from scheduler.cli import election_flags, kube_scheduler_flags, server_flags, serving_flags, settings_flags
+from scheduler.cli.flag_kinds import TRUE_FALSE, add, add_choice, duration_s, number
 from scheduler.daemon.settings.resolved import ClientConnection, Settings
 from scheduler.errors import SettingsError
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 #: kube-scheduler's port.
 _PORT: Final = 10259
+_LONGEST_WAIT: Final = "--pod-max-in-unschedulable-pods-duration"
+_PERCENTAGE: Final = partial(number, allowed=range(101), expected="a percentage from 0 to 100")
+_BURST: Final = partial(number, "--kube-api-burst", allowed=range(1 << 62), expected="0 or more")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,47 +35,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     settings_flags.add_plugins(parser)
     server_flags.add_server(parser)
     settings_flags.add_semantics(parser)
-    parser.add_argument(
-        "--pod-max-in-unschedulable-pods-duration",
-        default="5m",
-        metavar="DURATION",
-        help="how long an unschedulable pod waits for an event before it is retried anyway (default %(default)s)",
+    longest = "how long an unschedulable pod waits for an event before it is retried anyway"
+    add(parser, _LONGEST_WAIT, "DURATION", "5m", longest)
+    share = (
+        "while the cycles of one namespace's pods take more than this share of the time, pods of equal priority of "
+        "other namespaces go first; 0 for kube-scheduler's order"
     )
+    add(parser, "--namespace-share", "PERCENT", 25, share, _PERCENTAGE)
     parser.add_argument(
-        "--namespace-share",
-        type=int,
-        default=25,
-        metavar="PERCENT",
-        help="while the cycles of one namespace's pods take more than this share of the time, pods of equal priority"
-        " of other namespaces go first; 0 for kube-scheduler's order (default %(default)s)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=None,
-        metavar="N",
-        help="seed for the choice between nodes with equal scores",
+        "--seed", type=int, metavar="N", help="seed for the choice between nodes with equal scores"
     )
     server_flags.add_logging(parser)
     election_flags.add_arguments(parser)
-    _add_rate_limit(parser)
-    parser.add_argument(
-        "--event-loop",
-        choices=("auto", "asyncio", "uvloop"),
-        default="asyncio",
-        help="auto is uvloop if that is installed; uvloop may exit uncleanly with TLS (default %(default)s)",
-    )
-    parser.add_argument(
-        "--decision-annotations",
-        choices=("true", "false"),
-        default="true",
-        help="record each decision in an annotation of the bound pod (default %(default)s)",
-    )
-    serving_flags.add_arguments(parser, port=_PORT)
-    kube_scheduler_flags.add_arguments(parser)
-
-
-def _add_rate_limit(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "rate limit of requests; without effect beside --config, as in kube-scheduler"
     )
@@ -78,8 +54,17 @@ def _add_rate_limit(parser: argparse.ArgumentParser) -> None:
         "--kube-api-qps", type=float, metavar="N", help="requests per second (default: unlimited)"
     )
     group.add_argument(
-        "--kube-api-burst", type=int, metavar="N", help="requests at once above --kube-api-qps (default 100)"
+        "--kube-api-burst",
+        type=_BURST,
+        metavar="N",
+        help="requests at once above --kube-api-qps (default 100)",
     )
+    loop = "auto is uvloop if that is installed; uvloop may exit uncleanly with TLS"
+    add_choice(parser, "--event-loop", ("auto", "asyncio", "uvloop"), "asyncio", loop)
+    record = "record each decision in an annotation of the bound pod"
+    add_choice(parser, "--decision-annotations", TRUE_FALSE, "true", record)
+    serving_flags.add_arguments(parser, port=_PORT)
+    kube_scheduler_flags.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,8 +77,6 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     election = settings.leader_election
     serving = serving_flags.listening(args)
-    if not 0 <= args.namespace_share <= 100:
-        raise SettingsError("--namespace-share", "", str(args.namespace_share), "a percentage from 0 to 100")
     flags = {
         **kube_scheduler_flags.flag_values(args),
         **election_flags.values(election),
@@ -104,13 +87,11 @@ def run(args: argparse.Namespace) -> int:
         election=server_flags.checked_election(election) if election.leader_elect else None,
         master=args.master,
         serving=serving,
-        max_in_unschedulable_s=server_flags.duration_s(
-            "--pod-max-in-unschedulable-pods-duration",
-            args.pod_max_in_unschedulable_pods_duration,
-            such_as="5m",
+        max_in_unschedulable_s=duration_s(
+            _LONGEST_WAIT, args.pod_max_in_unschedulable_pods_duration, such_as="5m"
         ),
         seed=args.seed,
-        verbosity=server_flags.verbosity(args),
+        verbosity=args.verbosity,
         log_format=args.log_format,
         decision_annotations=args.decision_annotations == "true",
         namespace_share=args.namespace_share / 100,
@@ -138,24 +119,15 @@ def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the configuration with the flags that override it. Raises SettingsError."""
-    settings = settings_flags.settings(args.config, args.plugins, args.feature_gates, args.emulated_version)
-    settings = server_flags.with_kubeconfig(settings, args.kubeconfig)
-    if not args.config:
-        settings = _with_rate_limit(settings, args)
+    settings = server_flags.with_kubeconfig(settings_flags.settings(args), args.kubeconfig)
+    client, unset = settings.client_connection, ClientConnection()
+    if not args.config and args.kube_api_qps is not None:
+        client = msgspec.structs.replace(client, qps=args.kube_api_qps or unset.qps)
+    if not args.config and args.kube_api_burst is not None:
+        client = msgspec.structs.replace(client, burst=args.kube_api_burst or unset.burst)
     return replace(
         settings,
+        client_connection=client,
         leader_election=election_flags.overridden(settings.leader_election, args),
         notes=(*settings.notes, *kube_scheduler_flags.notes(args)),
     )
-
-
-def _with_rate_limit(settings: Settings, args: argparse.Namespace) -> Settings:
-    """Return the settings with --kube-api-qps and --kube-api-burst. Raises SettingsError."""
-    client = settings.client_connection
-    if args.kube_api_qps is not None:
-        client = msgspec.structs.replace(client, qps=args.kube_api_qps or ClientConnection().qps)
-    if args.kube_api_burst is not None:
-        if args.kube_api_burst < 0:
-            raise SettingsError("--kube-api-burst", "", str(args.kube_api_burst), "0 or more")
-        client = msgspec.structs.replace(client, burst=args.kube_api_burst or ClientConnection().burst)
-    return replace(settings, client_connection=client)

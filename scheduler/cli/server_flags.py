@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
 
+from scheduler.cli.flag_kinds import number
 from scheduler.daemon.settings.resolved import LeaderElection, Settings
-from scheduler.engine.syntax.durations import parse_duration_ns
 from scheduler.errors import SettingsError
 
 #: Jitter alone could miss a deadline shorter than this many retry periods (client-go, JitterFactor).
 _RETRIES_IN_DEADLINE: Final = 1.2
+_VERBOSITY: Final = partial(number, "-v", allowed=range(11), expected="a verbosity from 0 to 10")
 
 
 def add_kubeconfig(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +41,7 @@ def add_logging(parser: argparse.ArgumentParser, *, note: str = "") -> None:
         "-v",
         "--v",
         dest="verbosity",
-        type=int,
+        type=_VERBOSITY,
         default=2,
         metavar="LEVEL",
         help=f"log verbosity, 0 to 10{note} (default %(default)s)",
@@ -51,27 +53,6 @@ def add_logging(parser: argparse.ArgumentParser, *, note: str = "") -> None:
         default="text",
         help="log format (default %(default)s)",
     )
-
-
-def verbosity(args: argparse.Namespace) -> int:
-    """Return the value of -v. Raises SettingsError."""
-    level: int = args.verbosity
-    if not 0 <= level <= 10:
-        raise SettingsError("-v", "", str(level), "a verbosity from 0 to 10")
-    return level
-
-
-def duration_s(flag: str, text: str, *, such_as: str, or_zero: bool = False) -> float:
-    """Return the value of a flag with a duration, in seconds. Raises SettingsError."""
-    duration_ns = parse_duration_ns(text)
-    if duration_ns is None or duration_ns < 0 or (duration_ns == 0 and not or_zero):
-        raise SettingsError(flag, "", text, f"a duration such as {such_as}")
-    return duration_ns / 1e9
-
-
-def optional_duration_s(flag: str, text: str | None, *, such_as: str) -> float | None:
-    """Return the same, None without the flag."""
-    return None if text is None else duration_s(flag, text, such_as=such_as)
 
 
 def with_kubeconfig(settings: Settings, kubeconfig: str | None) -> Settings:

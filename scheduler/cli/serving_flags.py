@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from scheduler.cli import flag_kinds
 from scheduler.daemon.port.tls import ALWAYS_ON, CIPHER_SUITES, VERSIONS, TlsLimits
 from scheduler.errors import SettingsError
 
 if TYPE_CHECKING:
     from scheduler.daemon.port.status_server import ServingOptions
 
-_LOOPBACK: Final = "127.0.0.1"
 #: kube-scheduler's.
 _ALWAYS_ALLOWED: Final = "/healthz,/readyz,/livez"
 
@@ -25,42 +26,41 @@ def add_arguments(
     only address and port.
     """
     group = parser.add_argument_group("metrics and health")
-    group.add_argument(
-        "--bind-address",
-        default=_LOOPBACK,
-        metavar="IP",
-        help="address to serve on: plain HTTP on loopback, elsewhere HTTPS for users whom the API server "
-        "authenticates and authorizes (default %(default)s)",
+    address = (
+        "address to serve on: plain HTTP on loopback, elsewhere HTTPS for users whom the API server authenticates and "
+        "authorizes"
     )
-    group.add_argument(
-        "--port",
-        type=int,
-        default=None,
-        metavar="N",
-        help=f"port to serve on, 0 for none (default {port})",
-    )
-    group.add_argument(
-        "--secure-port",
-        type=int,
-        default=None,
-        metavar="N",
-        help="the same with HTTPS on loopback too, as kube-scheduler",
-    )
+    flag_kinds.add(group, "--bind-address", "IP", "127.0.0.1", address)
+    for flag, text in (
+        ("--port", f"port to serve on, 0 for none (default {port})"),
+        ("--secure-port", "the same with HTTPS on loopback too, as kube-scheduler"),
+    ):
+        group.add_argument(flag, type=partial(flag_kinds.PORT, flag), metavar="N", help=text)
     parser.set_defaults(default_port=port)
-    _add_tls_arguments(group, has_certificate=has_certificate)
+    if has_certificate:
+        group.add_argument(
+            "--tls-cert-file",
+            metavar="FILE",
+            help="certificate for HTTPS, reloaded when it changes (default: self-signed)",
+        )
+        group.add_argument("--tls-private-key-file", metavar="FILE", help="key of that certificate")
+    flag_kinds.add_choice(
+        group, "--tls-min-version", tuple(VERSIONS), "VersionTLS12", "lowest version of TLS"
+    )
+    group.add_argument(
+        "--tls-cipher-suites",
+        default="",
+        metavar="A,B",
+        help="cipher suites of TLS 1.2, by kube-scheduler's names (default: those of OpenSSL)",
+    )
     for which, review in (("authentication", "TokenReviews"), ("authorization", "SubjectAccessReviews")):
         group.add_argument(
             f"--{which}-kubeconfig",
             metavar="FILE",
             help=f"kubeconfig for {review}, with HTTPS on loopback too (default: that of all other requests)",
         )
-    group.add_argument(
-        "--authorization-always-allow-paths",
-        default=_ALWAYS_ALLOWED,
-        metavar="PATHS",
-        help="paths that need no authorization, separated by commas; a path that ends with * is a prefix "
-        "(default %(default)s)",
-    )
+    paths = "paths that need no authorization, separated by commas; a path that ends with * is a prefix"
+    flag_kinds.add(group, "--authorization-always-allow-paths", "PATHS", _ALWAYS_ALLOWED, paths)
     group.add_argument(
         "--insecure-http",
         action="store_true",
@@ -71,43 +71,19 @@ def add_arguments(
             action.help = argparse.SUPPRESS
 
 
-def _add_tls_arguments(group: argparse._ArgumentGroup, *, has_certificate: bool) -> None:
-    if has_certificate:
-        group.add_argument(
-            "--tls-cert-file",
-            metavar="FILE",
-            help="certificate for HTTPS, reloaded when it changes (default: self-signed)",
-        )
-        group.add_argument("--tls-private-key-file", metavar="FILE", help="key of that certificate")
-    group.add_argument(
-        "--tls-min-version",
-        choices=tuple(VERSIONS),
-        default="VersionTLS12",
-        help="lowest version of TLS (default %(default)s)",
-    )
-    group.add_argument(
-        "--tls-cipher-suites",
-        default="",
-        metavar="A,B",
-        help="cipher suites of TLS 1.2, by kube-scheduler's names (default: those of OpenSSL)",
-    )
-
-
 def listening(args: argparse.Namespace, *, has_certificate: bool = True) -> ServingOptions:
     """Return the values of the flags. Raises SettingsError if they contradict each other."""
     if args.port is not None and args.secure_port is not None:
         raise SettingsError("--port", "", "--secure-port as well", "one of them")
-    port_flag = "--port" if args.secure_port is None else "--secure-port"
-    port = next((p for p in (args.secure_port, args.port) if p is not None), args.default_port)
-    if not 0 <= port <= 65535:
-        raise SettingsError(port_flag, "", str(port), "a port from 0 to 65535")
     paths = tuple(path for path in args.authorization_always_allow_paths.split(",") if path)
     for path in paths:
         if not path.startswith("/") or "*" in path[:-1]:
             expected = "paths that begin with a slash, with * at the end only"
             raise SettingsError("--authorization-always-allow-paths", "", path, expected)
     cert_file, key_file = certificate(args) if has_certificate else (None, None)
-    asked_by = _flags_that_ask_for_https(args)
+    # Given flags that mean kube-scheduler's port, which is never plain HTTP.
+    names = ("secure_port", "authentication_kubeconfig", "authorization_kubeconfig")
+    asked_by = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name) is not None]
     if args.insecure_http and (cert_file is not None or asked_by):
         other = "--tls-cert-file" if cert_file is not None else asked_by[0]
         raise SettingsError("--insecure-http", "", f"{other} as well", "one of them")
@@ -115,7 +91,7 @@ def listening(args: argparse.Namespace, *, has_certificate: bool = True) -> Serv
 
     return ServingOptions(
         args.bind_address,
-        port,
+        next((port for port in (args.secure_port, args.port) if port is not None), args.default_port),
         cert_file=cert_file,
         key_file=key_file,
         insecure_http=args.insecure_http,
@@ -124,14 +100,8 @@ def listening(args: argparse.Namespace, *, has_certificate: bool = True) -> Serv
         authorization_kubeconfig=args.authorization_kubeconfig,
         asks_for_https=bool(asked_by),
         tls=TlsLimits(VERSIONS[args.tls_min_version], _cipher_suites(args.tls_cipher_suites)),
-        port_flag=port_flag,
+        port_flag="--port" if args.secure_port is None else "--secure-port",
     )
-
-
-def _flags_that_ask_for_https(args: argparse.Namespace) -> list[str]:
-    """Return the given flags that mean kube-scheduler's port, which is never plain HTTP."""
-    names = ("secure_port", "authentication_kubeconfig", "authorization_kubeconfig")
-    return [f"--{name.replace('_', '-')}" for name in names if getattr(args, name) is not None]
 
 
 def _cipher_suites(text: str) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 
 from scheduler.daemon.settings.feature_gates import (
@@ -49,24 +48,22 @@ def add_semantics(parser: argparse.ArgumentParser, default: str = "that of the A
     )
 
 
-def settings(
-    config: str | None,
-    plugins: Sequence[str],
-    feature_gates: Sequence[str] = (),
-    emulated_version: Sequence[str] = (),
-) -> Settings:
+def settings(args: argparse.Namespace) -> Settings:
     """
-    Return the settings of a file, or the default ones. Raises SettingsError with all mistakes of both.
+    Return the settings of --config, or the default ones. Raises SettingsError with all mistakes of both.
 
-    Without a version, their semantics are not checked, but by `Settings.at`.
+    Without a version, their semantics are not checked, but by `Settings.at`. A command may lack the flags for those.
     """
     from scheduler.daemon.settings.loading import default_settings, load_settings
     from scheduler.daemon.settings.out_of_tree_files import load_plugins
 
     requested = RequestedSemantics(
-        read_emulated_version(emulated_version), read_feature_gates(",".join(feature_gates))
+        read_emulated_version(getattr(args, "emulated_version", ())),
+        read_feature_gates(",".join(getattr(args, "feature_gates", ()))),
     )
     semantics = requested.unchecked() if requested.version is None else requested.at(None)
-    loaded = load_plugins(plugins)
-    read = load_settings(config, semantics, loaded) if config else default_settings(semantics, loaded)
+    loaded = load_plugins(args.plugins)
+    read = (
+        load_settings(args.config, semantics, loaded) if args.config else default_settings(semantics, loaded)
+    )
     return replace(read, requested=requested, notes=(*read.notes, *requested.notes))

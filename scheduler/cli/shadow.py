@@ -9,29 +9,26 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from scheduler.cli import server_flags, serving_flags, settings_flags
+from scheduler.cli.flag_kinds import add, duration_s, number
 from scheduler.daemon.settings.feature_gates import DEFAULT_VERSION
 from scheduler.errors import SettingsError
 from scheduler.tools.shadow.orders import RACE_S
 
 if TYPE_CHECKING:
-    from scheduler.daemon.settings.resolved import Settings
     from scheduler.tools.explain.formats.terminal import LiveLines
     from scheduler.tools.shadow.loop import Options
 
 _NO_PORT: Final = 0
+_PERCENTAGE: Final = partial(number, allowed=range(101), expected="a number from 0 to 100")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.add_argument(
-        "--of",
-        default="default-scheduler",
-        metavar="NAME",
-        help="schedulerName of the pods to compare (default %(default)s)",
-    )
+    add(parser, "--of", "NAME", "default-scheduler", "schedulerName of the pods to compare")
     parser.add_argument(
         "--recording",
         metavar="FILE",
@@ -50,24 +47,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for",
         dest="duration",
+        type=partial(duration_s, "--for", such_as="10m"),
         metavar="DURATION",
         help="stop after this time, such as 10m; default: at SIGINT or SIGTERM, or at the recording's end",
     )
     parser.add_argument(
         "--percentage-of-nodes-to-score",
-        type=int,
+        type=partial(_PERCENTAGE, "--percentage-of-nodes-to-score"),
         default=0,
         metavar="N",
         help="this field of the other scheduler's configuration, 0 to 100 (default %(default)s, its default): "
         "tells what its sample of the nodes explains",
     )
-    parser.add_argument(
-        "--race-window",
-        default=f"{RACE_S:g}s",
-        metavar="DURATION",
-        help="changes this close to a decision may have been in another order for the other scheduler "
-        "(default %(default)s)",
-    )
+    window = "changes this close to a decision may have been in another order for the other scheduler"
+    add(parser, "--race-window", "DURATION", f"{RACE_S:g}s", window, partial(duration_s, such_as="2s"))
     parser.add_argument(
         "--seed",
         type=int,
@@ -124,34 +117,25 @@ def _options(args: argparse.Namespace, live: LiveLines) -> Options:
         raise SettingsError("--of", "", repr(args.of), "the schedulerName of the pods to compare")
     if args.recording == "":
         raise SettingsError("--recording", "", "''", "a file made by the command record")
-    percentage = args.percentage_of_nodes_to_score
-    if not 0 <= percentage <= 100:
-        raise SettingsError("--percentage-of-nodes-to-score", "", str(percentage), "a number from 0 to 100")
     for flag, value in (("--kubeconfig", args.kubeconfig), ("--master", args.master)):
         if args.recording is not None and value is not None:
             raise SettingsError("--recording", "", f"{flag} as well", "one of them")
-    settings = settings_flags.settings(args.config, args.plugins, args.feature_gates, args.emulated_version)
+    settings = settings_flags.settings(args)
+    names = [profile.scheduler_name for profile in settings.profiles]
+    if args.profile is not None and args.profile not in names:
+        raise SettingsError("--profile", "", args.profile, f"one of {', '.join(names)}")
     return Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
-        profile=_profile(settings, args.profile),
+        profile=names[0] if args.profile is None else args.profile,
         of=args.of,
-        percentage=percentage,
-        duration_s=server_flags.optional_duration_s("--for", args.duration, such_as="10m"),
+        percentage=args.percentage_of_nodes_to_score,
+        duration_s=args.duration,
         seed=args.seed,
-        race_s=server_flags.duration_s("--race-window", args.race_window, such_as="2s"),
+        race_s=args.race_window,
         master=args.master,
         serving=serving_flags.listening(args),
-        verbosity=server_flags.verbosity(args),
+        verbosity=args.verbosity,
         log_format=args.log_format,
         log_to=live,
         on_progress=lambda report: live.show(lambda columns: live_lines(report, columns)),
     )
-
-
-def _profile(settings: Settings, name: str | None) -> str:
-    names = [profile.scheduler_name for profile in settings.profiles]
-    if name is None:
-        return names[0]
-    if name not in names:
-        raise SettingsError("--profile", "", name, f"one of {', '.join(names)}")
-    return name

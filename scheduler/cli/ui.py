@@ -17,13 +17,12 @@ import webbrowser
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import Final
 
+from scheduler.cli.flag_kinds import PORT, add
 from scheduler.cli.source_flags import add_cluster_arguments
 from scheduler.errors import SettingsError
-
-if TYPE_CHECKING:
-    from scheduler.daemon.kube.credentials import Credentials
 
 _FORWARDING: Final = re.compile(rb"Forwarding from 127\.0\.0\.1:(\d+) ")
 DEPLOYMENT: Final = "deployment/affinity-scheduler"
@@ -40,19 +39,9 @@ def add_scheduler_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NS",
         help="namespace of the scheduler (default %(default)s)",
     )
-    parser.add_argument(
-        "--scheduler",
-        default=DEPLOYMENT,
-        metavar="RESOURCE",
-        help="what kubectl forwards to: a pod, or a deployment (default %(default)s)",
-    )
-    parser.add_argument(
-        "--scheduler-port",
-        type=int,
-        default=10259,
-        metavar="N",
-        help="the port of its pods (default %(default)s)",
-    )
+    what = "what kubectl forwards to: a pod, or a deployment"
+    add(parser, "--scheduler", "RESOURCE", DEPLOYMENT, what)
+    add(parser, "--scheduler-port", "N", 10259, "the port of its pods", PORT)
     add_cluster_arguments(parser)
 
 
@@ -61,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_scheduler_arguments(parser)
     parser.add_argument(
         "--port",
-        type=int,
+        type=partial(PORT, "--port"),
         default=0,
         metavar="N",
         help="port on 127.0.0.1; 0, the default, chooses a free one",
@@ -71,9 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve the page until SIGTERM, SIGINT or the end of the port-forward. Raises SettingsError."""
-    for flag, port in (("--port", args.port), ("--scheduler-port", args.scheduler_port)):
-        if not 0 <= port <= 65535:
-            raise SettingsError(flag, "", str(port), "a port from 0 to 65535")
     check_kubectl()
     return asyncio.run(_serve(args))
 
@@ -89,9 +75,8 @@ async def _serve(args: argparse.Namespace) -> int:
     from scheduler.tools.page.proxy import page_proxy
 
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     credentials = await load_credentials(
         kubeconfig=args.kubeconfig, master=None, environ=os.environ, context=args.context
     )
@@ -99,18 +84,16 @@ async def _serve(args: argparse.Namespace) -> int:
         target = f"https://127.0.0.1:{forwarded}"
         try:
             async with page_proxy(target, credentials.authorization, port=args.port) as port:
-                await _announce(f"http://127.0.0.1:{port}/ui/", credentials, opens=not args.no_browser)
+                address = f"http://127.0.0.1:{port}/ui/"
+                print(f"The scheduler's page is at {address}. Ctrl-C ends it.", flush=True)
+                if await credentials.authorization() is None:
+                    told = "The kubeconfig has no token, only a certificate: the page asks for a token."
+                    print(told, flush=True)
+                if not args.no_browser:
+                    await asyncio.to_thread(webbrowser.open, address)
                 return await _until_stopped(stop, process)
         except OSError as error:
             raise SettingsError("--port", "", f"{args.port} in use", "a free port") from error
-
-
-async def _announce(address: str, credentials: Credentials, *, opens: bool) -> None:
-    print(f"The scheduler's page is at {address}. Ctrl-C ends it.", flush=True)
-    if await credentials.authorization() is None:
-        print("The kubeconfig has no token, only a certificate: the page asks for a token.", flush=True)
-    if opens:
-        await asyncio.to_thread(webbrowser.open, address)
 
 
 async def _until_stopped(stop: asyncio.Event, process: Process) -> int:
@@ -135,14 +118,8 @@ async def port_forward(args: argparse.Namespace) -> AsyncGenerator[tuple[Process
     if args.context:
         flags.append(f"--context={args.context}")
     process = await asyncio.create_subprocess_exec(
-        *(
-            "kubectl",
-            *flags,
-            "port-forward",
-            "--address=127.0.0.1",
-            args.scheduler,
-            f":{args.scheduler_port}",
-        ),
+        *("kubectl", *flags, "port-forward", "--address=127.0.0.1"),
+        *(args.scheduler, f":{args.scheduler_port}"),
         stdin=DEVNULL,
         stdout=PIPE,
         stderr=PIPE,

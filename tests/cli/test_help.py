@@ -10,7 +10,7 @@ import pytest
 from scheduler.cli import kube_scheduler_flags
 from scheduler.cli.main import _COMMANDS, _parse, main
 
-COMMANDS = [name for name, *_ in _COMMANDS]
+COMMANDS = list(_COMMANDS)
 
 
 def help_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cli.main import _COMMANDS
+from scheduler.cli.main import _COMMANDS, module_of
 from tests.support import build
 from tests.support.snapshots import header
 
@@ -31,7 +31,7 @@ sys.exit(code)
 #: What talks to an API server or serves a port.
 _NETWORK = {"aiohttp", "asyncio", "httptools", "logging", "prometheus_client", "ssl"}
 #: Those of the sandbox are parsed by their own modules.
-OWN_COMMANDS = [name for name, module, *_ in _COMMANDS if module.startswith("scheduler.cli.")]
+OWN_COMMANDS = [name for name in _COMMANDS if module_of(name).startswith("scheduler.cli.")]
 _SERVING_ROOMS = {"observe", "serving", "shell", "webhook"}
 
 

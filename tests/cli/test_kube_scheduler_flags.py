@@ -146,17 +146,6 @@ def test_tls_flags_restrict_the_context() -> None:
             "--insecure-http: found --secure-port as well, expected one of them",
         ),
         (["--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA"], "--tls-cipher-suites: found TLS_RSA_WITH_RC4_128"),
-    ],
-)
-def test_flags_of_the_port_that_contradict_each_other(arguments: list[str], line: str) -> None:
-    with pytest.raises(SettingsError) as refused:
-        serving(*arguments)
-    assert str(refused.value).startswith(line)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
         (
             ["--leader-elect-lease-duration=5s"],
             "--leader-elect-lease-duration: found 5s, expected more than the",
@@ -172,8 +161,9 @@ def test_flags_of_the_port_that_contradict_each_other(arguments: list[str], line
         (["--kube-api-burst=-1"], "--kube-api-burst: found -1, expected 0 or more"),
     ],
 )
-def test_values_that_cannot_work(arguments: list[str], line: str) -> None:
+def test_values_that_cannot_work_or_contradict_each_other(arguments: list[str], line: str) -> None:
     with pytest.raises(SettingsError) as refused:
+        serving(*arguments)
         run.settings_of(parsed(*arguments))
     assert str(refused.value).startswith(line)
 

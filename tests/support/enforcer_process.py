@@ -89,6 +89,21 @@ class Shop:
         return [one for one in items if one["regarding"]["name"] == name and one["reason"] == reason]
 
 
+def deployment(replicas: int, *, annotations: Json | None = None, **spec: Any) -> Json:
+    """Return the Deployment web, with this in the spec of its pods."""
+    labels, containers = {"app": "web"}, [{"name": "c", "image": "pause"}]
+    template = {
+        "metadata": {"labels": labels, "annotations": annotations or {}},
+        "spec": {"schedulerName": "affinity-scheduler", "containers": containers, **spec},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
 @asynccontextmanager
 async def shop(folder: Path) -> AsyncIterator[Shop]:
     async with DevCluster(controllers=True) as server, Api(server.url, {}) as api:

@@ -11,9 +11,9 @@ from tests.support.manifest_files import ROOT
 def flags() -> dict[str, set[str]]:
     """Return the flags of each command."""
     found = {}
-    for name, module, *_ in main._COMMANDS:
+    for name in main._COMMANDS:
         parser = argparse.ArgumentParser(conflict_handler="resolve")
-        importlib.import_module(module).add_arguments(parser)
+        importlib.import_module(main.module_of(name)).add_arguments(parser)
         found[name] = {option for action in parser._actions for option in action.option_strings}
     return found
 

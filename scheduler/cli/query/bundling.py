@@ -140,7 +140,7 @@ class Bundle:
 
 def save_bundle(args: argparse.Namespace) -> None:
     """Collect the parts and write them to the file of -o."""
-    settings = settings_flags.settings(args.config, args.plugins)
+    settings = settings_flags.settings(args)
     bundle = asyncio.run(_collected(args, settings))
     with written(args.output) as file:
         file.write(bundle.packed())

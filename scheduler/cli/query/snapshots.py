@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def save_snapshot(args: argparse.Namespace) -> None:
     """Write the file of -o, compressed if its name ends in .gz, and name the kinds that it lacks."""
-    settings = settings_flags.settings(args.config, args.plugins)
+    settings = settings_flags.settings(args)
     with written(args.output) as file:
         recording = Recording(
             file,

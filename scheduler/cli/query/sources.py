@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the scheduler's configuration. Raises SettingsError."""
-    return settings_flags.settings(args.config, args.plugins, args.feature_gates, args.emulated_version)
+    return settings_flags.settings(args)
 
 
 def class_reader(args: argparse.Namespace) -> ReadClass | None:

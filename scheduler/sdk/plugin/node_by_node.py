@@ -46,9 +46,6 @@ class NodeByNode:
 
     `fits` and `score` may read the node, its pods, and the pod's spec, labels, namespace and priority alone: all pods
     that are equal in these share one answer. They keep nothing and change nothing.
-
-    Cost per decision at 5,000 nodes: 10 to 40 ms for the first pod of its kind; then 20 µs and one call for each node
-    that changed, or whose pods did.
     """
 
     name: ClassVar[str]

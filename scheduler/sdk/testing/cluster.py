@@ -18,7 +18,7 @@ from scheduler.daemon.settings.out_of_tree_files import LoadedPlugins, load_clas
 from scheduler.daemon.settings.plugin_lists import API_VERSION
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.engine.core.decide import CycleError, ScheduleResult, decide
-from scheduler.engine.core.node_scores import NodeScores, Refusal
+from scheduler.engine.core.node_scores import Refusal
 from scheduler.engine.framework.diagnosis import FitError, PluginRefusals
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
@@ -80,11 +80,7 @@ class Cluster:
 
     @classmethod
     def from_snapshot(cls, file: str | PathLike[str], **options: Any) -> Cluster:  # noqa: ANN401 - as the constructor's
-        """
-        Return the cluster of a file that `affinity-scheduler snapshot` made; `options` as for `Cluster`.
-
-        Raises SettingsError if it is none.
-        """
+        """Return the cluster of a file that `affinity-scheduler snapshot` made. Raises SettingsError if it is none."""
         cluster = cls(**options)
         read_snapshot(str(file), cluster._read)
         return cluster
@@ -92,31 +88,22 @@ class Cluster:
     # Objects.
 
     def add(self, *objects: Mapping[str, Any]) -> Cluster:
-        """
-        Add API objects, or replace those of the same kind and name; return the cluster.
-
-        Raises ValueError for an object that the scheduler cannot read, or does not.
-        """
+        """Add or replace API objects; return the cluster. Raises ValueError for one that is not read, or malformed."""
         for one in objects:
-            self._add(one)
+            document = completed(one)
+            seen = self.stimulus(document)
+            self._world.handle(seen)
+            self._read.apply(seen)
+            metadata = document["metadata"]
+            self._objects[document["kind"], metadata.get("namespace", ""), metadata["name"]] = document
         return self
-
-    def _add(self, one: Mapping[str, Any]) -> None:
-        document = completed(one)
-        seen = self.stimulus(document)
-        self._world.handle(seen)
-        self._read.apply(seen)
-        self._objects[_key(document)] = document
 
     def stimulus(self, document: Mapping[str, Any]) -> Stimulus:
         """Return the stimulus that a watch makes of the object. Raises ValueError for an object that cannot be read."""
-        kind = document.get("kind")
-        watched = next((one for one in self._read.kinds if one.kind == kind), None)
-        if watched is None:
-            raise ValueError(
-                f"found kind {kind!r}, expected one of {', '.join(one.kind for one in self._read.kinds)}"
-            )
-        return watched.on_upsert(watched.decode(msgspec.Raw(msgspec.json.encode(document))))
+        kinds, kind = {one.kind: one for one in self._read.kinds}, document.get("kind")
+        if kind not in kinds:
+            raise ValueError(f"found kind {kind!r}, expected one of {', '.join(kinds)}")
+        return kinds[kind].on_upsert(kinds[kind].decode(msgspec.Raw(msgspec.json.encode(document))))
 
     @property
     def objects(self) -> list[JsonObject]:
@@ -209,15 +196,14 @@ class Cluster:
         return Explained(explain_pod(read, self._pod(pod, read), None))
 
     def simulate(self, pod: PodLike, replicas: int | None = None) -> Simulated:
-        """
-        Return where replicas of the pod, or of the object that creates it, would go, one after the other.
-
-        `replicas`: default: as many as the object asks for.
-        """
+        """Return where replicas, by default as many as the object asks for, would go, one after the other."""
         read = self._read.copy()
         if isinstance(pod, str):
             first, wanted = _pending(self._pod(pod)), 1 if replicas is None else replicas
-            pods = [_renamed(first, number) for number in range(wanted)]
+            pods = [
+                replace(first, name=f"{first.name}-{number}", uid=f"not-created/{first.key}-{number}")
+                for number in range(wanted)
+            ]
         else:
             manifest = self._manifest(pod)
             wanted = manifest.n_replicas if replicas is None else replicas
@@ -256,25 +242,14 @@ def _loaded(plugins: Sequence[Plugin]) -> LoadedPlugins:
 
 def _settings(loaded: LoadedPlugins, args: Mapping[str, Any], *, alone: bool) -> Settings:
     """Return the default profile with all of the plugins. Raises InvalidSettingsError."""
-    enabled = [{"name": name} for name in loaded.by_name]
-    if alone:
-        enabled = [{"name": "PrioritySort"}, {"name": "DefaultBinder"}, *enabled]
-    plugins: JsonObject = {"multiPoint": {"enabled": enabled}}
-    if alone:
-        plugins["multiPoint"]["disabled"] = [{"name": "*"}]
-    document = {
-        "apiVersion": API_VERSION,
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [
-            {
-                "schedulerName": _NAME,
-                "plugins": plugins,
-                "pluginConfig": [
-                    {"name": name, "args": msgspec.to_builtins(one)} for name, one in args.items()
-                ],
-            }
-        ],
+    before = ("PrioritySort", "DefaultBinder") if alone else ()
+    enabled = [{"name": name} for name in (*before, *loaded.by_name)]
+    profile = {
+        "schedulerName": _NAME,
+        "plugins": {"multiPoint": {"enabled": enabled, "disabled": [{"name": "*"}] if alone else []}},
+        "pluginConfig": [{"name": name, "args": msgspec.to_builtins(one)} for name, one in args.items()],
     }
+    document = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
     return parse_settings(msgspec.json.encode(document).decode(), "Cluster", plugins=loaded)
 
 
@@ -288,37 +263,24 @@ def completed(document: Mapping[str, Any]) -> JsonObject:
     return copy
 
 
-def _key(document: Mapping[str, Any]) -> tuple[str, str, str]:
-    metadata = document["metadata"]
-    return document["kind"], metadata.get("namespace", ""), metadata["name"]
-
-
 def _pending(pod: Pod) -> Pod:
     return replace(pod, node_name="", nominated_node_name="")
 
 
-def _renamed(pod: Pod, number: int) -> Pod:
-    return replace(pod, name=f"{pod.name}-{number}", uid=f"not-created/{pod.key}-{number}")
-
-
 def _scored(read: LoadedCluster, result: ScheduleResult) -> Decision:
     nodes, scores = read.state.nodes, result.scores
-    ranked = _ranked(scores)
-    totals = {nodes.name_of(row): total for row, total in ranked}
+    rows = np.flatnonzero(scores.feasible.mask)
+    best_first = rows[np.argsort(-scores.totals[rows].astype(np.int64), kind="stable")].tolist()
+    ranked = sorted(best_first, key=lambda row: row != scores.chosen)
+    totals = {nodes.name_of(row): scores.totals.item(row) for row in ranked}
     by_node = {
         nodes.name_of(row): {one.plugin: one.scores.item(row) for one in scores.by_plugin}
-        for row, _ in ranked
+        for row in ranked
+        if scores.by_plugin
     }
     refused, by = _refused(read, scores.filtered.refusals)
     weights = {one.plugin: one.weight for one in scores.by_plugin}
-    return Decision(result.node_name, "", refused, by, by_node if scores.by_plugin else {}, totals, weights)
-
-
-def _ranked(scores: NodeScores) -> list[tuple[int, int]]:
-    """Return row and total of each feasible node: the chosen one, then the others, best first. O(n log n)."""
-    rows = np.flatnonzero(scores.feasible.mask)
-    ordered = rows[np.argsort(-scores.totals[rows].astype(np.int64), kind="stable")].tolist()
-    return [(row, scores.totals.item(row)) for row in sorted(ordered, key=lambda row: row != scores.chosen)]
+    return Decision(result.node_name, "", refused, by, by_node, totals, weights)
 
 
 def _refused(

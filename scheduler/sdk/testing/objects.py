@@ -24,18 +24,10 @@ def make_pod(
     **spec: Any,  # noqa: ANN401 - JSON
 ) -> JsonObject:
     """
-    Return a pod of one container.
+    Return a pod of one container, pending unless `node` names where it runs.
 
-    Args:
-        name: its name.
-        namespace: its namespace.
-        labels: its labels.
-        requests: what the container requests, such as `{"cpu": "500m"}`.
-        node: the node that it runs on, None for a pending pod.
-        priority: its priority.
-        image: of the container.
-        scheduler: its schedulerName.
-        spec: further fields of the spec, by the API's names: `nodeSelector={"disk": "ssd"}`.
+    `requests`: what the container requests, such as `{"cpu": "500m"}`. `scheduler`: its schedulerName. `spec`: further
+    fields of the spec, by the API's names: `nodeSelector={"disk": "ssd"}`.
     """
     container: JsonObject = {"name": "main", "image": image}
     if requests:
@@ -65,16 +57,10 @@ def make_node(
     created: str = "2026-01-01T00:00:00Z",
 ) -> JsonObject:
     """
-    Return a node with room for 110 pods, 32 CPUs and 64Gi.
+    Return a node with room for 110 pods, 32 CPUs and 64Gi, which `allocatable` adds to or replaces.
 
-    Args:
-        name: its name, and its hostname label unless `labels` has one.
-        labels: its labels.
-        annotations: its annotations.
-        allocatable: added to the room above, or in its place where the names are the same.
-        taints: each with key, value and effect.
-        unschedulable: whether it is cordoned.
-        created: its creationTimestamp.
+    Its name is its hostname label unless `labels` has one. `taints`: each with key, value and effect. `unschedulable`:
+    whether it is cordoned. `created`: its creationTimestamp.
     """
     room = {**_ROOM, **(allocatable or {})}
     spec: JsonObject = {"taints": [dict(taint) for taint in taints]} if taints else {}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
 
-from scheduler.sdk.testing.changes import Change, drawn_change, fits, oversleeps
-from scheduler.sdk.testing.cluster import Cluster
+from scheduler.engine.model.stimuli import CycleDue, PodGone, PodSeen
+from scheduler.sdk.testing.cluster import Cluster, completed
 from scheduler.sdk.testing.objects import JsonObject, make_node, make_pod
 
 _ZONE = "topology.kubernetes.io/zone"
@@ -128,9 +129,9 @@ class PluginTests:
                 pod = draw.choice(list(self.pods))
                 # Filled until the pod is refused, then emptied until it fits: the events in between have to wake it.
                 # For rules that need other pods, and not room, any change every third time.
-                fills = None if seed % 3 == 2 else fits(cluster, pod)
+                fills = None if seed % 3 == 2 else _fits(cluster, pod)
                 change = self._change(cluster.objects, draw, fills=fills)
-                assert not oversleeps(cluster, pod, change), (
+                assert not _oversleeps(cluster, pod, change), (
                     f"{change}: a refused pod fits now, and was not woken"
                 )
 
@@ -159,11 +160,67 @@ class PluginTests:
         names = (f"node-{draw.randrange(n_nodes)}" for _ in range(n_pods))
         return cluster.add(*(self.running_pod(f"pod-{i}", name, draw) for i, name in enumerate(names)))
 
-    def _change(self, objects: list[JsonObject], draw: random.Random, *, fills: bool | None = None) -> Change:
-        return drawn_change(
-            objects,
-            draw,
-            lambda name: self.node(name, draw),
-            lambda name, node: self.running_pod(name, node, draw),
-            fills=fills,
-        )
+    def _change(
+        self, objects: list[JsonObject], draw: random.Random, *, fills: bool | None = None
+    ) -> _Change:
+        """
+        Return a change: a pod comes or goes, a node comes, goes or gets other labels and annotations.
+
+        `fills`: whether it is likely to leave less room, or more; None for either.
+        """
+        nodes = [one for one in objects if one["kind"] == "Node"]
+        pods = [one for one in objects if one["kind"] == "Pod"]
+        name = f"new-{draw.randrange(10**9)}"
+        filling = ("pod comes", "pod comes", "pod comes", "node goes", "node changes")
+        emptying = ("pod goes", "pod goes", "pod goes", "node comes", "node changes")
+        kind = draw.choice(filling + emptying if fills is None else filling if fills else emptying)
+        if kind == "pod goes" and pods:
+            return _Change(draw.choice(pods), goes=True)
+        if kind == "node goes" and len(nodes) > 1:
+            return _Change(draw.choice(nodes), goes=True)
+        if kind == "node changes" and nodes:
+            return _Change(self.node(draw.choice(nodes)["metadata"]["name"], draw))
+        if kind == "pod comes" and nodes:
+            pod = self.running_pod(name, draw.choice(nodes)["metadata"]["name"], draw)
+            return _Change(completed(pod))
+        return _Change(self.node(name, draw))
+
+
+class _Change(NamedTuple):
+    """A change of a cluster: an object is added or updated, or removed if `goes`."""
+
+    document: JsonObject
+    goes: bool = False
+
+    def __str__(self) -> str:
+        metadata = self.document["metadata"]
+        return f"{self.document['kind']} {metadata['name']} {'went' if self.goes else 'came or changed'}"
+
+    def apply_to(self, cluster: Cluster) -> None:
+        """Make the change in the cluster."""
+        metadata = self.document["metadata"]
+        if not self.goes:
+            cluster.add(self.document)
+        elif self.document["kind"] == "Node":
+            cluster.remove_node(metadata["name"])
+        else:
+            cluster.remove_pod(metadata["name"], metadata["namespace"])
+
+
+def _oversleeps(cluster: Cluster, pod: JsonObject, change: _Change) -> bool:
+    """Make the change. Return whether the pod was refused before it, fits after it, and still waits."""
+    world = cluster._world
+    document = completed({**pod, "metadata": {**pod["metadata"], "name": "waits", "uid": "waits"}})
+    seen = cluster.stimulus(document)
+    assert isinstance(seen, PodSeen)
+    world.handle(PodSeen(replace(seen.pod, node_name="")))
+    if not _fits(cluster, pod):
+        world.handle(CycleDue())
+    change.apply_to(cluster)
+    still_waits = _fits(cluster, pod) and world.queue.depths()["unschedulable"] > 0
+    world.handle(PodGone("waits"))
+    return still_waits
+
+
+def _fits(cluster: Cluster, pod: JsonObject) -> bool:
+    return cluster.decide(pod).node is not None

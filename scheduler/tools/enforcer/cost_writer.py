@@ -63,24 +63,17 @@ class CostWriter:
             self._writing.cancel()
 
     async def _write_each(self, writes: Sequence[WriteDeletionCost]) -> None:
+        """Write each cost, with a mark that it is ours, in a request of its own."""
         for write in writes:
             if not self._may_act():
                 self._costs.on_failed(write.pod.uid, self._now_s())
                 continue
-            problem = await _write(self._client, write)
-            self._reports.on_cost_written(write, problem)
-            if problem:
+            annotations = {DELETION_COST: write.cost, WRITTEN_DELETION_COST: write.cost}
+            problem = ""
+            try:
+                await self._client.request(annotate_pod(write.pod, annotations), timeout_s=_TIMEOUT_S)
+            except ApiError as error:
+                problem = str(error)
                 self._costs.on_failed(write.pod.uid, self._now_s())
+            self._reports.on_cost_written(write, problem)
         self._writing = None
-
-
-async def _write(client: KubeClient, write: WriteDeletionCost) -> str:
-    """Write the cost, and a mark that it is ours, in one request. Return why it failed, '' if it did not."""
-    pod = write.pod
-    annotations = {DELETION_COST: write.cost, WRITTEN_DELETION_COST: write.cost}
-    request = annotate_pod(pod.namespace, pod.name, pod.uid, pod.resource_version, annotations)
-    try:
-        await client.request(request, timeout_s=_TIMEOUT_S)
-    except ApiError as error:
-        return str(error)
-    return ""

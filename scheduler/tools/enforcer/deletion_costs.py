@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.terms import Shares
@@ -47,13 +47,6 @@ class WriteDeletionCost:
     cost: str
 
 
-class _Written(NamedTuple):
-    """A cost that was written when the pod had this version."""
-
-    cost: str
-    resource_version: str
-
-
 class DeletionCosts:
     """Decides which costs to write. It reads the state alone."""
 
@@ -67,17 +60,13 @@ class DeletionCosts:
         is_protected: Callable[[Pod], bool],
     ) -> None:
         """
-        Args:
-            state: the cluster.
-            writes_per_minute: the most writes of 60 s.
-            acts: whether costs are written. Otherwise each is returned once.
-            exempt_namespaces: as in the scheduler's configuration.
-            is_protected: returns whether a pod gets no cost.
+        `writes_per_minute`: the most writes of 60 s. `acts`: whether costs are written, else each is returned once.
+        `exempt_namespaces`: as in the scheduler's configuration. `is_protected`: returns whether a pod gets no cost.
         """
         self.acts = acts
         self._state, self._limit = state, writes_per_minute
         self._exempt_namespaces, self._is_protected = exempt_namespaces, is_protected
-        self._written: dict[str, _Written] = {}
+        self._written: dict[str, WriteDeletionCost] = {}
         self._retry_s: dict[str, float] = {}
         self._past: deque[float] = deque()
 
@@ -101,14 +90,11 @@ class DeletionCosts:
                 for uid, cost in costs.items()
                 if uid in placed and self._is_news(placed[uid].pod, cost)
             ]
-        writes = sorted(each for each in wanted if each[1] in placed)[: self._limit - len(self._past)]
-        self._past.extend([now_s] * len(writes))
-        instructions = []
-        for cost, uid in writes:
-            pod = placed[uid].pod
-            self._written[uid] = _Written(str(cost), pod.resource_version)
-            instructions.append(WriteDeletionCost(pod, str(cost)))
-        return instructions
+        chosen = sorted(each for each in wanted if each[1] in placed)[: self._limit - len(self._past)]
+        self._past.extend([now_s] * len(chosen))
+        writes = [WriteDeletionCost(placed[uid].pod, str(cost)) for cost, uid in chosen]
+        self._written |= {write.pod.uid: write for write in writes}
+        return writes
 
     def on_failed(self, uid: str, now_s: float) -> None:
         """Leave the pod alone for a while."""
@@ -123,7 +109,8 @@ class DeletionCosts:
             return False
         written = self._written.get(pod.uid)
         return written is None or not (
-            written.resource_version == pod.resource_version or (not self.acts and written.cost == str(cost))
+            written.pod.resource_version == pod.resource_version
+            or (not self.acts and written.cost == str(cost))
         )
 
     def _replicas(self) -> Pieces[list[list[PlacedPod]]]:

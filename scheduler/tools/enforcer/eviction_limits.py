@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from math import inf
+from typing import Final
 
 from scheduler.tools.enforcer.eviction_plan import PlannedEviction
 from scheduler.tools.enforcer.instructions import EvictionShare, ReportTooManyEvictions
@@ -17,38 +18,33 @@ BACKOFF_S: Final = 5.0
 BACKOFF_CAP_S: Final = 300.0
 
 
-class _Eviction(NamedTuple):
-    at_s: float
-    namespace: str
-    declaring: str
-    node_name: str
-
-
 class RecentEvictions:
     """The evictions of the last 60 s, limited in total, per node, and per namespace: of the pod and of the rule."""
 
     def __init__(self, limits: EvictionLimits) -> None:
         self._limits = limits
-        self._past: deque[_Eviction] = deque()
+        self._past: deque[tuple[float, PlannedEviction]] = deque()
 
-    def note(self, namespace: str, declaring: str, node_name: str, now_s: float) -> None:
-        """Count the eviction of a pod of the namespace for a rule that a pod of `declaring` declares."""
-        self._past.append(_Eviction(now_s, namespace, declaring, node_name))
+    def note(self, eviction: PlannedEviction, now_s: float) -> None:
+        """Count the eviction."""
+        self._past.append((now_s, eviction))
 
-    def allow(self, namespace: str, declaring: str, node_name: str, now_s: float) -> bool:
-        """Return whether one more such eviction is within all limits. O(evictions of the last 60 s)."""
-        while self._past and self._past[0].at_s + WINDOW_S <= now_s:
+    def allow(self, eviction: PlannedEviction, now_s: float) -> bool:
+        """Return whether the eviction is within all limits. O(evictions of the last 60 s)."""
+        while self.next_free_s() <= now_s:
             self._past.popleft()
+        past, pod, limits = [each for _, each in self._past], eviction.pod, self._limits
+        n_declared = sum(each.declaring_namespace == eviction.declaring_namespace for each in past)
         return (
-            len(self._past) < self._limits.evictions
-            and sum(e.namespace == namespace for e in self._past) < self._limits.evictions_per_namespace
-            and sum(e.declaring == declaring for e in self._past) < self._limits.evictions_per_namespace
-            and sum(e.node_name == node_name for e in self._past) < self._limits.evictions_per_node
+            len(past) < limits.evictions
+            and sum(each.pod.namespace == pod.namespace for each in past) < limits.evictions_per_namespace
+            and n_declared < limits.evictions_per_namespace
+            and sum(each.pod.node_name == pod.node_name for each in past) < limits.evictions_per_node
         )
 
-    def next_free_s(self) -> float | None:
-        """Return when the oldest eviction stops counting; None if there is none."""
-        return self._past[0].at_s + WINDOW_S if self._past else None
+    def next_free_s(self) -> float:
+        """Return when the oldest eviction stops counting; infinite if there is none."""
+        return self._past[0][0] + WINDOW_S if self._past else inf
 
 
 @dataclass(slots=True)

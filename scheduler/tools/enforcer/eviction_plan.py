@@ -33,11 +33,7 @@ _UNLIMITED = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class PlannedEviction:
-    """
-    A pod to evict, the broken rule, and for anti-affinity the other pod that breaks it.
-
-    `declaring_namespace`: of the pod that declares the rule.
-    """
+    """A pod to evict, the broken rule, its declarer's namespace, and for anti-affinity the other pod that breaks it."""
 
     pod: Pod
     violation: Violation
@@ -74,10 +70,6 @@ class _Participant:
     member_of: list[_Domain] = field(default_factory=list)
     declares: list[tuple[_Domain, Violation]] = field(default_factory=list)
 
-    def tightest(self) -> int:
-        """Return the fewest pods that one of its broken rules allows."""
-        return min((each.most for _, each in self.declares), default=_UNLIMITED)
-
 
 class EvictionPlanner:
     """Plans evictions of pods that `is_movable` allows. Never changes the state."""
@@ -89,11 +81,7 @@ class EvictionPlanner:
         self._tightest: dict[str, tuple[PodSpec, int]] = {}
 
     def plan(self, due: Sequence[Violation]) -> EvictionPlan:
-        """
-        Return the plan for these violations, all of enforced rules.
-
-        Cost: O(violations + selected pods in their domains).
-        """
+        """Return the plan for these violations of enforced rules. O(violations + selected pods in their domains)."""
         affinity = [each for each in due if each.is_affinity]
         anti_affinity = [each for each in due if not each.is_affinity]
         first = self._for_affinity(affinity)
@@ -158,7 +146,8 @@ class EvictionPlanner:
         return EvictionPlan(tuple(evictions), tuple(unfixable))
 
     def _tightest_so_far(self, uid: str, participant: _Participant) -> tuple[PodSpec, int]:
-        spec, tightest = participant.placed.pod.spec, participant.tightest()
+        spec = participant.placed.pod.spec
+        tightest = min((each.most for _, each in participant.declares), default=_UNLIMITED)
         known = self._tightest.get(uid)
         return spec, min(tightest, known[1]) if known is not None and known[0] is spec else tightest
 

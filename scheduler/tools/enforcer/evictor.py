@@ -43,7 +43,7 @@ _NO_LEADER: Final = EvictionOutcome(EvictionResult.FAILED, "this enforcer no lon
 async def evict(client: KubeClient, pod: Pod) -> EvictionOutcome:
     """Evict the pod. Sends at most two requests."""
     try:
-        await client.request(evict_pod(pod.namespace, pod.name, pod.uid), timeout_s=TIMEOUT_S)
+        await client.request(evict_pod(pod), timeout_s=TIMEOUT_S)
     except NotFound:
         return EvictionOutcome(EvictionResult.GONE)
     except Throttled as error:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
 
 
@@ -72,6 +73,23 @@ class ReportTooManyEvictions:
 
 
 EnforcerInstruction: TypeAlias = ReportViolation | Evict | ReportTooManyEvictions
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """
+    A pod to evict, since `node_name` is clearly better for it: `why` says by how much, or for which rules or group.
+
+    `others_follow`: whether more pods move for the same group. `nominations`: its members that are to be nominated
+    first, each with its node, '' for none.
+    """
+
+    pod: Pod
+    node_name: str
+    why: str
+    group: GroupKey | None = None
+    others_follow: bool = False
+    nominations: tuple[tuple[Pod, str], ...] = ()
 
 
 class EvictionResult(Enum):

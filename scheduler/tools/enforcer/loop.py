@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from math import inf
 from typing import Final, assert_never
 
 from scheduler.daemon.assembly.profiles import (
@@ -42,6 +43,7 @@ from scheduler.tools.enforcer.instructions import (
     EnforcerInstruction,
     Evict,
     EvictionResult,
+    Move,
     ReportTooManyEvictions,
     ReportViolation,
     ViolationReport,
@@ -49,7 +51,7 @@ from scheduler.tools.enforcer.instructions import (
 from scheduler.tools.enforcer.limits import EvictionLimits, RebalanceLimits
 from scheduler.tools.enforcer.machine import Enforcer
 from scheduler.tools.enforcer.metrics import EnforcementMetrics
-from scheduler.tools.enforcer.rebalancing import CHECK_PERIOD_S, Move, Rebalancer
+from scheduler.tools.enforcer.rebalancing import CHECK_PERIOD_S, Rebalancer
 from scheduler.tools.enforcer.reports import EnforcementReporter
 from scheduler.tools.enforcer.violations import violation_report
 from scheduler.version import product_version
@@ -155,7 +157,7 @@ class EnforcerDaemon(daemon.Daemon):
         self._evict_from_s = 0.0
         self._check_from_s = 0.0
         self._sweep_at_s = now_s() + SWEEP_PERIOD_S
-        self._rebalance_at_s = self._now_s()
+        self._rebalance_at_s = inf if self._rebalancer is None else now_s()
         #: True if anything has changed since the last check.
         self._needs_check = True
 
@@ -208,17 +210,15 @@ class EnforcerDaemon(daemon.Daemon):
             for task in tasks:
                 task.cancel()
         self._enforcer.check(self._now_s())
-        return self._broken_rules()
-
-    def _broken_rules(self) -> list[BrokenRule]:
         status, state = self._enforcer.status, self._enforcer.state
-        rules: list[BrokenRule] = []
-        for violation in status.violations:
-            pod = state.placed[violation.uid].pod
-            report = violation_report(state, violation, pod.uid, None)
-            would_evict = tuple(each.pod for each in status.evictions if each.violation == violation)
-            rules.append(BrokenRule(pod, report, would_evict))
-        return rules
+        return [
+            BrokenRule(
+                state.placed[broken.uid].pod,
+                violation_report(state, broken, broken.uid, None),
+                tuple(each.pod for each in status.evictions if each.violation == broken),
+            )
+            for broken in status.violations
+        ]
 
     def _on_elected(self) -> None:
         self._inbox.nudge()
@@ -253,8 +253,7 @@ class EnforcerDaemon(daemon.Daemon):
 
     def _check(self) -> None:
         now_s = self._now_s()
-        wake_s = self._enforcer.next_wake_s()
-        is_due = self._needs_check or (wake_s is not None and wake_s <= now_s)
+        is_due = self._needs_check or self._enforcer.wake_s <= now_s
         if not is_due or now_s < self._check_from_s or not self._caches.is_synced():
             return
         # The eviction of a move is in flight while the enforcer knows of none.
@@ -319,14 +318,10 @@ class EnforcerDaemon(daemon.Daemon):
 
     def _idle_s(self) -> float:
         now_s = self._now_s()
-        wake_times_s = [self._sweep_at_s]
-        if self._rebalancer is not None:
-            wake_times_s.append(self._rebalance_at_s)
+        check_at_s = max(self._enforcer.wake_s, self._check_from_s)
+        wake_times_s = [self._sweep_at_s, self._rebalance_at_s, check_at_s]
         if self._cost_writer is not None:
             wake_times_s.append(self._cost_writer.next_s)
-        wake_s = self._enforcer.next_wake_s()
-        if wake_s is not None:
-            wake_times_s.append(max(wake_s, self._check_from_s))
         if self._needs_check and self._caches.is_synced():
             is_free_s = max(self._check_from_s, self._evict_from_s)
             wake_times_s.append(is_free_s if self._leads() else now_s + 1.0)

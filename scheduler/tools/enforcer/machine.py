@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final
 
 from scheduler.engine.framework.kinds import STORES
@@ -46,7 +47,6 @@ from scheduler.tools.enforcer.instructions import (
     EvictionShare,
     ReportViolation,
     ViolationCause,
-    ViolationReport,
 )
 from scheduler.tools.enforcer.limits import EvictionLimits
 from scheduler.tools.enforcer.rules import RuleIndex
@@ -61,9 +61,6 @@ _MAX_REPORTS_PER_CHECK: Final = 200
 class EnforcementStatus:
     """The result of the last check, for gauges and `--once`."""
 
-    #: Broken rules by side: enforced ones, and ones that only had to hold at scheduling.
-    enforced: Counter[str] = field(default_factory=Counter)
-    not_enforced: Counter[str] = field(default_factory=Counter)
     #: Pods due for eviction by the reason why they still run, and rules that no eviction would mend.
     waiting: Counter[str] = field(default_factory=Counter)
     #: Pods with an enforced rule that are not terminating, by namespace.
@@ -71,11 +68,6 @@ class EnforcementStatus:
     #: Broken rules, enforced ones first, and the evictions planned for them.
     violations: list[Violation] = field(default_factory=list)
     evictions: tuple[PlannedEviction, ...] = ()
-
-    @property
-    def n_enforced_pods(self) -> int:
-        """Pods with an enforced rule that are not terminating."""
-        return self.n_enforced.total()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +94,9 @@ class Enforcer:
         """
         Start with an empty state.
 
-        Args:
-            limits: of the number and the rate of evictions.
-            is_movable: returns whether a pod may be evicted and would then be placed anew.
-            acts: whether evictions are carried out. Otherwise each is returned once, and no result is expected.
-            exempt_namespaces: as in the scheduler's configuration.
-            annotating: the namespaces whose annotations may be about other namespaces, likewise.
-            rebalances: whether a `Rebalancer` decides on the state.
+        `is_movable`: returns whether a pod may be evicted and would then be placed anew. `acts`: whether evictions are
+        carried out, else each is returned once, and no result is expected. `exempt_namespaces`, `annotating`: as in
+        the scheduler's configuration. `rebalances`: whether a `Rebalancer` decides on the state.
         """
         self.state = ClusterState(
             exempt_namespaces, annotating=annotating, max_derived_bytes=None, decides=rebalances
@@ -134,7 +122,8 @@ class Enforcer:
         self._placed_since_check: set[str] | None = None
         #: The shares that the last plan exceeded.
         self._exceeded: frozenset[EvictionShare] = frozenset()
-        self._wake_s: float | None = None
+        #: When to check next even if nothing changes.
+        self.wake_s = inf
 
     # Stimuli.
 
@@ -178,23 +167,20 @@ class Enforcer:
 
     # Checks.
 
-    def next_wake_s(self) -> float | None:
-        """Return when to check next even if nothing changes; None if never."""
-        return self._wake_s
-
     def check(self, now_s: float, *, leads: bool = True) -> list[EnforcerInstruction]:
-        """
-        Return what to report and to evict now.
-
-        Cost: O(rules x nodes + broken rules + pods in the domains of rules that are due), 40 µs for a rule that holds.
-        """
-        self._wake_s = None
+        """Return what to report and to evict now. O(rules x nodes + pods in the domains of rules that are due)."""
+        self.wake_s = inf
         found = violations(self.state, self.index)
         self._update_times(found, now_s)
         enforced = [each for each in found if each.rule.enforced]
         plan = self._planner.plan([each for each in enforced if self._is_due(each, now_s)])
         in_grace = self._in_grace(enforced, plan)
-        self._update_status(found, plan, in_grace.total())
+        self.status = EnforcementStatus(
+            waiting=Counter({"grace": in_grace.total(), "beyond help": len(plan.unfixable)}),
+            n_enforced=self.index.n_enforced(),
+            violations=sorted(found, key=lambda each: not each.rule.enforced),
+            evictions=plan.evictions,
+        )
         if not leads:
             return []
         return [*self._reports(found, now_s), *self._eviction_instructions(plan, in_grace, now_s)]
@@ -236,7 +222,7 @@ class Enforcer:
     def _is_time(self, at_s: float, now_s: float) -> bool:
         """Return whether `at_s` has come; otherwise the next check is then at the latest."""
         if at_s > now_s:
-            self._wake_s = at_s if self._wake_s is None else min(self._wake_s, at_s)
+            self.wake_s = min(self.wake_s, at_s)
         return at_s <= now_s
 
     def _in_grace(self, enforced: Iterable[Violation], plan: EvictionPlan) -> Counter[str]:
@@ -248,18 +234,6 @@ class Enforcer:
 
     def _by_namespace(self, uids: Iterable[str]) -> Counter[str]:
         return Counter(self.state.placed[uid].pod.namespace for uid in uids)
-
-    def _update_status(self, violations: list[Violation], plan: EvictionPlan, n_in_grace: int) -> None:
-        enforced = [each for each in violations if each.rule.enforced]
-        not_enforced = [each for each in violations if not each.rule.enforced]
-        self.status = EnforcementStatus(
-            enforced=Counter(each.side for each in enforced),
-            not_enforced=Counter(each.side for each in not_enforced),
-            waiting=Counter({"grace": n_in_grace, "beyond help": len(plan.unfixable)}),
-            n_enforced=self.index.n_enforced(),
-            violations=[*enforced, *not_enforced],
-            evictions=plan.evictions,
-        )
 
     def _reports(self, violations: Iterable[Violation], now_s: float) -> list[EnforcerInstruction]:
         """Return reports of violations not reported yet, affinity after its grace period: peers may just restart."""
@@ -273,7 +247,7 @@ class Enforcer:
             if rule in reported or not self._is_time(period.since_s + wait_s, now_s):
                 continue
             if len(reports) == _MAX_REPORTS_PER_CHECK:
-                self._wake_s = now_s
+                self.wake_s = now_s
                 break
             reported.add(rule)
             pod = self.state.placed[violation.uid].pod
@@ -295,21 +269,18 @@ class Enforcer:
         for planned in plan.evictions:
             if not exceeded.keys().isdisjoint(shares_of(planned)):
                 self.status.waiting["share"] += 1
-            elif not self._acts:
-                instructions += self._announce(planned)
             elif self._may_evict(planned, now_s):
-                self._in_flight = planned
-                instructions.append(Evict(planned.pod, self._report_of(planned)))
+                self._in_flight = planned if self._acts else None
+                report = violation_report(self.state, planned.violation, planned.pod.uid, planned.other)
+                instructions.append(Evict(planned.pod, report))
         return instructions
-
-    def _announce(self, planned: PlannedEviction) -> list[EnforcerInstruction]:
-        if planned.pod.uid in self._announced:
-            return []
-        self._announced.add(planned.pod.uid)
-        return [Evict(planned.pod, self._report_of(planned))]
 
     def _may_evict(self, planned: PlannedEviction, now_s: float) -> bool:
         pod = planned.pod
+        if not self._acts:
+            is_new = pod.uid not in self._announced
+            self._announced.add(pod.uid)
+            return is_new
         backoff = self._backoffs.get(pod.uid)
         if backoff is not None and not self._is_time(backoff.at_s, now_s):
             self.status.waiting["budget"] += 1
@@ -317,16 +288,11 @@ class Enforcer:
         if self._in_flight is not None:
             self.status.waiting["turn"] += self._in_flight.pod.uid != pod.uid
             return False
-        if self._evictions.allow(pod.namespace, planned.declaring_namespace, pod.node_name, now_s):
+        if self._evictions.allow(planned, now_s):
             return True
         self.status.waiting["limit"] += 1
-        free_s = self._evictions.next_free_s()
-        if free_s is not None:
-            self._is_time(free_s, now_s)
+        self._is_time(self._evictions.next_free_s(), now_s)
         return False
-
-    def _report_of(self, planned: PlannedEviction) -> ViolationReport:
-        return violation_report(self.state, planned.violation, planned.pod.uid, planned.other)
 
     # Results.
 
@@ -337,12 +303,11 @@ class Enforcer:
         planned, self._in_flight = self._in_flight, None
         if planned is None or planned.pod.uid != uid:
             return
-        pod = planned.pod
         if result in (EvictionResult.BLOCKED, EvictionResult.FAILED):
             self._backoffs.setdefault(uid, EvictionBackoff()).refused(now_s, retry_after_s)
             return
         if result is EvictionResult.EVICTED:
-            self._evictions.note(pod.namespace, planned.declaring_namespace, pod.node_name, now_s)
+            self._evictions.note(planned, now_s)
         self.note_evicted(uid)
 
     def note_evicted(self, uid: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from scheduler.daemon.metrics.process import ControllerMetrics
 from scheduler.daemon.metrics.series import Family
-from scheduler.tools.enforcer.instructions import EvictionResult, ViolationReport
 from scheduler.tools.enforcer.machine import Enforcer
 
 BROKEN_RULES: Final = Family(
@@ -64,32 +64,22 @@ class EnforcementMetrics(ControllerMetrics):
 
     def __init__(self, *, version: str) -> None:
         super().__init__(version=version)
-        self._violations = self._counter(VIOLATIONS)
-        self._evictions = self._counter(EVICTIONS)
+        self.violations = self._counter(VIOLATIONS)
+        self.evictions = self._counter(EVICTIONS)
         self.refusals = self._counter(REFUSALS)
-        self._moves = self._counter(MOVES)
+        self.moves = self._counter(MOVES)
         self.cost_writes = self._counter(COST_WRITES)
 
     def register_enforcer(self, enforcer: Enforcer) -> None:
         """Read the result of the enforcer's last check at every scrape. Call once."""
 
         def broken(*, enforced: bool) -> dict[str, int]:
-            counts = enforcer.status.enforced if enforced else enforcer.status.not_enforced
-            return {side: counts[side] for side in _SIDES}
+            found = Counter(
+                each.side for each in enforcer.status.violations if each.rule.enforced == enforced
+            )
+            return {side: found[side] for side in _SIDES}
 
         self._callback(BROKEN_RULES, lambda: broken(enforced=False))
         self._callback(ENFORCED_BROKEN, lambda: broken(enforced=True))
         self._callback(WAITING, lambda: {reason: enforcer.status.waiting[reason] for reason in REASONS})
-        self._callback(ENFORCED_PODS, lambda: enforcer.status.n_enforced_pods)
-
-    def on_violation(self, report: ViolationReport) -> None:
-        """Count a rule that is newly broken."""
-        self._violations.add(report.side, str(report.enforced).lower())
-
-    def on_eviction_ended(self, report: ViolationReport, ended: EvictionResult) -> None:
-        """Count an eviction by its result."""
-        self._evictions.add(report.side, ended.value)
-
-    def on_move_ended(self, ended: EvictionResult) -> None:
-        """Count an eviction for a better node by its result."""
-        self._moves.add(ended.value)
+        self._callback(ENFORCED_PODS, lambda: sum(enforcer.status.n_enforced.values()))

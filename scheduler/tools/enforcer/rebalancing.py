@@ -21,18 +21,19 @@ A pod qualifies if, without it on its node, the scheduler's own decision
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from scheduler.engine.core.decide import ScheduleResult, decide
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
-from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.tools.enforcer.instructions import Move
 from scheduler.tools.enforcer.limits import RebalanceLimits
 from scheduler.tools.enforcer.waiting_groups import WaitingGroups
 
@@ -41,23 +42,6 @@ from scheduler.tools.enforcer.waiting_groups import WaitingGroups
 CHECK_PERIOD_S: Final = 2.0
 _PODS_PER_CHECK: Final = 50
 _MOST_QUALIFIED: Final = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """
-    A pod to evict, since `node_name` is clearly better for it: `why` says by how much, or for which rules or group.
-
-    `others_follow`: whether more pods move for the same group. `nominations`: its members that are to be nominated
-    first, each with its node.
-    """
-
-    pod: Pod
-    node_name: str
-    why: str
-    group: GroupKey | None = None
-    others_follow: bool = False
-    nominations: tuple[tuple[Pod, str], ...] = ()
 
 
 #: What names a workload: namespace, and kind and name of the controller.
@@ -77,12 +61,8 @@ class Rebalancer:
         is_movable: Callable[[Pod], bool],
     ) -> None:
         """
-        Args:
-            state: the cluster.
-            profiles: by schedulerName, built on this state.
-            rng: chooses among equally good nodes, of which none is a reason to move.
-            limits: when pods move.
-            is_movable: returns whether a pod may be evicted and would then be placed anew.
+        `profiles`: by schedulerName, built on this state. `rng`: chooses among equally good nodes, of which none is a
+        reason to move. `is_movable`: returns whether a pod may be evicted and would then be placed anew.
         """
         self._state, self._view = state, ClusterView(state)
         # All nodes are compared, and no pod is evicted to make room.
@@ -92,7 +72,7 @@ class Rebalancer:
         }
         self._rng, self._limits = rng, limits
         self._is_movable = is_movable
-        self.waiting = WaitingGroups(state, self._profiles, limits.for_groups, limits.hold_s)
+        self.waiting = WaitingGroups(state, self._profiles, limits)
         #: Since when a pod is on its node and since when it qualifies, by UID.
         self._placed_s: dict[str, tuple[str, float]] = {}
         self._qualified_s: dict[str, float] = {}
@@ -111,9 +91,11 @@ class Rebalancer:
         self._note_pods(now_s)
         if self._in_flight is not None or now_s < self._from_s:
             return None
-        if (move := (yield from self._for_group(now_s))) is not None:
-            self._in_flight = move
-            return move
+        if self._limits.for_groups:
+            may_move = partial(self._may_move, now_s=now_s)
+            if (move := (yield from self.waiting.next_move(may_move, now_s))) is not None:
+                self._in_flight = move
+                return move
         for uid in self._next_pods():
             placed = self._state.placed.get(uid)
             move = None if placed is None else self._move(placed.pod, now_s)
@@ -183,18 +165,6 @@ class Rebalancer:
         if now_s - self._placed_s[pod.uid][1] < self._limits.cool_down_s:
             return False
         return self._state.node(pod.node_name) is not None
-
-    def _for_group(self, now_s: float) -> Pieces[Move | None]:
-        """Return the next move so that a waiting group fits. Cost: a search for moves."""
-        if not self._limits.for_groups:
-            return None
-        due = yield from self.waiting.next_moves(lambda pod: self._may_move(pod, now_s), now_s)
-        if due is None:
-            return None
-        first, *others = due.moves
-        texts = "; ".join(move.text for move in (first, *others))
-        why = f"pod group {due.key.text} waits, and fits after: {texts}"
-        return Move(first.pod, first.node_name, why, due.key, bool(others), due.nominations)
 
     def _better_place(self, pod: Pod, profile: Profile) -> Move | None:
         anew = replace(pod, spec=pod.spec.unrelaxed or pod.spec, node_name="", nominated_node_name="")

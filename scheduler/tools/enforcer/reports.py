@@ -20,6 +20,7 @@ from scheduler.tools.enforcer.evictor import EvictionOutcome
 from scheduler.tools.enforcer.instructions import (
     Evict,
     EvictionResult,
+    Move,
     ReportTooManyEvictions,
     ReportViolation,
     ViolationCause,
@@ -27,7 +28,6 @@ from scheduler.tools.enforcer.instructions import (
 )
 from scheduler.tools.enforcer.limits import NAME
 from scheduler.tools.enforcer.metrics import EnforcementMetrics
-from scheduler.tools.enforcer.rebalancing import Move
 
 ENFORCED_REASON: Final = "RequiredDuringExecutionViolated"
 #: Event reason for rules that only had to hold when the pod was scheduled.
@@ -53,13 +53,13 @@ class EnforcementReporter:
         first check the cause is unknown.
         """
         report = found.report
-        self._metrics.on_violation(report)
+        self._metrics.violations.add(report.side, str(report.enforced).lower())
         message = "Enforced rule is broken" if report.enforced else "Required rule does not hold"
         self._log.info(1, message, origin=found.cause.name.lower(), **_log_pairs(found.pod, report))
         any_more = " any more" if found.cause is ViolationCause.CHANGE else ""
         state = "is broken" if report.enforced else f"does not hold{any_more} {_NOT_ENFORCED}"
         note = f"Required {report.rule}: {state} in {report.domain}{_beside(found.pod, report)}; {found.cause.value}"
-        self._record(found.pod, report, "Judging", note)
+        self._record_broken(found.pod, report, "Judging", note)
 
     def on_would_evict(self, instruction: Evict) -> None:
         """Report what a dry run would evict."""
@@ -68,7 +68,7 @@ class EnforcementReporter:
     def on_eviction_ended(self, instruction: Evict, outcome: EvictionOutcome) -> None:
         """Report the end of an eviction."""
         pod, report = instruction.pod, instruction.report
-        self._metrics.on_eviction_ended(report, outcome.ended)
+        self._metrics.evictions.add(report.side, outcome.ended.value)
         pairs = _log_pairs(pod, report)
         match outcome.ended:
             case EvictionResult.EVICTED:
@@ -76,7 +76,7 @@ class EnforcementReporter:
                 is_own = report.declared_in == pod.namespace
                 rule = f"required {report.rule}" if is_own else "anti-affinity of a pod of another namespace"
                 note = f"Evicted: {rule} was broken in {report.domain}{_beside(pod, report)}"
-                self._record(pod, report, "Evicting", note)
+                self._record_broken(pod, report, "Evicting", note)
             case EvictionResult.GONE:
                 self._log.info(2, "The pod to be evicted is gone", **pairs)
             case EvictionResult.BLOCKED:
@@ -114,46 +114,43 @@ class EnforcementReporter:
 
     def on_move_ended(self, move: Move, outcome: EvictionOutcome) -> None:
         """Report the end of the eviction of a pod that is to move."""
-        self._metrics.on_move_ended(outcome.ended)
+        self._metrics.moves.add(outcome.ended.value)
         if outcome.ended is not EvictionResult.EVICTED:
             self._log.info(1, "Not moved", err=outcome.message or outcome.ended.value, **_move_pairs(move))
             return
         self._log.info(0, "Evicted to move", **_move_pairs(move))
-        if self._recorder is not None:
-            better, why = "a better", move.why
-            if move.group is not None:
-                group = named_to(move.pod.namespace, "pod group", move.group.text)
-                better, why = "another", f"so that {group} fits, which waits"
-            note = (
-                f"Evicted to move from {move.pod.node_name} to {better} node such as {move.node_name}: {why}"
-            )
-            self._recorder.record(self._key("Normal", move.pod, "Evicting", MOVED_REASON), note)
+        better, why = "a better", move.why
+        if move.group is not None:
+            group = named_to(move.pod.namespace, "pod group", move.group.text)
+            better, why = "another", f"so that {group} fits, which waits"
+        note = f"Evicted to move from {move.pod.node_name} to {better} node such as {move.node_name}: {why}"
+        self._record("Normal", move.pod, "Evicting", MOVED_REASON, note)
 
-    def _record(self, pod: Pod, report: ViolationReport, action: str, note: str) -> None:
-        if self._recorder is None:
-            return
+    def _record_broken(self, pod: Pod, report: ViolationReport, action: str, note: str) -> None:
         reason = ENFORCED_REASON if report.enforced else ORDINARY_REASON
         is_own = report.other is not None and report.other.namespace == pod.namespace
-        related = report.other if is_own else None
-        self._recorder.record(self._key("Warning", pod, action, reason, related), note)
+        self._record("Warning", pod, action, reason, note, report.other if is_own else None)
 
-    def _key(
+    def _record(
         self,
         type_: Literal["Normal", "Warning"],
         pod: Pod,
         action: str,
         reason: str,
+        note: str,
         related: Pod | None = None,
-    ) -> EventKey:
-        return EventKey(
-            type=type_,
-            action=action,
-            reason=reason,
-            reporting_controller=NAME,
-            reporting_instance=self._instance,
-            regarding=pod_reference(pod),
-            related=None if related is None else pod_reference(related),
-        )
+    ) -> None:
+        if self._recorder is not None:
+            key = EventKey(
+                type=type_,
+                action=action,
+                reason=reason,
+                reporting_controller=NAME,
+                reporting_instance=self._instance,
+                regarding=pod_reference(pod),
+                related=None if related is None else pod_reference(related),
+            )
+            self._recorder.record(key, note)
 
 
 def _log_pairs(pod: Pod, report: ViolationReport) -> dict[str, object]:

@@ -9,30 +9,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduler.daemon.kube.requests import MERGE, Request, escaped
+from scheduler.engine.model.pods import Pod
 
 
-def evict_pod(namespace: str, name: str, uid: str) -> Request:
+def evict_pod(pod: Pod) -> Request:
     """
-    Return a request that evicts the pod with this uid, and no other pod of that name.
-
-    A PodDisruptionBudget may forbid it (429).
+    Return a request that evicts this pod, and no other of its name. A PodDisruptionBudget may forbid it (429).
 
     Source: policy/v1 Eviction; pkg/registry/core/pod/storage/eviction.go (1.36).
     """
     eviction = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
-        "metadata": {"name": name, "namespace": namespace},
-        "deleteOptions": {"preconditions": {"uid": uid}},
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": {"preconditions": {"uid": pod.uid}},
     }
-    path = f"/api/v1/namespaces/{escaped(namespace)}/pods/{escaped(name)}/eviction"
-    return Request.writing("create", path, eviction)
+    return Request.writing("create", f"{_path(pod)}/eviction", eviction)
 
 
-def annotate_pod(
-    namespace: str, name: str, uid: str, resource_version: str, annotations: Mapping[str, str]
-) -> Request:
-    """Return a request that annotates the pod with this uid; Conflict if it is not of this version."""
-    metadata = {"uid": uid, "resourceVersion": resource_version, "annotations": annotations}
-    path = f"/api/v1/namespaces/{escaped(namespace)}/pods/{escaped(name)}"
-    return Request.writing("patch", path, {"metadata": metadata}, MERGE)
+def annotate_pod(pod: Pod, annotations: Mapping[str, str]) -> Request:
+    """Return a request that annotates this pod; Conflict if it has changed since."""
+    metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": annotations}
+    return Request.writing("patch", _path(pod), {"metadata": metadata}, MERGE)
+
+
+def _path(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{escaped(pod.namespace)}/pods/{escaped(pod.name)}"

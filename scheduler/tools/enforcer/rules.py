@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from typing import NamedTuple
 
 from scheduler.engine.framework.memo import MemoBySpec
@@ -41,6 +41,8 @@ class RuleIndex:
         #: UIDs by what the pods have in common, and that by UID.
         self._alike: dict[tuple[PodSpec, LabelSet], dict[str, None]] = {}
         self._key_of: dict[str, tuple[PodSpec, LabelSet]] = {}
+        #: What `violations` has read last of each rule that held then.
+        self.holding: dict[DeclaredRule, Hashable] = {}
 
     def sync_pod(self, uid: str) -> None:
         """Update the index after a change of the pod in the state. O(1)."""
@@ -70,11 +72,7 @@ class RuleIndex:
         return n_pods
 
     def _rules_of(self, pod: Pod) -> tuple[_Rules, _Rules]:
-        """
-        Return the rules that count, each once, and those that the pod has relaxed.
-
-        Affinity that is enforced is one rule, beside that of all terms.
-        """
+        """Return the rules that count, each once, enforced affinity beside that of all terms; and the relaxed ones."""
         spec, counting = pod.spec, self._state.terms.counting
         is_exempt = spec.namespace in self._exempt_namespaces
         apart = () if is_exempt else counting(spec.affinity.required_anti, spec.namespace)

@@ -15,7 +15,7 @@ Rules of pods on unknown nodes hold, and so does anti-affinity on a node without
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +29,7 @@ from scheduler.engine.state.counts import KeyDomains
 from scheduler.engine.state.domain_limits import n_divided
 from scheduler.engine.state.label_sets import LabelSet
 from scheduler.tools.enforcer.instructions import ViolationReport
-from scheduler.tools.enforcer.rules import Alike, RuleIndex
+from scheduler.tools.enforcer.rules import RuleIndex
 from scheduler.tools.explain.declared_rules import DeclaredRule, relaxed_rules_of
 
 
@@ -54,43 +54,52 @@ class Violation:
 
 
 def violations(state: ClusterState, index: RuleIndex) -> list[Violation]:
-    """Return every violation of every rule. O(nodes) for each rule, and O(its pods) for one that may be broken."""
-    declaring: dict[DeclaredRule, list[Alike]] = {}
+    """Return all violations. O(nodes) for each rule that was broken or whose pods have changed since the last call."""
+    #: UIDs and rows, and whether the rule selects the pod.
+    declaring: dict[DeclaredRule, list[tuple[str, int, bool]]] = {}
     relaxed: dict[DeclaredRule, list[int]] = {}
     for alike in index.alike():
+        placed = [(uid, state.placed[uid].row) for uid in alike.uids]
         for rule in alike.rules:
-            declaring.setdefault(rule, []).append(alike)
+            is_own = selects(state, rule, alike.label_set)
+            declaring.setdefault(rule, []).extend((uid, row, is_own) for uid, row in placed)
         for rule in alike.relaxed:
             if selects(state, rule, alike.label_set):
-                relaxed.setdefault(rule, []).extend(state.placed[uid].row for uid in alike.uids)
-    return [
-        violation
-        for rule, pods in declaring.items()
-        for violation in _violations_of(state, rule, pods, relaxed.get(rule, ()))
-    ]
-
-
-def _violations_of(
-    state: ClusterState, rule: DeclaredRule, declaring: Iterable[Alike], relaxed: Sequence[int]
-) -> Iterator[Violation]:
-    """Yield the violations of the rule. `relaxed`: the rows of selected pods that have relaxed an equal one."""
-    #: By whether the rule selects the pods that declare it.
-    broken: dict[bool, tuple[Mask, Amounts]] = {}
-    for alike in declaring:
-        is_own = selects(state, rule, alike.label_set)
-        if is_own not in broken:
-            rows, most = (
-                _lacking_match(state, rule, is_own=is_own)
-                if rule.kind == "requiredAffinity"
-                else _above_limit(state, rule, relaxed, is_own=is_own)
+                relaxed.setdefault(rule, []).extend(row for _, row in placed)
+    found: list[Violation] = []
+    holding: dict[DeclaredRule, Hashable] = {}
+    for rule, pods in declaring.items():
+        yielding, own = relaxed.get(rule, ()), {is_own for _, _, is_own in pods}
+        read = tuple(pods), tuple(yielding), _versions(state, rule)
+        if index.holding.get(rule) != read:
+            broken = {is_own: _broken(state, rule, yielding, is_own=is_own) for is_own in own}
+            rows = ((uid, row, *broken[is_own]) for uid, row, is_own in pods)
+            n_before = len(found)
+            found += (
+                Violation(uid, row, rule, most.item(row)) for uid, row, at, most in rows if at.item(row)
             )
-            broken[is_own] = (rows & state.nodes.alive, most)
-        rows, most = broken[is_own]
-        if rows.any():
-            for uid in alike.uids:
-                row = state.placed[uid].row
-                if rows.item(row):
-                    yield Violation(uid, row, rule, most.item(row))
+            if len(found) > n_before:
+                continue
+        holding[rule] = read
+    index.holding = holding
+    return found
+
+
+def _versions(state: ClusterState, rule: DeclaredRule) -> tuple[int, ...]:
+    """Return the versions of the counts by which a rule that holds may break; a changed node gives all a new one."""
+    live = [rule.kind != "requiredAffinity", *([] if rule.shares is None else [False])]
+    return tuple(state.counts.selected(rule.matcher, live_only=live_only).version for live_only in live)
+
+
+def _broken(
+    state: ClusterState, rule: DeclaredRule, relaxed: Sequence[int], *, is_own: bool
+) -> tuple[Mask, Amounts]:
+    """Return the rows where the rule does not hold, and the limit there. `relaxed`: rows of pods that do not count."""
+    if rule.kind == "requiredAffinity":
+        rows, most = _lacking_match(state, rule, is_own=is_own)
+    else:
+        rows, most = _above_limit(state, rule, relaxed, is_own=is_own)
+    return rows & state.nodes.alive, most
 
 
 def _above_limit(
@@ -147,11 +156,7 @@ def staying_in_domain(state: ClusterState, violation: Violation) -> Iterator[Pla
 
 
 def n_staying(state: ClusterState, rule: DeclaredRule, gone: Sequence[int] = ()) -> int:
-    """
-    Return how many selected pods are not terminating and are on nodes with a key; the largest number of any key.
-
-    `gone`: the rows of pods not to count. O(nodes).
-    """
+    """Return how many selected pods stay on nodes with a key, less one per row in `gone`; the most of any key."""
     nodes = state.nodes
     counts = state.counts.selected(rule.matcher, live_only=True).by_row
     if gone:

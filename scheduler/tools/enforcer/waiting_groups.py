@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
-from scheduler.engine.core.group_holes import HoleSearch, PodMove
+from scheduler.engine.core.group_holes import HoleSearch
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
@@ -30,17 +30,11 @@ from scheduler.engine.model.stimuli import (
 )
 from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.cluster import ClusterState
+from scheduler.tools.enforcer.instructions import Move
+from scheduler.tools.enforcer.limits import RebalanceLimits
 
 #: A group for which no moves are found is looked at again after this time: a search takes up to half a second.
 _SEARCH_AGAIN_S: Final = 60.0
-
-
-class MovesForGroup(NamedTuple):
-    """The pods to move for a group, and the members to nominate before, each with its node or ''."""
-
-    key: GroupKey
-    moves: tuple[PodMove, ...]
-    nominations: tuple[tuple[Pod, str], ...]
 
 
 @dataclass(slots=True)
@@ -55,16 +49,8 @@ class _Wait:
 class WaitingGroups:
     """Follows the pending members of groups, which a state without a queue lacks, and finds moves for the groups."""
 
-    def __init__(
-        self,
-        state: ClusterState,
-        profiles: Mapping[str, Profile],
-        for_groups: int,
-        hold_s: float,
-    ) -> None:
-        """For the arguments see `Rebalancer` and `RebalanceLimits`."""
-        self._state, self._profiles = state, profiles
-        self._for_groups, self._hold_s = for_groups, hold_s
+    def __init__(self, state: ClusterState, profiles: Mapping[str, Profile], limits: RebalanceLimits) -> None:
+        self._state, self._profiles, self._limits = state, profiles, limits
         self._pending: dict[str, Pod] = {}
         self._waits: dict[GroupKey, _Wait] = {}
 
@@ -89,22 +75,22 @@ class WaitingGroups:
             case _:
                 pass
 
-    def next_moves(self, may_move: Callable[[Pod], bool], now_s: float) -> Pieces[MovesForGroup | None]:
-        """Return the group that pods are to move for now, and the moves; None without one. One search at most."""
+    def next_move(self, may_move: Callable[[Pod], bool], now_s: float) -> Pieces[Move | None]:
+        """Return the first of the moves for one group that are due; None without any. One search at most."""
         waiting = self._waiting()
-        self._waits = {key: self._waits.get(key) or _Wait(self._for_groups) for key in waiting}
+        self._waits = {key: self._waits.get(key) or _Wait(self._limits.for_groups) for key in waiting}
         for key, wait in self._waits.items():
             if wait.n_left <= 0 or now_s < wait.search_at_s:
                 continue
-            planned = yield from self._moves(key, waiting[key], wait.n_left, may_move)
-            if not planned.moves:
+            move = yield from self._move(key, waiting[key], wait.n_left, may_move)
+            if move is None:
                 wait.held_since_s, wait.search_at_s = None, now_s + _SEARCH_AGAIN_S
                 return None
             if wait.held_since_s is None:
                 wait.held_since_s = now_s
-            if now_s >= wait.held_since_s + self._hold_s:
-                return planned
-            wait.search_at_s = wait.held_since_s + self._hold_s
+            if now_s >= wait.held_since_s + self._limits.hold_s:
+                return move
+            wait.search_at_s = wait.held_since_s + self._limits.hold_s
             return None
         return None
 
@@ -128,15 +114,19 @@ class WaitingGroups:
         is_told = any(each is not None and each.reason == "Unschedulable" for each in conditions)
         return is_told and len(names) == 1 and names <= self._profiles.keys()
 
-    def _moves(
+    def _move(
         self, key: GroupKey, members: Sequence[Pod], n_most: int, may_move: Callable[[Pod], bool]
-    ) -> Pieces[MovesForGroup]:
+    ) -> Pieces[Move | None]:
+        """Return the first of the moves after which the group fits; None if there are none."""
         movable: list[str] = []
         for few in batches(self._state.placed.items()):
             movable += [uid for uid, placed in few if may_move(placed.pod)]
             yield
         search = HoleSearch(self._state, self._profiles, key, members, n_most)
         moves = yield from search.moves(movable)
+        if not moves:
+            return None
         nodes = ((pod, search.places.get(pod.uid, "")) for pod in members)
         anew = tuple((pod, name) for pod, name in nodes if name != pod.nominated_node_name)
-        return MovesForGroup(key, moves, anew)
+        why = f"pod group {key.text} waits, and fits after: {'; '.join(move.text for move in moves)}"
+        return Move(moves[0].pod, moves[0].node_name, why, key, len(moves) > 1, anew)

@@ -1,7 +1,7 @@
 """
 The page: rules by domain, pending pods, decisions, rates.
 
-    request -> access: of a page of ours? -> answers: parameters, shared? -> cluster_page: ask a view -> JSON -> ui
+    request -> answers: of a page of ours? parameters, shared? -> cluster_page: ask a view -> JSON -> ui
 
 Views are pure, computed from state, queue and attempts. `cluster_page` is the view that `run` is given, with the
 routes; `what_if_service` answers what takes a decision, `rule_survey` gathers the rules, `files` has what the browser

@@ -17,8 +17,8 @@ from aiohttp.typedefs import Handler
 
 from scheduler.daemon.metrics.logs import quoted
 from scheduler.errors import SettingsError
-from scheduler.tools.page.access import foreign_origin
 from scheduler.tools.page.files import SECURITY_HEADERS
+from scheduler.tools.page.proxy import foreign_origin
 from scheduler.tools.page.what_if_service import BusyError
 
 #: How old an answer may be that viewers share, and the number of such answers, up to 1 MB each.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from scheduler.engine.model.instructions import Attempted
@@ -52,20 +51,13 @@ class PendingExplanation(Document, frozen=True, kw_only=True):
     explanation: Explanation
 
 
-@dataclass(frozen=True, slots=True)
-class _FailedAttempt:
-    result: str
-    message: str
-    at_s: float
-
-
 class FailedAttempts:
     """Remembers failed attempts of the pods in the queue. `now_s` is a monotonic clock."""
 
     def __init__(self, state: ClusterState, queue: PodQueue, *, now_s: Callable[[], float]) -> None:
         self._state, self._queue, self._now_s = state, queue, now_s
-        #: By the pod's UID, the latest attempt last.
-        self._failed_by_uid: OrderedDict[str, _FailedAttempt] = OrderedDict()
+        #: Result, message and second of each by the pod's UID, the latest last.
+        self._failed_by_uid: OrderedDict[str, tuple[str, str, float]] = OrderedDict()
 
     def record(self, attempt: Attempted) -> None:
         """Remember the attempt if it failed, in place of the pod's previous one. O(1)."""
@@ -74,13 +66,13 @@ class FailedAttempts:
         if attempt.result == "scheduled":
             return
         message = attempt.message[:MAX_MESSAGE]
-        self._failed_by_uid[uid] = _FailedAttempt(attempt.result, message, self._now_s())
+        self._failed_by_uid[uid] = (attempt.result, message, self._now_s())
         if len(self._failed_by_uid) > MAX_ATTEMPTS:
             self._failed_by_uid.popitem(last=False)
 
     def messages(self) -> Mapping[str, str]:
         """Return the remembered messages by UID."""
-        return {uid: attempt.message for uid, attempt in self._failed_by_uid.items()}
+        return {uid: message for uid, (_, message, _) in self._failed_by_uid.items()}
 
     def pending(self) -> list[QueuedPod]:
         """Return the pods in the queue whose bind is not in flight."""
@@ -101,8 +93,9 @@ class FailedAttempts:
 
     def of(self, queued: QueuedPod) -> PendingPod:
         """Return the pod with its last failed attempt."""
-        failed, last = self._failed_by_uid.get(queued.uid), None
-        if failed is not None:
-            last = LastAttempt(failed.result, failed.message, round(self._now_s() - failed.at_s, 3))
+        last = None
+        if queued.uid in self._failed_by_uid:
+            result, message, at_s = self._failed_by_uid[queued.uid]
+            last = LastAttempt(result, message, round(self._now_s() - at_s, 3))
         pod = queued.pod
         return PendingPod(pod.namespace, pod.name, queued.sub_queue.value, queued.attempts, last)

@@ -80,7 +80,7 @@ class Decisions(Document, frozen=True, kw_only=True):
 
 
 class DecisionFeed:
-    """The last `MAX_DECISIONS` attempts and evictions. Recording costs 3 µs; viewers alone cost decoding of records."""
+    """The last `MAX_DECISIONS` attempts and evictions. Records are decoded for viewers alone."""
 
     def __init__(self, began_s: float) -> None:
         #: Attempts with their records, not decoded, and evictions; no pod, with all that is derived from it.
@@ -138,18 +138,13 @@ class DecisionFeed:
             if isinstance(entry, Eviction):
                 evictions.append(entry)
             else:
-                decisions.append(_with_record(entry, record))
+                read = read_record(record) if record else None
+                if read is not None:
+                    entry = msgspec.structs.replace(entry, top=read.top, rejected=read.rejected)
+                decisions.append(entry)
         return Decisions(
             decisions=tuple(decisions),
             evictions=tuple(evictions),
             newest=self.newest,
             began=self._began,
         )
-
-
-def _with_record(decision: Decision, record: str) -> Decision:
-    """Return the decision with `top` and `rejected` of its record, if it has one. 10 µs."""
-    read = read_record(record) if record else None
-    return (
-        decision if read is None else msgspec.structs.replace(decision, top=read.top, rejected=read.rejected)
-    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
+from itertools import starmap
 from operator import attrgetter
 from typing import Final
 
 from scheduler.engine.model.devices import NO_EXECUTE, NO_SCHEDULE, DeviceId, PoolId, ResourceSlice
 from scheduler.engine.model.wording import taint_text
+from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.devices import Devices
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct, PodRef, Pods
@@ -16,11 +18,11 @@ from scheduler.tools.explain.formats.explanation import Document, JsonStruct, Po
 MAX_POOLS: Final = 500
 _MAX_DEVICES: Final = 2_000
 _MAX_PODS: Final = 20
-#: Devices or pools per piece of work.
+#: Devices that are counted per piece of work.
 _PER_PIECE: Final = 250
 
 
-class DriverSummary(JsonStruct, frozen=True, kw_only=True):
+class DriverSummary(JsonStruct, frozen=True):
     """The devices of one driver, as the metric `affinity_scheduler_devices` counts them."""
 
     driver: str
@@ -81,19 +83,17 @@ class DevicePool(Document, frozen=True, kw_only=True):
     n_more: int
 
 
-def device_overview_pieces(state: ClusterState, search: str) -> Generator[None, None, DeviceOverview]:
-    """Yield after each piece, about 1 ms, and return the overview. 2 µs per pool, 1 µs per device that is counted."""
+def device_overview_pieces(state: ClusterState, search: str) -> Pieces[DeviceOverview]:
+    """Yield after each piece, and return the overview. O(pools + devices that are counted)."""
     devices = state.devices
-    pools = devices.pools()
     matching: list[tuple[str, PoolId]] = []
-    for number, pool in enumerate(pools):
-        if number % _PER_PIECE == 0:
-            yield
-        node = _node_of(_newest(devices, pool))
-        if any(search in text for text in (node, *pool)):
-            matching.append((node, pool))
+    for few in batches(devices.pools()):
+        for pool in few:
+            node = _node_of(_newest(devices, pool))
+            if any(search in text for text in (node, *pool)):
+                matching.append((node, pool))
+        yield
     matching.sort()
-    yield
     summaries: list[PoolSummary] = []
     n_looked_at = 0
     for _, pool in matching[:MAX_POOLS]:
@@ -106,10 +106,7 @@ def device_overview_pieces(state: ClusterState, search: str) -> Generator[None, 
             yield
     return DeviceOverview(
         is_served=devices.is_served,
-        drivers=tuple(
-            DriverSummary(driver=driver, n_free=n_free, n_allocated=n_allocated)
-            for driver, n_free, n_allocated in devices.n_by_driver()
-        ),
+        drivers=tuple(starmap(DriverSummary, devices.n_by_driver())),
         n_matching=len(matching),
         pools=tuple(summaries),
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from scheduler.engine.core.group_members import n_needed
 from scheduler.engine.model.pod_groups import GroupKey
+from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct
 
@@ -40,7 +41,7 @@ class Groups(Document, frozen=True, kw_only=True):
     n_more: int
 
 
-def waiting_groups(state: ClusterState, messages: Mapping[str, str]) -> Generator[None, None, Groups]:
+def waiting_groups(state: ClusterState, messages: Mapping[str, str]) -> Pieces[Groups]:
     """Yield after each group, and return the groups. `messages`: of the last attempts, by UID. O(pending members)."""
     shown: list[WaitingGroup] = []
     for key in list(state.groups.keys()):

@@ -68,7 +68,7 @@ class HoleRows:
 
 
 def hole_of(state: ClusterState, key: GroupKey, profile: Profile) -> HoleRows | None:
-    """Return the hole of the group, None if no member waits. One decision without scores, 1 µs a member."""
+    """Return the hole of the group, None if no member waits. One decision without scores."""
     group, members = state.groups.get(key), waiting_members(state, key)
     if group is None or not members:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -16,7 +16,7 @@ from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.terms import HOSTNAME_KEY
 from scheduler.engine.state.arrays import Rows
-from scheduler.engine.state.batches import batches
+from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.columns import ABSENT
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct
@@ -113,12 +113,8 @@ class _Seats:
 
 def machine_room_pieces(
     state: ClusterState, profiles: Mapping[str, Profile], question: RoomQuestion
-) -> Generator[None, None, MachineRoom]:
-    """
-    Yield after each piece, and return the room. `profiles`: by schedulerName, which nothing else uses.
-
-    Cost: a decision for each waiting group, 1 µs for each of its members and of the members on nodes; at the end 10 ms.
-    """
+) -> Pieces[MachineRoom]:
+    """Yield after each piece, and return the room. A decision for each waiting group. Nothing else uses `profiles`."""
     asking: list[tuple[bool, str, GroupKey]] = []
     for key in list(state.groups.keys()):
         if members := waiting_members(state, key):
@@ -162,7 +158,7 @@ def _hole(state: ClusterState, key: GroupKey, profiles: Mapping[str, Profile]) -
     return None if profile is None else hole_of(state, key, profile)
 
 
-def _seats(state: ClusterState) -> Generator[None, None, _Seats]:
+def _seats(state: ClusterState) -> Pieces[_Seats]:
     """Yield after some members, and return where the groups have members; the largest groups have a number."""
     keys = [key for key in state.groups.listed() if state.groups.n_placed(key)]
     yield

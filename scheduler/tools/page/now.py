@@ -52,9 +52,8 @@ class Now(Document, frozen=True, kw_only=True):
     The scheduler at `at`, in seconds since the epoch.
 
     `emulated_version`: of Kubernetes, whose decisions these are. `role`: "alone" without leader election. `leader`: the
-    holder of the Lease, '' if unknown. `behind_seconds`: how long the quietest watch has been silent. `n_unconfirmed`:
-    binds that no watch has shown yet. `newest_decision`: the number of the newest attempt. `rules_with_breaches`: rules
-    that do not hold everywhere, as of the last survey.
+    holder of the Lease, '' if unknown. `n_unconfirmed`: binds that no watch has shown yet. `newest_decision`: the
+    number of the newest attempt. `rules_with_breaches`: rules that do not hold everywhere, as of the last survey.
     """
 
     kind: str = "Now"
@@ -82,7 +81,7 @@ class Now(Document, frozen=True, kw_only=True):
 def queue_status(
     pods: Iterable[QueuedPod], depths: dict[str, int]
 ) -> tuple[tuple[SubQueueStatus, ...], bool]:
-    """Return each sub-queue's depth and oldest pod, and whether all pods were looked at. 0.2 µs per pod."""
+    """Return each sub-queue's depth and oldest pod, and whether all pods were looked at."""
     oldest: dict[str, str] = {}
     for n_looked_at, queued in enumerate(pods):
         if n_looked_at >= _MAX_LOOKED_AT:
@@ -97,7 +96,7 @@ def queue_status(
 
 
 def components(state: ClusterState) -> tuple[ComponentPods, ...]:
-    """Return the number of placed pods of each of our other components. O(placed pods), 0.5 ms for 150,000."""
+    """Return the number of placed pods of each of our other components. O(placed pods)."""
     found = []
     for name in _COMPONENTS:
         selected = state.label_sets.selected(PodMatcher.of({_COMPONENT_LABEL: name}))

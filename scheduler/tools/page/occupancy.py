@@ -72,12 +72,7 @@ class Occupancy:
 
 
 def occupancy(record: RuleRecord, state: ClusterState) -> Occupancy:
-    """
-    Return the domains of the rule now.
-
-    Pods are counted from the columns and not from the counts that decisions keep, so that looking displaces none of
-    these. Cost: O(placed pods + nodes), 0.4 ms for 150,000 pods.
-    """
+    """Return the domains now, counted from the columns, so that looking displaces no count that decisions keep."""
     rule, nodes = record.rule, state.nodes
     column = nodes.column(rule.topology_key)
     is_spread = rule.kind == "topologySpread"

@@ -29,7 +29,7 @@ _DECISIONS_PER_TICK: Final = 20
 
 
 class PageStream:
-    """The streams of all viewers, who share their messages. `may_view`: whether a request's user still may."""
+    """The streams of all viewers, who share the state's messages. `may_view`: whether a request's user still may."""
 
     def __init__(
         self,
@@ -42,8 +42,6 @@ class PageStream:
         self._stopping = asyncio.Event()
         #: When the last message about the state was made, and the message.
         self._state_message: tuple[float, bytes] = (-math.inf, b"")
-        #: The number before the oldest decision in the last message, that of its newest decision, and the message.
-        self._decisions_message: tuple[int, int, bytes] = (-1, -1, b"")
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Send the newest state until the viewer goes, the stream has been open for long, or all are ended."""
@@ -74,7 +72,7 @@ class PageStream:
             if self._feed.newest > shown:
                 if not await self._may_view(request):
                     return
-                message += self._decisions_since(shown)
+                message += _event("decisions", self._feed.after(shown, _DECISIONS_PER_TICK))
                 shown = self._feed.newest
             async with asyncio.timeout(_STALLED_S):
                 await response.write(message)
@@ -83,13 +81,6 @@ class PageStream:
                     await self._stopping.wait()
             except TimeoutError:
                 continue
-
-    def _decisions_since(self, shown: int) -> bytes:
-        since, newest, event = self._decisions_message
-        if (since, newest) != (shown, self._feed.newest):
-            event = _event("decisions", self._feed.after(shown, _DECISIONS_PER_TICK))
-            self._decisions_message = (shown, self._feed.newest, event)
-        return event
 
     async def _message(self) -> bytes:
         now_s = asyncio.get_running_loop().time()

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -20,7 +18,8 @@ import numpy as np
 from scheduler.engine.model.pods import Pod, PodSpec
 from scheduler.engine.model.wording import share_text
 from scheduler.engine.queueing.queued_pod import QueuedPod
-from scheduler.engine.state.cluster import ClusterState, PlacedPod
+from scheduler.engine.state.batches import Pieces, batches
+from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.label_sets import LabelSet
 from scheduler.tools.explain.declared_rules import (
     NO_DEFAULTS,
@@ -36,12 +35,7 @@ from scheduler.tools.page.occupancy import DomainState, Occupancy, RuleRecord, o
 
 #: Rules with a summary; the ones that most pods declare come first.
 MAX_RULES: Final = 1000
-#: Pods per piece, and distinct specs.
-_PODS_PER_PIECE: Final = 1000
-_SPECS_PER_PIECE: Final = 20
 _ID_BYTES: Final = 8
-#: Returns the rules of a pod.
-_RulesOf = Callable[[Pod], Iterable[DeclaredRule]]
 
 
 class RuleSummary(JsonStruct, frozen=True, kw_only=True):
@@ -90,29 +84,45 @@ class Survey:
     components: tuple[ComponentPods, ...]
 
 
+@dataclass(slots=True)
+class _Alike:
+    """Pods of equal spec and labels, which have the same rules, their owners' too: one of them, and where all are."""
+
+    pod: Pod
+    #: None for pending pods, which have no rows.
+    label_set: LabelSet | None
+    n_by_row: Counter[int] = field(default_factory=Counter)
+    waiting: list[str] = field(default_factory=list)
+
+
 def survey_pieces(
     state: ClusterState,
     pending: Iterable[QueuedPod],
     exempt_namespaces: frozenset[str] = frozenset(),
     defaults: Defaults = NO_DEFAULTS,
-) -> Generator[None, None, Survey]:
-    """
-    Yield after each piece of work, about 0.5 ms, and return the survey.
-
-    Cost: 0.5 µs per placed pod, 1 µs per pending one, 20 µs per distinct spec and labels, and `occupancy` per rule.
-    """
+) -> Pieces[Survey]:
+    """Yield after each piece, about 1 ms, and return the survey. O(pods), and `occupancy` per rule."""
     records: dict[DeclaredRule, RuleRecord] = {}
-    rules = partial(rules_of, state=state, exempt_namespaces=exempt_namespaces, defaults=defaults)
-    yield from _add_placed(state, defaults, rules, records, exempt_namespaces)
-    yield from _add_pending(list(pending), defaults, rules, records)
+    gathered = yield from _gathered(state, pending, defaults)
+    for few in batches(gathered):
+        for alike in few:
+            for rule in rules_of(alike.pod, state, exempt_namespaces, defaults):
+                if rule not in records:
+                    records[rule] = RuleRecord(rule)
+                _add(records[rule], alike, state)
+        yield
+    for alike in gathered:
+        for relaxed in relaxed_rules_of(alike.pod, exempt_namespaces):
+            record = records.get(relaxed.plain)
+            if record is not None and _selects(record.rule, alike, state):
+                record.relaxed.update(alike.n_by_row)
     ranked = sorted(
         records.values(), key=lambda one: (not one.rule.is_hard, -one.n_declaring - len(one.pending))
     )
     by_id = {rule_id(record.rule): record for record in ranked[:MAX_RULES]}
     summaries: list[RuleSummary] = []
     for identifier, record in by_id.items():
-        found = occupancy(record, state)
-        summaries.append(summary_of(identifier, record, found))
+        summaries.append(summary_of(identifier, record, occupancy(record, state)))
         yield
     summaries.sort(
         key=lambda one: (
@@ -122,68 +132,44 @@ def survey_pieces(
     return Survey(by_id, tuple(summaries), len(ranked) - len(by_id), components(state))
 
 
-def _add_placed(
-    state: ClusterState,
-    defaults: Defaults,
-    rules: _RulesOf,
-    records: dict[DeclaredRule, RuleRecord],
-    exempt_namespaces: frozenset[str],
-) -> Iterator[None]:
-    """Pods of equal spec and labels have the same rules, their owners' too: count their rows first."""
-    alike: dict[tuple[PodSpec, LabelSet], tuple[Pod, Counter[int]]] = {}
+def _gathered(
+    state: ClusterState, pending: Iterable[QueuedPod], defaults: Defaults
+) -> Pieces[Sequence[_Alike]]:
+    """Return the pods that have rules, those that are alike at once."""
+    found: dict[tuple[PodSpec, object], _Alike] = {}
     for part in state.placed.parts():
-        pods = iter(list(part.values()))
-        while piece := list(islice(pods, _PODS_PER_PIECE)):
-            _count_rows(piece, defaults, alike)
+        for few in batches(list(part.values())):
+            for placed in few:
+                if has_rules(placed.pod, defaults):
+                    key = (placed.pod.spec, placed.label_set)
+                    alike = found.get(key) or found.setdefault(key, _Alike(placed.pod, placed.label_set))
+                    alike.n_by_row[placed.row] += 1
             yield
-    for number, ((_, label_set), (pod, n_by_row)) in enumerate(alike.items()):
-        for rule in rules(pod):
-            record = _record(records, rule)
-            if not rule.is_hard:
-                record.n_soft += n_by_row.total()
-            elif state.label_sets.matches(rule.matcher, label_set):
-                record.selected.update(n_by_row)
-            else:
-                record.others.update(n_by_row)
-        if number % _SPECS_PER_PIECE == 0:
-            yield
-    for (_, label_set), (pod, n_by_row) in alike.items():
-        for relaxed in relaxed_rules_of(pod, exempt_namespaces):
-            rule = relaxed.plain
-            if rule in records and state.label_sets.matches(rule.matcher, label_set):
-                records[rule].relaxed.update(n_by_row)
-
-
-def _count_rows(
-    placed_pods: Iterable[PlacedPod],
-    defaults: Defaults,
-    alike: dict[tuple[PodSpec, LabelSet], tuple[Pod, Counter[int]]],
-) -> None:
-    for placed in placed_pods:
-        if has_rules(placed.pod, defaults):
-            key = (placed.pod.spec, placed.label_set)
-            found = alike.get(key)
-            if found is None:
-                found = alike[key] = (placed.pod, Counter())
-            found[1][placed.row] += 1
-
-
-def _add_pending(
-    pending: Iterable[QueuedPod], defaults: Defaults, rules: _RulesOf, records: dict[DeclaredRule, RuleRecord]
-) -> Iterator[None]:
-    alike: dict[tuple[PodSpec, frozenset[tuple[str, str]]], list[QueuedPod]] = {}
-    pods = iter(pending)
-    while piece := list(islice(pods, _PODS_PER_PIECE)):
-        for queued in piece:
+    for waiting in batches(list(pending)):
+        for queued in waiting:
             if has_rules(queued.pod, defaults):
-                key = (queued.pod.spec, frozenset(queued.pod.labels.items()))
-                alike.setdefault(key, []).append(queued)
+                labels = frozenset(queued.pod.labels.items())
+                found.setdefault((queued.pod.spec, labels), _Alike(queued.pod, None)).waiting.append(
+                    queued.uid
+                )
         yield
-    for number, declaring in enumerate(alike.values()):
-        for rule in rules(declaring[0].pod):
-            _record(records, rule).pending.update(dict.fromkeys(one.uid for one in declaring))
-        if number % _SPECS_PER_PIECE == 0:
-            yield
+    return list(found.values())
+
+
+def _add(record: RuleRecord, alike: _Alike, state: ClusterState) -> None:
+    """Add the pods, which declare the rule, to its record."""
+    record.pending.update(dict.fromkeys(alike.waiting))
+    if not record.rule.is_hard:
+        record.n_soft += alike.n_by_row.total()
+    elif _selects(record.rule, alike, state):
+        record.selected.update(alike.n_by_row)
+    else:
+        record.others.update(alike.n_by_row)
+
+
+def _selects(rule: DeclaredRule, alike: _Alike, state: ClusterState) -> bool:
+    """Return whether the rule selects these pods; False for pending ones."""
+    return alike.label_set is not None and state.label_sets.matches(rule.matcher, alike.label_set)
 
 
 def rule_id(rule: DeclaredRule) -> str:
@@ -227,10 +213,3 @@ def summary_of(identifier: str, record: RuleRecord, found: Occupancy) -> RuleSum
         n_full=int(np.count_nonzero(is_full)),
         n_broken=int(np.count_nonzero(found.states == DomainState.BROKEN)),
     )
-
-
-def _record(records: dict[DeclaredRule, RuleRecord], rule: DeclaredRule) -> RuleRecord:
-    record = records.get(rule)
-    if record is None:
-        record = records[rule] = RuleRecord(rule)
-    return record

@@ -84,7 +84,7 @@ class Window:
         self._failed[self._slot(now_s)] += 1
 
     def summary(self, now_s: float) -> Throughput:
-        """Return the sums of the window. 0.5 ms."""
+        """Return the sums of the window."""
         oldest = (self._slot(now_s) + 1) % N_STEPS
         bound, failed = (counts[oldest:] + counts[:oldest] for counts in (self._bound, self._failed))
         recent_s = (_RATE_STEPS - 1) * STEP_S + now_s % STEP_S

@@ -18,7 +18,8 @@ from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct, PodRef
-from scheduler.tools.explain.formats.manifests import Manifest
+from scheduler.tools.explain.formats.manifest_documents import ManifestFile
+from scheduler.tools.explain.input_files import add_manifests
 from scheduler.tools.explain.scenarios import simulate_copies, simulate_drain, simulate_manifests
 from scheduler.tools.explain.simulation.drain import Drain, cordoned, empty_nodes, move_pods
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
@@ -36,6 +37,7 @@ MAX_REPLICAS: Final = 2_000
 MAX_DISPLACED: Final = 2_000
 _MAX_REASONS: Final = 10
 _MAX_EXAMPLES: Final = 5
+_NO_CLASSES: Final = "the page reads no PriorityClasses of the cluster"
 
 
 class NodeLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,15 +126,12 @@ def what_if(
     changed: Settings,
     request: WhatIfRequest,
     rng: Rng,
-    manifests: Sequence[Manifest] = (),
+    file: ManifestFile | None = None,
     template: Pod | None = None,
-    notes: tuple[str, ...] = (),
 ) -> WhatIf:
-    """
-    Return the answer; the cluster is used up. One cycle per pod, 0.5 ms at 5,000 nodes. Raises SettingsError.
-
-    `changed`: the settings with the request's weights. `template`: the pod that the request names.
-    """
+    """Return the answer with the `changed` settings; the cluster is used up. Raises SettingsError."""
+    manifests = [] if file is None else file.manifests
+    read = add_manifests(file, cluster, None, unknown=_NO_CLASSES) if file is not None and manifests else ""
 
     def placed(among: LoadedCluster) -> tuple[Simulation, ...]:
         n_replicas = request.replicas
@@ -147,8 +146,7 @@ def what_if(
     drained = simulate_drain(cluster, request.drain, None, rng, try_changes=False) if request.drain else None
     displaced, told = _displace(cluster, lost, rng) if request.without else (None, ())
     then = placed(cluster)
-    told = (*(() if drained is None else drained.notes), *told)
-    notes = (*notes, *cluster.assumptions, *told)
+    notes = (*((read,) if read else ()), *cluster.assumptions, *(drained.notes if drained else ()), *told)
     return WhatIf(now=now, then=then, drained=drained, displaced=displaced, notes=notes)
 
 

@@ -30,7 +30,6 @@ from scheduler.tools.explain.formats.manifest_documents import (
     numbered_documents,
     sorted_documents,
 )
-from scheduler.tools.explain.input_files import add_manifests
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.page.what_if import MAX_DISPLACED, MAX_REPLICAS, WhatIf, WhatIfRequest, what_if
 
@@ -92,11 +91,7 @@ class WhatIfService:
             return await asyncio.to_thread(self.explanation, pod, pending, copy)
 
     def explanation(self, pod: Pod, pending: Sequence[Pod], copy: ClusterState | None = None) -> Explanation:
-        """
-        Return the explanation of the pod; from a copy, which is used up, with the changes that would help.
-
-        Cost without a copy: one decision, and O(placed pods) for each rule that refuses nodes.
-        """
+        """Return the explanation of the pod; from a copy, which is used up, with the changes that would help."""
         name = self._profile_name(pod)
         notes = () if name == pod.scheduler_name else (f"explained with profile {name}",)
         return explain(
@@ -119,11 +114,7 @@ class WhatIfService:
         return build_profiles(self._settings, view)
 
     async def answer(self, request: WhatIfRequest, template: Pod | None = None) -> WhatIf:
-        """
-        Return what would happen. `template`: the pod that the question names.
-
-        Raises SettingsError for a question that makes no sense, and BusyError.
-        """
+        """Return what would happen, to pods like `template` if one is named. Raises SettingsError and BusyError."""
         self._check(request)
         changed = self._with_weights(request.weights)
         async with self.turn():
@@ -131,7 +122,8 @@ class WhatIfService:
             file = await asyncio.to_thread(self._manifests, request)
             cluster = LoadedCluster(self._settings, await self._copied())
             cluster.now_s = self._now_s()
-            return await asyncio.to_thread(_answer, cluster, changed, request, file, template)
+            rng = random.Random(_SEED)
+            return await asyncio.to_thread(what_if, cluster, changed, request, rng, file, template)
 
     async def _copied(self) -> ClusterState:
         copy = self._state.empty_copy()
@@ -164,9 +156,9 @@ class WhatIfService:
                 "question", "", "nothing to place", "a manifest, a pod, or nodes to take away"
             )
 
-    def _manifests(self, request: WhatIfRequest) -> ManifestFile:
+    def _manifests(self, request: WhatIfRequest) -> ManifestFile | None:
         if not request.manifest.strip():
-            return ManifestFile([], [], _NAMESPACE)
+            return None
         documents = numbered_documents(request.manifest, _SOURCE)
         found = sorted_documents(documents, _SOURCE, namespace=_NAMESPACE, semantics=self._settings.semantics)
         if len(found.manifests) > _MAX_WORKLOADS:
@@ -192,19 +184,6 @@ class WhatIfService:
                 raise SettingsError("weights", name, str(weight), f"a number from 0 to {_MAX_WEIGHT}")
         profiles = tuple(_reweighted(profile, weights) for profile in self._settings.profiles)
         return replace(self._settings, profiles=profiles)
-
-
-def _answer(
-    cluster: LoadedCluster,
-    changed: Settings,
-    request: WhatIfRequest,
-    file: ManifestFile,
-    template: Pod | None,
-) -> WhatIf:
-    unknown = "the page reads no PriorityClasses of the cluster"
-    text = add_manifests(file, cluster, None, unknown=unknown) if file.manifests else ""
-    rng = random.Random(_SEED)
-    return what_if(cluster, changed, request, rng, file.manifests, template, (text,) if text else ())
 
 
 def _reweighted(profile: ProfileSettings, weights: Mapping[str, int]) -> ProfileSettings:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -82,10 +82,9 @@ class Recording:
         self._node_annotations, self._began_s = node_annotations, now_s()
         #: The hash of each object's last line, to tell what is new.
         self._hashes: dict[tuple[str, str], int] = {}
-        self._waiting: list[bytes] = []
+        self._waiting = [msgspec.json.encode(Header()) + b"\n"]
         self.n_lines = self.n_bytes = 0
         self.is_full = False
-        self._append(Header())
 
     def reduced(self, kind: WatchedKind, raw: msgspec.Raw) -> bytes:
         """Return the JSON of an object as the recording has it."""
@@ -109,11 +108,11 @@ class Recording:
             raise SettingsError("the cluster", "", f"more than {self._max_bytes} bytes", instead)
 
     def _add(self, kind: str, body: bytes) -> None:
-        self._append(Line(at_s=self._at_s(), kind=kind, object=msgspec.Raw(body)))
+        self._append(kind, object=msgspec.Raw(body))
 
     def on_listed(self, kind: str) -> None:
         """Add that the first list of a kind is complete."""
-        self._append(Line(at_s=self._at_s(), kind=kind, listed=True))
+        self._append(kind, listed=True)
 
     def end_lists(self, leases: Leases, forbidden: Mapping[str, str]) -> None:
         """Add that the lists are complete, with what only a snapshot has, and the end of the file. Raises OSError."""
@@ -128,11 +127,11 @@ class Recording:
         self._hashes.pop((kind, deleted.key), None)
         namespace, _, name = deleted.key.rpartition("/")
         gone = DeletedObject(namespace=namespace, name=name, uid=deleted.uid)
-        self._append(Line(at_s=self._at_s(), kind=kind, deleted=gone))
+        self._append(kind, deleted=gone)
 
     def on_mark(self, mark: Mark) -> None:
         """Add that the first lists are complete, or that a watch is interrupted."""
-        self._append(Line(at_s=self._at_s(), kind=mark))
+        self._append(mark)
 
     def flush(self) -> None:
         """Write the lines since the last call, or as many as there is room for. Raises OSError."""
@@ -158,11 +157,9 @@ class Recording:
         self._file.write(body)
         self.n_bytes += len(body)
 
-    def _append(self, line: Header | Line) -> None:
+    def _append(self, kind: str, **what: Any) -> None:  # noqa: ANN401 - the fields of a line
+        line = Line(at_s=round(self._now_s() - self._began_s, 4), kind=kind, **what)
         self._waiting.append(msgspec.json.encode(line) + b"\n")
-
-    def _at_s(self) -> float:
-        return round(self._now_s() - self._began_s, 4)
 
 
 async def record(

@@ -81,9 +81,5 @@ def difference_of(
         here=here,
         behind=behind,
         plugin=plugin,
-        explanation=_cut(explanation),
+        explanation=explanation[:_MAX_EXPLANATION] + "..." * (len(explanation) > _MAX_EXPLANATION),
     )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_EXPLANATION else f"{text[:_MAX_EXPLANATION]}..."

@@ -32,16 +32,9 @@ class ShadowMetrics(ControllerMetrics):
 
     def register_shadow(self, shadow: Shadow) -> None:
         """Read the comparison's numbers at every scrape. Call once."""
+        counts = shadow.counts
         self._callback(
-            COMPARED,
-            lambda: {
-                "bound": shadow.counts.bound,
-                "pending": shadow.counts.pending,
-                "unseen": shadow.counts.unseen,
-            },
+            COMPARED, lambda: {"bound": counts.bound, "pending": counts.pending, "unseen": counts.unseen}
         )
-        self._callback(
-            ALIKE,
-            lambda: {"bound": shadow.counts.alike, "pending": shadow.counts.same_reasons},
-        )
+        self._callback(ALIKE, lambda: {"bound": counts.alike, "pending": counts.same_reasons})
         self._callback(DIFFERENT, lambda: {cause.value: shadow.causes[cause] for cause in Cause})

@@ -25,11 +25,7 @@ class ProvenOrders:
         self._later: OrderedDict[ChangeKey, set[ChangeKey]] = OrderedDict()
 
     def prove(self, decision: ChangeKey, before: Collection[ChangeKey], after: Collection[ChangeKey]) -> bool:
-        """
-        Note that the decision came between these changes, and return True; False if that contradicts what is noted.
-
-        Cost: O(noted changes that follow).
-        """
+        """Note that the decision came between these changes; return False if that contradicts what is noted."""
         if self._following(after) & {decision, *before} or self._following([decision]) & set(before):
             return False
         for key in before:

@@ -59,8 +59,9 @@ class Races:
         """`race_s`: the time within which the other scheduler may have seen changes in another order."""
         self._state, self._recent, self._race_s = state, recent, race_s
         self._orders = ProvenOrders()
-        self._unsettled: dict[str, Unsettled] = {}
-        self._kept: dict[str, Difference] = {}
+        #: Both by the number of the difference, in the order in which they were found.
+        self._unsettled: dict[int, Unsettled] = {}
+        self._kept: dict[int, Difference] = {}
         #: How many differences there are, also those that are not kept.
         self.causes: Counter[Cause] = Counter()
 
@@ -72,33 +73,33 @@ class Races:
         """Decide no difference again: what follows happened in another order."""
         self._unsettled.clear()
 
-    def explain(self, key: str, unsettled: Unsettled) -> None:
+    def explain(self, unsettled: Unsettled) -> None:
         """Note the difference, as a race if another order of recent changes explains it. A later change may, too."""
-        difference, at_s = unsettled.difference, unsettled.at_s
+        difference, at_s, number = unsettled.difference, unsettled.at_s, self.causes.total()
         if (n_members := len(unsettled.uids)) > _MOST_MEMBERS:
             note = f"no other order is tried for a group of {n_members}"
-            self._note(key, with_note(difference, note))
+            self._note(number, with_note(difference, note))
             return
         other = "the end of its nomination" if unsettled.agrees() else self._proven_without(unsettled, at_s)
         if other:
-            self._note(key, as_race(difference, other))
+            self._note(number, as_race(difference, other))
             return
         if n_changes := len(self._recent.keys(at_s, but=unsettled.uids)):
             note = f"no order of the {counted(n_changes, 'change')} shortly before explains it"
             difference = with_note(difference, note)
-        self._note(key, difference)
+        self._note(number, difference)
         if len(self._unsettled) < MAX_RECENT:
-            self._unsettled[key] = unsettled
+            self._unsettled[number] = unsettled
 
     def settle(self, latest: AppliedEvent, now_s: float) -> None:
         """Decide again about recent differences with the latest change, which the other scheduler may have known."""
-        for key, unsettled in list(self._unsettled.items()):
+        for number, unsettled in list(self._unsettled.items()):
             if now_s - unsettled.at_s > self._race_s:
-                del self._unsettled[key]
+                del self._unsettled[number]
             elif latest.key[1] not in unsettled.uids and self._is_explained(unsettled, now_s):
-                del self._unsettled[key]
+                del self._unsettled[number]
                 self.causes[unsettled.difference.cause] -= 1
-                self._note(key, as_race(unsettled.difference, latest.what))
+                self._note(number, as_race(unsettled.difference, latest.what))
 
     def _proven_without(self, unsettled: Unsettled, now_s: float) -> str:
         """
@@ -126,13 +127,13 @@ class Races:
             self._state.upsert_pod(bound)
         return is_explained
 
-    def _note(self, key: str, difference: Difference) -> None:
-        """Count the difference, and keep it under its key. If there is no room, drop a race."""
+    def _note(self, number: int, difference: Difference) -> None:
+        """Count the difference, and keep it under its number. If there is no room, drop a race."""
         self.causes[difference.cause] += 1
-        if key not in self._kept and len(self._kept) >= _MAX_DIFFERENCES:
-            races = (key for key, each in self._kept.items() if each.cause is Cause.RACE)
+        if number not in self._kept and len(self._kept) >= _MAX_DIFFERENCES:
+            races = (each for each, kept in self._kept.items() if kept.cause is Cause.RACE)
             dropped = next(races, None)
             if dropped is None or difference.cause is Cause.RACE:
                 return
             del self._kept[dropped]
-        self._kept[key] = difference
+        self._kept[number] = difference

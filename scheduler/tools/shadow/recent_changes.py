@@ -30,11 +30,7 @@ _SEEN: Final = (PodSeen, NodeSeen, ObjectSeen)
 
 @dataclass(frozen=True, slots=True)
 class AppliedEvent:
-    """
-    An event that changed the state at a time, and the event that takes it back.
-
-    `what`: the object, for people. `key`: the same for all changes of one object.
-    """
+    """An event that changed the state, and the event that takes it back. `what`: the object, for people."""
 
     what: str
     key: ChangeKey

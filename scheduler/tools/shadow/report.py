@@ -9,16 +9,16 @@ from scheduler.tools.explain.formats.explanation import API_VERSION, JsonStruct
 
 
 class Cause(StrEnum):
-    """Why the other scheduler's decision differs from ours."""
+    """Why the other scheduler's decision differs from ours, in the order of a report."""
 
     #: A filter refuses the node here, or none refuses what the other one reports.
     RULE = "rule"
     #: The node fits here, and another one has more points.
     SCORE = "score"
-    #: Proven: we would have decided the same with recent changes in another order, which no other race contradicts.
-    RACE = "race"
     #: It fits here with fewer points, and the other scheduler scores a sample that may have left out the best nodes.
     SAMPLING = "sampling"
+    #: Proven: we would have decided the same with recent changes in another order, which no other race contradicts.
+    RACE = "race"
 
 
 class Difference(JsonStruct, frozen=True, kw_only=True):

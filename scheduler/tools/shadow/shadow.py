@@ -64,8 +64,6 @@ from scheduler.tools.shadow.report import Cause, Difference, ShadowReport
 #: Longer than the longest pause between two attempts to list or watch, which is 30 s.
 INTERRUPTED_S: Final = 40.0
 _MAX_SCHEDULERS: Final = 10
-#: The order of differences in a report.
-_ORDER: Final = (Cause.RULE, Cause.SCORE, Cause.SAMPLING, Cause.RACE)
 
 
 @dataclass(slots=True)
@@ -164,7 +162,7 @@ class Shadow:
 
     def report(self) -> ShadowReport:
         """Return the comparison until now."""
-        counts, kept = self.counts, self._races.kept()
+        counts, kept, order = self.counts, self._races.kept(), tuple(Cause)
         return ShadowReport(
             scheduler=self.scheduler_name,
             n_bound=counts.bound,
@@ -173,8 +171,8 @@ class Shadow:
             n_pending=counts.pending,
             n_same_reasons=counts.same_reasons,
             n_unseen=counts.unseen,
-            causes={cause: self.causes[cause] for cause in _ORDER if self.causes[cause]},
-            differences=tuple(sorted(kept, key=lambda each: _ORDER.index(each.cause))),
+            causes={cause: self.causes[cause] for cause in order if self.causes[cause]},
+            differences=tuple(sorted(kept, key=lambda each: order.index(each.cause))),
             n_more_differences=self.causes.total() - len(kept),
             schedulers_seen=tuple(sorted(self._schedulers)),
         )
@@ -245,13 +243,10 @@ class Shadow:
         pod = users[0]
         node = node or pod.nominated_node_name
         if node and pod.uid not in self.state.placed:
-            yield from self._count_bind(pod, node, now_s)
-
-    def _count_bind(self, pod: Pod, node: str, now_s: float) -> Pieces[None]:
-        if self._is_current(now_s):
-            self._compare_bind(pod, node, now_s)
-        self._take_over(PodSeen(replace(pod, node_name=node)), now_s)
-        yield from self._compare_if_whole(pod, now_s)
+            if self._is_current(now_s):
+                self._compare_bind(pod, node, now_s)
+            self._take_over(PodSeen(replace(pod, node_name=node)), now_s)
+            yield from self._compare_if_whole(pod, now_s)
 
     # -- binds -----------------------------------------------------------------------------------------------
 
@@ -271,13 +266,12 @@ class Shadow:
         # The other one may have dropped the pod's nomination; no watch shows when.
         variants = {pod.nominated_node_name: pod, "": replace(pod, nominated_node_name="")}.values()
         self._races.explain(
-            f"{pod.uid} bound {self.counts.bound}",
             Unsettled(
                 (pod.uid,),
                 difference,
                 lambda: any(count_best(self._decide(each), self.state, node) for each in variants),
                 now_s,
-            ),
+            )
         )
 
     def _compare_if_whole(self, pod: Pod, now_s: float) -> Pieces[None]:
@@ -304,10 +298,9 @@ class Shadow:
         text = f"pod group {binds.key.text}: {worse.text}"
         difference = difference_of(worse.pod, worse.cause, worse.node, worse.here, text)
         uids = dict.fromkeys((worse.pod.uid, *binds.members))
-        unsettled = Unsettled(
-            uids, difference, lambda: finished(self._comparison.worse(binds)) is None, now_s
+        self._races.explain(
+            Unsettled(uids, difference, lambda: finished(self._comparison.worse(binds)) is None, now_s)
         )
-        self._races.explain(f"{binds.key.text} bound {self.counts.bound}", unsettled)
 
     def _difference(self, pod: Pod, node: str, decision: Decision) -> Difference:
         here = decision.node_name if isinstance(decision, ScheduleResult) else ""
@@ -351,12 +344,8 @@ class Shadow:
         self._waiting[pod.uid] = pod
         condition = pod.scheduled_condition
         is_new = before is None or before.scheduled_condition != condition
-        if (
-            self._is_current(now_s)
-            and is_new
-            and condition is not None
-            and condition.reason == "Unschedulable"
-        ):
+        is_told = is_new and self._is_current(now_s)
+        if is_told and condition is not None and condition.reason == "Unschedulable":
             yield from self._compare_reasons(pod if before is None else before, condition.message, now_s)
         self._take_over(PodSeen(pod), now_s)
 
@@ -374,10 +363,9 @@ class Shadow:
         here = decision.node_name if isinstance(decision, ScheduleResult) else ""
         ours = f"fits on {here}" if isinstance(decision, ScheduleResult) else reasons_of(decision)
         difference = difference_of(pod, Cause.RULE, "", here, f"there: {message} here: {ours}")
-        unsettled = Unsettled(
-            (pod.uid,), difference, lambda: says(self._decide(pod), message), now_s, is_bind=False
+        self._races.explain(
+            Unsettled((pod.uid,), difference, lambda: says(self._decide(pod), message), now_s, is_bind=False)
         )
-        self._races.explain(f"{pod.uid} pending {self.counts.pending}", unsettled)
 
     def _compare_pending_group(self, key: GroupKey, pod: Pod, message: str, now_s: float) -> Pieces[None]:
         reported = self._reported_s.items()
@@ -389,14 +377,15 @@ class Shadow:
             self.counts.same_reasons += 1
             return
         text = f"there: {message} here: pod group {key.text} has places"
-        unsettled = Unsettled(
-            dict.fromkeys((pod.uid, *members)),
-            difference_of(pod, Cause.RULE, "", "", text),
-            lambda: not finished(self._comparison.fits(key, members)),
-            now_s,
-            is_bind=False,
+        self._races.explain(
+            Unsettled(
+                dict.fromkeys((pod.uid, *members)),
+                difference_of(pod, Cause.RULE, "", "", text),
+                lambda: not finished(self._comparison.fits(key, members)),
+                now_s,
+                is_bind=False,
+            )
         )
-        self._races.explain(f"{pod.uid} pending {self.counts.pending}", unsettled)
 
     # ---------------------------------------------------------------------------------------------------------
 

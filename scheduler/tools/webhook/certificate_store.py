@@ -18,8 +18,9 @@ from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.requests import MERGE, STRATEGIC_MERGE, Request, escaped
 from scheduler.daemon.port.certificates import TrustedKeyPair
 from scheduler.daemon.port.tls import KeyPair
-from scheduler.engine.model.wire import Wire
+from scheduler.engine.syntax.json_fields import list_field, object_field, string_field
 from scheduler.errors import NotFound
+from scheduler.tools.webhook.refusals import Json
 
 #: Longest wait for an answer; the next check tries again.
 _TIMEOUT_S: Final = 15.0
@@ -34,28 +35,6 @@ class StoredCertificate:
     trusted: TrustedKeyPair
 
 
-class _Metadata(Wire, frozen=True):
-    resource_version: str = ""
-
-
-class _Secret(Wire, frozen=True):
-    metadata: _Metadata = _Metadata()
-    data: dict[str, str] | None = None
-
-
-class _ClientConfig(Wire, frozen=True):
-    ca_bundle: str | None = None
-
-
-class _Webhook(Wire, frozen=True):
-    name: str
-    client_config: _ClientConfig = _ClientConfig()
-
-
-class _Configuration(Wire, frozen=True):
-    webhooks: tuple[_Webhook, ...] | None = None
-
-
 class SecretStore:
     """The Secret and the webhook configurations with this name."""
 
@@ -67,11 +46,13 @@ class SecretStore:
     async def read(self) -> StoredCertificate:
         """Return the Secret's certificates. Raises ApiError; NotFound if there is no Secret."""
         body = await self._client.request(get_secret(self._namespace, self._name), timeout_s=_TIMEOUT_S)
-        secret = msgspec.json.decode(body, type=_Secret)
-        authorities, cert, key = (_decoded(secret.data, name) for name in ("ca.crt", "tls.crt", "tls.key"))
-        return StoredCertificate(
-            secret.metadata.resource_version, TrustedKeyPair(authorities, KeyPair(cert, key))
+        secret = msgspec.json.decode(body, type=Json)
+        data = object_field(secret, "data")
+        authorities, cert, key = (
+            _decoded(string_field(data, name)) for name in ("ca.crt", "tls.crt", "tls.key")
         )
+        version = string_field(object_field(secret, "metadata"), "resourceVersion")
+        return StoredCertificate(version, TrustedKeyPair(authorities, KeyPair(cert, key)))
 
     async def write(self, version: str, trusted: TrustedKeyPair) -> None:
         """Write the certificates to the Secret. Raises ApiError; Conflict if it changed since `version`."""
@@ -88,9 +69,13 @@ class SecretStore:
                 body = await self._client.request(get_configuration(kind, self._name), timeout_s=_TIMEOUT_S)
             except NotFound:
                 continue
-            webhooks = msgspec.json.decode(body, type=_Configuration).webhooks or ()
+            webhooks = list_field(msgspec.json.decode(body), "webhooks")
             n_webhooks += len(webhooks)
-            stale = [hook.name for hook in webhooks if hook.client_config.ca_bundle != bundle]
+            stale = [
+                string_field(hook, "name")
+                for hook in webhooks
+                if string_field(object_field(hook, "clientConfig"), "caBundle") != bundle
+            ]
             if stale:
                 request = patch_bundle(kind, self._name, webhooks=stale, bundle=bundle)
                 await self._client.request(request, timeout_s=_TIMEOUT_S)
@@ -127,8 +112,8 @@ def _configuration_path(kind: str, name: str) -> str:
     return f"/apis/admissionregistration.k8s.io/v1/{kind}/{escaped(name)}"
 
 
-def _decoded(data: dict[str, str] | None, name: str) -> bytes:
+def _decoded(text: str) -> bytes:
     try:
-        return base64.b64decode((data or {}).get(name, ""), validate=True)
+        return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return b""

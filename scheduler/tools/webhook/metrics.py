@@ -33,7 +33,7 @@ class WebhookMetrics(ProcessMetrics):
 
     def __init__(self, *, version: str = "unknown") -> None:
         super().__init__(version=version)
-        self._answers = self._counter(REQUESTS)
+        self.answers = self._counter(REQUESTS)
         self._duration = self._histogram(DURATION)
         self._patches = self._counter(PATCHES)
         #: Seconds since 1970, 0 while no certificate is served.
@@ -42,11 +42,7 @@ class WebhookMetrics(ProcessMetrics):
 
     def on_answer(self, webhook: str, verdict: str, *, n_operations: int, seconds: float) -> None:
         """Count an answered request."""
-        self._answers.add(webhook, verdict)
+        self.answers.add(webhook, verdict)
         self._duration.labels(webhook).observe(seconds)
         if n_operations:
             self._patches.add(n=n_operations)
-
-    def on_rejected(self, webhook: str, verdict: str) -> None:
-        """Count a request that was not answered."""
-        self._answers.add(webhook, verdict)

@@ -46,11 +46,7 @@ class Mirrored:
 
 
 def mirror(pod: ReviewedPod, affinity: Json) -> Mirrored | FieldError | None:
-    """
-    Return the affinity with the annotation's required rules; None if the pod does not ask for it. O(terms²).
-
-    A malformed annotation is not mirrored: other rules report it.
-    """
+    """Return the affinity with the annotation's required rules; None if the pod does not ask, or they are malformed."""
     asked = pod.annotations.get(MIRROR, "false")
     if asked not in ("true", "false"):
         return annotation_error(MIRROR, asked, 'expected "true" or "false"')

@@ -15,8 +15,7 @@ Source: pkg/registry/core/pod/strategy.go, mutatePodAffinity (kubernetes 1.36); 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -46,11 +45,8 @@ def mutate(review: Review, *, merges_fields: bool) -> Response:
     pod = review.pod
     if pod is None or review.operation != "CREATE" or IGNORE in pod.labels:
         return Allowed()
-    earlier = merged_labels(pod)
-    if isinstance(earlier, FieldError):
-        change = _PodPatch(errors=[earlier])
-    else:
-        change = _change(pod, earlier, merges_fields=merges_fields)
+    change = _PodChange(pod, merges_fields=merges_fields)
+    change.make()
     status = invalid_pod(pod.name, change.errors)
     return Allowed(tuple(change.patch), tuple(change.warnings)) if status is None else Denied(status)
 
@@ -75,115 +71,115 @@ def kep_3633_terms(pod: ReviewedPod, term_list: TermList) -> ParsedTerms | Field
     return annotation_error(term_list.annotation, text, found.cause) if isinstance(found, Problem) else found
 
 
-@dataclass
-class _PodPatch:
+class _PodChange:
     """The patch of a pod, and the warnings and errors."""
 
-    patch: list[Json] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    errors: list[FieldError] = field(default_factory=list)
-    #: Keys of all key lists in annotations.
-    keys: list[str] = field(default_factory=list)
-    #: Whether a later run has to know which label values were merged.
-    has_keys_to_record: bool = False
+    def __init__(self, pod: ReviewedPod, *, merges_fields: bool) -> None:
+        self._pod, self._merges_fields = pod, merges_fields
+        self._earlier: Labels | None = None
+        self.patch: list[Json] = []
+        self.warnings: list[str] = []
+        self.errors: list[FieldError] = []
+        #: Keys of all key lists in annotations, and whether a later run has to know which label values were merged.
+        self._keys: list[str] = []
+        self._is_recorded = False
 
+    def make(self) -> None:
+        """Merge the annotations, and record it."""
+        pod, earlier = self._pod, merged_labels(self._pod)
+        if isinstance(earlier, FieldError):
+            self.errors.append(earlier)
+            return
+        self._earlier = earlier
+        affinity: Json = dict(pod.affinity or {})
+        for term_list in TERM_LISTS:
+            items = self._list_items(term_list)
+            if items is None:
+                continue
+            if term_list.side:
+                affinity = term_list.put(affinity, items)
+            else:
+                self.patch.append(_add(f"/spec/{term_list.kind}", items))
+        affinity = self._mirrored(affinity)
+        if affinity != (pod.affinity or {}):
+            self.patch.insert(0, _add("/spec/affinity", affinity))
+        self._merge_annotation()
+        values = {key: pod.labels[key] for key in sorted(set(self._keys)) if key in pod.labels}
+        text = json.dumps(values, separators=(",", ":"))
+        if self._is_recorded and pod.annotations.get(MERGED_LABELS) != text:
+            self.patch.append(_add(_annotation_path(MERGED_LABELS), text))
 
-def _change(pod: ReviewedPod, earlier: Labels | None, *, merges_fields: bool) -> _PodPatch:
-    change = _PodPatch()
-    affinity: Json = dict(pod.affinity or {})
-    for term_list in TERM_LISTS:
-        items = _list_items(change, term_list, pod, earlier, merges_fields=merges_fields)
-        if items is None:
-            continue
-        if term_list.side:
-            affinity = term_list.put(affinity, items)
+    def _mirrored(self, affinity: Json) -> Json:
+        """Return the affinity with the annotation's rules if the pod asks for that."""
+        mirrored = mirror(self._pod, affinity)
+        if isinstance(mirrored, FieldError):
+            self.errors.append(mirrored)
+            return affinity
+        if mirrored is None:
+            return affinity
+        if mirrored.n_added:
+            self.warnings.append(f"{MIRROR}: {mirrored.n_added} added to spec.affinity")
+        if mirrored.left_out:
+            self.warnings.append(f"{MIRROR}: not mirrored: {', '.join(mirrored.left_out)}")
+        return mirrored.affinity
+
+    def _list_items(self, term_list: TermList) -> list[object] | None:
+        """Return the list's new items, None if they are unchanged."""
+        found = kep_3633_terms(self._pod, term_list)
+        if isinstance(found, FieldError):
+            self.errors.append(found)
+            return None
+        keys = [key for item in found.items for key in term_list.keys(item)]
+        self._is_recorded |= bool(found.items)
+        self._keys += keys
+        items = self._merged_list(term_list, found.items)
+        if items == term_list.of(self._pod):
+            return None
+        name = term_list.annotation
+        if found.items:
+            merged = f"{len(found.items)} added to {term_list.path}, merged {_values(keys, self._pod.labels)}"
+            self.warnings.append(f"{name}: {merged}")
         else:
-            change.patch.append(_add(f"/spec/{term_list.kind}", items))
-    affinity = _mirror(change, pod, affinity)
-    if affinity != (pod.affinity or {}):
-        change.patch.insert(0, _add("/spec/affinity", affinity))
-    _merge_annotation(change, pod, earlier)
-    if change.has_keys_to_record:
-        change.patch += _record(pod, change.keys)
-    return change
+            self.warnings.append(f"{term_list.path}: merged its key lists into selectors")
+        self.warnings += (f"{name}: unknown field {path}" for path in found.unknown)
+        return items
 
+    def _merged_list(self, term_list: TermList, terms: Sequence[Json]) -> list[object]:
+        """
+        Return the list after merging; add the errors of its new items.
 
-def _mirror(change: _PodPatch, pod: ReviewedPod, affinity: Json) -> Json:
-    """Return the affinity with the annotation's rules if the pod asks for that; add warnings and errors."""
-    mirrored = mirror(pod, affinity)
-    if isinstance(mirrored, FieldError):
-        change.errors.append(mirrored)
-        return affinity
-    if mirrored is None:
-        return affinity
-    if mirrored.n_added:
-        change.warnings.append(f"{MIRROR}: {mirrored.n_added} added to spec.affinity")
-    if mirrored.left_out:
-        change.warnings.append(f"{MIRROR}: not mirrored: {', '.join(mirrored.left_out)}")
-    return mirrored.affinity
+        The annotation's terms follow the pod's own items; terms of an earlier run are replaced.
+        """
+        current, labels = term_list.of(self._pod), self._pod.labels
+        merged = term_list.merged(terms, labels)
+        new = [term_list.without_keys(term) for term in merged]
+        before = [] if self._earlier is None else term_list.merged(terms, self._earlier)
+        old = [term_list.without_keys(term) for term in before]
+        own = _without(current, old)
+        if old == new and len(own) + len(old) == len(current):
+            own, merged, new = current, [], []  # an earlier run wrote the same terms
+        own_merged, own_stored = own, own
+        checked = set(range(len(own), len(own) + len(new)))
+        if self._merges_fields and len(own) <= MAX_MERGED_FIELDS:
+            own_merged = term_list.merged(own, labels)
+            own_stored = [term_list.without_keys(item, labels) for item in own_merged]
+            checked.update(index for index, item in enumerate(own) if term_list.keys(item))
+        if checked:
+            self.errors += term_list.errors([*own_merged, *merged], checked)
+        return [*own_stored, *new]
 
-
-def _list_items(
-    change: _PodPatch, term_list: TermList, pod: ReviewedPod, earlier: Labels | None, *, merges_fields: bool
-) -> list[object] | None:
-    """Return the list's new items, None if they are unchanged; add warnings and errors to `change`."""
-    found = kep_3633_terms(pod, term_list)
-    if isinstance(found, FieldError):
-        change.errors.append(found)
-        return None
-    change.has_keys_to_record |= bool(found.items)
-    change.keys += (key for item in found.items for key in term_list.keys(item))
-    items, errors = _merge_list(term_list, pod, found.items, earlier, merges_fields=merges_fields)
-    change.errors += errors
-    if items == term_list.of(pod):
-        return None
-    change.warnings += _warnings(term_list, found, pod.labels)
-    return items
-
-
-def _merge_annotation(change: _PodPatch, pod: ReviewedPod, earlier: Labels | None) -> None:
-    """Add the merge of the scheduler's own annotation to `change`."""
-    own = merge_annotation(pod, earlier)
-    if own is None:
-        return
-    change.has_keys_to_record |= bool(own.keys)
-    change.keys += own.keys
-    change.errors += own.errors
-    if own.text != pod.annotations[AFFINITY]:
-        change.patch.append(_add(_annotation_path(AFFINITY), own.text))
-        change.warnings.append(f"{AFFINITY}: merged {_values(own.keys, pod.labels)} into its selectors")
-
-
-def _merge_list(
-    term_list: TermList,
-    pod: ReviewedPod,
-    terms: Sequence[Json],
-    earlier: Labels | None,
-    *,
-    merges_fields: bool,
-) -> tuple[list[object], list[FieldError]]:
-    """
-    Return the list after merging, and the errors of its new items.
-
-    The annotation's terms follow the pod's own items; terms of an earlier run are replaced.
-    """
-    current = term_list.of(pod)
-    merged = term_list.merged(terms, pod.labels)
-    new = [term_list.without_keys(term) for term in merged]
-    old = (
-        [] if earlier is None else [term_list.without_keys(term) for term in term_list.merged(terms, earlier)]
-    )
-    own = _without(current, old)
-    if old == new and len(own) + len(old) == len(current):
-        own, merged, new = current, [], []  # an earlier run wrote the same terms
-    own_merged, own_stored = own, own
-    checked = set(range(len(own), len(own) + len(new)))
-    if merges_fields and len(own) <= MAX_MERGED_FIELDS:
-        own_merged = term_list.merged(own, pod.labels)
-        own_stored = [term_list.without_keys(item, pod.labels) for item in own_merged]
-        checked.update(index for index, item in enumerate(own) if term_list.keys(item))
-    errors = list(term_list.errors([*own_merged, *merged], checked)) if checked else []
-    return [*own_stored, *new], errors
+    def _merge_annotation(self) -> None:
+        """Merge the scheduler's own annotation."""
+        own = merge_annotation(self._pod, self._earlier)
+        if own is None:
+            return
+        self._is_recorded |= bool(own.keys)
+        self._keys += own.keys
+        self.errors += own.errors
+        if own.text != self._pod.annotations[AFFINITY]:
+            self.patch.append(_add(_annotation_path(AFFINITY), own.text))
+            merged = _values(own.keys, self._pod.labels)
+            self.warnings.append(f"{AFFINITY}: merged {merged} into its selectors")
 
 
 def _without(items: Sequence[object], removed: Sequence[object]) -> list[object]:
@@ -196,27 +192,9 @@ def _without(items: Sequence[object], removed: Sequence[object]) -> list[object]
     return left
 
 
-def _warnings(term_list: TermList, found: ParsedTerms, labels: Labels) -> Iterator[str]:
-    """Yield warnings for the user about one list."""
-    keys = [key for item in found.items for key in term_list.keys(item)]
-    if found.items:
-        yield f"{term_list.annotation}: {len(found.items)} added to {term_list.path}, merged {_values(keys, labels)}"
-    else:
-        yield f"{term_list.path}: merged its key lists into selectors"
-    yield from (f"{term_list.annotation}: unknown field {path}" for path in found.unknown)
-
-
 def _values(keys: Iterable[str], labels: Labels) -> str:
     values = [f"{key}={labels[key]}" for key in dict.fromkeys(keys) if key in labels]
     return ",".join(values) or "no label"
-
-
-def _record(pod: ReviewedPod, keys: Iterable[str]) -> Iterator[Json]:
-    """Yield the patch that records the merged label values for a later run, unless they are recorded already."""
-    values = {key: pod.labels[key] for key in sorted(set(keys)) if key in pod.labels}
-    text = json.dumps(values, separators=(",", ":"))
-    if pod.annotations.get(MERGED_LABELS) != text:
-        yield _add(_annotation_path(MERGED_LABELS), text)
 
 
 def _annotation_path(name: str) -> str:

@@ -157,19 +157,15 @@ _PODS: Final = msgspec.json.Decoder(_Pod | None)
 
 
 def decode_review(body: bytes) -> Review:
-    """
-    Return the request in the body. O(length).
-
-    Raises:
-        MalformedReviewError: if it is no AdmissionReview v1 or its pod is malformed.
-    """
+    """Return the request in the body. Raises MalformedReviewError, for a malformed pod too. O(length)."""
     try:
         review = nesting.read(_REVIEWS.decode, body)
         if (review.api_version, review.kind) != (API_VERSION, _KIND):
             found = escaped(f"{review.api_version[:64]} {review.kind[:64]}")
             raise MalformedReviewError(f"$: found {found}, expected {API_VERSION} {_KIND}")
-        request = review.request
-        if not _is_about_pods(request):
+        request, resource = review.request, review.request.resource
+        is_pod = (resource.group, resource.version, resource.resource) == ("", "v1", "pods")
+        if not is_pod or request.sub_resource or request.operation not in ("CREATE", "UPDATE"):
             return Review(request.uid, request.operation, None, None)
         return Review(
             uid=request.uid,
@@ -197,12 +193,6 @@ def encode_response(uid: str, verdict: Response) -> bytes:
         case Denied(status):
             response |= {"allowed": False, "status": status}
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": _KIND, "response": response})
-
-
-def _is_about_pods(request: _Request) -> bool:
-    resource = request.resource
-    is_pod = (resource.group, resource.version, resource.resource) == ("", "v1", "pods")
-    return is_pod and not request.sub_resource and request.operation in ("CREATE", "UPDATE")
 
 
 def _pod(raw: msgspec.Raw, namespace: str | None) -> ReviewedPod | None:

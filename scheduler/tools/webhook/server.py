@@ -131,7 +131,7 @@ class Endpoint:
         return web.Response(body=answer, content_type="application/json")
 
     def _rejected(self, name: str, verdict: str, status: int, why: str) -> web.Response:
-        self._metrics.on_rejected(name, verdict)
+        self._metrics.answers.add(name, verdict)
         self._log.info(1, "Not answered", webhook=name, status=status, why=why)
         return web.Response(status=status, text=f"{why}\n", headers={"X-Content-Type-Options": "nosniff"})
 

@@ -132,18 +132,14 @@ def _is_over_all_namespaces(term: object) -> bool:
     """
     Return whether the namespaceSelector selects all or nearly all namespaces.
 
-    Only a label that a namespace must have narrows the selection: NotIn and DoesNotExist hold for most namespaces.
+    Only a label that a namespace must have, and not every one has, narrows the selection: NotIn and DoesNotExist hold
+    for most namespaces.
     """
     selector = term.get("namespaceSelector") if isinstance(term, Mapping) else None
-    return selector is not None and not object_field(selector, "matchLabels") and not _narrows(selector)
-
-
-def _narrows(selector: object) -> bool:
-    """Return whether an expression requires a label that not every namespace has."""
-    expressions = [
-        (string_field(each, "operator"), string_field(each, "key"))
-        for each in list_field(selector, "matchExpressions")
-    ]
-    return any(
-        operator == "In" or (operator == "Exists" and key != _NAMESPACE_NAME) for operator, key in expressions
+    if selector is None or object_field(selector, "matchLabels"):
+        return False
+    expressions = list_field(selector, "matchExpressions")
+    operators = [(string_field(each, "operator"), string_field(each, "key")) for each in expressions]
+    return not any(
+        operator == "In" or (operator == "Exists" and key != _NAMESPACE_NAME) for operator, key in operators
     )

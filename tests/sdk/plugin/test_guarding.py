@@ -273,9 +273,7 @@ def _explaining(explain: Any) -> Cluster:
         pytest.param(_late, "KeyError: 'late'", id="raises"),
         pytest.param(lambda *_: None, "TypeError: explain returned None", id="nothing"),
         pytest.param(lambda *_: PluginExplanation(where=_late), "KeyError: 'late'", id="where raises"),
-        pytest.param(
-            lambda *_: PluginExplanation(where=lambda rows: ["x"]), "ValueError: zip()", id="one text"
-        ),
+        pytest.param(lambda *_: PluginExplanation(where=lambda rows: ["x"]), "ValueError: zip()", id="one"),
         pytest.param(lambda *_: PluginExplanation(proposals=_late), "KeyError: 'late'", id="proposals raise"),
     ],
 )
@@ -300,35 +298,23 @@ def test_a_guest_explains_why_it_rejects_the_pod():
 
 
 @pytest.mark.parametrize(
-    ("verdict", "message"),
+    ("method", "answer", "message"),
     [
-        pytest.param("red", "TypeError: fits returned 'red', expected True, False or a status", id="a text"),
-        pytest.param(None, "TypeError: fits returned None, expected True, False or a status", id="nothing"),
+        (
+            "fits",
+            "red",
+            "PreFilter plugin \"Mine\": TypeError: fits returned 'red', expected True, False or a",
+        ),
+        ("fits", None, 'PreFilter plugin "Mine": TypeError: fits returned None, expected True, False or a'),
+        ("score", 0.5, "PreScore plugin \"Mine\": TypeError: 'float' object cannot be interpreted"),
     ],
 )
-def test_a_node_by_node_rule_that_answers_neither_yes_nor_no_fails_the_cycle(verdict: Any, message: str):
+def test_a_node_by_node_rule_with_an_answer_of_another_type_fails_the_cycle(
+    method: str, answer: Any, message: str
+):
     """A text would count as true: a rule that returns its reason would let every pod through."""
-
-    class Mine(NodeByNode):
-        name = "Mine"
-
-        def fits(self, pod: Any, node: Any) -> Any:
-            return verdict
-
-    assert cluster(Mine).decide(make_pod()).message.startswith(f'running PreFilter plugin "Mine": {message}')
-
-
-def test_a_score_that_is_no_whole_number_fails_the_cycle():
-    class Mine(NodeByNode):
-        name = "Mine"
-
-        def score(self, pod: Any, node: Any) -> Any:
-            return 0.5
-
-    message = cluster(Mine).decide(make_pod()).message
-    assert message.startswith(
-        "running PreScore plugin \"Mine\": TypeError: 'float' object cannot be interpreted"
-    )
+    mine = type("Mine", (NodeByNode,), {"name": "Mine", method: lambda *_: answer})
+    assert cluster(mine).decide(make_pod()).message.startswith(f"running {message}")
 
 
 def test_a_refused_node_without_a_reason_gets_one():
@@ -413,9 +399,7 @@ def test_a_guest_cannot_write_to_an_array(array: Callable[[Any], Any]):
         pytest.param(lambda c, s: c.pod.labels.update(a="b"), id="the pod's labels"),
         pytest.param(lambda c, s: c.pod.spec.containers[0].requests.clear(), id="the pod's requests"),
         pytest.param(lambda c, s: c.label_set.labels.pop("a"), id="the labels of a label set"),
-        pytest.param(
-            lambda c, s: s.view_at(0).pods[0].labels.update(a="b"), id="the labels of a running pod"
-        ),
+        pytest.param(lambda c, s: s.view_at(0).pods[0].labels.update(a="b"), id="labels of a running pod"),
         pytest.param(lambda c, s: setattr(s.view_at(0).pods[0], "priority", 1), id="a running pod"),
         pytest.param(lambda c, s: s.state.usage_of(c.pod).requested.clear(), id="the usage of a pod"),
         pytest.param(lambda c, s: s.namespace_labels("default").clear(), id="the labels of a namespace"),
@@ -435,9 +419,7 @@ def test_a_guest_cannot_write_to_an_array(array: Callable[[Any], Any]):
         pytest.param(lambda c, s: s.nodes.remove("n0"), id="the nodes"),
         pytest.param(lambda c, s: s.column(ZONE).set(0, "x"), id="a label"),
         pytest.param(lambda c, s: s.nodes.ports.clear(), id="host ports"),
-        pytest.param(
-            lambda c, s: s.nodes.count_usage(0, s.state.usage_of(c.pod), 1), id="the usage of a node"
-        ),
+        pytest.param(lambda c, s: s.nodes.count_usage(0, s.state.usage_of(c.pod), 1), id="usage of a node"),
         pytest.param(lambda c, s: s.devices.remove("ResourceClaim", "default/c"), id="devices"),
         pytest.param(lambda c, s: s.state.remove_pod("running"), id="the state behind the view"),
         pytest.param(lambda c, s: s.state.budgets.remove("", "default/b"), id="budgets"),

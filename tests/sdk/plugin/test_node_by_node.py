@@ -40,12 +40,6 @@ def _asked(cluster: Cluster, pod: Any) -> list[str]:
     return sorted(Counting.asked)
 
 
-def test_it_refuses_with_its_reason_and_prefers_by_its_score():
-    decision = _cluster().decide(make_pod("new"))
-    assert decision.refused == {"a": "node(s) were red"}
-    assert decision.scores == {"c": {"Counting": 100}, "b": {"Counting": 50}}
-
-
 def test_it_is_asked_again_only_about_nodes_that_changed():
     cluster, pod = _cluster(), make_pod("new")
     assert _asked(cluster, pod) == ["a", "b", "c"]
@@ -80,14 +74,6 @@ def test_it_is_asked_again_only_about_a_node_that_came_or_changed(changed: Any):
     cluster.add(make_node("d"))
     assert _asked(cluster, pod) == ["d"]
     assert "d" in cluster.decide(pod).feasible
-
-
-def test_a_node_that_takes_the_row_of_another_is_asked_about():
-    cluster, pod = _cluster(), make_pod("new")
-    cluster.decide(pod)
-    cluster.remove_node("a")
-    cluster.add(make_node("e", labels={"color": "red"}))
-    assert cluster.decide(pod).refused == {"e": "node(s) were red"}
 
 
 def test_what_changed_before_another_node_came_is_asked_again():

@@ -44,32 +44,23 @@ def test_the_files_are_written_once(folder: Path, capsys: pytest.CaptureFixture[
     assert "team_per_zone.py: found a file, expected no file of that name" in capsys.readouterr().err
 
 
-def test_the_configuration_switches_the_rule_on(folder: Path):
-    loaded = load_plugins([str(folder / "team_per_zone.py")], installed=False)
-    settings = load_settings(str(folder / "team_per_zone.yaml"), plugins=loaded)
-    assert settings.out_of_tree.keys() == {"TeamPerZone"}
-
-
 @pytest.mark.slow
-def test_the_tests_that_were_written_pass(folder: Path):
-    """With pytest alone: the fixtures and the ready tests come with the package."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_team_per_zone.py"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout
-    assert "11 passed, 1 skipped" in done.stdout
-
-
-@pytest.mark.slow
-def test_the_tests_of_a_rule_node_by_node_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [((), "11 passed, 1 skipped"), (("--node-by-node",), " passed")],
+    ids=["all", "one by one"],
+)
+def test_the_tests_that_were_written_pass(
+    flags: tuple[str, ...], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """With pytest alone: the fixtures and the ready tests come with the package. The configuration names the rule."""
     monkeypatch.chdir(tmp_path)
-    assert main(["plugins", "new", "TeamPerNode", "--node-by-node"]) == 0
+    assert main(["plugins", "new", "TeamPerNode", *flags]) == 0
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_team_per_node.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout
-    assert "passed" in done.stdout
-    assert load_settings(
-        "team_per_node.yaml", plugins=load_plugins(["team_per_node.py"], installed=False)
-    ).out_of_tree.keys() == {"TeamPerNode"}
+    assert (done.returncode, told in done.stdout) == (0, True), done.stdout
+    loaded = load_plugins(["team_per_node.py"], installed=False)
+    assert load_settings("team_per_node.yaml", plugins=loaded).out_of_tree.keys() == {"TeamPerNode"}
 
 
 def test_the_names_that_users_import_are_the_same_objects():

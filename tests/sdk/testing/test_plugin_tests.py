@@ -162,36 +162,24 @@ class _Slow(Crowded):
     [
         pytest.param(_Forgetting, PluginTests.test_answers_follow_changes, id="keeps what it saw"),
         pytest.param(_Remembering, PluginTests.test_answers_follow_changes, id="keeps it in itself"),
-        pytest.param(
-            _Lonely, PluginTests.test_events_wake_the_pods_that_were_refused, id="hears of no new pods"
-        ),
-        pytest.param(
-            _Drawing, PluginTests.test_the_same_question_has_the_same_answer, id="answers by chance"
-        ),
+        pytest.param(_Lonely, PluginTests.test_events_wake_the_pods_that_were_refused, id="hears of no pods"),
+        pytest.param(_Drawing, PluginTests.test_the_same_question_has_the_same_answer, id="draws answers"),
         pytest.param(_Silent, PluginTests.test_refused_nodes_have_reasons, id="gives no reason"),
         pytest.param(_Deaf, PluginTests.test_events_wake_the_pods_that_were_refused, id="lacks an event"),
         pytest.param(_Sleepy, PluginTests.test_events_wake_the_pods_that_were_refused, id="has a wrong hint"),
         pytest.param(_Wild, PluginTests.test_every_pod_is_decided, id="scores above 100"),
         pytest.param(_Raising, PluginTests.test_every_pod_is_decided, id="raises"),
+        pytest.param(_Silent, PluginTests.test_both_forms_agree, id="differs from its other form"),
     ],
 )
 def test_a_broken_plugin_is_caught(broken: Any, test: Callable[[PluginTests], None]):
     class Tests(PluginTests):
         plugin = broken
+        other_form = CrowdedByNode
         pods = (make_pod(),)
 
     with pytest.raises(AssertionError):
         test(Tests())
-
-
-def test_forms_that_differ_are_caught():
-    class Tests(PluginTests):
-        plugin = Crowded
-        other_form = _Silent
-
-    Tests.other_form.name = "Silent"
-    with pytest.raises(AssertionError):
-        Tests().test_both_forms_agree()
 
 
 def test_a_slow_plugin_is_caught(record_property: Any):

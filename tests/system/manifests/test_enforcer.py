@@ -17,6 +17,8 @@ from scheduler.engine.framework.kinds import Asker
 from scheduler.tools.enforcer import loop as enforcer
 from scheduler.tools.enforcer import requests as enforcer_requests
 from scheduler.tools.enforcer.limits import NAME
+from tests.support import build
+from tests.support.json_cluster import decoded
 from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import (
     BASE,
@@ -36,6 +38,7 @@ DEPLOYMENT = one(OBJECTS, "Deployment")
 POD = DEPLOYMENT["spec"]["template"]
 CONTAINER = container(DEPLOYMENT)
 (NAMESPACE,) = {kustomization(FOLDER)["namespace"]}
+A_POD = decoded(build.pod("p"))
 
 
 def all_requests() -> list[requests.Request]:
@@ -54,7 +57,7 @@ def all_requests() -> list[requests.Request]:
         requests.update_lease(NAMESPACE, NAME, lease, metadata=msgspec.Raw(b"{}")),
         access_reviews.review_token("t"),
         access_reviews.review_access(access_reviews.UserInfo("u"), "/metrics", "get"),
-        enforcer_requests.evict_pod("n", "p", "u"),
+        enforcer_requests.evict_pod(A_POD),
     ]
 
 
@@ -70,7 +73,7 @@ def test_with_the_role_to_rebalance_every_kind_can_be_watched() -> None:
 
 def test_the_role_for_costs_of_deletion_is_for_their_request_alone() -> None:
     (role,) = named(documents(FOLDER / "deletion-costs.yaml"), "ClusterRole").values()
-    request = enforcer_requests.annotate_pod("n", "p", "u", "1", {})
+    request = enforcer_requests.annotate_pod(A_POD, {})
     assert list(granted([role])) == [needed(request)]
 
 

@@ -18,11 +18,11 @@ from scheduler.sandbox.devcluster.kinds import (
     POD,
     ROLE,
 )
-from tests.sdk.testing.test_failing_rule import CONFIG, RULE
 from tests.support import build
 from tests.support.cluster import NAME
 from tests.support.custom_kinds import USAGE, usage_definition
 from tests.support.enforcer_driver import rules
+from tests.support.failing_rule import CONFIG, RULE
 from tests.support.waiting import until
 from tests.system.monitoring.incident import SYSTEM, Incident
 

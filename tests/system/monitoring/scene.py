@@ -23,12 +23,12 @@ from scheduler.daemon.port.certificates import issue
 from scheduler.engine.model.annotations import AFFINITY
 from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import NODE, JsonObject
-from tests.sdk.testing.test_failing_rule import RULE
 from tests.support import accounts, build, device_documents
 from tests.support.cluster import Cluster
 from tests.support.daemon import Daemon, running
 from tests.support.enforcer_driver import rules
 from tests.support.enforcer_process import enforcing
+from tests.support.failing_rule import RULE
 from tests.support.manifest_files import MANIFESTS
 from tests.support.waiting import until
 from tests.support.webhook_process import webhook

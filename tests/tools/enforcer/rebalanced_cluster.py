@@ -13,8 +13,9 @@ from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.stimuli import BindDone, NodeSeen, PodGone, PodSeen
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.tools.enforcer.instructions import Move
 from scheduler.tools.enforcer.limits import RebalanceLimits
-from scheduler.tools.enforcer.rebalancing import Move, Rebalancer
+from scheduler.tools.enforcer.rebalancing import Rebalancer
 from tests.support import build
 from tests.support.build import Json
 from tests.support.driving import Driver

@@ -100,14 +100,6 @@ class Costs:
         return [self.documents[name]["spec"]["nodeName"][0] for name in names]
 
 
-def test_the_pods_of_the_fullest_zone_go_first():
-    costs = Costs(spread=_SPREAD)
-    costs.place("aaaabc")
-    assert costs.settle() == {
-        f"web-{n:02}": cost for n, cost in enumerate(("-1", "-2", "-3", "-4", "-1", "-1"))
-    }
-
-
 def test_the_second_rule_says_which_pod_of_a_zone():
     """Two of the three on a0 are by age in the middle."""
     spread = [*_SPREAD, build.spread(HOSTNAME, selector("app=web"), soft=True)]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from scheduler.engine.model.pods import DELETION_COST
-from tests.support.build import ZONE, Json, selector, spread
-from tests.support.enforcer_process import Shop, enforcing, shop
+from tests.support.build import ZONE, selector, spread
+from tests.support.daemon import Daemon
+from tests.support.enforcer_process import Shop, deployment, enforcing, shop
 from tests.support.manifest_files import MANIFESTS, documents
 from tests.support.waiting import until
 
@@ -22,41 +22,11 @@ _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _NODES = ("a1", "a2", "a1", "a2", "b1")
 
 
-@pytest_asyncio.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Shop]:
-    async with shop(tmp_path) as made:
-        yield made
-
-
-async def _may_write(cluster: Shop) -> None:
-    for role in documents(MANIFESTS / "enforcer" / "deletion-costs.yaml"):
-        (await cluster.api.post(f"{_RBAC}/{role['kind'].lower()}s", role)).ok  # noqa: B018
-
-
-def _deployment(replicas: int) -> Json:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {
-                "metadata": {"labels": {"app": "web"}},
-                "spec": {
-                    "schedulerName": "affinity-scheduler",
-                    "topologySpreadConstraints": [spread(ZONE, selector("app=web"))],
-                    "containers": [{"name": "c", "image": "pause"}],
-                },
-            },
-        },
-    }
-
-
 async def _replicas(cluster: Shop) -> dict[str, str]:
     """Create the replicas one by one, each bound to its node; return their nodes by name."""
     path = cluster.path("deployments", group="apis/apps/v1")
-    (await cluster.api.post(path, _deployment(0))).ok  # noqa: B018
+    document = deployment(0, topologySpreadConstraints=[spread(ZONE, selector("app=web"))])
+    (await cluster.api.post(path, document)).ok  # noqa: B018
     nodes: dict[str, str] = {}
     for number, node in enumerate(_NODES, 1):
         (await cluster.api.patch(f"{path}/web", {"spec": {"replicas": number}})).ok  # noqa: B018
@@ -74,35 +44,27 @@ async def _costs(cluster: Shop) -> dict[str, str]:
     return {name: its[DELETION_COST] for name, its in annotations.items() if DELETION_COST in its}
 
 
-async def test_scaled_down_replicas_leave_the_full_zone_first(cluster: Shop) -> None:
-    await _may_write(cluster)
-    nodes = await _replicas(cluster)
-    async with enforcing(cluster.kubeconfig, "--deletion-costs=write"):
-        costs = await until(lambda: _costs(cluster), lambda found: len(found) == 5, what="five costs")
-    assert sorted(costs.values()) == ["-1", "-1", "-2", "-3", "-4"]
-    path = cluster.path("deployments", group="apis/apps/v1")
-    (await cluster.api.patch(f"{path}/web", {"spec": {"replicas": 2}})).ok  # noqa: B018
-    left = await until(cluster.names, lambda found: len(found) == 2, what="two pods")
-    assert Counter(nodes[name][0] for name in left) == {"a": 1, "b": 1}
+async def test_scaled_down_replicas_leave_the_full_zone_first(tmp_path: Path) -> None:
+    """By default costs are only logged, and without the right to write them the log says so."""
+    async with shop(tmp_path) as cluster:
+        nodes = await _replicas(cluster)
+        for flags, words in (
+            (("--deletion-costs",), ("Would write the cost of deletion", "-4")),
+            (("--deletion-costs=write", "-v", "1"), ("Cost of deletion not written", "forbidden")),
+        ):
+            async with enforcing(cluster.kubeconfig, *flags) as daemon:
+                await until(partial(_logged, daemon, *words), what="the log line")
+            assert await _costs(cluster) == {}
+        for role in documents(MANIFESTS / "enforcer" / "deletion-costs.yaml"):
+            (await cluster.api.post(f"{_RBAC}/{role['kind'].lower()}s", role)).ok  # noqa: B018
+        async with enforcing(cluster.kubeconfig, "--deletion-costs=write"):
+            costs = await until(lambda: _costs(cluster), lambda found: len(found) == 5, what="five costs")
+        assert sorted(costs.values()) == ["-1", "-1", "-2", "-3", "-4"]
+        path = cluster.path("deployments", group="apis/apps/v1")
+        (await cluster.api.patch(f"{path}/web", {"spec": {"replicas": 2}})).ok  # noqa: B018
+        left = await until(cluster.names, lambda found: len(found) == 2, what="two pods")
+        assert Counter(nodes[name][0] for name in left) == {"a": 1, "b": 1}
 
 
-async def test_costs_are_logged_and_not_written_by_default(cluster: Shop) -> None:
-    await _replicas(cluster)
-    async with enforcing(cluster.kubeconfig, "--deletion-costs") as daemon:
-
-        async def told() -> list[str]:
-            return daemon.logged("Would write the cost of deletion", "-4")
-
-        await until(told, what="the log line")
-    assert await _costs(cluster) == {}
-
-
-async def test_without_the_right_nothing_but_the_log_says_so(cluster: Shop) -> None:
-    await _replicas(cluster)
-    async with enforcing(cluster.kubeconfig, "--deletion-costs=write", "-v", "1") as daemon:
-
-        async def told() -> list[str]:
-            return daemon.logged("Cost of deletion not written", "forbidden")
-
-        await until(told, what="the log line")
-    assert await _costs(cluster) == {}
+async def _logged(daemon: Daemon, *words: str) -> list[str]:
+    return daemon.logged(*words)

@@ -14,8 +14,8 @@ from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import NodeSeen, TimePassed
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.batches import finished
+from scheduler.tools.enforcer.instructions import Move
 from scheduler.tools.enforcer.limits import RebalanceLimits
-from scheduler.tools.enforcer.rebalancing import Move
 from tests.support import build
 from tests.support.build import Json
 from tests.support.driving import NAME, Driver

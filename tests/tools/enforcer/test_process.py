@@ -11,21 +11,19 @@ import pytest_asyncio
 
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import load_credentials
-from scheduler.daemon.kube.requests import JSON, Request
 from scheduler.engine.model.pods import Pod
-from scheduler.errors import ApiError, Forbidden
 from scheduler.tools.enforcer.evictor import evict
 from scheduler.tools.enforcer.instructions import EvictionResult
 from tests.support.apiserver import Address
 from tests.support.build import ZONE, Json, selector, term
 from tests.support.cluster import kubeconfig_of
 from tests.support.daemon import Daemon
-from tests.support.enforcer_driver import REQUIRED, rules
+from tests.support.enforcer_driver import rules
 from tests.support.enforcer_process import Shop, enforcing, output, shop, started
 from tests.support.json_cluster import decoded
 from tests.support.kubectl import Kubectl
 from tests.support.waiting import until
-from tests.system.manifests.test_enforcer import CONTAINER, FOLDER, NAMESPACE, all_requests
+from tests.system.manifests.test_enforcer import CONTAINER, FOLDER, NAMESPACE
 from tests.system.processes.conftest import real
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -214,20 +212,6 @@ async def test_a_disruption_budget_blocks_an_eviction_until_it_allows_it(cluster
 
 
 @on_devcluster
-async def test_after_a_lost_response_the_enforcer_reads_the_pod(cluster: Shop) -> None:
-    await cluster.pod("picky", "a1", APART)
-    await cluster.pod("web", "a2", labels=WEB)
-    fault = {"action": "lose-answer", "verb": "create", "path": "/eviction$", "times": 1}
-    faults = await cluster.api.post("/devcluster/faults", [fault])
-    assert faults.code < 300, faults.body
-    async with enforcing(cluster.kubeconfig) as daemon:
-        await cluster.left("web")
-        evictions = "affinity_scheduler_enforcement_evictions_total"
-        await until(lambda: daemon.metric(evictions, result="evicted"), what="the count")
-        assert await daemon.metric(evictions) == 1
-
-
-@on_devcluster
 async def test_no_pod_is_evicted_before_all_caches_are_synced(cluster: Shop) -> None:
     """Without the namespaces the rule would look broken."""
     not_red = term(ZONE, selector("app=web"), namespace_selector=selector("!team"))
@@ -261,19 +245,6 @@ async def test_of_two_instances_one_acts_and_the_other_takes_over(cluster: Shop)
             await cluster.pod("next", "a1", APART)
             await cluster.left("web")
             await logged(second, '"Evicted"', f"{cluster.namespace}/next")
-
-
-async def test_a_rule_that_is_not_enforced_is_only_reported(cluster: Shop) -> None:
-    """As after a race with another scheduler: Kubernetes itself never checks again."""
-    ordinary = rules(far=[term(ZONE, selector("app=web"))], which=REQUIRED)
-    await cluster.pod("first", "a1", ordinary, labels=WEB)
-    async with enforcing(cluster.kubeconfig) as daemon:
-        await cluster.pod("second", "a2", labels=WEB)
-        (event,) = await until(lambda: cluster.events("first", "AffinityRuleBroken"), what="the event")
-        assert "does not hold (it is not enforced, so no pod is evicted)" in event["note"]
-        assert f"beside {cluster.namespace}/second; a pod was placed here" in event["note"]
-        assert await daemon.metric("affinity_scheduler_broken_rules", rule="anti-affinity") == 1
-        assert await cluster.names() == {"first", "second"}
 
 
 async def test_a_dry_run_logs_evictions_and_writes_nothing(cluster: Shop) -> None:
@@ -335,43 +306,6 @@ async def test_a_new_pod_of_the_same_name_is_not_evicted(cluster: Shop) -> None:
         # It stays terminating without a kubelet; a second eviction does no harm.
         assert (await evict(client, await _pod(cluster, "p"))).ended is EvictionResult.EVICTED
         assert await cluster.names() == set()
-
-
-@pytest.mark.real
-async def test_none_of_its_requests_is_refused(account: Path) -> None:
-    async with await _client(account) as client:
-        for request in all_requests():
-            try:
-                await client.request(request, timeout_s=15.0)
-            except Forbidden as error:
-                pytest.fail(f"{request.method} {request.path}: {error}")
-            except ApiError:
-                pass  # about the object, not about us
-
-
-@pytest.mark.real
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        pytest.param("GET", "/api/v1/secrets", id="reading secrets"),
-        pytest.param("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/other", id="a ConfigMap"),
-        pytest.param("GET", f"/api/v1/namespaces/default/configmaps/{NAME}", id="a ConfigMap elsewhere"),
-        pytest.param("DELETE", "/api/v1/namespaces/default/pods/x", id="deleting a pod past its budget"),
-        pytest.param("PATCH", "/api/v1/namespaces/default/pods/x", id="labelling a pod"),
-        pytest.param("PATCH", "/api/v1/nodes/x", id="tainting a node"),
-        pytest.param("POST", "/api/v1/namespaces/default/pods/x/binding", id="binding a pod"),
-        pytest.param(
-            "GET",
-            f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/affinity-scheduler",
-            id="the scheduler's Lease",
-        ),
-    ],
-)
-async def test_requests_that_it_never_makes_are_refused(account: Path, method: str, path: str) -> None:
-    body = b"" if method in ("GET", "DELETE") else b"{}"
-    async with await _client(account) as client:
-        with pytest.raises(Forbidden):
-            await client.request(Request(method, path, "get", (), body, JSON), timeout_s=10.0)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,9 @@ from scheduler.engine.state.audit import differences
 from scheduler.engine.state.batches import finished
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.tools.enforcer.instructions import Move
 from scheduler.tools.enforcer.limits import RebalanceLimits
-from scheduler.tools.enforcer.rebalancing import Move, Rebalancer
+from scheduler.tools.enforcer.rebalancing import Rebalancer
 from tests.support import build
 from tests.support.build import ZONE, affinity, selector, term
 from tests.support.driving import NAME
@@ -153,17 +154,6 @@ def test_a_relaxed_rule_that_can_hold_again_moves_its_pod() -> None:
     assert move is not None
     assert (move.pod.name, move.node_name) == ("third", "c1")
     assert move.why == f"podAntiAffinity by {ZONE} can hold again"
-
-
-def test_a_pod_that_came_back_is_not_moved_again() -> None:
-    """The scheduler put it back on the same node, as it may: others came in between, or its scores differ."""
-    world = crowded(AT_ONCE)
-    move = world.check()
-    assert move is not None
-    world.rebalancer.on_result(evicted=True, now_s=world.now_s)
-    world.state.remove_pod(move.pod.uid)
-    world.pod("again", "full")
-    assert world.check(1000.0) is None
 
 
 def test_a_refused_eviction_is_tried_again_later() -> None:

@@ -16,12 +16,12 @@ from scheduler.tools.enforcer.evictor import EvictionOutcome
 from scheduler.tools.enforcer.instructions import (
     Evict,
     EvictionResult,
+    Move,
     ReportViolation,
     ViolationCause,
     ViolationReport,
 )
 from scheduler.tools.enforcer.metrics import EnforcementMetrics
-from scheduler.tools.enforcer.rebalancing import Move
 from scheduler.tools.enforcer.reports import EnforcementReporter
 from tests.support import build
 from tests.support.json_cluster import decoded
@@ -37,6 +37,11 @@ class _Recorded:
 
     def record(self, key: EventKey, note: str) -> None:
         self.events.append((key, note))
+
+
+def _reporter(recorded: _Recorded) -> EnforcementReporter:
+    log = Logger(logging.Logger("enforcer", level=logging.CRITICAL))
+    return EnforcementReporter(EnforcementMetrics(version="v"), log, cast(EventRecorder, recorded))
 
 
 def _pod(namespace: str, name: str) -> Pod:
@@ -62,11 +67,7 @@ def test_events_name_no_object_of_another_namespace(other: str) -> None:
     notes = []
     for tell in ("violation", "eviction", "move"):
         recorded = _Recorded()
-        reporter = EnforcementReporter(
-            EnforcementMetrics(version="v"),
-            Logger(logging.Logger("enforcer", level=logging.CRITICAL)),
-            cast(EventRecorder, recorded),
-        )
+        reporter = _reporter(recorded)
         if tell == "violation":
             reporter.on_violation(ReportViolation(pod, report, ViolationCause.UNKNOWN))
         elif tell == "eviction":
@@ -79,3 +80,21 @@ def test_events_name_no_object_of_another_namespace(other: str) -> None:
     assert (f"{other}/" in "".join(notes)) == is_own
     assert ("of another namespace" in notes[2]) != is_own
     assert ("no other pod" in notes[1]) == is_own
+
+
+def test_an_event_says_that_a_rule_is_not_enforced() -> None:
+    """As after a race with another scheduler: Kubernetes itself never checks again."""
+    recorded, pod, other = _Recorded(), _pod("shop", "first"), _pod("shop", "second")
+    report = ViolationReport("anti-affinity", False, "anti-affinity: no other pod", "zone=a", other, "shop")
+    _reporter(recorded).on_violation(ReportViolation(pod, report, ViolationCause.PLACEMENT))
+    told = "Required anti-affinity: no other pod: does not hold (it is not enforced, so no pod is evicted)"
+    note, related = _told(recorded)
+    assert note.startswith(f"{told} in zone=a, beside shop/second; a pod was placed here")
+    assert related == "second"
+    assert recorded.events[0][0].reason == "AffinityRuleBroken"
+
+
+def test_an_event_says_why_a_pod_moves() -> None:
+    recorded = _Recorded()
+    _reporter(recorded).on_move_ended(Move(_pod("shop", "web"), "m", "its score is 40 higher"), EVICTED)
+    assert _told(recorded)[0] == "Evicted to move from n to a better node such as m: its score is 40 higher"

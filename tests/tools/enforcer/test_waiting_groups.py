@@ -6,8 +6,8 @@ from typing import Any
 
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import PodGone, PodSeen
+from scheduler.tools.enforcer.instructions import Move
 from scheduler.tools.enforcer.limits import RebalanceLimits
-from scheduler.tools.enforcer.rebalancing import Move
 from tests.support import build
 from tests.support.driving import NAME
 from tests.support.json_cluster import decoded

@@ -138,21 +138,15 @@ async def local(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Port]
         pytest.param("", "/ui/nothing.js", 404, id="no such file"),
         pytest.param("", "/ui/../page_files.py", 404, id="nothing beside the page's folder"),
         pytest.param("", "/api/v1/now", 403, id="data without a token"),
-        pytest.param(
-            "stranger", "/api/v1/now", 403, id="data without the right, although all may get /api/*"
-        ),
+        pytest.param("stranger", "/api/v1/now", 403, id="data without the right, though all may get /api/*"),
         pytest.param("viewer", "/api/v1/now", 200, id="data with the right"),
         pytest.param("viewer", "/api/v1/rules", 200, id="rules"),
         pytest.param("viewer", "/api/v1/groups", 200, id="groups"),
         pytest.param("viewer", "/api/v1/nodes?search=n", 200, id="nodes"),
         pytest.param("viewer", "/api/v1/rules/none", 404, id="no such rule"),
         pytest.param("viewer", "/api/v1/devices?search=gpu", 200, id="devices"),
-        pytest.param(
-            "viewer", "/api/v1/room?namespace=a&name=b&within=c&hierarchy=d", 200, id="machine room"
-        ),
-        pytest.param(
-            "viewer", "/api/v1/room?search=gpu", 400, id="a parameter that the machine room has not"
-        ),
+        pytest.param("viewer", "/api/v1/room?namespace=a&name=b&within=c&hierarchy=d", 200, id="the room"),
+        pytest.param("viewer", "/api/v1/room?search=gpu", 400, id="a parameter that the room has not"),
         pytest.param("viewer", "/api/v1/devices/pool?driver=a&pool=b", 404, id="no such pool"),
         pytest.param("no lister", "/api/v1/now", 403, id="data without the right to list pods"),
         pytest.param("no page", "/api/v1/now", 403, id="data without the right to the path"),
@@ -308,7 +302,7 @@ async def test_the_command_ui_reaches_the_page_through_kubectls_port_forward(
         pytest.param({"Host": "localhost.evil.example"}, 403, id="a name that begins like ours"),
         pytest.param({"Host": "localhost:1", "Origin": "http://localhost:1"}, 200, id="our own page"),
         pytest.param(
-            {"Host": "localhost:1", "Origin": "http://localhost:2"}, 403, id="a page of another port"
+            {"Host": "localhost:1", "Origin": "http://localhost:2"}, 403, id="a page on another port"
         ),
         pytest.param({"Host": "localhost:1", "Origin": "null"}, 403, id="a page without an origin"),
         pytest.param({"Sec_Fetch_Site": "same-origin"}, 200, id="fetched by our page"),
@@ -334,17 +328,11 @@ async def test_on_loopback_host_and_origin_are_ours(
         pytest.param({"cordon": ["nowhere"], "manifest": "x: 1"}, 400, "nowhere", id="an unknown node"),
         pytest.param({"weights": {"Nothing": 1}, "manifest": "x: 1"}, 400, "Nothing", id="an unknown plugin"),
         pytest.param({"manifest": "kind: Secret"}, 400, "kind", id="a manifest that creates no pod"),
-        pytest.param(
-            {"without": [{"key": "zone", "value": "none"}]}, 400, "zone=none", id="a label that no node has"
-        ),
+        pytest.param({"without": [{"key": "zone", "value": "none"}]}, 400, "zone=none", id="no such label"),
         pytest.param({"manifest": workloads(2)}, 400, "2400, expected at most 2000", id="too many replicas"),
-        pytest.param(
-            {"manifest": workloads(21), "replicas": 1}, 400, "21 workloads", id="too many workloads"
-        ),
+        pytest.param({"manifest": workloads(21), "replicas": 1}, 400, "21 workloads", id="many workloads"),
         pytest.param({"delete": "everything"}, 400, "delete", id="an unknown field"),
-        pytest.param(
-            {"like": {"namespace": "mine", "name": "nobody"}}, 404, "no such pod", id="an unknown pod"
-        ),
+        pytest.param({"like": {"namespace": "mine", "name": "nobody"}}, 404, "no such pod", id="no such pod"),
     ],
 )
 async def test_a_question_is_answered_or_told_what_is_wrong(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from scheduler.engine.model.devices import PoolId
+from scheduler.engine.state.batches import finished
 from scheduler.tools.page.devices import DeviceOverview, DevicePool, device_overview_pieces, device_pool
 from tests.engine.core.claim_cluster import ClaimCluster
 from tests.support.device_documents import DRIVER, device_slice, resource_claim
-from tests.tools.page.test_pages_data import finished
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.model.annotations import AFFINITY
+from scheduler.engine.state.batches import finished
 from scheduler.tools.enforcer.rules import RuleIndex
 from scheduler.tools.enforcer.violations import violations
 from scheduler.tools.page.occupancy import UNLIMITED, DomainState, RuleRecord, occupancy
@@ -68,14 +69,7 @@ def pods(draw: st.DrawFn, *, shares: bool = False) -> dict[str, Any]:
 
 
 def surveyed(driver: Driver, exempt: frozenset[str] = frozenset()) -> Survey:
-    """Return the whole survey, piece by piece."""
-    pieces = survey_pieces(driver.state, driver.queue.pods(), exempt)
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as done:
-            found: Survey = done.value
-            return found
+    return finished(survey_pieces(driver.state, driver.queue.pods(), exempt))
 
 
 def cluster(made: list[dict[str, Any]]) -> Driver:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Generator
 from dataclasses import replace
-from typing import TypeVar
 
 import msgspec
 import pytest
@@ -20,6 +18,7 @@ from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import ObjectSeen, PodSeen
 from scheduler.engine.state.audit import differences
+from scheduler.engine.state.batches import finished
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.scenarios import simulate_drain
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
@@ -33,17 +32,6 @@ from tests.support import build
 from tests.support.driving import Driver, attempt_of
 
 ALONE = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
-T = TypeVar("T")
-
-
-def finished(pieces: Generator[None, None, T]) -> T:
-    """Return the value at the end of all pieces."""
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as done:
-            value: T = done.value
-            return value
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from scheduler.errors import SettingsError
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.page.what_if import PodName, WhatIfRequest
 from scheduler.tools.page.what_if_service import BusyError, WhatIfService
-from tests.support.build import container, node, pod
+from tests.support.build import node, pod
 from tests.support.device_documents import device_slice
 from tests.support.driving import NAME, Driver, bind_of, condition_of
 
@@ -102,24 +102,53 @@ async def test_a_node_to_drain_has_to_exist() -> None:
         await service.answer(WhatIfRequest(drain=("gone",)))
 
 
-def _workload(priority_class: str) -> str:
-    """Return a manifest of two replicas, with the class `high`, whose pods are of the given one."""
-    spec = {"priorityClassName": priority_class, "containers": [container(requests={"cpu": "1"})]}
-    documents = [
-        {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": "high"},
-            "value": 9,
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "ReplicationController",
-            "metadata": {"name": "web"},
-            "spec": {"replicas": 2, "template": {"spec": spec}},
-        },
-    ]
-    return "\n---\n".join(map(json.dumps, documents))
+#: Two replicas of the class `%s`; of these, `high` is in the manifest.
+WORKLOAD = """
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 9}
+---
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: web}
+spec:
+  replicas: 2
+  template: {spec: {priorityClassName: %s, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}
+"""
+#: Three replicas with a device each, in earlier versions of the API.
+CLAIMING = """
+{apiVersion: resource.k8s.io/v1beta1, kind: DeviceClass, metadata: {name: gpu}, spec: {}}
+---
+apiVersion: resource.k8s.io/v1beta1
+kind: ResourceClaimTemplate
+metadata: {name: gpu}
+spec: {spec: {devices: {requests: [{name: r, deviceClassName: gpu}]}}}
+---
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: train}
+spec:
+  replicas: 3
+  template:
+    spec:
+      containers: [{name: c, image: i}]
+      resourceClaims: [{name: g, resourceClaimTemplateName: gpu}]
+---
+{apiVersion: v1, kind: Secret, metadata: {name: gpu}}
+"""
+#: A Job of three of the six members of a group.
+HALF_OF_GROUP = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: %s}
+spec:
+  parallelism: 3
+  completions: 3
+  template:
+    metadata: {labels: {affinity-scheduler.io/pod-group: g, affinity-scheduler.io/pod-group-min-count: "6"}}
+    spec:
+      schedulerName: affinity-scheduler
+      containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]
+---
+"""
 
 
 @pytest.mark.parametrize(
@@ -142,7 +171,7 @@ async def test_pods_have_the_priority_of_their_class(priority_class: str, n_plac
     for name in ("a", "b"):
         driver.pod(name, node="n", priority=0, cpu="1")
     service = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
-    answer = await service.answer(WhatIfRequest(manifest=_workload(priority_class)))
+    answer = await service.answer(WhatIfRequest(manifest=WORKLOAD % priority_class))
     (simulation,) = answer.then
     assert (simulation.n_placed, simulation.n_evicted) == (n_placed, n_placed)
     assert told in answer.notes
@@ -155,41 +184,14 @@ async def test_a_manifests_claims_are_made_from_its_templates() -> None:
     cluster.state.upsert_node(decode_node(json.dumps(node("a")).encode()))
     rows = {row.name: row for row in cluster.kinds}
     cluster.create(rows["ResourceSlice"], device_slice("a", 2))
-    metadata = {"metadata": {"name": "gpu"}}
-    requests = [{"name": "r", "deviceClassName": "gpu"}]
-    documents = [
-        {"apiVersion": "resource.k8s.io/v1beta1", "kind": "DeviceClass", **metadata, "spec": {}},
-        {
-            "apiVersion": "resource.k8s.io/v1beta1",
-            "kind": "ResourceClaimTemplate",
-            **metadata,
-            "spec": {"spec": {"devices": {"requests": requests}}},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "ReplicationController",
-            "metadata": {"name": "train"},
-            "spec": {
-                "replicas": 3,
-                "template": {
-                    "spec": {
-                        "containers": [container()],
-                        "resourceClaims": [{"name": "g", "resourceClaimTemplateName": "gpu"}],
-                    }
-                },
-            },
-        },
-        {"apiVersion": "v1", "kind": "Secret", **metadata},
-    ]
     service = WhatIfService(settings, cluster.state, now_s=time.monotonic)
-    text = "\n---\n".join(map(json.dumps, documents))
-    answer = await service.answer(WhatIfRequest(manifest=text))
+    answer = await service.answer(WhatIfRequest(manifest=CLAIMING))
     (simulation,) = answer.then
     assert (simulation.n_placed, simulation.n_replicas) == (2, 3)
     assert answer.notes == (
         "read ReplicationController, DeviceClass, ResourceClaimTemplate; left out Secret",
     )
-    misspelt = WhatIfRequest(manifest=text.replace("resourceClaims", "resourceClaim"))
+    misspelt = WhatIfRequest(manifest=CLAIMING.replace("resourceClaims", "resourceClaim"))
     with pytest.raises(SettingsError, match='unknown field; did you mean "resourceClaims"'):
         await service.answer(misspelt)
 
@@ -198,21 +200,6 @@ async def test_the_manifests_of_a_group_are_placed_together() -> None:
     """As `simulate` has it: all six members are needed, and each finds its place."""
     driver = Driver()
     driver.node("n", allocatable={"cpu": "6", "pods": "9"})
-    group = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "6"}
-    spec = {"schedulerName": NAME, "containers": [container(requests={"cpu": "1"})]}
-    jobs = [
-        {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"name": name},
-            "spec": {
-                "parallelism": 3,
-                "completions": 3,
-                "template": {"metadata": {"labels": group}, "spec": spec},
-            },
-        }
-        for name in ("a", "b")
-    ]
     service = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
-    answer = await service.answer(WhatIfRequest(manifest="\n---\n".join(map(json.dumps, jobs))))
+    answer = await service.answer(WhatIfRequest(manifest=HALF_OF_GROUP % "a" + HALF_OF_GROUP % "b"))
     assert [simulation.n_placed for simulation in answer.then] == [3, 3]

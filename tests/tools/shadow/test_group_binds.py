@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.stimuli import PodSeen
 from scheduler.tools.shadow.orders import RACE_S
@@ -9,17 +11,10 @@ from scheduler.tools.shadow.report import Cause
 from tests.support import build
 from tests.support.build import Json
 from tests.support.json_cluster import decoded
-from tests.tools.shadow.test_shadow import Watched, needs
+from tests.tools.shadow.test_shadow import Watched, needs, on, unschedulable
 
 RACK = "rack"
 IN_ONE_RACK = {"affinity-scheduler.io/pod-group-required-topology": RACK}
-LEFT_PENDING = {
-    "status": {
-        "conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "minCount"}
-        ]
-    }
-}
 NEAR = {"affinity-scheduler.io/pod-group-preferred-topology": RACK}
 
 
@@ -34,13 +29,25 @@ def member(name: str, n: int = 2, cpu: str = "3", topology: Json | None = None) 
     return needs(name, cpu, labels={GROUP: "g", MIN_COUNT: str(n)}, annotations=topology or {})
 
 
+def left_pending(name: str, n: int = 2, cpu: str = "3") -> Json:
+    return unschedulable(member(name, n, cpu), "minCount")
+
+
+def waiting(watched: Watched, n_pods: int, **more: Any) -> list[Json]:
+    """Show members pending, and return them."""
+    pods = [member(f"m{index}", **more) for index in range(n_pods)]
+    for pod in pods:
+        watched.see(pod)
+    return pods
+
+
 def place(watched: Watched, topology: Json | None = None, cpu: str = "3", **nodes: str) -> None:
     """Show members pending, and then each on its node."""
     pods = {name: member(name, len(nodes), cpu, topology) for name in nodes}
     for pod in pods.values():
         watched.see(pod)
     for name, node in nodes.items():
-        watched.see({**pods[name], "spec": {**pods[name]["spec"], "nodeName": node}}, after_s=0.1)
+        watched.see(on(pods[name], node), after_s=0.1)
 
 
 def compared(watched: Watched) -> tuple[int, int, int]:
@@ -65,10 +72,8 @@ def test_members_whose_places_are_ours_in_another_order_are_as_we_would() -> Non
 def test_a_group_is_compared_in_pieces() -> None:
     """The pieces are of a decision each; other tasks run in between."""
     watched = Watched(racks("a1", "a2", "b1"))
-    pods = [member(f"m{index}", topology=IN_ONE_RACK) for index in range(2)]
-    for pod in pods:
-        watched.see(pod)
-    last = [{**pod, "spec": {**pod["spec"], "nodeName": f"a{n + 1}"}} for n, pod in enumerate(pods)]
+    pods = waiting(watched, 2, topology=IN_ONE_RACK)
+    last = [on(pod, f"a{n + 1}") for n, pod in enumerate(pods)]
     watched.see(last[0], after_s=0.1)
     assert sum(1 for _ in watched.shadow.apply(PodSeen(decoded(last[1])), watched.now_s)) >= 4
     assert compared(watched) == (1, 1, 0)
@@ -91,10 +96,8 @@ def test_more_racks_than_need_be_are_a_difference_of_score() -> None:
 
 def test_a_half_of_a_group_breaks_its_rule_once_no_other_member_follows() -> None:
     watched = Watched(racks("a1", "a2"))
-    pods = [member(f"m{index}") for index in range(2)]
-    for pod in pods:
-        watched.see(pod)
-    watched.see({**pods[0], "spec": {**pods[0]["spec"], "nodeName": "a1"}})
+    pods = waiting(watched, 2)
+    watched.see(on(pods[0], "a1"))
     assert watched.shadow.report().n_bound == 0
     watched.see(needs("another"), after_s=RACE_S + 0.5)
     assert watched.difference.cause is Cause.RULE
@@ -105,11 +108,8 @@ def test_a_half_of_a_group_breaks_its_rule_once_no_other_member_follows() -> Non
 
 def test_a_group_whose_last_members_may_still_come_is_compared_at_the_end() -> None:
     watched = Watched(racks("a1", "a2", "a3"))
-    for index in range(3):
-        watched.see(member(f"m{index}"))
-    for index in range(2):
-        pod = member(f"m{index}")
-        watched.see({**pod, "spec": {**pod["spec"], "nodeName": f"a{index + 1}"}}, after_s=0.1)
+    for pod, node in zip(waiting(watched, 3), ("a1", "a2"), strict=False):
+        watched.see(on(pod, node), after_s=0.1)
     watched.shadow.end(watched.now_s)
     assert compared(watched) == (1, 1, 0)
 
@@ -136,35 +136,31 @@ def test_a_node_without_room_for_its_members_breaks_a_rule() -> None:
 def test_a_change_shortly_before_may_explain_where_the_group_is() -> None:
     """Without the other pod a2 and a3 are no better than a1."""
     watched = Watched(racks("a1", "a2", "a3"))
-    for index in range(2):
-        watched.see(member(f"m{index}", cpu="1"))
+    pods = waiting(watched, 2, cpu="1")
     watched.bind(needs("other", "1"), "a1", after_s=0.5)
-    for index, node in enumerate(("a1", "a2")):
-        pod = member(f"m{index}", cpu="1")
-        watched.see({**pod, "spec": {**pod["spec"], "nodeName": node}}, after_s=0.1)
+    for pod, node in zip(pods, ("a1", "a2"), strict=True):
+        watched.see(on(pod, node), after_s=0.1)
     assert watched.difference.cause is Cause.RACE
 
 
 def test_a_group_that_is_left_pending_is_asked_only_whether_it_has_places() -> None:
     watched = Watched(racks("a1"))
-    for index in range(2):
-        watched.see(member(f"m{index}"))
-    watched.see(member("m0") | LEFT_PENDING)
+    waiting(watched, 2)
+    watched.see(left_pending("m0"))
     report = watched.shadow.report()
     assert (report.n_pending, report.n_same_reasons) == (1, 1)
-    watched.see(member("m1", cpu="1") | LEFT_PENDING)
+    watched.see(left_pending("m1", cpu="1"))
     assert watched.difference.cause is Cause.RULE
     assert watched.difference.explanation == "there: minCount here: pod group default/g has places"
 
 
 def test_a_group_whose_members_are_reported_pending_together_is_asked_once() -> None:
     watched = Watched(racks("a1", "a2"))
-    for index in range(3):
-        watched.see(member(f"m{index}", cpu="1"))
+    waiting(watched, 3, cpu="1")
     for index in range(2):
-        watched.see(member(f"m{index}", cpu="1") | LEFT_PENDING, after_s=0.1)
+        watched.see(left_pending(f"m{index}", cpu="1"), after_s=0.1)
     assert (watched.shadow.report().n_pending, watched.difference.pod) == (1, "m0")
-    watched.see(member("m2", cpu="1") | LEFT_PENDING, after_s=RACE_S + 0.5)
+    watched.see(left_pending("m2", cpu="1"), after_s=RACE_S + 0.5)
     assert watched.shadow.report().n_pending == 2
 
 
@@ -173,16 +169,14 @@ def test_no_orders_are_tried_for_a_large_group() -> None:
     watched = Watched(racks(*(f"a{index}" for index in range(13))))
     for index in range(101):
         watched.see(member(f"m{index}", 101, cpu="100m"), after_s=0.001)
-    watched.see(member("m0", 101, cpu="100m") | LEFT_PENDING)
+    watched.see(left_pending("m0", 101, cpu="100m"))
     assert watched.difference.explanation.endswith("has places; no other order is tried for a group of 101")
 
 
 def test_what_was_bound_of_a_group_when_a_watch_was_interrupted_is_not_compared() -> None:
     watched = Watched(racks("a1", "a2"))
-    pods = [member(f"m{index}") for index in range(2)]
-    for pod in pods:
-        watched.see(pod)
-    watched.see({**pods[0], "spec": {**pods[0]["spec"], "nodeName": "a1"}}, after_s=0.1)
+    pods = waiting(watched, 2)
+    watched.see(on(pods[0], "a1"), after_s=0.1)
     watched.shadow.interrupt(watched.now_s)
     watched.shadow.end(watched.now_s)
     report = watched.shadow.report()

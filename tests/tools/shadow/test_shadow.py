@@ -53,7 +53,7 @@ class Watched:
     def bind(self, pod: build.Json, node: str, *, after_s: float = 10.0) -> None:
         """Show the pod pending, and then on the node."""
         self.see(pod, after_s=after_s)
-        self.see({**pod, "spec": {**pod["spec"], "nodeName": node}}, after_s=0.0)
+        self.see(on(pod, node), after_s=0.0)
 
     @property
     def difference(self) -> Difference:
@@ -63,6 +63,19 @@ class Watched:
 
 def needs(name: str, cpu: str = "1", **more: Any) -> build.Json:
     return build.pod(name, containers=[build.container(requests={"cpu": cpu, "memory": "1Gi"})], **more)
+
+
+def nominated(pod: build.Json, node: str) -> build.Json:
+    return {**pod, "status": {**pod["status"], "nominatedNodeName": node}}
+
+
+def unschedulable(pod: build.Json, message: str) -> build.Json:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return {**pod, "status": {**pod["status"], "conditions": [condition]}}
+
+
+def on(pod: build.Json, node: str) -> build.Json:
+    return {**pod, "spec": {**pod["spec"], "nodeName": node}}
 
 
 def test_any_of_the_best_nodes_is_as_we_would() -> None:
@@ -140,12 +153,12 @@ def test_a_pod_that_was_left_pending_is_decided_again() -> None:
     pod = needs("p", labels={"app": "p"})
     watched.see(pod)
     text = reasons_of(decide_on(watched, pod))
-    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
     watched.now_s += RACE_S / 10
     finished(watched.shadow.apply(PodGone("uid-default-repelling"), watched.now_s))
-    watched.see({**pod, "status": {"conditions": [said]}}, after_s=RACE_S / 10)
-    watched.see({**pod, "spec": {**pod["spec"], "nodeName": "a1"}}, after_s=RACE_S / 10)
+    watched.see(unschedulable(pod, text), after_s=RACE_S / 10)
+    watched.see(on(pod, "a1"), after_s=RACE_S / 10)
     assert watched.shadow.report().causes == {Cause.RACE: 1, Cause.SCORE: 1}
+    assert [each.cause for each in watched.shadow.report().differences] == [Cause.SCORE, Cause.RACE]
     watched.bind(needs("large", "3"), "b1", after_s=RACE_S / 10)
     assert watched.shadow.report().causes == {Cause.RACE: 2}
 
@@ -164,10 +177,9 @@ def test_what_is_seen_while_a_watch_is_interrupted_is_not_compared() -> None:
     watched.bind(needs("first"), "a1")
     watched.shadow.interrupt(watched.now_s)
     watched.bind(needs("second"), "a1")
-    full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "nonsense"}
     pending = needs("pending", "100")
     watched.see(pending, after_s=0.0)
-    watched.see({**pending, "status": {"conditions": [full]}}, after_s=0.0)
+    watched.see(unschedulable(pending, "nonsense"), after_s=0.0)
     report = watched.shadow.report()
     assert (report.n_bound, report.n_unseen, report.n_pending, report.differences) == (1, 1, 0, ())
     watched.bind(needs("third"), "a1", after_s=INTERRUPTED_S)
@@ -191,9 +203,8 @@ def test_every_difference_that_a_later_change_explains_is_counted_as_a_race() ->
 def test_a_long_message_is_cut() -> None:
     watched = Watched(zoned("a1"))
     pod = needs("p", "100")
-    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "x" * 100_000}
     watched.see(pod)
-    watched.see({**pod, "status": {"conditions": [said]}})
+    watched.see(unschedulable(pod, "x" * 100_000))
     assert len(watched.difference.explanation) < 5_000
 
 
@@ -221,10 +232,8 @@ def test_reasons_of_pending_pods_are_compared(message: str, same: bool) -> None:
     watched = Watched(zoned("a1", allocatable={"cpu": "1", "pods": "9"}))
     pod = needs("p", "2")
     watched.see(pod)
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-    pod["status"]["conditions"] = [condition]
-    watched.see(pod)
-    watched.see(pod)
+    for _ in range(2):
+        watched.see(unschedulable(pod, message))
     report = watched.shadow.report()
     assert (report.n_pending, report.n_same_reasons, len(report.differences)) == (1, same, not same)
 
@@ -235,15 +244,6 @@ def test_pods_of_others_and_pods_that_were_never_seen_pending_are_not_compared()
     watched.see(needs("sudden", node="a1"))
     report = watched.shadow.report()
     assert (report.n_bound, report.n_unseen, report.differences) == (0, 1, ())
-
-
-def nominated(pod: build.Json, node: str) -> build.Json:
-    return {**pod, "status": {**pod["status"], "nominatedNodeName": node}}
-
-
-def unschedulable(pod: build.Json, message: str) -> build.Json:
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-    return {**pod, "status": {**pod["status"], "conditions": [condition]}}
 
 
 def test_pods_that_are_nominated_keep_their_room() -> None:
@@ -290,7 +290,7 @@ def test_a_pod_with_a_claim_is_compared_when_its_node_is_chosen_and_counts_there
     assert watched.difference.cause is Cause.SCORE
     assert watched.shadow.state.placed["uid-default-p"].pod.node_name == "a1"
     watched.store(storage_objects.claim("p", "late", node="a1"))
-    watched.see({**claiming("p"), "spec": {**claiming("p")["spec"], "nodeName": "a1"}})
+    watched.see(on(claiming("p"), "a1"))
     report = watched.shadow.report()
     assert (report.n_bound, len(report.differences)) == (2, 1)
 
@@ -311,8 +311,7 @@ def test_a_node_that_changed_shortly_before_is_a_race() -> None:
     watched.see(needs("p"))
     (node,) = zoned("b1", unschedulable=True)
     finished(watched.shadow.apply(NodeSeen(decode_node(encoded(node))), watched.now_s + 9.9))
-    pod = needs("p")
-    watched.see({**pod, "spec": {**pod["spec"], "nodeName": "b1"}})
+    watched.see(on(needs("p"), "b1"))
     assert watched.difference.cause is Cause.RACE
     assert watched.difference.explanation.endswith("not so if node b1 came in the other order")
 

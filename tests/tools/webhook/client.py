@@ -5,10 +5,11 @@ import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from scheduler.tools.webhook.mutating import mutate
-from scheduler.tools.webhook.reviews import decode_review, encode_response
+from scheduler.tools.webhook.reviews import Reviewer, decode_review, encode_response
 from scheduler.tools.webhook.term_lists import TERM_LISTS
 from scheduler.tools.webhook.validating import AntiAffinity, validate, validate_reach
 from tests.support.build import Json
@@ -54,22 +55,24 @@ def review(pod: Json, *, operation: str = "CREATE", old: Json | None = None) -> 
 
 def mutated(pod: Json, *, merges_fields: bool = False) -> Answer:
     """Return the response of /mutate to the creation of a pod."""
-    asked = decode_review(review(pod))
-    return answered(pod, encode_response(asked.uid, mutate(asked, merges_fields=merges_fields)))
+    return reviewed(partial(mutate, merges_fields=merges_fields), pod)
 
 
 def validated(
     pod: Json, *, refused: AntiAffinity = AntiAffinity.ALL_NAMESPACES, old: Json | None = None
 ) -> Answer:
     """Return the response of /validate to the creation of a pod, or to its update from `old`."""
-    asked = decode_review(review(pod, operation="UPDATE" if old else "CREATE", old=old))
-    return answered(pod, encode_response(asked.uid, validate(asked, refused=refused)))
+    return reviewed(partial(validate, refused=refused), pod, old)
 
 
 def reach_validated(pod: Json, *, old: Json | None = None) -> Answer:
     """Return the response of /validate-reach to the creation of a pod, or to its update from `old`."""
+    return reviewed(validate_reach, pod, old)
+
+
+def reviewed(reviewer: Reviewer, pod: Json, old: Json | None = None) -> Answer:
     asked = decode_review(review(pod, operation="UPDATE" if old else "CREATE", old=old))
-    return answered(pod, encode_response(asked.uid, validate_reach(asked)))
+    return answered(pod, encode_response(asked.uid, reviewer(asked)))
 
 
 def answered(pod: Json, body: bytes) -> Answer:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from scheduler.daemon.port.certificates import TrustedKeyPair
 from scheduler.daemon.port.tls import KeyPair
-from scheduler.errors import ApiError, Conflict, Forbidden, Unreachable
+from scheduler.errors import ApiError, Conflict, Forbidden
 from scheduler.tools.webhook.certificate_store import SecretStore, StoredCertificate
 
 
@@ -27,7 +27,6 @@ class Shared(SecretStore):
     version: int = 1
     n_writes: int = 0
     published: list[bytes] = field(default_factory=list)
-    is_down: bool = False
     #: The answer to every write, such as 403 without the right.
     refusal: ApiError | None = None
     is_publishing_refused: bool = False
@@ -35,13 +34,11 @@ class Shared(SecretStore):
     faster: TrustedKeyPair | None = None
 
     async def read(self) -> StoredCertificate:
-        self._answer()
         stored = StoredCertificate(str(self.version), self.trusted)
         await asyncio.sleep(0)  # others read before this replica writes
         return stored
 
     async def write(self, version: str, trusted: TrustedKeyPair) -> None:
-        self._answer()
         if self.refusal is not None:
             raise self.refusal
         if self.faster is not None:
@@ -51,17 +48,11 @@ class Shared(SecretStore):
         self.trusted, self.version, self.n_writes = trusted, self.version + 1, self.n_writes + 1
 
     async def publish(self, authorities: bytes) -> int:
-        self._answer()
         if self.is_publishing_refused:
             raise Forbidden(403, "Forbidden", "cannot patch configurations")
         if self.published[-1:] != [authorities]:
             self.published.append(authorities)
         return 2
-
-    def _answer(self) -> None:
-        error: ApiError = Unreachable(0, "Timeout", "no answer")
-        if self.is_down:
-            raise error
 
 
 @dataclass

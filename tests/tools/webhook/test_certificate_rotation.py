@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -60,9 +61,7 @@ GOOD, OTHER = issue([HOST], NOW_S), issue([HOST], NOW_S)
 @pytest.mark.parametrize(
     ("trusted", "host", "now_s", "reason"),
     [
-        pytest.param(
-            TrustedKeyPair(b"", KeyPair(b"", b"")), HOST, NOW_S, "there is none", id="an empty Secret"
-        ),
+        pytest.param(TrustedKeyPair(b"", KeyPair(b"", b"")), HOST, NOW_S, "there is none", id="empty Secret"),
         pytest.param(TrustedKeyPair(b"x", KeyPair(b"y", b"z")), HOST, NOW_S, "there is none", id="rubbish"),
         pytest.param(
             TrustedKeyPair(GOOD.authorities, KeyPair(GOOD.pair.cert, b"")),
@@ -134,24 +133,23 @@ class Replica:
         return self.served.pairs[-1]
 
 
-@pytest.mark.asyncio
-async def test_the_first_replica_issues_a_pair_and_the_second_shares_it():
-    shared, clock = Shared(), Clock()
-    first, second = Replica(shared, clock), Replica(shared, clock)
-    await first.rotation.check()
-    await second.rotation.check()
-    assert first.serves == second.serves == shared.trusted.pair
-    assert shared.n_writes == 1
-    assert trusts(shared.published[-1], first.serves)
+class EndError(Exception):
+    """Ends the endless loop."""
 
 
-@pytest.mark.asyncio
-async def test_one_of_two_replicas_that_renew_at_once_wins():
-    shared, clock = Shared(faster=GOOD), Clock()
-    loser = Replica(shared, clock)
-    await loser.rotation.check()
-    assert (loser.serves, shared.n_writes) == (GOOD.pair, 0)
-    assert shared.published == [GOOD.authorities]
+async def slept(replica: Replica, n: int, after: Callable[[int], None] = lambda _: None) -> list[float]:
+    """Run the replica until it sleeps for the n-th time, with `after` called each time; return how long it slept."""
+    pauses_s: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses_s.append(seconds)
+        after(len(pauses_s))
+        if len(pauses_s) == n:
+            raise EndError
+
+    with pytest.raises(EndError):
+        await replica.rotation.run(sleep)
+    return pauses_s
 
 
 @pytest.mark.asyncio
@@ -172,23 +170,6 @@ async def test_every_served_pair_is_trusted_at_every_moment_of_a_year():
             heard = shared.published[-1]
     assert 4 <= shared.n_writes <= 8
     assert all(len(replica.served.pairs) == shared.n_writes for replica in replicas)
-
-
-@pytest.mark.asyncio
-async def test_a_renewed_pair_waits_until_its_authority_is_known():
-    shared, clock = Shared(trusted=GOOD), Clock()
-    replica = Replica(shared, clock)
-    await replica.rotation.check()
-    clock.now_s = NOW_S + LIFETIME_S - RENEW_BEFORE_S
-    await replica.rotation.check()
-    assert shared.trusted.pair != GOOD.pair
-    assert replica.serves == GOOD.pair
-    clock.now_s += LEARN_S - 1
-    await replica.rotation.check()
-    assert replica.serves == GOOD.pair
-    clock.now_s += 1
-    await replica.rotation.check()
-    assert replica.serves == shared.trusted.pair
 
 
 @pytest.mark.asyncio
@@ -231,31 +212,6 @@ async def test_another_pair_in_the_secret_is_served_at_once():
     await replica.rotation.check()
     assert replica.serves == shared.trusted.pair
     assert trusts(shared.published[-1], replica.serves, now_s=clock.now_s)
-
-
-@pytest.mark.asyncio
-async def test_the_pair_is_served_on_while_the_api_server_is_down():
-    """Each failed check is logged once, and the next one comes sooner."""
-    shared, clock = Shared(), Clock()
-    replica = Replica(shared, clock)
-    await replica.rotation.check()
-    shared.is_down = True
-    with pytest.raises(Unreachable):
-        await replica.rotation.check()
-    assert replica.serves == shared.trusted.pair
-
-    slept: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        shared.is_down = len(slept) < 2
-        if len(slept) == 3:
-            raise EndError
-
-    with pytest.raises(EndError):
-        await replica.rotation.run(sleep)
-    assert slept == [5.0, 10.0, 60.0]
-    assert replica.log.getvalue().count("Failed to check the serving certificate") == 1
 
 
 # Without the right to write the Secret
@@ -372,19 +328,13 @@ async def test_retries_are_ever_slower_up_to_the_period_and_begin_anew():
     """Each kind of failure is one line."""
     shared, clock = Shared(trusted=GOOD, refusal=NO_RIGHT), Clock(NOW_S + LIFETIME_S - 1)
     replica = Replica(shared, clock)
-    slept: list[float] = []
 
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        shared.refusal = None if len(slept) == 6 else NO_RIGHT
-        if len(slept) == 7:
+    def change(number: int) -> None:
+        shared.refusal = None if number == 6 else NO_RIGHT
+        if number == 7:
             shared.trusted = RUBBISH
-        if len(slept) == 9:
-            raise EndError
 
-    with pytest.raises(EndError):
-        await replica.rotation.run(sleep)
-    assert slept == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0, 60.0, 5.0, 10.0]
+    assert await slept(replica, 9, change) == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0, 60.0, 5.0, 10.0]
     lines = [line.partition("] ")[2].partition(" err")[0] for line in replica.log.getvalue().splitlines()]
     assert lines == [
         '"Failed to renew the serving certificate; serving the old one"',
@@ -398,22 +348,10 @@ async def test_nothing_is_served_that_the_api_server_may_not_know():
     """Neither the Secret nor a configuration may be written. One line says so, and none that it serves."""
     shared = Shared(trusted=GOOD, refusal=NO_RIGHT, is_publishing_refused=True)
     replica = Replica(shared, Clock(NOW_S + LIFETIME_S - 1))
-    slept: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if len(slept) == 4:
-            raise EndError
-
-    with pytest.raises(EndError):
-        await replica.rotation.run(sleep)
+    await slept(replica, 4)
     (line,) = replica.log.getvalue().splitlines()
     assert "cannot patch configurations" in line
     assert replica.served.pairs == []
-
-
-class EndError(Exception):
-    """Ends the endless loop."""
 
 
 # Files

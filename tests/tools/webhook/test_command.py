@@ -44,21 +44,15 @@ async def test_with_a_certificate_in_files_it_needs_no_api_server(tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        pytest.param(
-            ["--webhook-port", "0"], "--webhook-port: found 0, expected a port from 1", id="no port"
-        ),
-        pytest.param(
-            ["--tls-cert-file", "x"], "--tls-cert-file: found one of the two files", id="half a pair"
-        ),
+        pytest.param(["--webhook-port", "0"], "--webhook-port: found 0, expected a port from 1", id="none"),
+        pytest.param(["--tls-cert-file", "x"], "--tls-cert-file: found one of the two files", id="one file"),
         pytest.param(
             ["--tls-cert-file", "/absent", "--tls-private-key-file", "/absent"],
             "--tls-cert-file: /absent: found No such file or directory, expected a readable PEM file",
             id="no file",
         ),
         pytest.param(["--refuse-anti-affinity", "all"], "invalid choice: 'all'", id="an unknown rule"),
-        pytest.param(
-            ["--schedulers", "a,,b"], "--schedulers: found 'a,,b', expected names", id="an empty name"
-        ),
+        pytest.param(["--schedulers", "a,,b"], "--schedulers: found 'a,,b', expected names", id="no name"),
         pytest.param(["--kubeconfig", "/absent"], "/absent", id="no kubeconfig"),
     ],
 )

@@ -50,23 +50,13 @@ def test_required_terms_are_added_to_those_of_the_spec_once() -> None:
     ("own", "named"),
     [
         ({"podAntiAffinity": {HARD: [{**WEB, "maxPodsPerDomain": 2}]}}, "maxPodsPerDomain above 1"),
+        ({"podAntiAffinity": {HARD: [{**WEB, "maxPodsPerDomain": "20%"}]}}, "maxPodsPerDomain in per cent"),
+        ({"podAntiAffinity": {HARD: [{**WEB, "domainWeights": {"a": 1}}]}}, "domainWeights"),
         ({"podAntiAffinity": {HARD: [{**WEB, "matchLabelKeys": ["absent"]}]}}, "matchLabelKeys"),
         ({"podAffinity": {SOFT: [{"weight": 1, "podAffinityTerm": WEB}]}}, SOFT),
     ],
 )
 def test_what_has_no_field_is_told(own: Json, named: str) -> None:
-    assert mirrored(own) == ({}, [f"{MIRROR}: not mirrored: {named}"])
-
-
-@pytest.mark.parametrize(
-    ("limit", "named"),
-    [
-        ({"maxPodsPerDomain": "20%"}, "maxPodsPerDomain in per cent"),
-        ({"domainWeights": {"a": 1}}, "domainWeights"),
-    ],
-)
-def test_shares_are_not_mirrored(limit: Json, named: str) -> None:
-    own = {"podAntiAffinity": {HARD: [{**WEB, **limit}]}}
     assert mirrored(own) == ({}, [f"{MIRROR}: not mirrored: {named}"])
 
 

@@ -198,12 +198,8 @@ def test_pods_with_the_ignore_label_are_not_changed(value):
         pytest.param("", "$: Input data was truncated", id="empty"),
         pytest.param("[{]", "$: JSON is malformed", id="no JSON"),
         pytest.param("{}", "Expected `array | null`, got `object`", id="no list"),
-        pytest.param(
-            '[{"labelSelector": 1}]', "$[0].labelSelector: Expected", id="a selector that is a number"
-        ),
-        pytest.param(
-            '[{"topologyKey": ["a"]}]', "$[0].topologyKey: Expected `str`, got `array`", id="a key list"
-        ),
+        pytest.param('[{"labelSelector": 1}]', "$[0].labelSelector: Expected", id="a selector of a number"),
+        pytest.param('[{"topologyKey": ["a"]}]', "$[0].topologyKey: Expected `str`, got `array`", id="keys"),
         pytest.param('["x"]', "$[0]: Expected `object`, got `str`", id="a term that is a text"),
         pytest.param("[" + "{}," * 64 + "{}]", "65 items, expected at most 64", id="too many"),
         pytest.param("[" + " " * 65536 + "]", "65538 bytes, expected at most 65536", id="too long"),
@@ -354,9 +350,7 @@ def test_our_annotation_without_key_lists_is_not_changed():
     ("own", "field", "problem"),
     [
         pytest.param("{", "", "$: Input data was truncated", id="no JSON"),
-        pytest.param(
-            {"podAffinty": {}}, "", "$: Object contains unknown field `podAffinty`", id="a misspelt field"
-        ),
+        pytest.param({"podAffinty": {}}, "", "$: Object contains unknown field `podAffinty`", id="misspelt"),
         pytest.param(
             {"podAffinity": {HARD: [{"topologyKey": ""}]}},
             "",

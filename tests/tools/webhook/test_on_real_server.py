@@ -14,9 +14,7 @@ import pytest_asyncio
 
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import load_credentials
-from scheduler.daemon.kube.requests import Request
 from scheduler.daemon.metrics.logs import configure
-from scheduler.errors import ApiError, Forbidden
 from scheduler.tools.webhook.certificate_rotation import CertificateRotation
 from scheduler.tools.webhook.certificate_store import SecretStore
 from tests.support import build
@@ -158,14 +156,6 @@ async def test_terms_of_kep_3633_alts_annotations_are_stored_as_fields(api):
     assert answer.ok["metadata"]["annotations"][MERGED] == '{"tier":"front"}'
 
 
-async def test_our_annotation_is_stored_with_merged_selectors(api):
-    pod = pod_with({OWN: {"podAffinity": {HARD: [term(mismatch=("tier",))]}}})
-    pod["metadata"]["name"] = "ours"
-    stored = (await create(api, pod)).ok["metadata"]["annotations"][OWN]
-    (found,) = json.loads(stored)["podAffinity"][HARD]
-    assert expressions(found) == [("tier", "NotIn", ["front"])]
-
-
 async def test_a_stored_pod_can_be_recreated(api):
     """A second merge changes nothing, with the server's decoding and defaults in between."""
     written = {**term("tier"), "topologyKey": build.HOSTNAME, "namespaces": [], "namespaceSelector": {}}
@@ -176,14 +166,6 @@ async def test_a_stored_pod_can_be_recreated(api):
     second = (await create(api, again, dry_run=True)).ok
     assert second["spec"]["affinity"] == stored["spec"]["affinity"]
     assert second["metadata"]["annotations"] == stored["metadata"]["annotations"]
-
-
-async def test_invalid_terms_are_refused_with_the_causes_of_a_field(api):
-    answer = await create(api, pod_with({ANTI_HARD: [term("app")]}))
-    assert answer.code == 422
-    assert answer.causes() == [("FieldValueInvalid", f"spec.affinity.podAntiAffinity.{HARD}[0][0]")]
-    assert "exists in both matchLabelKeys and labelSelector" in answer.body["message"]
-    assert 'admission webhook "merge.affinity-scheduler.io" denied the request' in answer.body["message"]
 
 
 def _large() -> str:
@@ -291,25 +273,3 @@ async def test_an_overwritten_ca_bundle_is_restored(api, daemon, kubectl, folder
 
 def _hook(kind: str) -> str:
     return "merge.affinity-scheduler.io" if kind == "mutating" else "check.affinity-scheduler.io"
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        pytest.param("GET", f"/api/v1/namespaces/{NAME}/secrets", id="listing secrets"),
-        pytest.param("GET", f"/api/v1/namespaces/{NAME}/secrets/other", id="another secret"),
-        pytest.param("GET", f"/api/v1/namespaces/default/secrets/{NAME}", id="a secret elsewhere"),
-        pytest.param("DELETE", f"/api/v1/namespaces/{NAME}/secrets/{NAME}", id="deleting its secret"),
-        pytest.param("GET", "/api/v1/pods", id="pods"),
-        pytest.param("GET", f"{CONFIGURATIONS}/mutatingwebhookconfigurations/other", id="another webhook"),
-        pytest.param(
-            "DELETE", f"{CONFIGURATIONS}/validatingwebhookconfigurations/{NAME}", id="deleting its webhook"
-        ),
-    ],
-)
-async def test_requests_that_it_never_makes_are_refused(folder, method, path):
-    credentials = await load_credentials(kubeconfig=str(folder / "account"), master=None, environ={})
-    async with KubeClient(credentials) as client:
-        with pytest.raises(ApiError) as caught:
-            await client.request(Request(method, path, "get"), timeout_s=10.0)
-    assert isinstance(caught.value, Forbidden)

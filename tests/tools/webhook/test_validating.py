@@ -1,19 +1,21 @@
-"""Which pods /validate refuses: harmful anti-affinity and invalid annotations."""
+"""Which pods /validate refuses: harmful anti-affinity and invalid annotations; whose, and if it only reports."""
 
 from __future__ import annotations
 
 import copy
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
 from scheduler.engine.model.annotations import GRACE, MODE
 from scheduler.engine.model.fallback import FALLBACK
-from scheduler.tools.webhook.validating import AntiAffinity
+from scheduler.tools.webhook.reviews import Scope
+from scheduler.tools.webhook.validating import AntiAffinity, validate
 from tests.support import build
 from tests.support.build import Json
-from tests.tools.webhook.client import ANNOTATION, OWN, reach_validated, validated
+from tests.tools.webhook.client import ANNOTATION, OWN, Answer, reach_validated, reviewed, validated
 from tests.tools.webhook.test_mutating import ANTI_HARD, ENFORCED, HARD, SOFT
 
 EVERYWHERE: Json = {}
@@ -45,9 +47,7 @@ def in_annotation(affinity: Json) -> Json:
         pytest.param(anti(build.HOSTNAME, EVERYWHERE), (0, 0, 0), id="per node"),
         pytest.param(anti(build.ZONE, None), (0, 0, 1), id="per zone, own namespace"),
         pytest.param(anti(build.ZONE, build.selector("team=a")), (0, 0, 1), id="per zone, one team"),
-        pytest.param(
-            anti(build.ZONE, build.selector("team")), (0, 0, 1), id="per zone, namespaces with a team"
-        ),
+        pytest.param(anti(build.ZONE, build.selector("team")), (0, 0, 1), id="per zone, those with a team"),
         pytest.param(anti(build.ZONE, EVERYWHERE), (0, 1, 1), id="per zone, everywhere"),
         pytest.param(anti(build.ZONE, build.selector("!team")), (0, 1, 1), id="all but those with a label"),
         pytest.param(anti(build.ZONE, build.selector("team notin a")), (0, 1, 1), id="all but one team"),
@@ -248,3 +248,45 @@ def test_names_of_ours_that_nothing_reads_are_warned_of() -> None:
     ]
     grouped = build.pod("p", annotations=level, spec={"schedulingGroup": {"podGroupName": "g"}})
     assert validated(grouped).warnings == []
+
+
+# Scope
+
+_VALIDATE = partial(validate, refused=AntiAffinity.ANY)
+_OURS = frozenset({"affinity-scheduler", "ours-too"})
+
+
+def harmful(scheduler: str = "") -> Json:
+    """Return a pod that `_VALIDATE` refuses."""
+    affinity = anti(build.ZONE, None)
+    return build.pod("p", affinity=affinity, spec={"schedulerName": scheduler} if scheduler else {})
+
+
+def answer(scope: Scope, pod: Json) -> Answer:
+    return reviewed(scope.applied_to(_VALIDATE), pod)
+
+
+@pytest.mark.parametrize(
+    ("schedulers", "scheduler", "is_refused"),
+    [
+        (None, "", True),
+        (None, "other", True),
+        (_OURS, "ours-too", True),
+        (_OURS, "other", False),
+        (_OURS, "", False),
+        (frozenset({"default-scheduler"}), "", True),
+    ],
+)
+def test_pods_of_other_schedulers_are_left_alone(schedulers, scheduler, is_refused):
+    """A pod that names no scheduler is the default one's."""
+    found = answer(Scope(schedulers), harmful(scheduler))
+    assert (found.status is not None) is is_refused
+    assert found.warnings == []
+
+
+def test_a_webhook_that_only_reports_warns_and_allows():
+    pod = harmful()
+    found = answer(Scope(refuses=False), pod)
+    assert (found.pod, found.patch) == (pod, [])
+    (warning,) = found.warnings
+    assert warning.startswith('would be refused: pods "p" is forbidden: affinity.PodAntiAffinity.Required')

@@ -1,0 +1,60 @@
+"""Kinds of flags: a value is checked while it is parsed, and `--help` says the default."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from scheduler.engine.syntax.durations import parse_duration_ns
+from scheduler.errors import SettingsError
+
+TRUE_FALSE: Final = ("true", "false")
+
+
+def add(
+    container: argparse._ActionsContainer,
+    flag: str,
+    metavar: str,
+    default: object,
+    text: str,
+    kind: Callable[[str, str], object] = lambda _, value: value,
+) -> None:
+    """Add a flag with a default. `kind`: returns the value, given the flag and its text; raises SettingsError."""
+    read = partial(kind, flag)
+    container.add_argument(flag, type=read, default=default, metavar=metavar, help=_with_default(text))
+
+
+def add_choice(
+    container: argparse._ActionsContainer, flag: str, choices: Sequence[str], default: str, text: str
+) -> None:
+    """Add a flag that is one of the choices."""
+    container.add_argument(flag, choices=choices, default=default, help=_with_default(text))
+
+
+def _with_default(text: str) -> str:
+    return f"{text} (default %(default)s)"
+
+
+def number(flag: str, text: str, *, allowed: range, expected: str) -> int:
+    """Return the value of a flag with a whole number. Raises SettingsError if it is not allowed."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"invalid int value: {text!r}") from None
+    if value not in allowed:
+        raise SettingsError(flag, "", str(value), expected)
+    return value
+
+
+ONE_OR_MORE: Final = partial(number, allowed=range(1, 1 << 62), expected="1 or more")
+PORT: Final = partial(number, allowed=range(1 << 16), expected="a port from 0 to 65535")
+
+
+def duration_s(flag: str, text: str, *, such_as: str, or_zero: bool = False) -> float:
+    """Return the value of a flag with a duration, in seconds. Raises SettingsError."""
+    duration_ns = parse_duration_ns(text)
+    if duration_ns is None or duration_ns < 0 or (duration_ns == 0 and not or_zero):
+        raise SettingsError(flag, "", text, f"a duration such as {such_as}")
+    return duration_ns / 1e9
