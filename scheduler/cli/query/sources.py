@@ -13,8 +13,8 @@ from scheduler.cli import settings_flags
 from scheduler.cli.source_flags import namespace_of
 from scheduler.tools.explain.formats.manifest_documents import ManifestFile
 from scheduler.tools.explain.formats.terminal import LiveLines
-from scheduler.tools.explain.input_files import add_manifests, parse_manifest_files
-from scheduler.tools.explain.priority_classes import PriorityClass, ReadClass
+from scheduler.tools.explain.input_files import add_other_objects, parse_manifest_files
+from scheduler.tools.explain.priority_classes import PriorityClass, ReadClass, add_priorities
 from scheduler.tools.explain.recordings import read_snapshot
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
@@ -53,7 +53,8 @@ def add_to_cluster(
     priority_class: PriorityClass | None = None,
 ) -> None:
     """Add what the manifests have beside pods to the cluster; say on standard error what was read and left out."""
-    if text := add_manifests(file, cluster, class_reader(args), priority_class):
+    add_priorities(file, cluster, class_reader(args), priority_class)
+    if text := add_other_objects(file, cluster):
         print(text, file=sys.stderr)
 
 

@@ -97,11 +97,7 @@ class DeclaredRule(NamedTuple):
         return most_per_domain(self.shares, column, n_selected)
 
     def is_broken(self, n_there: Amounts, most: Amounts | int = 0, *, is_own: bool) -> Mask:
-        """
-        Return whether required affinity or anti-affinity of a pod does not hold where so many selected pods are.
-
-        `is_own`: whether the rule selects the pod itself. `most`: see `most_per_domain`, for anti-affinity.
-        """
+        """Return whether the required rule fails among so many pods; `is_own`: whether it selects its own pod."""
         return n_there <= is_own if self.kind == "requiredAffinity" else n_there - is_own >= most
 
 
@@ -122,11 +118,7 @@ def has_rules(pod: Pod, defaults: Defaults) -> bool:
 def rules_of(
     pod: Pod, state: ClusterState, exempt_namespaces: frozenset[str], defaults: Defaults
 ) -> Iterator[DeclaredRule]:
-    """
-    Yield the rules of the pod, all plain; a list of terms that does not parse has none.
-
-    Required affinity is one rule per key here.
-    """
+    """Yield the rules of the pod, all plain, required affinity by key; a list of terms that does not parse has none."""
     spec, terms = pod.spec, state.terms
     if required := terms.counting(spec.affinity.required, spec.namespace):
         affinity = affinity_rule(required)

@@ -114,11 +114,7 @@ def parse_workload(text: str, namespace: str) -> OwningWorkload:
 
 
 def why_not_found(text: str, named: OwningWorkload, stated: str | None, namespaces: Container[str]) -> str:
-    """
-    Return why an argument names no pod; what stands before its slash may have been meant as a kind.
-
-    `stated` is the namespace of -n, `namespaces` are those of the cluster.
-    """
+    """Return why an argument names no pod: its prefix may be meant as a kind. `stated`: the namespace of -n."""
     prefix, name = named.namespace, named.name
     if text == f"{prefix}/{name}" and kind_of(prefix) is None and prefix not in namespaces:
         alike = get_close_matches(prefix, _KINDS_AS_WRITTEN, n=1)

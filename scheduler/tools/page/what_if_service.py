@@ -30,7 +30,8 @@ from scheduler.tools.explain.formats.manifest_documents import (
     numbered_documents,
     sorted_documents,
 )
-from scheduler.tools.explain.input_files import add_manifests
+from scheduler.tools.explain.input_files import add_other_objects
+from scheduler.tools.explain.priority_classes import add_priorities
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.page.what_if import MAX_DISPLACED, MAX_REPLICAS, WhatIf, WhatIfRequest, what_if
 
@@ -166,7 +167,7 @@ class WhatIfService:
 
     def _manifests(self, request: WhatIfRequest) -> ManifestFile:
         if not request.manifest.strip():
-            return ManifestFile([], [], _NAMESPACE)
+            return ManifestFile([], [])
         documents = numbered_documents(request.manifest, _SOURCE)
         found = sorted_documents(documents, _SOURCE, namespace=_NAMESPACE, semantics=self._settings.semantics)
         if len(found.manifests) > _MAX_WORKLOADS:
@@ -201,8 +202,8 @@ def _answer(
     file: ManifestFile,
     template: Pod | None,
 ) -> WhatIf:
-    unknown = "the page reads no PriorityClasses of the cluster"
-    text = add_manifests(file, cluster, None, unknown=unknown) if file.manifests else ""
+    add_priorities(file, cluster, None, unknown="the page reads no PriorityClasses of the cluster")
+    text = add_other_objects(file, cluster) if file.manifests else ""
     rng = random.Random(_SEED)
     return what_if(cluster, changed, request, rng, file.manifests, template, (text,) if text else ())
 

@@ -12,7 +12,7 @@ from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.stimuli import ObjectGone, ObjectSeen
 from scheduler.engine.plugins.dynamic_resources.device_findings import DeviceInspection
 from scheduler.tools.explain.formats.explanation import Explanation
-from scheduler.tools.explain.simulation.claim_changes import freed_claims
+from scheduler.tools.explain.simulation.new_device_claims import freed_claims
 from tests.engine.core.test_device_taint_rules import rule
 from tests.support import build
 from tests.support.build import Json

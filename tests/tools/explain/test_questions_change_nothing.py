@@ -23,8 +23,8 @@ from scheduler.engine.state.cluster import _TAKEN_OVER, ClusterState
 from scheduler.tools.explain.explainer import explain
 from scheduler.tools.explain.formats.manifests import parse_manifest
 from scheduler.tools.explain.scenarios import simulate_manifests
+from scheduler.tools.explain.simulation.groups import count_more
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from scheduler.tools.explain.simulation.more_groups import count_more
 from scheduler.tools.shadow.recent_changes import RecentChanges
 from tests.engine.core.test_device_taint_rules import rule
 from tests.engine.state.test_copy import contents

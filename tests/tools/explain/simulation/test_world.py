@@ -24,6 +24,7 @@ from scheduler.engine.model.stimuli import (
     EvictionEnded,
     NodeSeen,
     PodGone,
+    PodGroupSeen,
     PodSeen,
     VictimFate,
 )
@@ -121,7 +122,7 @@ def test_a_group_waits_for_the_end_of_pods_of_lower_priority_than_its_own() -> N
     ending = running("ending", "a1", priority=5, terminating=True)
     world = world_of(Cluster(zoned("a1", allocatable={"cpu": "1", "pods": "9"}), [ending]))
     key = GroupKey(GroupKind.KUBERNETES, "default", "g")
-    world.create_group(PodGroup(key, 1, api_version="v1alpha2", priority=9))
+    world.process(PodGroupSeen(PodGroup(key, 1, api_version="v1alpha2", priority=9)))
     member = {"schedulerName": NAME, "schedulingGroup": {"podGroupName": "g"}}
     pod = decoded(build.pod("m", cpu="1", spec=member))
     assert [node_name for _, node_name in place_replicas([pod], world).pods] == ["a1"]
