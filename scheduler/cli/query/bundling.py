@@ -110,6 +110,11 @@ class Bundle:
         self._lines.append(line)
         print(line, file=sys.stderr)
 
+    async def keep(self, name: str, reading: Awaitable[bytes], shape: FieldTree | None = None) -> None:
+        """Add what is read, of a JSON object these fields; note if it cannot be had."""
+        if (body := await self.take(name, reading)) is not None:
+            self.add(name, body if shape is None else _lines([select(object_in(body), shape)]))
+
     async def take(self, name: str, reading: Awaitable[T]) -> T | None:
         """Return what is read; None with a note if it cannot be had."""
         try:
@@ -171,13 +176,10 @@ async def _collected(args: argparse.Namespace, settings: Settings) -> Bundle:
 def _versions() -> dict[str, object]:
     """Return the versions of this command, not of the scheduler, which /statusz has."""
     packages = {}
-    try:
-        names = [_PACKAGE.match(each) for each in requires(_NAME) or ()]
-    except PackageNotFoundError:
-        names = []
-    for name in {found[0] for found in names if found}:
-        with suppress(PackageNotFoundError):
-            packages[name] = version(name)
+    with suppress(PackageNotFoundError):
+        for found in filter(None, map(_PACKAGE.match, requires(_NAME) or ())):
+            with suppress(PackageNotFoundError):
+                packages[found[0]] = version(found[0])
     return {
         "command": product_version(),
         "python": platform.python_version(),
@@ -270,16 +272,12 @@ async def _answer(session: aiohttp.ClientSession, url: str, deadline_s: float) -
 
 async def _add_objects(bundle: Bundle, client: KubeClient, namespace: str, configuration: Json) -> None:
     """Add what the API server has of the scheduler."""
-    taken = await bundle.take("apiserver.json", client.request(SERVER_VERSION, timeout_s=_TIMEOUT_S))
-    if taken is not None:
-        bundle.add("apiserver.json", taken)
+    await bundle.keep("apiserver.json", client.request(SERVER_VERSION, timeout_s=_TIMEOUT_S))
     election = mapping_or_empty(configuration.get("leaderElection"))
     path = _lease_path(
         str(election.get("resourceNamespace") or namespace), str(election.get("resourceName") or _NAME)
     )
-    taken = await bundle.take("lease.json", _get(client, path))
-    if taken is not None:
-        bundle.add("lease.json", _lines([select(object_in(taken), _LEASE)]))
+    await bundle.keep("lease.json", _get(client, path), _LEASE)
     path, selector = f"/api/v1/namespaces/{escaped(namespace)}/pods", f"app.kubernetes.io/name={_NAME}"
     query = {"labelSelector": selector, "limit": "100"}
     pods = await _listed(bundle, client, "pods.json", path, query)
@@ -307,9 +305,7 @@ async def _add_log(bundle: Bundle, client: KubeClient, path: str, pod: Json) -> 
     if any(each.get("restartCount") for each in statuses):
         queries[f"log-{name}-previous.txt"] = {**query, "previous": "true"}
     for file, asked in queries.items():
-        taken = await bundle.take(file, _get(client, f"{path}/{name}/log", asked))
-        if taken is not None:
-            bundle.add(file, taken)
+        await bundle.keep(file, _get(client, f"{path}/{name}/log", asked))
 
 
 async def _add_events(bundle: Bundle, client: KubeClient, pods: Sequence[Json], configuration: Json) -> None:

@@ -7,12 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.cli.query.sources import (
-    add_to_cluster,
-    read_cluster,
-    read_manifest_file,
-    settings_of,
-)
+from scheduler.cli.query.sources import add_to_cluster, read_cluster, read_manifest_file, settings_of
 from scheduler.cli.source_flags import namespace_of
 from scheduler.daemon.kube.requests import seconds_of
 from scheduler.engine.syntax.plurals import counted

@@ -44,6 +44,7 @@ from scheduler.errors import (
     SettingsError,
     Throttled,
 )
+from scheduler.tools.explain.formats.json_values import as_texts, mapping_or_empty, object_in
 from scheduler.tools.explain.formats.terminal import LiveLines, print_unlisted
 from scheduler.tools.explain.serving import Leases, decode_lease, lease_names, leases_named
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
@@ -233,30 +234,18 @@ async def list_all(
     )
 
 
-class _Metadata(msgspec.Struct, frozen=True):
-    name: str = ""
-    labels: Mapping[str, str] | None = None
-
-
-class _Object(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-
-
-class _Page(msgspec.Struct, frozen=True):
-    items: tuple[_Object, ...] = ()
-
-
 def listed_names(args: argparse.Namespace, path: str) -> Sequence[tuple[str, Mapping[str, str]]]:
     """Return names and labels of the first objects at the path, whose `{}` is the namespace; none without an answer."""
     try:
-        page = asyncio.run(_first_page(args, path))
-    except (ApiError, SettingsError, msgspec.DecodeError, TimeoutError):
+        items = asyncio.run(_first_page(args, path)).get("items")
+    except (ApiError, SettingsError, TimeoutError):
         return ()
-    return [(each.metadata.name, each.metadata.labels or {}) for each in page.items]
+    listed = items if isinstance(items, list) else ()
+    found = [mapping_or_empty(mapping_or_empty(each).get("metadata")) for each in listed]
+    return [(str(each.get("name")), as_texts(mapping_or_empty(each.get("labels")))) for each in found]
 
 
-async def _first_page(args: argparse.Namespace, path: str) -> _Page:
+async def _first_page(args: argparse.Namespace, path: str) -> Mapping[str, object]:
     path = path.format(namespace_of(args)) if "{}" in path else path
     async with asyncio.timeout(_TAB_TIMEOUT_S), connect(args) as client:
-        answer = await client.request(list_page(WatchPath(path)), timeout_s=_TAB_TIMEOUT_S)
-    return msgspec.json.decode(answer, type=_Page)
+        return object_in(await client.request(list_page(WatchPath(path)), timeout_s=_TAB_TIMEOUT_S))

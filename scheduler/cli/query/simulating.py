@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from scheduler.cli.query.sources import (
@@ -81,14 +81,15 @@ def _text(simulations: Sequence[Simulation], style: Style, *, wide: bool) -> str
     if len(simulations) > 1:
         n_placed = sum(simulation.n_placed for simulation in simulations)
         n_replicas = sum(simulation.n_replicas for simulation in simulations)
-        reports.append("\n".join(_summary_lines(simulations, style)))
+        reports.append("\n".join(_summary_lines(simulations, explained, style)))
         reports.append(_count_line(f"All {len(simulations)} manifests", n_placed, n_replicas, style))
     return "\n\n".join(reports)
 
 
-def _summary_lines(simulations: Sequence[Simulation], style: Style) -> list[str]:
+def _summary_lines(
+    simulations: Sequence[Simulation], explained: Mapping[int, str], style: Style
+) -> list[str]:
     """Return a table of all manifests; the reason is the first of the first replica that does not fit."""
-    explained = _explained_before(simulations)
     rows = [
         (
             _subject(each),
@@ -146,26 +147,17 @@ def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
     by_node = [(n.node, n.zone or "-", n.n_pods) for n in shown]
     nodes = table_lines(("NODE", "ZONE", "PODS"), by_node, columns=style.columns)
     nodes += more_lines(len(simulation.nodes) - len(shown), simulation.n_more_nodes, "node")
-    victims = _victim_lines(simulation, style.columns, wide=wide)
+    evicted = simulation.victims if wide else simulation.victims[:_VICTIMS]
+    rows = [(f"{one.namespace}/{one.name}", one.priority, one.node, one.budget or "-") for one in evicted]
+    victims = table_lines(("EVICTED", "PRIORITY", "NODE", "BREAKS BUDGET"), rows, columns=style.columns)
+    n_listed = len(simulation.victims)
+    victims += more_lines(n_listed - len(evicted), simulation.n_evicted - n_listed, "pod")
     for table in (zones, nodes, victims):
         lines += ["", *table] if table else []
     if simulation.next is not None:
-        lines += [
-            "",
-            style.heading("WHY THE NEXT REPLICA DOES NOT FIT"),
-            "",
-            *report_lines(simulation.next, style, wide=wide),
-        ]
+        title = style.heading("WHY THE NEXT REPLICA DOES NOT FIT")
+        lines += ["", title, "", *report_lines(simulation.next, style, wide=wide)]
     return lines
-
-
-def _victim_lines(simulation: Simulation, columns: int | None, *, wide: bool) -> list[str]:
-    """Return the table of the pods that are evicted, none if there are none."""
-    shown = simulation.victims if wide else simulation.victims[:_VICTIMS]
-    rows = [(f"{one.namespace}/{one.name}", one.priority, one.node, one.budget or "-") for one in shown]
-    lines = table_lines(("EVICTED", "PRIORITY", "NODE", "BREAKS BUDGET"), rows, columns=columns)
-    n_cut = len(simulation.victims) - len(shown)
-    return lines + more_lines(n_cut, simulation.n_evicted - len(simulation.victims), "pod")
 
 
 def _drain_lines(drain: Drain, style: Style, *, wide: bool) -> list[str]:
@@ -173,7 +165,8 @@ def _drain_lines(drain: Drain, style: Style, *, wide: bool) -> list[str]:
     placed = [pod for pod in drain.leaving if pod.to]
     unplaced = [pod for pod in drain.leaving if pod.message]
     held = [pod for pod in drain.leaving if pod.held_by]
-    what = f"Without zone {drain.zone}" if drain.zone else f"Drain of {_names(drain.nodes)}"
+    nodes = f"node {drain.nodes[0]}" if len(drain.nodes) == 1 else counted(len(drain.nodes), "node")
+    what = f"Without zone {drain.zone}" if drain.zone else f"Drain of {nodes}"
     finds = "finds a place" if drain.n_leaving == 1 else "find a place"
     count = f"{drain.n_placed} of {counted(drain.n_leaving, 'pod')} {finds} elsewhere"
     lines = [style.heading(f"{what}: {style.good(count) if drain.is_ok else style.bad(count)}")]
@@ -215,10 +208,6 @@ def _refused(
         for (workload, reason), nodes in alike.items()
     ]
     return ("PODS", "WORKLOAD", "FROM", why), rows
-
-
-def _names(nodes: Sequence[str]) -> str:
-    return f"node {nodes[0]}" if len(nodes) == 1 else counted(len(nodes), "node")
 
 
 def _stays(staying: StayingPods, *, gone: bool) -> str:

@@ -49,19 +49,11 @@ async def take_snapshot(
     Raises OSError of the file, and SettingsError, also for a recording that is full.
     """
     recording = Recording(
-        file,
-        settings.node_annotations,
-        compresses=compresses,
-        max_bytes=max_bytes,
-        now_s=time.monotonic,
+        file, settings.node_annotations, compresses=compresses, max_bytes=max_bytes, now_s=time.monotonic
     )
     async with connect(args) as client:
         forbidden = await list_kinds(
-            client,
-            RECORDED_KINDS,
-            recording.reduced,
-            recording.on_list,
-            skips_forbidden=skips_forbidden,
+            client, RECORDED_KINDS, recording.reduced, recording.on_list, skips_forbidden=skips_forbidden
         )
         recording.end_lists(await list_leases(client, settings), forbidden)
     return forbidden

@@ -63,12 +63,7 @@ def explain_pod(
         rng=random.Random(_SEED),
         pending_pods=pending,
         recorded=recorded,
-        notes=(
-            *notes,
-            *cluster.assumptions,
-            *cluster.kubelet_refusal_notes(pod),
-            *cluster.malformed_notes(),
-        ),
+        notes=(*notes, *cluster.assumptions, *cluster.kubelet_refusal_notes(pod), *cluster.malformed_notes()),
         avoided_nodes=avoided_nodes,
         kept_pods=frozenset(
             uid
@@ -94,7 +89,7 @@ def explain_pod(
 def explain_named_pod(
     cluster: LoadedCluster, namespace: str, name: str, stored: bytes | None = None
 ) -> Explanation | None:
-    """Return the explanation of a pod; None without one. `stored`: its JSON, which may be newer than the cluster."""
+    """Return the explanation of a pod, None if there is none; `stored`: its JSON. Raises SettingsError."""
     pod = cluster.pods.get((namespace, name))
     if pod is None and stored is not None:
         try:
@@ -102,7 +97,9 @@ def explain_named_pod(
         except MalformedObjectError as error:
             where = f"pod {namespace}/{name}"
             raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
-    recorded = None if stored is None else _recorded_decision(stored)
+    metadata = mapping_or_empty(object_in(stored or b"").get("metadata"))
+    text = mapping_or_empty(metadata.get("annotations")).get(DECISION_ANNOTATION)
+    recorded = read_record(text) if isinstance(text, str) else None
     return None if pod is None else explain_waiting(cluster, pod, recorded)
 
 
@@ -111,8 +108,7 @@ def explain_workload(cluster: LoadedCluster, workload: OwningWorkload) -> list[E
     pods = [pod for pod in cluster.pods.values() if workload.has(pod)]
     pending = [pod for pod in pods if not pod.node_name and not pod.terminating]
     of_workload, found = f"{workload.kind} {workload.name}", []
-    for group in alike(pending):
-        first, *others = group.pods
+    for first, *others in alike(pending):
         answer = explain_waiting(cluster, first)
         what = f"{counted(len(others), 'more pod')} of {of_workload}"
         _add_alike(answer, what, [pod.name for pod in others])
@@ -122,13 +118,6 @@ def explain_workload(cluster: LoadedCluster, workload: OwningWorkload) -> list[E
         note = f"no pod of {of_workload} is pending; it has {counted(len(pods), 'pod')}"
         found[0].notes = (note, *found[0].notes)
     return found
-
-
-def _recorded_decision(pod: bytes) -> DecisionRecord | None:
-    """Return the decision that the pod's annotation records; None if there is none or it cannot be read."""
-    annotations = mapping_or_empty(object_in(pod).get("metadata")).get("annotations")
-    text = mapping_or_empty(annotations).get(DECISION_ANNOTATION)
-    return read_record(text) if isinstance(text, str) else None
 
 
 def explain_manifests(cluster: LoadedCluster, manifests: Sequence[Manifest]) -> list[Explanation]:

@@ -6,7 +6,7 @@ See kubernetes#100400 and kubernetes#107556: which pod blocks which node, and wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, assert_never
@@ -14,7 +14,7 @@ from typing import Final, assert_never
 import numpy as np
 
 from scheduler.engine.core.decide import CycleError, Decision, ScheduleResult, decide
-from scheduler.engine.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
+from scheduler.engine.core.decision_annotation import DecisionRecord, ranked_nodes
 from scheduler.engine.core.fallbacks import Fallbacks
 from scheduler.engine.core.group_members import waiting_members
 from scheduler.engine.core.pod_records import PodRecords
@@ -190,7 +190,10 @@ def _explain_group(answer: Explanation, request: ExplainRequest, key: GroupKey) 
     members = {member.uid: member for member in (*request.pending_pods, pod) if groups.key_of(member) == key}
     n_members = sum(not member.gates for member in members.values())
     request.on_step(f"searching places for {counted(n_members, 'pod')} of its group")
-    world = _copied_world(request, members.values())
+    state = request.state.copy()
+    profile = request.new_profile(ClusterView(state))
+    profiles = dict.fromkeys(sorted({member.scheduler_name for member in members.values()}), profile)
+    world = World(state, profiles, request.rng, now_s=request.now_s, semantics=request.semantics)
     cycle = next_cycle(members.values(), world)
     placed = [(members[uid], node_name) for uid, node_name in cycle.nodes.items() if uid in members]
     answer.group = key.text
@@ -250,14 +253,6 @@ def _explain_refused_member(
         pod_text=SUCH_MEMBERS,
     )
     answer.notes += tuple(held_notes(answer.suggestions, inspection.context))
-
-
-def _copied_world(request: ExplainRequest, members: Iterable[Pod]) -> World:
-    """Return a world that is a copy of the cluster, in which all of the pods are of the request's profile."""
-    state = request.state.copy()
-    profile = request.new_profile(ClusterView(state))
-    profiles = dict.fromkeys(sorted({pod.scheduler_name for pod in members}), profile)
-    return World(state, profiles, request.rng, now_s=request.now_s, semantics=request.semantics)
 
 
 def _explain_refusal(answer: Explanation, request: ExplainRequest, error: FitError) -> None:
@@ -343,8 +338,11 @@ def _explain_bound(answer: Explanation, request: ExplainRequest) -> None:
     decision = decide(pod, view, request.new_profile(view), request.rng, Unobserved())
     match decision:
         case ScheduleResult(n_feasible=n_feasible):
-            answer.scores, answer.n_feasible = _ranked_from(node_name, decision, state), n_feasible
-            still_fits = any(ranked.node == node_name for ranked in answer.scores)
+            scores, row = decision.scores, state.nodes.row_by_name[node_name]
+            still_fits = bool(scores.feasible.mask[row])
+            if still_fits:
+                scores = replace(scores, chosen=row)  # which comes first
+            answer.scores, answer.n_feasible = ranked_nodes(scores, state.nodes, _SHOWN_SCORES), n_feasible
             which = f"one of {n_feasible} nodes" if n_feasible > 1 else "the only node"
             fits = f"{which} where it fits now" if still_fits else "where it does not fit now"
             answer.message = f"runs on {node_name}, {fits}"
@@ -358,15 +356,6 @@ def _explain_bound(answer: Explanation, request: ExplainRequest) -> None:
         case _:
             assert_never(decision)
     answer.notes += _refusals_at(request, pod, state, node_name)
-
-
-def _ranked_from(node_name: str, result: ScheduleResult, state: ClusterState) -> tuple[RankedNode, ...]:
-    """Return the ranked nodes: the pod's own first if it is feasible, then the others by score."""
-    scores = result.scores
-    row = state.nodes.row_by_name[node_name]
-    if scores.feasible.mask[row]:
-        scores = replace(scores, chosen=row)
-    return ranked_nodes(scores, state.nodes, _SHOWN_SCORES)
 
 
 def _refusals_at(request: ExplainRequest, pod: Pod, state: ClusterState, node_name: str) -> tuple[str, ...]:

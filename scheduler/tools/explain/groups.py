@@ -158,10 +158,7 @@ class GroupChangeCheck:
         """Return what the group's search finds once the changes are made; within the block its places are taken."""
         state = self.state
         group = state.groups.get(self.key)
-        with (
-            made(changes, self.subject, state),
-            state.without_nominations({pod.uid for pod in self.members}),
-        ):
+        with made(changes, self.subject, state), state.without_nominations({pod.uid for pod in self.members}):
             members = self._changed_members(changes)
             assumed, outcome = detached_places(state, self.profile, self.key.text, 0), Outcome()
             if group is not None:

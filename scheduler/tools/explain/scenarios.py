@@ -91,8 +91,10 @@ def simulate_manifests(
         placed = place_replicas(everything, world, go_on=manifest.is_daemon_set)
         for number, of_manifest in together.items():
             part = placed if key is None else placed.of(of_manifest, has_victims=number == index)
+            own = manifests[number]
+            identity = own.kind, own.namespace, own.name
             simulation = _simulation(
-                cluster, _identity(manifests[number]), of_manifest, part, everything, try_changes=try_changes
+                cluster, identity, of_manifest, part, everything, try_changes=try_changes
             )
             simulation.n_running = n_running[number]
             simulations[number], placed_by[number] = simulation, part
@@ -122,10 +124,6 @@ def simulate_copies(cluster: LoadedCluster, pod: Pod, n_replicas: int, rng: Rng)
     ]
     placed = place_replicas(pods, cluster.world(rng, (pod.scheduler_name,)))
     return _simulation(cluster, ("Pod", pod.namespace, pod.name), pods, placed, pods, try_changes=False)
-
-
-def _identity(manifest: Manifest) -> tuple[str, str, str]:
-    return manifest.kind, manifest.namespace, manifest.name
 
 
 def _leave_out_evicted(

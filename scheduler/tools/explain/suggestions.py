@@ -108,7 +108,8 @@ def find_suggestions(
         if n_confirmed[shape] >= _MAX_SUGGESTIONS or any(other <= frozenset(proposal) for other in known):
             continue
         changes = completed(proposal)
-        if changes is None or _n_grown(changes) > _MOST_GROWN or (node := node_after(changes)) is None:
+        grown = {each.node for each in changes or () if isinstance(each, AddRoom)}
+        if changes is None or len(grown) > _MOST_GROWN or (node := node_after(changes)) is None:
             continue
         needed, node = _pruned(changes, node, node_after)
         if node not in avoided_nodes and frozenset(needed) not in known:
@@ -119,10 +120,6 @@ def find_suggestions(
         # Which old pod leaves, and when, is then the controller's matter.
         confirmed = [each for each in confirmed if not _takes_old_pods(context, each.changes)]
     return tuple(_vary(confirmed, context))
-
-
-def _n_grown(changes: Changes) -> int:
-    return len({each.node for each in changes if isinstance(each, AddRoom)})
 
 
 def _pruned(changes: Changes, node: str, node_after: Callable[[Changes], str | None]) -> tuple[Changes, str]:

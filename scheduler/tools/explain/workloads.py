@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
@@ -75,16 +74,8 @@ def workload_of(pod: Pod) -> OwningWorkload:
     return OwningWorkload(owner.kind, pod.namespace, owner.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """Pending pods that one explanation is about, the oldest first."""
-
-    workload: OwningWorkload
-    pods: Sequence[Pod]
-
-
-def alike(pods: Iterable[Pod]) -> list[Alike]:
-    """Return the pods in groups that one explanation is about, that with the oldest pod first. O(n log n)."""
+def alike(pods: Iterable[Pod]) -> list[list[Pod]]:
+    """Return the pods in groups that one explanation is about, by the oldest pod of each, which is its first."""
     groups: dict[tuple[object, ...], list[Pod]] = {}
     # RFC 3339 in UTC, as the API server writes it: the order of texts is the order of times.
     for pod in sorted(pods, key=lambda pod: (pod.created, pod.key)):
@@ -92,7 +83,7 @@ def alike(pods: Iterable[Pod]) -> list[Alike]:
         spec = 0 if kind in _SPECS_DIFFER else id(pod.spec)
         own = (kind, namespace, "" if pod.owner is None else name)
         groups.setdefault((*own, spec, pod.scheduler_name, pod.gates, pod.priority), []).append(pod)
-    return [Alike(workload_of(found[0]), found) for found in groups.values()]
+    return list(groups.values())
 
 
 def kind_of(text: str) -> str | None:

@@ -19,12 +19,7 @@ from scheduler.engine.model.semantics import Semantics
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.json_values import ManifestError
 from scheduler.tools.explain.formats.known_fields import unknown_fields
-from scheduler.tools.explain.formats.manifests import (
-    KINDS,
-    Manifest,
-    is_controlled,
-    parse_manifests,
-)
+from scheduler.tools.explain.formats.manifests import KINDS, Manifest, is_controlled, parse_manifests
 
 #: Kinds that commands read beside those that create pods and those that are watched.
 CLAIM_TEMPLATE: Final = ("resource.k8s.io/v1", "ResourceClaimTemplate")

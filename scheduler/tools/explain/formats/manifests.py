@@ -63,6 +63,7 @@ _DAEMONS_TOLERATE: Final = {
 }
 _ON_HOST_NETWORK: Final = {"node.kubernetes.io/network-unavailable": "NoSchedule"}
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_TEMPLATES: Final = "spec.volumeClaimTemplates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +142,10 @@ class Manifest:
         }
         if self.owner is not None:
             metadata["ownerReferences"] = [_reference(self.owner)]
+        spec = stored_spec(self._spec_for(node_name), labels, self.semantics)
         return {
-            "apiVersion": "v1",
-            "kind": "Pod",
             "metadata": metadata,
-            "spec": {
-                **stored_spec(self._spec_for(node_name), labels, self.semantics),
-                "volumes": self._volumes(name),
-            },
+            "spec": {**spec, "volumes": self._volumes(name)},
             "status": {"phase": "Pending"},
         }
 
@@ -167,10 +164,8 @@ class Manifest:
         named = {"namespace": self.namespace}
         return [
             {
-                "kind": "PersistentVolumeClaim",
                 "metadata": {**named, "name": name, "annotations": template.annotations, **owned},
                 "spec": template.spec,
-                "status": {"phase": "Pending"},
             }
             for name, template, owned in claims
         ]
@@ -216,10 +211,7 @@ class Manifest:
         """Return the labels that a StatefulSet, or an indexed Job, gives each pod."""
         if self.kind != "StatefulSet":
             return {"batch.kubernetes.io/job-completion-index": str(number)} if self.is_indexed else {}
-        return {
-            "statefulset.kubernetes.io/pod-name": name,
-            "apps.kubernetes.io/pod-index": str(number),
-        }
+        return {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(number)}
 
 
 def is_controlled(document: object) -> bool:
@@ -283,6 +275,7 @@ def parse_manifest(document: object, *, namespace: str, semantics: Semantics) ->
         _check_selector(kind, spec.get("selector"), labels)
     default = {"selector": labels} if kind == "ReplicationController" else {}
     ordinals = as_mapping(spec.get("ordinals") or {}, "spec.ordinals") if is_stateful else {}
+    templates = as_list(spec.get("volumeClaimTemplates"), _TEMPLATES) if is_stateful else ()
     return Manifest(
         kind=kind,
         namespace=namespace,
@@ -293,7 +286,9 @@ def parse_manifest(document: object, *, namespace: str, semantics: Semantics) ->
         spec=pod_spec,
         owner=None if is_pod else _owner(kind, namespace, name, {**default, **spec}),
         semantics=semantics,
-        claim_templates=_claim_templates(spec) if is_stateful else (),
+        claim_templates=tuple(
+            _claim_template(one, f"{_TEMPLATES}[{index}]", "") for index, one in enumerate(templates)
+        ),
         ephemeral_claims=_ephemeral_claims(pod_spec, f"{path}spec"),
         first_ordinal=as_number(ordinals, "start", 0, "spec.ordinals"),
         is_indexed=kind == "Job" and spec.get("completionMode") == "Indexed",
@@ -319,13 +314,6 @@ def _check_selector(kind: str, selector: object, labels: Json) -> None:
             problems.shown(stated),
             f"one that matches the template's labels {problems.shown(labels)}",
         )
-
-
-def _claim_templates(spec: Json) -> tuple[ClaimTemplate, ...]:
-    """Return the claim templates of a StatefulSet."""
-    field = "spec.volumeClaimTemplates"
-    listed = as_list(spec.get("volumeClaimTemplates"), field)
-    return tuple(_claim_template(one, f"{field}[{number}]", "") for number, one in enumerate(listed))
 
 
 def _ephemeral_claims(spec: Json, field: str) -> tuple[ClaimTemplate, ...]:
@@ -393,11 +381,6 @@ def _replica_set(selector: object, namespace: str, name: str, revision: str) -> 
 
 
 def _reference(owner: Json) -> Json:
-    metadata = as_mapping(owner["metadata"], "metadata")
-    return {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": metadata["name"],
-        "uid": f"not-created/{metadata['name']}",
-        "controller": True,
-    }
+    name = as_mapping(owner["metadata"], "metadata")["name"]
+    named = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name}
+    return {**named, "uid": f"not-created/{name}", "controller": True}

@@ -240,14 +240,12 @@ def _let_go(moves: Iterable[Move], number: int) -> list[Pod]:
     A budget allows what its controller last counted, less the pods that left and have no replacement yet.
     """
     used = Counter(budget.key for move in moves if move.is_homeless for budget in move.budgets)
-    let_go: list[Pod] = []
     for move in (move for move in moves if not move.round):
         move.held_by = refusing(move.budgets, used)
         if not move.held_by:
             used.update(budget.key for budget in move.budgets)
             move.round = number
-            let_go.append(move.pod)
-    return let_go
+    return [move.pod for move in moves if move.round == number]
 
 
 def _renew_ephemeral_claims(pod: Pod, world: World) -> None:

@@ -175,7 +175,7 @@ class LoadedCluster:
         ]
 
     def _of_running_revision(self, manifest: Manifest) -> Manifest:
-        """Return the manifest as the revision of its Deployment whose pods are like its own: that gets the replicas."""
+        """Return the manifest as the running revision with its spec, if there is one: that gets further replicas."""
         running = {
             pod.labels[REVISION_KEY]: pod for pod in self.running_pods(manifest) if REVISION_KEY in pod.labels
         }

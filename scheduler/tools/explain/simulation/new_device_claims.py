@@ -80,16 +80,12 @@ def claim_made_before(
     namespace: str, template_name: str, pods: Iterable[Pod], devices: Devices
 ) -> ResourceClaim | None:
     """Return a claim that was made from the template for one of the pods, None if there is none."""
-    for pod in pods:
-        if pod.namespace != namespace:
-            continue
+    for pod in (pod for pod in pods if pod.namespace == namespace):
         generated = dict(pod.generated_claims)
         for entry in pod.spec.resource_claims:
-            name = generated.get(entry.name)
-            if entry.template_name == template_name and name:
-                claim = devices.claim(f"{namespace}/{name}")
-                if claim is not None:
-                    return claim
+            claim = devices.claim(f"{namespace}/{generated.get(entry.name) or ''}")
+            if entry.template_name == template_name and claim is not None:
+                return claim
     return None
 
 

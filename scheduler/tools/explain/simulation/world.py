@@ -13,7 +13,7 @@ are gone once a pod that may preempt them finds no node: the scheduler lets that
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
@@ -59,6 +59,7 @@ from scheduler.engine.model.stimuli import (
     TimePassed,
     VictimFate,
 )
+from scheduler.engine.model.volumes import PersistentVolume, PersistentVolumeClaim
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
@@ -298,19 +299,22 @@ class World:
         version = self._next_version()
         shown: list[ObjectSeen] = []
         for write in reservation.writes:
+            objects: Sequence[ResourceClaim | PersistentVolume | PersistentVolumeClaim]
             match write:
                 case ClaimReservation():
                     seen = self.state.devices.seen(write.obj.kind, write.obj.key) or write.obj
-                    shown.append(ObjectSeen(_written_claim(write, seen, version)))
-                    continue
+                    reserved = write.applied_to(seen)
+                    if write.mappings is not None:  # it has been created
+                        reserved = replace(reserved, key=f"{write.pod.namespace}/{reserved.created_name}")
+                    objects = [reserved]
                 case VolumePromise(volume, claim):
-                    made = bound_to(claim, volume)
+                    objects = bound_to(claim, volume).objects
                 case NodeSelection():
                     selected = write.applied_to(write.obj)
-                    made = provisioned_for(selected, reservation.node_name, self.state.volumes)
+                    objects = provisioned_for(selected, reservation.node_name, self.state.volumes).objects
                 case _:
                     raise InvariantViolation(f"no controller of this world acts on {write}")
-            shown += [ObjectSeen(replace(obj, resource_version=version)) for obj in made.objects]
+            shown += [ObjectSeen(replace(obj, resource_version=version)) for obj in objects]
         versions = (version,) * len(reservation.writes)
         written = ReservationWritten(reservation.pod.uid, versions, number=reservation.number)
         return self._handle_all(written, *shown)
@@ -340,11 +344,3 @@ class World:
         """Return a resourceVersion later than all that an API server has given."""
         self._n_versions += 1
         return f"{10**30 + self._n_versions}"
-
-
-def _written_claim(write: ClaimReservation, seen: ResourceClaim, version: str) -> ResourceClaim:
-    """Return the claim as a watch shows it once it is written."""
-    claim = replace(write.applied_to(seen), resource_version=version)
-    if write.mappings is None:
-        return claim
-    return replace(claim, key=f"{write.pod.namespace}/{claim.created_name}")
