@@ -350,7 +350,6 @@ def test_a_configuration_loses_fields_named_like_secrets_and_arguments_of_other_
 
 
 def test_parts_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The manifest says so."""
     monkeypatch.setattr(bundling, "LIMIT_BYTES", 60)
     made = bundling.Bundle()
     made.add("log.txt", b"x" * 100)

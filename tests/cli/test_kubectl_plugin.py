@@ -25,7 +25,6 @@ PLUGIN = f"#!{sys.executable}\nfrom scheduler.cli.main import main\nraise System
 @pytest.mark.asyncio
 @pytest.mark.parametrize("wanted", ["true", "false"])
 async def test_bound_pods_have_the_decision_annotation_unless_it_is_off(wanted: str, tmp_path: Path) -> None:
-    """The bind itself writes it."""
     pod = build.pod("p", spec={"schedulerName": "affinity-scheduler"})
     del pod["metadata"]["uid"]
     async with DevCluster(nodes=3) as cluster:
@@ -50,7 +49,6 @@ async def test_bound_pods_have_the_decision_annotation_unless_it_is_off(wanted: 
 @pytest.mark.asyncio
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
 async def test_kubectl_affinity_explain_works(tmp_path: Path) -> None:
-    """kubectl runs the executable kubectl-affinity with its KUBECONFIG."""
     plugin = tmp_path / "kubectl-affinity"
     plugin.write_text(PLUGIN)
     plugin.chmod(0o755)

@@ -104,7 +104,6 @@ async def test_a_misspelt_scheduler_is_named_with_the_one_that_was_meant(
 
 @pytest.mark.asyncio
 async def test_another_scheduler_that_has_placed_pods_counts_as_one(tmp_path: Path, called: Called) -> None:
-    """No more can be known of it, and of kube-scheduler without a Lease."""
     theirs = {"schedulerName": "volcano"}
     placed = bare("placed", nodeName="node-0001", **theirs), bare("old", nodeName="node-0001")
     pods = *placed, bare("waits", **theirs), bare("plain")

@@ -35,9 +35,8 @@ CLAIM = {
 
 
 def owned(name: str, kind: str = "ReplicaSet", owner: str = "web", **more: Any) -> build.Json:
-    pod = build.pod(name, spec={"schedulerName": "affinity-scheduler"}, **more)
-    pod["metadata"]["ownerReferences"] = [{**build.owned_by(kind, owner), "uid": "u"}]
-    return pod
+    spec, controller = {"schedulerName": "affinity-scheduler"}, {**build.owned_by(kind, owner), "uid": "u"}
+    return build.pod(name, spec=spec, owner=controller, **more)
 
 
 def loaded(*pods: build.Json) -> LoadedCluster:

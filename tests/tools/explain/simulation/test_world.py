@@ -57,19 +57,6 @@ def running(name: str, node: str, *, cpu: str = "1", priority: int = 0, **more: 
     return build.pod(name, node=node, cpu=cpu, spec={"priority": priority}, **more)
 
 
-def test_a_pod_is_bound_and_one_without_a_place_has_a_condition() -> None:
-    world = world_of(Cluster(zoned("a1", allocatable={"cpu": "1", "pods": "9"})))
-    first, second = pending("first"), pending("second")
-    world.create(first)
-    world.create(second)
-    world.run()
-    assert (world.node_of(first.uid), world.node_of(second.uid)) == ("a1", "")
-    assert world.message_of(second.uid).startswith("0/1 nodes are available: 1 Insufficient cpu.")
-    world.delete(first.uid)
-    world.run()
-    assert world.node_of(second.uid) == "a1"
-
-
 def test_an_event_that_wakes_more_pods_than_one_step_moves_helps_all_of_them() -> None:
     """Each cycle binds a pod: none is spent while pods are still to be woken."""
     world = world_of(Cluster(zoned("a1", allocatable={"cpu": "1", "pods": "9"})))
