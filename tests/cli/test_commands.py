@@ -51,7 +51,6 @@ spec:
 
 def web(name: str, node: str | None = None) -> build.Json:
     pod = build.pod(name, labels={"app": "web"}, affinity=ALONE, spec={"schedulerName": "affinity-scheduler"})
-    del pod["metadata"]["uid"]
     pod["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": SECRET}]
     pod["spec"]["volumes"] = [{"name": "v", "secret": {"secretName": SECRET}}]
     if node:
@@ -160,7 +159,6 @@ async def test_a_pod_of_another_scheduler_is_explained_with_a_note(tmp_path: Pat
         hold_lease(cluster, name="kube-scheduler")
         cluster.store.create(NAMESPACE, "", build.namespace("team"))
         pod = build.pod("theirs", namespace="team")
-        del pod["metadata"]["uid"]
         cluster.store.create(POD, "team", pod)
         code, out, _ = await called("explain", "-n", "team", "theirs", "--kubeconfig", kubeconfig)
     assert code == 0

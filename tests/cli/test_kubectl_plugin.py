@@ -26,7 +26,6 @@ PLUGIN = f"#!{sys.executable}\nfrom scheduler.cli.main import main\nraise System
 @pytest.mark.parametrize("wanted", ["true", "false"])
 async def test_bound_pods_have_the_decision_annotation_unless_it_is_off(wanted: str, tmp_path: Path) -> None:
     pod = build.pod("p", spec={"schedulerName": "affinity-scheduler"})
-    del pod["metadata"]["uid"]
     async with DevCluster(nodes=3) as cluster:
         kubeconfig = account_kubeconfig(cluster, "scheduler", tmp_path)
         async with running(kubeconfig, "--decision-annotations", wanted):
@@ -53,7 +52,6 @@ async def test_kubectl_affinity_explain_works(tmp_path: Path) -> None:
     plugin.write_text(PLUGIN)
     plugin.chmod(0o755)
     pod = build.pod("p", node_selector={"disk": "ssd"})
-    del pod["metadata"]["uid"]
     async with DevCluster(nodes=3) as cluster:
         cluster.write_kubeconfig(tmp_path / "kubeconfig")
         cluster.store.create(POD, "default", pod)

@@ -22,16 +22,13 @@ OURS: Mapping[str, str] = {"schedulerName": "affinity-scheduler"}
 
 def member(name: str, owner: str = "shop", revision: str = "54d9", **more: Any) -> build.Json:
     """Return a pod of a Deployment, as its ReplicaSet makes it."""
-    pod = build.pod(name, labels={"app": owner, "pod-template-hash": revision}, **{"spec": OURS, **more})
-    pod["metadata"]["ownerReferences"] = [{**build.owned_by("ReplicaSet", f"{owner}-{revision}"), "uid": "u"}]
-    del pod["metadata"]["uid"]
-    return pod
+    labels = {"app": owner, "pod-template-hash": revision}
+    controller = {**build.owned_by("ReplicaSet", f"{owner}-{revision}"), "uid": "u"}
+    return build.pod(name, labels=labels, owner=controller, **{"spec": OURS, **more})
 
 
 def bare(name: str, **spec: object) -> build.Json:
-    pod = build.pod(name, spec=spec)
-    del pod["metadata"]["uid"]
-    return pod
+    return build.pod(name, spec=spec)
 
 
 @asynccontextmanager
