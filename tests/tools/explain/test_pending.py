@@ -112,9 +112,7 @@ def test_what_is_not_explained_has_what_its_scheduler_said(explained: list[str])
 
 
 def test_pods_that_are_gone_soon_do_not_wait() -> None:
-    pod = owned("p")
-    pod["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
-    assert rows(loaded(pod)) == []
+    assert rows(loaded(owned("p", terminating=True))) == []
 
 
 @pytest.mark.parametrize(

@@ -88,18 +88,18 @@ def test_a_stateful_sets_pods_have_name_and_index_labels() -> None:
     }
 
 
-def test_a_job_has_parallelism_many_pods() -> None:
-    made = parse(workload("Job", {"parallelism": 4}, api_version="batch/v1"))
-    assert (made.n_replicas, made.pod(0)["metadata"]["labels"]["job-name"]) == (4, "web")
-
-
 @pytest.mark.parametrize(
     ("spec", "n_pods"),
-    [({"parallelism": 4, "completions": 2}, 2), ({"completions": 2}, 1), ({"parallelism": 0}, 0)],
-    ids=["fewer completions", "one at a time", "none"],
+    [
+        ({"parallelism": 4}, 4),
+        ({"parallelism": 4, "completions": 2}, 2),
+        ({"completions": 2}, 1),
+        ({"parallelism": 0}, 0),
+    ],
 )
-def test_a_job_has_no_more_pods_than_completions(spec: build.Json, n_pods: int) -> None:
-    assert parse(workload("Job", spec, api_version="batch/v1")).n_replicas == n_pods
+def test_a_job_has_parallelism_many_pods_but_no_more_than_completions(spec: build.Json, n_pods: int) -> None:
+    made = parse(workload("Job", spec, api_version="batch/v1"))
+    assert (made.n_replicas, made.pod(0)["metadata"]["labels"]["job-name"]) == (n_pods, "web")
 
 
 @pytest.mark.parametrize(
