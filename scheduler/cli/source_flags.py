@@ -8,8 +8,6 @@ from typing import Final
 
 from scheduler.cli import server_flags, settings_flags
 
-#: Forms of `-o`.
-OUTPUTS: Final = ("table", "wide", "json", "yaml")
 _DEFAULT_NAMESPACE: Final = "default"
 
 
@@ -25,8 +23,9 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     )
     settings_flags.add_plugins(parser)
     settings_flags.add_semantics(parser)
+    forms = ("table", "wide", "json", "yaml")
     parser.add_argument(
-        "-o", "--output", choices=OUTPUTS, default="table", help="output format (default %(default)s)"
+        "-o", "--output", choices=forms, default="table", help="output format (default %(default)s)"
     )
 
 

@@ -52,7 +52,6 @@ SNAPSHOTS = {
 def test_an_invalid_snapshot_is_one_line(
     content: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The line names file, field, found and expected."""
     file = tmp_path / "snapshot.json"
     file.write_text(content)
     assert main(["explain", "p", "--on", str(file)]) == 2
@@ -103,7 +102,6 @@ MANIFESTS = {
 def test_an_invalid_manifest_is_one_line(
     command: str, manifest: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 2 and no traceback."""
     (tmp_path / "m.yaml").write_text(manifest)
     snapshot = tmp_path / "s.json"
     snapshot.write_text('{"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot"}')
@@ -153,7 +151,6 @@ def test_bad_input_is_one_line_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The line names found and expected."""
     monkeypatch.chdir(tmp_path)
     try:
         code = main(arguments)

@@ -349,10 +349,10 @@ def test_a_configuration_loses_fields_named_like_secrets_and_arguments_of_other_
     }
 
 
-def test_parts_are_bounded(tmp_path: Path) -> None:
-    """The manifest says so."""
+def test_parts_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundling, "LIMIT_BYTES", 60)
     made = bundling.Bundle()
-    made.add("log.txt", b"x" * 100, limit_bytes=60)
+    made.add("log.txt", b"x" * 100)
     (tmp_path / "b").write_bytes(made.packed())
     parts = read(tmp_path / "b")
     assert parts["log.txt"] == "x" * 60

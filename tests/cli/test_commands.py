@@ -5,42 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import re
 import stat
-import tomllib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from scheduler.cli.main import main
-from scheduler.daemon.assembly.profiles import build_profiles, build_queue
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import Credentials, Endpoint
 from scheduler.daemon.kube.login import Identity
 from scheduler.daemon.kube.requests import bind
-from scheduler.daemon.settings.loading import default_settings
-from scheduler.engine.core.machine import Machine
-from scheduler.engine.model.instructions import Bind
-from scheduler.engine.model.nodes import decode_node
-from scheduler.engine.model.semantics import DEFAULT_SEMANTICS
-from scheduler.engine.model.stimuli import CycleDue, NodeSeen, PodSeen
-from scheduler.engine.state.cluster import ClusterState
-from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import NAMESPACE, POD
-from scheduler.tools.explain.formats.manifests import parse_manifest
-from scheduler.tools.explain.scenarios import simulate_manifests
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.cli.conftest import Called, embedded, hold_lease
 from tests.support import build
-from tests.support.json_cluster import decoded, encoded, zoned
 from tests.support.messages import refusals
 from tests.support.snapshots import objects_by_kind, read_objects
+from tests.support.workloads import workload
 
 SECRET = "s3cr3t"
 ALONE = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
@@ -67,7 +51,6 @@ spec:
 
 def web(name: str, node: str | None = None) -> build.Json:
     pod = build.pod(name, labels={"app": "web"}, affinity=ALONE, spec={"schedulerName": "affinity-scheduler"})
-    del pod["metadata"]["uid"]
     pod["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": SECRET}]
     pod["spec"]["volumes"] = [{"name": "v", "secret": {"secretName": SECRET}}]
     if node:
@@ -93,7 +76,6 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
 async def test_a_pending_pod_is_explained_with_the_pod_that_blocks_each_zone(
     tmp_path: Path, called: Called
 ) -> None:
-    """Nothing is written to the cluster."""
     async with served(tmp_path) as (cluster, kubeconfig):
         version = cluster.store.revision(POD, "default", "web-3").obj["metadata"]["resourceVersion"]
         code, out, err = await called("explain", "web-3", "--kubeconfig", kubeconfig)
@@ -173,12 +155,10 @@ async def bind_pod(cluster: DevCluster, pod: build.Json, node: str, annotation: 
 
 @pytest.mark.asyncio
 async def test_a_pod_of_another_scheduler_is_explained_with_a_note(tmp_path: Path, called: Called) -> None:
-    """The first profile explains it."""
     async with served(tmp_path) as (cluster, kubeconfig):
         hold_lease(cluster, name="kube-scheduler")
         cluster.store.create(NAMESPACE, "", build.namespace("team"))
         pod = build.pod("theirs", namespace="team")
-        del pod["metadata"]["uid"]
         cluster.store.create(POD, "team", pod)
         code, out, _ = await called("explain", "-n", "team", "theirs", "--kubeconfig", kubeconfig)
     assert code == 0
@@ -202,7 +182,6 @@ async def test_manifests_are_explained_before_they_exist(tmp_path: Path, called:
 
 @pytest.mark.asyncio
 async def test_simulate_places_replicas_until_the_next_does_not_fit(tmp_path: Path, called: Called) -> None:
-    """One per zone, and the explanation of the fourth."""
     manifest = tmp_path / "web.yaml"
     manifest.write_text(DEPLOYMENT)
     async with embedded(tmp_path, nodes=6, zones=3) as (_, kubeconfig):
@@ -294,16 +273,7 @@ async def test_simulate_of_several_manifests_ends_with_their_sum(tmp_path: Path,
 @pytest.mark.asyncio
 async def test_simulate_has_a_pod_of_a_daemon_set_for_each_node(tmp_path: Path, called: Called) -> None:
     """A node without room does not stop the nodes after it; `--replicas` makes no sense."""
-    template = build.pod("x", cpu="3", labels={"app": "a"})
-    document = {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "agent"},
-        "spec": {
-            "selector": {"matchLabels": {"app": "a"}},
-            "template": {field: template[field] for field in ("metadata", "spec")},
-        },
-    }
+    document = workload("DaemonSet", "agent", build.pod(cpu="3", labels={"app": "a"}))
     manifest = tmp_path / "agent.json"
     manifest.write_text(json.dumps(document))
     async with embedded(tmp_path, nodes=6, zones=3) as (cluster, kubeconfig):
@@ -322,58 +292,10 @@ async def test_simulate_has_a_pod_of_a_daemon_set_for_each_node(tmp_path: Path, 
     assert "--replicas: found DaemonSet agent, expected a workload with a number of replicas" in refused[2]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> None:
-    """Twenty replicas get the same nodes, and the same one does not fit."""
-    spec = {
-        "replicas": 20,
-        "selector": {"matchLabels": {"app": "web"}},
-        "template": {
-            "metadata": {"labels": {"app": "web"}},
-            "spec": build.pod(
-                spread=[build.spread(build.ZONE, build.selector("app=web"), max_skew=2)],
-                cpu="900m",
-                spec={"schedulerName": "affinity-scheduler"},
-            )["spec"],
-        },
-    }
-    document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
-    nodes = zoned("a1 a2 b1 b2 c1", allocatable={"cpu": "3"})
-    manifest = parse_manifest(document, namespace="default", semantics=DEFAULT_SEMANTICS)
-    cluster = LoadedCluster(default_settings())
-    for node in nodes:
-        cluster.state.upsert_node(decode_node(encoded(node)))
-    (simulation,) = simulate_manifests(cluster, [manifest], None, random.Random(seed))
-    real = _nodes_bound_by_machine([manifest.pod(number) for number in range(20)], nodes, seed)
-    assert simulation.n_placed == len(real) < 20
-    assert simulation.next is not None
-    assert simulation.next.pod == f"web-{len(real)}"
-    placed = {p.pod.name: p.pod.node_name for p in cluster.state.placed.values()}
-    assert placed == real
-
-
-def _nodes_bound_by_machine(pods: list[Any], nodes: list[build.Json], seed: int) -> dict[str, str]:
-    settings = default_settings()
-    state = ClusterState()
-    profiles = build_profiles(settings, ClusterView(state))
-    queue = build_queue(profiles, settings, max_in_unschedulable_s=300.0)
-    machine = Machine(state=state, queue=queue, profiles=profiles, rng=random.Random(seed))
-    for node in nodes:
-        machine.handle(NodeSeen(decode_node(encoded(node))), 0.0)
-    bound: dict[str, str] = {}
-    for pod in pods:
-        machine.handle(PodSeen(decoded(pod)), 0.0)
-        for instruction in machine.handle(CycleDue(), 0.0):
-            if isinstance(instruction, Bind):
-                bound[instruction.pod.name] = instruction.node_name
-    return bound
-
-
 @pytest.mark.asyncio
 async def test_a_snapshot_has_no_secrets_and_only_its_owner_may_read_it(
     tmp_path: Path, called: Called
 ) -> None:
-    """Neither environment values nor names of secrets."""
     async with served(tmp_path) as (cluster, kubeconfig):
         stored = json.dumps(cluster.store.revision(POD, "default", "web-0").obj)
         code, out, err = await called("snapshot", "-o", str(tmp_path / "s.json"), "--kubeconfig", kubeconfig)
@@ -422,7 +344,6 @@ async def test_a_missing_pod_is_one_line_with_namespace_and_name(tmp_path: Path,
 
 @pytest.mark.asyncio
 async def test_context_selects_cluster_user_and_namespace(tmp_path: Path, called: Called) -> None:
-    """As with kubectl."""
     async with served(tmp_path) as (_, kubeconfig):
         document = yaml.safe_load(Path(kubeconfig).read_text())
         (entry,) = document["contexts"]
@@ -441,7 +362,6 @@ async def test_context_selects_cluster_user_and_namespace(tmp_path: Path, called
 
 @pytest.mark.asyncio
 async def test_a_server_that_refuses_is_one_line(tmp_path: Path, called: Called) -> None:
-    """With a wrong token, the line has the server's message."""
     async with embedded(tmp_path, token="right") as (_, kubeconfig):
         text = Path(kubeconfig).read_text()
         Path(kubeconfig).write_text(text.replace("right", "wrong"))
@@ -449,17 +369,3 @@ async def test_a_server_that_refuses_is_one_line(tmp_path: Path, called: Called)
     assert (code, out) == (2, "")
     assert err.startswith("API server: ")
     assert len(err.splitlines()) == 1
-
-
-def test_help_lists_the_commands_and_kubectl_finds_the_plugin(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """kubectl looks for an executable named kubectl-affinity."""
-    project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())
-    assert project["project"]["scripts"]["kubectl-affinity"] == "scheduler.cli.main:main"
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    menu = capsys.readouterr().out
-    assert all(
-        re.search(rf"^    {name} ", menu, re.MULTILINE) for name in ("explain", "simulate", "snapshot")
-    )

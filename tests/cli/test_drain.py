@@ -17,10 +17,8 @@ from tests.support import build
 
 
 def web(name: str, node: str, *, owner: str = "ReplicaSet") -> build.Json:
-    pod = build.pod(name, node=node, labels={"app": "web"})
-    if owner:
-        pod["metadata"]["ownerReferences"] = [{**build.owned_by(owner, "web"), "uid": "u"}]
-    return pod
+    controller = {**build.owned_by(owner, "web"), "uid": "u"} if owner else None
+    return build.pod(name, node=node, labels={"app": "web"}, owner=controller)
 
 
 @asynccontextmanager

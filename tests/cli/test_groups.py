@@ -28,6 +28,7 @@ from tests.support.custom_kinds import (
 )
 from tests.support.forking import forked
 from tests.support.snapshots import read_objects
+from tests.support.workloads import workload
 
 pytestmark = pytest.mark.asyncio
 
@@ -62,15 +63,7 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
 
 async def test_a_cluster_and_its_snapshot_tell_of_podgroups(tmp_path: Path, called: Called) -> None:
     snapshot, manifest = str(tmp_path / "snapshot.json"), tmp_path / "job.json"
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "small"},
-        "spec": {
-            "parallelism": 3,
-            "template": {"spec": member("t", cpu="1", schedulingGroup={"podGroupName": "small"})["spec"]},
-        },
-    }
+    job = workload("Job", "small", member("t", cpu="1", schedulingGroup={"podGroupName": "small"}), 3)
     wanted = {"apiVersion": "v1", "kind": "List", "items": [job, group(KUBERNETES, "small", GANG)]}
     manifest.write_text(json.dumps(wanted))
     commands = (
@@ -96,13 +89,10 @@ async def test_a_cluster_and_its_snapshot_tell_of_podgroups(tmp_path: Path, call
 async def test_a_cluster_and_its_snapshot_tell_of_kueues_topology(tmp_path: Path, called: Called) -> None:
     """With it, the rack of one name in two blocks is two racks; without it, it is one."""
     snapshot, manifest, names = tmp_path / "snapshot.json", tmp_path / "job.json", ("a0", "a1", "b0", "b1")
-    marks = {
-        "labels": {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "3"},
-        "annotations": {"kueue.x-k8s.io/podset-required-topology": RACK},
-    }
-    template = {"metadata": marks, "spec": member("t", cpu="1")["spec"]}
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}
-    manifest.write_text(json.dumps({**job, "spec": {"parallelism": 3, "template": template}}))
+    labels = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "3"}
+    template = member("t", cpu="1", labels=labels)
+    template["metadata"]["annotations"] = {"kueue.x-k8s.io/podset-required-topology": RACK}
+    manifest.write_text(json.dumps(workload("Job", "j", template, 3)))
     command = ("simulate", "-f", str(manifest), "-o", "json")
     async with embedded(tmp_path, nodes=0) as (cluster, kubeconfig):
         cluster.store.create(CUSTOM_RESOURCE_DEFINITION, "", topology_definition())

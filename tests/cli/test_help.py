@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +27,11 @@ def test_help_is_what_a_command_line_without_arguments_asks_for(capsys: pytest.C
     assert text == help_of(capsys, "--help")
     assert "\nexamples:\n" in text
     assert all(re.search(rf"^    {name}(?: |$)", text, re.MULTILINE) for name in COMMANDS)
+
+
+def test_kubectl_finds_the_plugin() -> None:
+    project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())
+    assert project["project"]["scripts"]["kubectl-affinity"] == "scheduler.cli.main:main"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -24,7 +24,6 @@ PLUGIN = f"#!{sys.executable}\nfrom scheduler.cli.main import main\nraise System
 @pytest.mark.asyncio
 async def test_bound_pods_have_no_decision_annotation_if_it_is_off(tmp_path: Path) -> None:
     pod = build.pod("p", spec={"schedulerName": "affinity-scheduler"})
-    del pod["metadata"]["uid"]
     async with DevCluster(nodes=3) as cluster:
         kubeconfig = account_kubeconfig(cluster, "scheduler", tmp_path)
         async with running(kubeconfig, "--decision-annotations", "false"):
@@ -41,12 +40,10 @@ async def test_bound_pods_have_no_decision_annotation_if_it_is_off(tmp_path: Pat
 @pytest.mark.asyncio
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
 async def test_kubectl_affinity_explain_works(tmp_path: Path) -> None:
-    """kubectl runs the executable kubectl-affinity with its KUBECONFIG."""
     plugin = tmp_path / "kubectl-affinity"
     plugin.write_text(PLUGIN)
     plugin.chmod(0o755)
     pod = build.pod("p", node_selector={"disk": "ssd"})
-    del pod["metadata"]["uid"]
     async with DevCluster(nodes=3) as cluster:
         cluster.write_kubeconfig(tmp_path / "kubeconfig")
         cluster.store.create(POD, "default", pod)

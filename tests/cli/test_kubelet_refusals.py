@@ -37,23 +37,20 @@ def _failed(name: str, node: str, reason: str, containers: list[build.Json] = ON
 
 
 def test_the_note_names_nodes_and_reasons() -> None:
+    pending = build.pod("p", containers=ONE_CPU, spec=SPEC)
     cluster = _cluster(
         build.node("a"),
         build.node("b"),
         _failed("gone", "b", "OutOfcpu"),
         _failed("evicted", "a", "Evicted"),
         _failed("another", "a", "OutOfcpu", [build.container(requests={"cpu": "2"})]),
-        build.pod("p", containers=ONE_CPU, spec=SPEC),
+        pending,
     )
     answer = explain_named_pod(cluster, "default", "p")
     assert answer is not None
     (note,) = answer.notes
     assert note.startswith("pods with the same spec were rejected by the kubelet of b (OutOfcpu); ")
-
-
-def test_without_failed_pods_there_is_no_note() -> None:
-    cluster = _cluster(build.node("a"), build.pod("p", containers=ONE_CPU, spec=SPEC))
-    answer = explain_named_pod(cluster, "default", "p")
+    answer = explain_named_pod(_cluster(build.node("a"), pending), "default", "p")
     assert answer is not None
     assert answer.notes == ()
 

@@ -14,6 +14,7 @@ import pytest
 
 from scheduler.cli.main import main
 from tests.support import build
+from tests.support.snapshots import header
 
 
 class _Manifests(BaseHTTPRequestHandler):
@@ -48,8 +49,7 @@ def url() -> Iterator[str]:
 @pytest.fixture
 def snapshot(tmp_path: Path) -> str:
     file = tmp_path / "snapshot.json"
-    head = {"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot"}
-    file.write_text(json.dumps({**head, "nodes": [build.node("n")]}))
+    file.write_text(json.dumps({**header(), "nodes": [build.node("n")]}))
     return str(file)
 
 

@@ -22,16 +22,13 @@ OURS: Mapping[str, str] = {"schedulerName": "affinity-scheduler"}
 
 def member(name: str, owner: str = "shop", revision: str = "54d9", **more: Any) -> build.Json:
     """Return a pod of a Deployment, as its ReplicaSet makes it."""
-    pod = build.pod(name, labels={"app": owner, "pod-template-hash": revision}, **{"spec": OURS, **more})
-    pod["metadata"]["ownerReferences"] = [{**build.owned_by("ReplicaSet", f"{owner}-{revision}"), "uid": "u"}]
-    del pod["metadata"]["uid"]
-    return pod
+    labels = {"app": owner, "pod-template-hash": revision}
+    controller = {**build.owned_by("ReplicaSet", f"{owner}-{revision}"), "uid": "u"}
+    return build.pod(name, labels=labels, owner=controller, **{"spec": OURS, **more})
 
 
 def bare(name: str, **spec: object) -> build.Json:
-    pod = build.pod(name, spec=spec)
-    del pod["metadata"]["uid"]
-    return pod
+    return build.pod(name, spec=spec)
 
 
 @asynccontextmanager
@@ -104,7 +101,6 @@ async def test_a_misspelt_scheduler_is_named_with_the_one_that_was_meant(
 
 @pytest.mark.asyncio
 async def test_another_scheduler_that_has_placed_pods_counts_as_one(tmp_path: Path, called: Called) -> None:
-    """No more can be known of it, and of kube-scheduler without a Lease."""
     theirs = {"schedulerName": "volcano"}
     placed = bare("placed", nodeName="node-0001", **theirs), bare("old", nodeName="node-0001")
     pods = *placed, bare("waits", **theirs), bare("plain")

@@ -12,6 +12,8 @@ from scheduler.cli.main import main
 from tests.support import build
 from tests.support.build import Json
 from tests.support.device_documents import device_class, device_slice, resource_claim
+from tests.support.snapshots import header
+from tests.support.workloads import workload
 
 API = {"apiVersion": "resource.k8s.io/v1"}
 #: As users write it: without the mode, and without the count of one device.
@@ -26,21 +28,8 @@ DEVICES = [API | device_class(), API | device_slice("a", 2), API | device_slice(
 
 
 def using(**entry: str) -> Json:
-    spec = build.pod(spec={"resourceClaims": [{"name": "gpu", **entry}]})["spec"]
-    labels = {"app": "infer"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "infer"},
-        "spec": {
-            "replicas": 8,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {**spec, "schedulerName": "affinity-scheduler"},
-            },
-        },
-    }
+    spec = {"resourceClaims": [{"name": "gpu", **entry}], "schedulerName": "affinity-scheduler"}
+    return workload("Deployment", "infer", build.pod(labels={"app": "infer"}, spec=spec), 8)
 
 
 class Files:
@@ -52,8 +41,7 @@ class Files:
     def simulate(self, *documents: Json, command: str = "simulate", **snapshot: object) -> Any:
         """Return the JSON of the answer; the lines on standard error if there is no answer."""
         objects = {"nodes": [build.node("a"), build.node("b")], **snapshot}
-        head = {"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot"}
-        (self._folder / "s.json").write_text(json.dumps(head | objects))
+        (self._folder / "s.json").write_text(json.dumps(header() | objects))
         (self._folder / "m.yaml").write_text("\n---\n".join(map(json.dumps, documents)))
         code = main(
             [command, "-f", str(self._folder / "m.yaml"), "--on", str(self._folder / "s.json"), "-o", "json"]

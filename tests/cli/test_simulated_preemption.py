@@ -13,12 +13,9 @@ from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, PRIORITY_CLASS
 from tests.cli.conftest import Called, embedded
 from tests.support import build
+from tests.support.workloads import workload
 
 pytestmark = pytest.mark.asyncio
-
-
-def _pod(name: str, cpu: str, labels: build.Json | None = None) -> build.Json:
-    return build.pod(name, cpu=cpu, labels=labels or {})
 
 
 @asynccontextmanager
@@ -27,32 +24,20 @@ async def _full(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
     async with embedded(tmp_path, nodes=2, zones=1) as (cluster, kubeconfig):
         for node, app in (("node-0001", "kept"), ("node-0002", "batch")):
             for index in range(2):
-                pod = _pod(f"{app}-{index}", "2", labels={"app": app})
-                pod["spec"]["nodeName"] = node
+                pod = build.pod(f"{app}-{index}", node=node, cpu="2", labels={"app": app})
                 cluster.store.create(POD, "default", pod)
         budget = {"metadata": {"name": "kept"}, "spec": {"selector": {"matchLabels": {"app": "kept"}}}}
         cluster.store.create(POD_DISRUPTION_BUDGET, "default", budget)
         cluster.store.create(PRIORITY_CLASS, "", {"metadata": {"name": "urgent"}, "value": 1000})
         gentle = {"metadata": {"name": "gentle"}, "value": 1000, "preemptionPolicy": "Never"}
         cluster.store.create(PRIORITY_CLASS, "", gentle)
-        (tmp_path / "urgent.json").write_text(json.dumps({**_deployment(), "kind": "Deployment"}))
+        _write(tmp_path / "urgent.json", _deployment())
         yield cluster, kubeconfig
 
 
-def _deployment(**spec: str) -> build.Json:
-    pod = _pod("urgent", "3")
-    return {
-        "apiVersion": "apps/v1",
-        "metadata": {"name": "urgent", "namespace": "default"},
-        "spec": {
-            "replicas": 2,
-            "selector": {"matchLabels": {"app": "urgent"}},
-            "template": {
-                "metadata": {"labels": {"app": "urgent"}},
-                "spec": {"containers": pod["spec"]["containers"], **spec},
-            },
-        },
-    }
+def _deployment(name: str = "urgent", n_replicas: int = 2, cpu: str = "3", **spec: str) -> build.Json:
+    pod = build.pod(labels={"app": "urgent"}, cpu=cpu, spec=spec)
+    return workload("Deployment", name, pod, n_replicas)
 
 
 async def test_victims_are_named_and_the_budget_that_one_breaks(tmp_path: Path, called: Called) -> None:
@@ -105,9 +90,7 @@ async def test_the_class_that_a_manifest_names_is_the_clusters_or_in_the_file(
         "value": 7,
     }
     manifests = {
-        name: _write(
-            tmp_path / f"of-{name}.json", own, {**_deployment(priorityClassName=name), "kind": "Deployment"}
-        )
+        name: _write(tmp_path / f"of-{name}.json", own, _deployment(priorityClassName=name))
         for name in ("urgent", "gentle", "own", "system-node-critical", "none")
     }
     snapshot = str(tmp_path / "snapshot.json")
@@ -141,33 +124,15 @@ async def test_the_class_that_a_manifest_names_is_the_clusters_or_in_the_file(
     ],
 )
 async def test_bad_classes(tmp_path: Path, called: Called, value: str, expected: str) -> None:
-    manifest = tmp_path / "pod.json"
-    manifest.write_text(json.dumps({**_deployment(), "kind": "Deployment"}))
-    command = (
-        "simulate",
-        "-f",
-        str(manifest),
-        "--on",
-        str(tmp_path / "none.json"),
-        "--priority-class",
-        value,
-    )
-    assert await called(*command) == (
-        2,
-        "",
-        f"--priority-class: found {value}, expected {expected}\n",
-    )
+    file = _write(tmp_path / "pod.json", _deployment())
+    command = ("simulate", "-f", file, "--on", str(tmp_path / "none.json"), "--priority-class", value)
+    assert await called(*command) == (2, "", f"--priority-class: found {value}, expected {expected}\n")
 
 
 async def test_replicas_that_a_later_manifest_evicts_are_not_placed(tmp_path: Path, called: Called) -> None:
     """Three small replicas fill two nodes of 4 CPUs; one of 3 CPUs takes the place of two, or of the single one."""
-    small = _deployment()
-    small["metadata"]["name"] = "small"
-    small["spec"]["replicas"] = 3
-    small["spec"]["template"]["spec"]["containers"] = [build.container(requests={"cpu": "2"})]
-    urgent = _deployment(priorityClassName="system-cluster-critical")
-    urgent["spec"]["replicas"] = 1
-    path = _write(tmp_path / "both.json", *({**one, "kind": "Deployment"} for one in (small, urgent)))
+    urgent = _deployment(n_replicas=1, priorityClassName="system-cluster-critical")
+    path = _write(tmp_path / "both.json", _deployment("small", 3, "2"), urgent)
     async with embedded(tmp_path, nodes=2, zones=1) as (_, kubeconfig):
         command = ("simulate", "-f", path, "--kubeconfig", kubeconfig)
         code, out, _ = await called(*command)

@@ -11,6 +11,7 @@ from scheduler.cli.main import main
 from tests.support import build
 from tests.support.build import Json
 from tests.support.cases.volume_rows import using
+from tests.support.snapshots import header
 from tests.support.storage_objects import claim, csi_node, storage_class
 
 
@@ -40,8 +41,7 @@ def test_the_room_of_a_waiting_pod_is_not_offered(
     command: str, waiting: Json, pod: Json, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     snapshot = {
-        "apiVersion": "affinity-scheduler.io/v1",
-        "kind": "ClusterSnapshot",
+        **header(),
         "nodes": [build.node("n", allocatable={"cpu": "2"})],
         "pods": [waiting],
         "persistentVolumeClaims": [claim(name, "made", node="n" if name in "cd" else None) for name in "cde"],

@@ -10,9 +10,8 @@ import platform
 import re
 import sys
 import tarfile
-import time
-from collections.abc import AsyncGenerator, Awaitable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
@@ -27,13 +26,12 @@ from scheduler.cli.query.snapshots import take_snapshot, written
 from scheduler.cli.ui import DEPLOYMENT, check_kubectl, port_forward
 from scheduler.daemon.kube.client import KubeClient
 from scheduler.daemon.kube.credentials import Credentials, load_credentials
-from scheduler.daemon.kube.requests import SERVER_VERSION, Request, escaped, get_pod
+from scheduler.daemon.kube.requests import SERVER_VERSION, Request, Verb, escaped, get_pod
 from scheduler.daemon.settings.resolved import Settings
 from scheduler.errors import ApiError, SettingsError
 from scheduler.tools.explain.formats.json_values import mapping_or_empty, object_in
 from scheduler.tools.explain.formats.recording_file import select
 from scheduler.tools.explain.recordings import BUNDLED_SNAPSHOT
-from scheduler.tools.shadow.cluster_recording import Recording
 from scheduler.version import product_version
 
 if TYPE_CHECKING:
@@ -83,6 +81,7 @@ _EVENT: Final[FieldTree] = {
 }
 
 
+Json = Mapping[str, object]
 T = TypeVar("T")
 
 
@@ -94,21 +93,27 @@ class Bundle:
         self._files: dict[str, bytes] = {}
         self._lines: list[str] = []
 
-    def add(self, name: str, body: bytes, limit_bytes: int = LIMIT_BYTES) -> None:
+    def add(self, name: str, body: bytes) -> None:
         """Add a text without its secrets, cut at the limit."""
-        kept = without_secrets(body[:limit_bytes].decode(errors="replace"), self._secrets)
-        note = f", cut: it has more than {limit_bytes}" if len(body) > limit_bytes else ""
-        self._put(name, kept.encode(), note)
+        kept = without_secrets(body[:LIMIT_BYTES].decode(errors="replace"), self._secrets)
+        note = f", cut: it has more than {LIMIT_BYTES}" if len(body) > LIMIT_BYTES else ""
+        self.add_whole(name, kept.encode(), note)
 
-    def add_snapshot(self, body: bytes) -> None:
-        """Add the snapshot as it is."""
-        self._put(SNAPSHOT, body, "")
+    def add_whole(self, name: str, body: bytes, note: str = "") -> None:
+        """Add a part as it is."""
+        self._files[name] = body
+        self._lines.append(f"{name}: {len(body)} bytes{note}")
 
     def miss(self, name: str, reason: str) -> None:
         """Note that a part is missing, here and on standard error."""
         line = without_secrets(f"{name}: missing: {' '.join(reason.split())}", self._secrets)
         self._lines.append(line)
         print(line, file=sys.stderr)
+
+    async def keep(self, name: str, reading: Awaitable[bytes], shape: FieldTree | None = None) -> None:
+        """Add what is read, of a JSON object these fields; note if it cannot be had."""
+        if (body := await self.take(name, reading)) is not None:
+            self.add(name, body if shape is None else _lines([select(object_in(body), shape)]))
 
     async def take(self, name: str, reading: Awaitable[T]) -> T | None:
         """Return what is read; None with a note if it cannot be had."""
@@ -133,10 +138,6 @@ class Bundle:
                 tar.addfile(member, io.BytesIO(body))
         return stream.getvalue()
 
-    def _put(self, name: str, body: bytes, note: str) -> None:
-        self._files[name] = body
-        self._lines.append(f"{name}: {len(body)} bytes{note}")
-
 
 def save_bundle(args: argparse.Namespace) -> None:
     """Collect the parts and write them to the file of -o."""
@@ -153,54 +154,32 @@ async def _collected(args: argparse.Namespace, settings: Settings) -> Bundle:
     authorization = await credentials.authorization()
     bundle = Bundle(() if authorization is None else (authorization.split()[-1],))
     bundle.add("versions.json", msgspec.json.format(msgspec.json.encode(_versions())))
-    taken = await bundle.take(SNAPSHOT, _snapshot(args, settings))
-    if taken is not None:
-        snapshot, forbidden = taken
-        bundle.add_snapshot(snapshot)
+    snapshot = io.BytesIO()
+    taking = take_snapshot(args, settings, snapshot, SNAPSHOT_LIMIT_BYTES, skips_forbidden=True)
+    forbidden = await bundle.take(SNAPSHOT, taking)
+    if forbidden is not None:
+        bundle.add_whole(SNAPSHOT, snapshot.getvalue())
         for kind, reason in forbidden.items():
             bundle.miss(f"{kind} objects of {SNAPSHOT}", reason)
-    configuration: Mapping[str, object] = {}
+    configuration: Json = {}
     try:
         async with _port(args) as url:
             configuration = await _add_endpoints(bundle, url, credentials)
     except SettingsError as error:
-        here = (
-            ""
-            if args.url
-            else "; of one on this machine name the address of its page: --url http://127.0.0.1:N"
-        )
-        bundle.miss("what the scheduler's port answers", f"{error}{here}")
-    async with connect(args.kubeconfig, args.context, os.environ) as client:
+        here = "; of one on this machine name the address of its page: --url http://127.0.0.1:N"
+        bundle.miss("what the scheduler's port answers", f"{error}{'' if args.url else here}")
+    async with connect(args) as client:
         await _add_objects(bundle, client, args.namespace, configuration)
     return bundle
-
-
-async def _snapshot(args: argparse.Namespace, settings: Settings) -> tuple[bytes, dict[str, str]]:
-    """Return a snapshot, and the kinds that the user may not list. Raises SettingsError."""
-    body = io.BytesIO()
-    recording = Recording(
-        body,
-        settings.node_annotations,
-        compresses=False,
-        max_bytes=SNAPSHOT_LIMIT_BYTES,
-        now_s=time.monotonic,
-    )
-    forbidden = await take_snapshot(recording, args.kubeconfig, args.context, settings, skips_forbidden=True)
-    return body.getvalue(), forbidden
 
 
 def _versions() -> dict[str, object]:
     """Return the versions of this command, not of the scheduler, which /statusz has."""
     packages = {}
-    try:
-        names = [_PACKAGE.match(each) for each in requires(_NAME) or ()]
-    except PackageNotFoundError:
-        names = []
-    for name in {found[0] for found in names if found}:
-        try:
-            packages[name] = version(name)
-        except PackageNotFoundError:
-            continue
+    with suppress(PackageNotFoundError):
+        for found in filter(None, map(_PACKAGE.match, requires(_NAME) or ())):
+            with suppress(PackageNotFoundError):
+                packages[found[0]] = version(found[0])
     return {
         "command": product_version(),
         "python": platform.python_version(),
@@ -225,10 +204,10 @@ async def _port(args: argparse.Namespace) -> AsyncGenerator[str, None]:
 
 async def _leader(args: argparse.Namespace) -> str | None:
     """Return the pod that holds the Lease, since a standby has decided nothing; None if it is unknown."""
-    async with connect(args.kubeconfig, args.context, os.environ) as client:
+    async with connect(args) as client:
         try:
-            lease = Request("GET", _lease_path(args.namespace, _NAME), "get")
-            spec = mapping_or_empty(object_in(await client.request(lease, timeout_s=_TIMEOUT_S)).get("spec"))
+            lease = await _get(client, _lease_path(args.namespace, _NAME))
+            spec = mapping_or_empty(object_in(lease).get("spec"))
             # The name of a pod is its host's, with which the identity of an instance begins.
             pod = str(spec.get("holderIdentity") or "").partition("_")[0]
             if not pod:
@@ -243,7 +222,14 @@ def _lease_path(namespace: str, name: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{escaped(namespace)}/leases/{escaped(name)}"
 
 
-async def _add_endpoints(bundle: Bundle, url: str, credentials: Credentials) -> Mapping[str, object]:
+async def _get(
+    client: KubeClient, path: str, query: Mapping[str, str] | None = None, verb: Verb = "get"
+) -> bytes:
+    request = Request("GET", path, verb, tuple((query or {}).items()))
+    return await client.request(request, timeout_s=_TIMEOUT_S)
+
+
+async def _add_endpoints(bundle: Bundle, url: str, credentials: Credentials) -> Json:
     """
     Add what the scheduler's port answers, and return its KubeSchedulerConfiguration, empty if it is unknown.
 
@@ -251,20 +237,19 @@ async def _add_endpoints(bundle: Bundle, url: str, credentials: Credentials) -> 
     """
     authorization = await credentials.authorization() if url.startswith("https:") else None
     headers = {} if authorization is None else {"Authorization": authorization}
-    configuration: Mapping[str, object] = {}
+    configuration: Json = {}
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     connector = aiohttp.TCPConnector(ssl=False)
     async with aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout) as session:
         deadline_s = asyncio.get_running_loop().time() + _PORT_TIMEOUT_S
         for name, path in _ENDPOINTS.items():
             body = await bundle.take(name, _answer(session, url + path, deadline_s))
-            if body is None:
-                continue
-            if name == "configz.json":
+            if body is not None and name == "configz.json":
                 known = known_configuration(object_in(body))
                 body = msgspec.json.format(msgspec.json.encode(known))
                 configuration = mapping_or_empty(known.get("componentconfig"))
-            bundle.add(name, body)
+            if body is not None:
+                bundle.add(name, body)
     return configuration
 
 
@@ -285,64 +270,45 @@ async def _answer(session: aiohttp.ClientSession, url: str, deadline_s: float) -
     return body
 
 
-async def _add_objects(
-    bundle: Bundle, client: KubeClient, namespace: str, configuration: Mapping[str, object]
-) -> None:
+async def _add_objects(bundle: Bundle, client: KubeClient, namespace: str, configuration: Json) -> None:
     """Add what the API server has of the scheduler."""
-    taken = await bundle.take("apiserver.json", client.request(SERVER_VERSION, timeout_s=_TIMEOUT_S))
-    if taken is not None:
-        bundle.add("apiserver.json", taken)
+    await bundle.keep("apiserver.json", client.request(SERVER_VERSION, timeout_s=_TIMEOUT_S))
     election = mapping_or_empty(configuration.get("leaderElection"))
     path = _lease_path(
         str(election.get("resourceNamespace") or namespace), str(election.get("resourceName") or _NAME)
     )
-    taken = await bundle.take("lease.json", client.request(Request("GET", path, "get"), timeout_s=_TIMEOUT_S))
-    if taken is not None:
-        bundle.add("lease.json", _lines([select(object_in(taken), _LEASE)]))
-    query = (("labelSelector", f"app.kubernetes.io/name={_NAME}"), ("limit", "100"))
-    pods = await _listed(bundle, client, "pods.json", f"/api/v1/namespaces/{escaped(namespace)}/pods", query)
+    await bundle.keep("lease.json", _get(client, path), _LEASE)
+    path, selector = f"/api/v1/namespaces/{escaped(namespace)}/pods", f"app.kubernetes.io/name={_NAME}"
+    query = {"labelSelector": selector, "limit": "100"}
+    pods = await _listed(bundle, client, "pods.json", path, query)
     if pods == []:
-        bundle.miss("pods and log", f"no pod with the label app.kubernetes.io/name={_NAME} in {namespace}")
+        bundle.miss("pods and log", f"no pod with the label {selector} in {namespace}")
     if pods:
         bundle.add("pods.json", _lines([select(pod, _POD) for pod in pods]))
     for pod in (pods or ())[:_MAX_PODS]:
-        await _add_log(bundle, client, namespace, pod)
+        await _add_log(bundle, client, path, pod)
     await _add_events(bundle, client, pods or (), configuration)
 
 
-async def _add_log(bundle: Bundle, client: KubeClient, namespace: str, pod: Mapping[str, object]) -> None:
+async def _add_log(bundle: Bundle, client: KubeClient, path: str, pod: Json) -> None:
     """Add the last lines of the scheduler's container, and those of the one before it if that has ended."""
     name = escaped(str(mapping_or_empty(pod.get("metadata")).get("name")))
-    containers = [
-        str(each.get("name")) for each in _mappings(mapping_or_empty(pod.get("spec")).get("containers"))
-    ]
-    container = "scheduler" if "scheduler" in containers else next(iter(containers), "")
-    restarts = [
-        each.get("restartCount")
-        for each in _mappings(mapping_or_empty(pod.get("status")).get("containerStatuses"))
-    ]
-    for previous in ("", "true") if any(restarts) else ("",):
-        file = f"log-{name}{'-previous' if previous else ''}.txt"
-        query = (
-            ("container", container),
-            ("tailLines", str(_N_LOG_LINES)),
-            ("limitBytes", str(LIMIT_BYTES)),
-            *([("previous", previous)] if previous else []),
-        )
-        path = f"/api/v1/namespaces/{escaped(namespace)}/pods/{name}/log"
-        taken = await bundle.take(
-            file, client.request(Request("GET", path, "get", query), timeout_s=_TIMEOUT_S)
-        )
-        if taken is not None:
-            bundle.add(file, taken)
+    containers = _mappings(mapping_or_empty(pod.get("spec")).get("containers"))
+    names = [str(each.get("name")) for each in containers]
+    query = {
+        "container": "scheduler" if "scheduler" in names else next(iter(names), ""),
+        "tailLines": str(_N_LOG_LINES),
+        "limitBytes": str(LIMIT_BYTES),
+    }
+    queries = {f"log-{name}.txt": query}
+    statuses = _mappings(mapping_or_empty(pod.get("status")).get("containerStatuses"))
+    if any(each.get("restartCount") for each in statuses):
+        queries[f"log-{name}-previous.txt"] = {**query, "previous": "true"}
+    for file, asked in queries.items():
+        await bundle.keep(file, _get(client, f"{path}/{name}/log", asked))
 
 
-async def _add_events(
-    bundle: Bundle,
-    client: KubeClient,
-    pods: tuple[()] | list[dict[str, object]],
-    configuration: Mapping[str, object],
-) -> None:
+async def _add_events(bundle: Bundle, client: KubeClient, pods: Sequence[Json], configuration: Json) -> None:
     """Add the newest events that its profiles reported, and those about its pods."""
     profiles = [str(each.get("schedulerName")) for each in _mappings(configuration.get("profiles"))]
     selectors = [f"reportingComponent={name}" for name in profiles or [_NAME]]
@@ -351,32 +317,25 @@ async def _add_events(
         selectors.append(
             f"involvedObject.namespace={meta.get('namespace')},involvedObject.name={meta.get('name')}"
         )
-    lists = [
-        await _listed(
-            bundle,
-            client,
-            f"events.json ({selector})",
-            "/api/v1/events",
-            (("fieldSelector", selector), ("limit", str(_EVENTS_READ))),
-        )
-        for selector in selectors
-    ]
-    if all(listed is None for listed in lists):
-        return
-    events = sorted((select(event, _EVENT) for listed in lists for event in listed or ()), key=_last_seen)
-    bundle.add("events.json", _lines(events[-_MAX_EVENTS:]))
+    lists = []
+    for selector in selectors:
+        query = {"fieldSelector": selector, "limit": str(_EVENTS_READ)}
+        lists.append(await _listed(bundle, client, f"events.json ({selector})", "/api/v1/events", query))
+    if any(listed is not None for listed in lists):
+        events = (select(event, _EVENT) for listed in lists for event in listed or ())
+        bundle.add("events.json", _lines(sorted(events, key=_last_seen)[-_MAX_EVENTS:]))
 
 
-def _last_seen(event: Mapping[str, object]) -> str:
+def _last_seen(event: Json) -> str:
     series = mapping_or_empty(event.get("series")).get("lastObservedTime")
     return str(series or event.get("lastTimestamp") or event.get("eventTime") or "")
 
 
 async def _listed(
-    bundle: Bundle, client: KubeClient, name: str, path: str, query: tuple[tuple[str, str], ...]
-) -> list[dict[str, object]] | None:
+    bundle: Bundle, client: KubeClient, name: str, path: str, query: Mapping[str, str]
+) -> list[Json] | None:
     """Return the objects of the first page; the bundle notes if there are more."""
-    taken = await bundle.take(name, client.request(Request("GET", path, "list", query), timeout_s=_TIMEOUT_S))
+    taken = await bundle.take(name, _get(client, path, query, "list"))
     if taken is None:
         return None
     document = object_in(taken)
@@ -386,10 +345,10 @@ async def _listed(
     return items
 
 
-def _lines(documents: list[dict[str, object]]) -> bytes:
+def _lines(documents: Iterable[Json]) -> bytes:
     """Return the documents as JSON, one a line."""
     return b"".join(msgspec.json.encode(document) + b"\n" for document in documents)
 
 
-def _mappings(value: object) -> list[dict[str, object]]:
-    return [dict(each) for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+def _mappings(value: object) -> list[Json]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

@@ -1,25 +1,29 @@
-"""What `explain` prints: of manifests, of named pods and workloads, or of all that is pending."""
+"""What `explain` prints: of manifests, of named pods and workloads, or of all that is pending, a table of workloads."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Final
 
-from scheduler.cli.query.pending import pending_lines
-from scheduler.cli.query.sources import (
-    add_to_cluster,
-    read_cluster,
-    read_manifest_file,
-    settings_of,
-)
+from scheduler.cli.query.sources import add_to_cluster, read_cluster, read_manifest_file, settings_of
 from scheduler.cli.source_flags import namespace_of
+from scheduler.daemon.kube.requests import seconds_of
+from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.answers import explain_manifests, explain_named_pod, explain_workload
 from scheduler.tools.explain.formats.explanation import Explanation
-from scheduler.tools.explain.pending import pending_workloads
-from scheduler.tools.explain.report import print_answer, report_text
+from scheduler.tools.explain.formats.table import table_lines
+from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
+from scheduler.tools.explain.pending import PendingWorkload, PendingWorkloads, pending_workloads
+from scheduler.tools.explain.report import more_lines, print_answer, report_text
+from scheduler.tools.explain.serving import age_text
 from scheduler.tools.explain.workloads import parse_workload, why_not_found
+
+#: The most that is printed unless the table is wide.
+_ROWS: Final = 30
+_WORDS: Final = 10
 
 
 def print_file(args: argparse.Namespace) -> int:
@@ -74,6 +78,44 @@ def print_pending(args: argparse.Namespace) -> int:
         raise SettingsError("namespace", "", namespace, "a namespace of the cluster")
     read_at, wide = "" if cluster.leases is None else cluster.leases.read_at, args.output == "wide"
     print_answer(
-        pending, args.output, lambda style: "\n".join(pending_lines(pending, read_at, style, wide=wide))
+        pending, args.output, lambda style: "\n".join(_pending_lines(pending, read_at, style, wide=wide))
     )
     return 1 if pending.n_pods else 0
+
+
+def _pending_lines(pending: PendingWorkloads, read_at: str, style: Style, *, wide: bool) -> list[str]:
+    """Return the lines to print. `read_at`: when the cluster was read, from which ages count."""
+    where = f"in namespace {pending.namespace}" if pending.namespace else "in all namespaces"
+    where = escape_control_characters(where)
+    if not pending.n_pods:
+        return [style.heading(f"Pending {where}: {style.good('nothing')}")]
+    n_workloads = len({one.workload for one in pending.workloads})
+    count = f"{counted(pending.n_pods, 'pod')} of {counted(n_workloads, 'workload')}"
+    shown = pending.workloads if wide else pending.workloads[:_ROWS]
+    head: tuple[str, ...] = ("WORKLOAD", "PODS", "SINCE", "REASON", "WHAT WOULD HELP MOST")
+    rows = [_cells(one, read_at, wide=wide) for one in shown]
+    if not pending.namespace:
+        head = "NAMESPACE", *head
+        rows = [(one.namespace, *row) for one, row in zip(shown, rows, strict=True)]
+    first = pending.workloads[0]
+    more = f"affinity-scheduler explain -n {first.namespace} {first.workload.text}"
+    return [
+        style.heading(f"Pending {where}: {style.bad(count)}"),
+        "",
+        *map(escape_control_characters, table_lines(head, rows, columns=style.columns)),
+        *more_lines(len(pending.workloads) - len(shown), 0, "workload"),
+        "",
+        f"More of the first: {escape_control_characters(more)}",
+    ]
+
+
+def _cells(one: PendingWorkload, read_at: str, *, wide: bool) -> tuple[str | int, ...]:
+    created_s, read_s = seconds_of(one.oldest), seconds_of(read_at)
+    since = one.oldest if created_s is None or read_s is None else age_text(read_s - created_s)
+    is_answered = one.state != "unschedulable" or one.misspelt
+    nothing = "-" if is_answered else "no small change"
+    words = one.reason.split()
+    # A table is read at a glance.
+    short = one.reason if len(words) <= _WORDS else " ".join((*words[:_WORDS], "..."))
+    reason = one.missing or (one.unserved or one.reason if wide else short)
+    return one.workload.text, one.n_pods, since or "-", reason, " ".join(one.change) or nothing

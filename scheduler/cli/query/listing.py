@@ -33,6 +33,7 @@ from scheduler.daemon.kube.requests import (
     second_time,
 )
 from scheduler.daemon.kube.responses import decode_version
+from scheduler.daemon.settings.resolved import Settings
 from scheduler.errors import (
     ApiError,
     Forbidden,
@@ -43,12 +44,12 @@ from scheduler.errors import (
     SettingsError,
     Throttled,
 )
+from scheduler.tools.explain.formats.json_values import as_texts, mapping_or_empty, object_in
 from scheduler.tools.explain.formats.terminal import LiveLines, print_unlisted
 from scheduler.tools.explain.serving import Leases, decode_lease, lease_names, leases_named
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 if TYPE_CHECKING:
-    from scheduler.daemon.settings.resolved import Settings
     from scheduler.engine.framework.kinds import WatchedKind
     from scheduler.engine.model.semantics import Version
 
@@ -67,11 +68,10 @@ _NEEDED_KINDS: Final = ("Pod", "Node")
 T = TypeVar("T")
 
 
-def read_cluster(
+async def read_cluster(
+    args: argparse.Namespace,
     new_cluster: Callable[[Version | None], LoadedCluster],
     pods: Sequence[tuple[str, str]],
-    kubeconfig: str | None,
-    context: str | None,
 ) -> tuple[LoadedCluster, list[bytes | None]]:
     """
     Return the cluster, and the JSON of the pods of these namespaces and names. If one of them does not exist, they are
@@ -80,21 +80,16 @@ def read_cluster(
     `new_cluster`: returns the cluster that objects are added to, by the version of the API server; None if it does not
     say. Raises SettingsError.
     """
-    return asyncio.run(_read_cluster(new_cluster, pods, kubeconfig, context))
-
-
-async def _read_cluster(
-    new_cluster: Callable[[Version | None], LoadedCluster],
-    pods: Sequence[tuple[str, str]],
-    kubeconfig: str | None,
-    context: str | None,
-) -> tuple[LoadedCluster, list[bytes | None]]:
-    async with connect(kubeconfig, context, os.environ) as client:
+    async with connect(args) as client:
         stored = [await _read(client, get_pod(*pod)) for pod in pods]
         cluster = new_cluster(await _server_version(client))
         cluster.state.devices.epoch_s = time.time()
         if None not in stored:
-            await _list_all_kinds(client, cluster)
+            forbidden = await list_kinds(client, cluster.kinds, cluster.decode, cluster.add_list)
+            cluster.leases = await list_leases(client, cluster.settings)
+            client.live.clear()
+            for kind, reason in forbidden.items():
+                print_unlisted(kind, reason)
     return cluster, stored
 
 
@@ -103,14 +98,6 @@ async def _server_version(client: KubeClient) -> Version | None:
         return decode_version(await client.request(SERVER_VERSION, timeout_s=_TIMEOUT_S))
     except (Forbidden, NotFound, Invalid):
         return None
-
-
-async def _list_all_kinds(client: TellingClient, cluster: LoadedCluster) -> None:
-    forbidden = await list_kinds(client, cluster.kinds, cluster.decode, cluster.add_list)
-    cluster.leases = await list_leases(client, cluster.settings)
-    client.live.clear()
-    for kind, reason in forbidden.items():
-        print_unlisted(kind, reason)
 
 
 async def list_leases(client: TellingClient, settings: Settings) -> Leases:
@@ -126,15 +113,11 @@ async def list_leases(client: TellingClient, settings: Settings) -> Leases:
     return leases
 
 
-def read_priority_class(name: str, kubeconfig: str | None, context: str | None) -> bytes | None:
+async def read_priority_class(args: argparse.Namespace, name: str) -> bytes | None:
     """Return the JSON of the cluster's PriorityClass of this name; None if there is none. Raises SettingsError."""
-
-    async def read() -> bytes | None:
-        path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{escaped(name)}"
-        async with connect(kubeconfig, context, os.environ) as client:
-            return await _read(client, Request("GET", path, "get"))
-
-    return asyncio.run(read())
+    path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{escaped(name)}"
+    async with connect(args) as client:
+        return await _read(client, Request("GET", path, "get"))
 
 
 async def _read(client: KubeClient, request: Request) -> bytes | None:
@@ -185,11 +168,12 @@ class TellingClient(KubeClient):
 
 
 @asynccontextmanager
-async def connect(
-    kubeconfig: str | None, context: str | None, environ: Mapping[str, str]
-) -> AsyncIterator[TellingClient]:
-    """Connect to the cluster. An ApiError inside the context becomes a SettingsError."""
-    credentials = await load_credentials(kubeconfig=kubeconfig, master=None, environ=environ, context=context)
+async def connect(args: argparse.Namespace) -> AsyncIterator[TellingClient]:
+    """Connect to the cluster that the arguments name. An ApiError inside the context becomes a SettingsError."""
+    given = vars(args)  # a command line that is completed may have neither
+    credentials = await load_credentials(
+        kubeconfig=given.get("kubeconfig"), master=None, environ=os.environ, context=given.get("context")
+    )
     client = TellingClient(credentials)
     async with client:
         try:
@@ -250,32 +234,18 @@ async def list_all(
     )
 
 
-class _Metadata(msgspec.Struct, frozen=True):
-    name: str = ""
-    labels: Mapping[str, str] | None = None
-
-
-class _Object(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-
-
-class _Page(msgspec.Struct, frozen=True):
-    items: tuple[_Object, ...] = ()
-
-
 def listed_names(args: argparse.Namespace, path: str) -> Sequence[tuple[str, Mapping[str, str]]]:
     """Return names and labels of the first objects at the path, whose `{}` is the namespace; none without an answer."""
     try:
-        page = asyncio.run(_first_page(args, path))
-    except (ApiError, SettingsError, msgspec.DecodeError, TimeoutError):
+        items = asyncio.run(_first_page(args, path)).get("items")
+    except (ApiError, SettingsError, TimeoutError):
         return ()
-    return [(each.metadata.name, each.metadata.labels or {}) for each in page.items]
+    listed = items if isinstance(items, list) else ()
+    found = [mapping_or_empty(mapping_or_empty(each).get("metadata")) for each in listed]
+    return [(str(each.get("name")), as_texts(mapping_or_empty(each.get("labels")))) for each in found]
 
 
-async def _first_page(args: argparse.Namespace, path: str) -> _Page:
-    given = vars(args)  # not every command has both
-    kubeconfig, context = given.get("kubeconfig"), given.get("context")
+async def _first_page(args: argparse.Namespace, path: str) -> Mapping[str, object]:
     path = path.format(namespace_of(args)) if "{}" in path else path
-    async with asyncio.timeout(_TAB_TIMEOUT_S), connect(kubeconfig, context, os.environ) as client:
-        answer = await client.request(list_page(WatchPath(path)), timeout_s=_TAB_TIMEOUT_S)
-    return msgspec.json.decode(answer, type=_Page)
+    async with asyncio.timeout(_TAB_TIMEOUT_S), connect(args) as client:
+        return object_in(await client.request(list_page(WatchPath(path)), timeout_s=_TAB_TIMEOUT_S))

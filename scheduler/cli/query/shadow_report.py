@@ -9,7 +9,7 @@ from scheduler.engine.syntax.plurals import counted
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
 from scheduler.tools.explain.report import print_answer
-from scheduler.tools.shadow.report import Cause, Difference, ShadowReport
+from scheduler.tools.shadow.report import Cause, ShadowReport
 
 #: Differences in the text of a report.
 _SHOWN: Final = 100
@@ -86,7 +86,18 @@ def live_lines(report: ShadowReport, columns: int) -> list[str]:
 
 def _table(report: ShadowReport, columns: int | None) -> list[str]:
     """Return the table of differences; for so many columns with those that leave room for the last one."""
-    rows = [_row(each) for each in report.differences[:_SHOWN]]
+    rows = [
+        (
+            f"{each.namespace}/{each.pod}",
+            each.cause,
+            each.node or "pending",
+            each.here or "pending",
+            each.behind,
+            each.plugin or "-",
+            each.explanation,
+        )
+        for each in report.differences[:_SHOWN]
+    ]
     table: list[str] = []
     for head in _NARROWER:
         places = [_HEAD.index(name) for name in head]
@@ -96,20 +107,6 @@ def _table(report: ShadowReport, columns: int | None) -> list[str]:
     return table
 
 
-def _row(each: Difference) -> tuple[str | int, ...]:
-    there, here = each.node or "pending", each.here or "pending"
-    return (
-        f"{each.namespace}/{each.pod}",
-        each.cause,
-        there,
-        here,
-        each.behind,
-        each.plugin or "-",
-        each.explanation,
-    )
-
-
 def _more(report: ShadowReport) -> list[str]:
-    left = len(report.differences) - _SHOWN + report.n_more_differences
-    left = max(left, report.n_more_differences)
-    return [f"... and {counted(left, 'more difference')}"] if left > 0 else []
+    left = max(0, len(report.differences) - _SHOWN) + report.n_more_differences
+    return [f"... and {counted(left, 'more difference')}"] if left else []

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from scheduler.cli.query.drain import drain_lines
 from scheduler.cli.query.sources import (
     add_to_cluster,
     class_reader,
@@ -15,18 +14,28 @@ from scheduler.cli.query.sources import (
     read_manifest_file,
     settings_of,
 )
-from scheduler.engine.syntax.plurals import counted
+from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.table import table_lines
 from scheduler.tools.explain.formats.terminal import Style, escape_control_characters
 from scheduler.tools.explain.priority_classes import priority_class_named
 from scheduler.tools.explain.report import more_lines, print_answer, report_lines
 from scheduler.tools.explain.scenarios import MAX_REPLICAS, simulate_drain, simulate_manifests
+from scheduler.tools.explain.sentences import reason_in
+from scheduler.tools.explain.simulation.drain import Drain, LeavingPod, Stay, StayingPods
 from scheduler.tools.explain.simulation.replicas import Simulation
 
-#: Nodes and evicted pods in the tables unless they are wide.
+#: Nodes and evicted pods in the tables unless they are wide, and rows of those of a drain.
 _NODES: Final = 10
 _VICTIMS: Final = 10
+_ROWS: Final = 20
+
+_STAY_WORDS: Final = {
+    Stay.DAEMON_SET: "of DaemonSets",
+    Stay.STATIC: "static",
+    Stay.NO_CONTROLLER: "without a controller: nothing makes them anew",
+    Stay.TERMINATING: "terminating already",
+}
 
 
 def print_replicas(args: argparse.Namespace) -> int:
@@ -53,7 +62,7 @@ def print_drain(args: argparse.Namespace) -> int:
     nodes = [name for names in args.drain or () for name in names.strip(",").split(",")]
     drain = simulate_drain(cluster, nodes, args.without_zone, random.Random(args.seed))
     wide = args.output == "wide"
-    print_answer(drain, args.output, lambda style: "\n".join(drain_lines(drain, style, wide=wide)))
+    print_answer(drain, args.output, lambda style: "\n".join(_drain_lines(drain, style, wide=wide)))
     return 0 if drain.is_ok else 1
 
 
@@ -72,14 +81,15 @@ def _text(simulations: Sequence[Simulation], style: Style, *, wide: bool) -> str
     if len(simulations) > 1:
         n_placed = sum(simulation.n_placed for simulation in simulations)
         n_replicas = sum(simulation.n_replicas for simulation in simulations)
-        reports.append("\n".join(_summary_lines(simulations, style)))
+        reports.append("\n".join(_summary_lines(simulations, explained, style)))
         reports.append(_count_line(f"All {len(simulations)} manifests", n_placed, n_replicas, style))
     return "\n\n".join(reports)
 
 
-def _summary_lines(simulations: Sequence[Simulation], style: Style) -> list[str]:
+def _summary_lines(
+    simulations: Sequence[Simulation], explained: Mapping[int, str], style: Style
+) -> list[str]:
     """Return a table of all manifests; the reason is the first of the first replica that does not fit."""
-    explained = _explained_before(simulations)
     rows = [
         (
             _subject(each),
@@ -137,23 +147,77 @@ def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
     by_node = [(n.node, n.zone or "-", n.n_pods) for n in shown]
     nodes = table_lines(("NODE", "ZONE", "PODS"), by_node, columns=style.columns)
     nodes += more_lines(len(simulation.nodes) - len(shown), simulation.n_more_nodes, "node")
-    victims = _victim_lines(simulation, style.columns, wide=wide)
+    evicted = simulation.victims if wide else simulation.victims[:_VICTIMS]
+    rows = [(f"{one.namespace}/{one.name}", one.priority, one.node, one.budget or "-") for one in evicted]
+    victims = table_lines(("EVICTED", "PRIORITY", "NODE", "BREAKS BUDGET"), rows, columns=style.columns)
+    n_listed = len(simulation.victims)
+    victims += more_lines(n_listed - len(evicted), simulation.n_evicted - n_listed, "pod")
     for table in (zones, nodes, victims):
         lines += ["", *table] if table else []
     if simulation.next is not None:
-        lines += [
-            "",
-            style.heading("WHY THE NEXT REPLICA DOES NOT FIT"),
-            "",
-            *report_lines(simulation.next, style, wide=wide),
-        ]
+        title = style.heading("WHY THE NEXT REPLICA DOES NOT FIT")
+        lines += ["", title, "", *report_lines(simulation.next, style, wide=wide)]
     return lines
 
 
-def _victim_lines(simulation: Simulation, columns: int | None, *, wide: bool) -> list[str]:
-    """Return the table of the pods that are evicted, none if there are none."""
-    shown = simulation.victims if wide else simulation.victims[:_VICTIMS]
-    rows = [(f"{one.namespace}/{one.name}", one.priority, one.node, one.budget or "-") for one in shown]
-    lines = table_lines(("EVICTED", "PRIORITY", "NODE", "BREAKS BUDGET"), rows, columns=columns)
-    n_cut = len(simulation.victims) - len(shown)
-    return lines + more_lines(n_cut, simulation.n_evicted - len(simulation.victims), "pod")
+def _drain_lines(drain: Drain, style: Style, *, wide: bool) -> list[str]:
+    """Return the lines to print."""
+    placed = [pod for pod in drain.leaving if pod.to]
+    unplaced = [pod for pod in drain.leaving if pod.message]
+    held = [pod for pod in drain.leaving if pod.held_by]
+    nodes = f"node {drain.nodes[0]}" if len(drain.nodes) == 1 else counted(len(drain.nodes), "node")
+    what = f"Without zone {drain.zone}" if drain.zone else f"Drain of {nodes}"
+    finds = "finds a place" if drain.n_leaving == 1 else "find a place"
+    count = f"{drain.n_placed} of {counted(drain.n_leaving, 'pod')} {finds} elsewhere"
+    lines = [style.heading(f"{what}: {style.good(count) if drain.is_ok else style.bad(count)}")]
+    lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in drain.notes]
+    lines += [f"  {_stays(pods, gone=bool(drain.zone))}" for pods in drain.staying]
+    tables = (
+        (
+            "WHERE THEY GO" if drain.zone else "WHERE THEY GO, AS BUDGETS ALLOW",
+            ("ROUND", "POD", "FROM", "TO"),
+            [(pod.round, pod.key, pod.node, pod.to) for pod in placed],
+        ),
+        ("NO PLACE", *_refused(unplaced, "WHY", lambda pod: pod.message, wide=wide)),
+        ("NEVER LET GO", *_refused(held, "PODDISRUPTIONBUDGET", lambda pod: pod.held_by, wide=wide)),
+    )
+    for title, head, rows in tables:
+        shown = rows if wide else rows[:_ROWS]
+        if shown:
+            table = map(escape_control_characters, table_lines(head, shown, columns=style.columns))
+            lines += ["", style.heading(title), *table]
+        lines += more_lines(len(rows) - len(shown), 0, head[-3].lower())
+    if drain.next is not None:
+        title = f"WHY {drain.next.namespace}/{drain.next.pod} FINDS NO PLACE"
+        lines += ["", style.heading(title), "", *report_lines(drain.next, style, wide=wide)]
+    return lines
+
+
+def _refused(
+    pods: Sequence[LeavingPod], why: str, why_of: Callable[[LeavingPod], str], *, wide: bool
+) -> tuple[tuple[str, ...], Sequence[Sequence[str | int]]]:
+    """Return the head and rows of a table of pods without a place: a row for those that are alike, unless wide."""
+    if wide:
+        return ("ROUND", "POD", "FROM", why), [(pod.round, pod.key, pod.node, why_of(pod)) for pod in pods]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for pod in pods:
+        key = f"{pod.namespace}/{pod.workload}", reason_in(why_of(pod))
+        alike.setdefault(key, []).append(pod.node)
+    rows = [
+        (len(nodes), workload, first_names(list(dict.fromkeys(nodes))), reason)
+        for (workload, reason), nodes in alike.items()
+    ]
+    return ("PODS", "WORKLOAD", "FROM", why), rows
+
+
+def _stays(staying: StayingPods, *, gone: bool) -> str:
+    """Return a line about pods without a replacement, such as `2 pods stay: of DaemonSets`."""
+    leave = gone or staying.why in (Stay.NO_CONTROLLER, Stay.TERMINATING)
+    one = staying.pods.n_total == 1
+    verb = ("leaves" if one else "leave") if leave else ("stays" if one else "stay")
+    line = f"{counted(staying.pods.n_total, 'pod')} {verb}: {_STAY_WORDS[staying.why]}"
+    if staying.why is Stay.NO_CONTROLLER:
+        line += f" ({first_names([ref.key for ref in staying.pods.shown])})"
+        if not gone:
+            line += f"; kubectl drain refuses {'it' if one else 'them'} without --force"
+    return escape_control_characters(line)

@@ -12,57 +12,48 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from scheduler.cli import settings_flags
 from scheduler.cli.query.listing import connect, list_kinds, list_leases
+from scheduler.daemon.settings.resolved import Settings
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.terminal import print_unlisted
 from scheduler.tools.explain.input_files import STANDARD_INPUT
 from scheduler.tools.shadow.cluster_recording import RECORDED_KINDS, Recording
-
-if TYPE_CHECKING:
-    from scheduler.daemon.settings.resolved import Settings
 
 
 def save_snapshot(args: argparse.Namespace) -> None:
     """Write the file of -o, compressed if its name ends in .gz, and name the kinds that it lacks."""
     settings = settings_flags.settings(args)
     with written(args.output) as file:
-        recording = Recording(
-            file,
-            settings.node_annotations,
-            compresses=args.output.endswith(".gz"),
-            max_bytes=sys.maxsize,
-            now_s=time.monotonic,
+        forbidden = asyncio.run(
+            take_snapshot(args, settings, file, sys.maxsize, compresses=args.output.endswith(".gz"))
         )
-        forbidden = asyncio.run(take_snapshot(recording, args.kubeconfig, args.context, settings))
         for kind, reason in forbidden.items():
             print_unlisted(kind, reason)
 
 
 async def take_snapshot(
-    recording: Recording,
-    kubeconfig: str | None,
-    context: str | None,
+    args: argparse.Namespace,
     settings: Settings,
+    file: BinaryIO,
+    max_bytes: int,
     *,
+    compresses: bool = False,
     skips_forbidden: bool = False,
 ) -> dict[str, str]:
     """
-    Record the lists of all kinds, and the Leases of schedulers. Raises OSError of the file; SettingsError, also for a
-    recording that is full.
+    Record the lists of all kinds, and the Leases of schedulers. Return the kinds that may not be listed: `list_kinds`.
 
-    Return the kinds that the user may not list, with the server's answer: those that roles may leave out; with
-    `skips_forbidden` any but pods and nodes, which would raise SettingsError otherwise.
+    Raises OSError of the file, and SettingsError, also for a recording that is full.
     """
-    async with connect(kubeconfig, context, os.environ) as client:
+    recording = Recording(
+        file, settings.node_annotations, compresses=compresses, max_bytes=max_bytes, now_s=time.monotonic
+    )
+    async with connect(args) as client:
         forbidden = await list_kinds(
-            client,
-            RECORDED_KINDS,
-            recording.reduced,
-            recording.on_list,
-            skips_forbidden=skips_forbidden,
+            client, RECORDED_KINDS, recording.reduced, recording.on_list, skips_forbidden=skips_forbidden
         )
         recording.end_lists(await list_leases(client, settings), forbidden)
     return forbidden

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from scheduler.cli import settings_flags
 from scheduler.cli.source_flags import namespace_of
+from scheduler.daemon.settings.resolved import Settings
+from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.manifest_documents import ManifestFile
 from scheduler.tools.explain.formats.terminal import LiveLines
-from scheduler.tools.explain.input_files import add_manifests, parse_manifest_files
-from scheduler.tools.explain.priority_classes import PriorityClass, ReadClass
+from scheduler.tools.explain.input_files import add_other_objects, parse_manifest_files
+from scheduler.tools.explain.priority_classes import PriorityClass, ReadClass, add_priorities
 from scheduler.tools.explain.recordings import read_snapshot
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 
 if TYPE_CHECKING:
-    from scheduler.daemon.settings.resolved import Settings
     from scheduler.engine.model.semantics import Version
+
+#: For a download: name, connection, redirections, body.
+_LIMIT_S: Final = 60
+_EXPECTED: Final = "a manifest"
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
@@ -32,17 +37,17 @@ def class_reader(args: argparse.Namespace) -> ReadClass | None:
     """Return what reads PriorityClasses of the cluster; None for a snapshot, which has none."""
     if args.on is not None:
         return None
+    import asyncio
+
     from scheduler.cli.query import listing
 
-    return partial(listing.read_priority_class, kubeconfig=args.kubeconfig, context=args.context)
+    return lambda name: asyncio.run(listing.read_priority_class(args, name))
 
 
 def read_manifest_file(args: argparse.Namespace, settings: Settings) -> ManifestFile:
     """Return the documents of all `-f`. Raises SettingsError."""
-    from scheduler.cli.query.downloads import download
-
     return parse_manifest_files(
-        args.filename, download, namespace=namespace_of(args), semantics=settings.semantics
+        args.filename, _download, namespace=namespace_of(args), semantics=settings.semantics
     )
 
 
@@ -53,7 +58,8 @@ def add_to_cluster(
     priority_class: PriorityClass | None = None,
 ) -> None:
     """Add what the manifests have beside pods to the cluster; say on standard error what was read and left out."""
-    if text := add_manifests(file, cluster, class_reader(args), priority_class):
+    add_priorities(file, cluster, class_reader(args), priority_class)
+    if text := add_other_objects(file, cluster):
         print(text, file=sys.stderr)
 
 
@@ -83,6 +89,45 @@ def read_cluster(
         cluster = new_cluster(None)
         read_snapshot(args.on, cluster)
         return cluster, [None] * len(pods)
+    import asyncio
+
     from scheduler.cli.query import listing
 
-    return listing.read_cluster(new_cluster, pods, args.kubeconfig, args.context)
+    return asyncio.run(listing.read_cluster(args, new_cluster, pods))
+
+
+def _download(url: str, limit_bytes: int) -> bytes:
+    """Return what is at the URL, by the proxy that the environment names. Raises SettingsError."""
+    import asyncio  # it and aiohttp only for a URL: they take 0.2 s
+
+    return asyncio.run(_get(url, limit_bytes))
+
+
+async def _get(url: str, limit_bytes: int) -> bytes:
+    import aiohttp
+
+    from scheduler.daemon.kube.proxies import proxy_of
+
+    body = bytearray()
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_LIMIT_S)) as session,
+            session.get(url, proxy=proxy_of(url, os.environ)) as response,
+        ):
+            if not response.ok:
+                raise SettingsError(url, "", f"status {response.status} {response.reason}", _EXPECTED)
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > limit_bytes:
+                    raise SettingsError(url, "", f"more than {limit_bytes} bytes", "fewer")
+    except aiohttp.ClientConnectorDNSError as error:
+        raise SettingsError(url, "", f"no address is known of the host {error.host}", "") from error
+    except aiohttp.ClientConnectorError as error:
+        is_refused = error.errno == errno.ECONNREFUSED
+        found = f"nothing listens on {error.host}:{error.port}" if is_refused else str(error)
+        raise SettingsError(url, "", found, "") from error
+    except TimeoutError as error:
+        raise SettingsError(url, "", f"no answer in {_LIMIT_S} s", _EXPECTED) from error
+    except (aiohttp.ClientError, ValueError) as error:
+        raise SettingsError(url, "", str(error) or type(error).__name__, _EXPECTED) from error
+    return bytes(body)

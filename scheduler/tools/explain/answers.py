@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
-
-import msgspec
 
 from scheduler.daemon.assembly.profiles import build_profiles
 from scheduler.engine.core.decision_annotation import DecisionRecord, is_of_bind, read_record
@@ -21,7 +19,7 @@ from scheduler.tools.explain.explainer import ExplainRequest, explain
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.formats.json_values import mapping_or_empty, object_in
 from scheduler.tools.explain.formats.manifests import Manifest
-from scheduler.tools.explain.serving import Leases, Service, service_of
+from scheduler.tools.explain.serving import service_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.workloads import OwningWorkload, alike
 
@@ -52,14 +50,12 @@ def explain_pod(
     profile, notes = cluster.profile_for(pod)
     if recorded is not None and not is_of_bind(recorded, pod.node_name):
         recorded = None
-        notes = (
-            *notes,
-            f"annotation {DECISION_ANNOTATION}: not written at the bind of this pod, and not shown",
-        )
+        notes += (f"annotation {DECISION_ANNOTATION}: not written at the bind of this pod, and not shown",)
     pending = cluster.pending_pods()
     if together:
         key_of = cluster.state.groups.key_of
         pending = [*(other for other in pending if key_of(other) != key_of(pod)), *together]
+    node_by_uid = {other.uid: other.node_name for other in cluster.pods.values()}
     request = ExplainRequest(
         pod=pod,
         state=cluster.state,
@@ -67,14 +63,13 @@ def explain_pod(
         rng=random.Random(_SEED),
         pending_pods=pending,
         recorded=recorded,
-        notes=(
-            *notes,
-            *cluster.assumptions,
-            *cluster.kubelet_refusal_notes(pod),
-            *cluster.malformed_notes(),
-        ),
+        notes=(*notes, *cluster.assumptions, *cluster.kubelet_refusal_notes(pod), *cluster.malformed_notes()),
         avoided_nodes=avoided_nodes,
-        kept_pods=frozenset(_in_thought(cluster)),
+        kept_pods=frozenset(
+            uid
+            for uid, placed in cluster.state.placed.items()
+            if node_by_uid.get(uid) != placed.pod.node_name  # in a simulation alone
+        ),
         adds_replicas=adds_replicas,
         owns_state=owns_state,
         semantics=cluster.settings.semantics,
@@ -86,28 +81,15 @@ def explain_pod(
         answer = explain(request)
     finally:
         cluster.on_step("")
-    contradicting = (
-        _contradicting_notes(cluster, answer, pod) if profile.scheduler_name == pod.scheduler_name else ()
-    )
-    return msgspec.structs.replace(answer, notes=(*contradicting, *answer.notes))
-
-
-def _in_thought(cluster: LoadedCluster) -> Iterator[str]:
-    """Yield the UIDs of the pods that are on a node in a simulation alone. O(placed pods)."""
-    node_by_uid = {pod.uid: pod.node_name for pod in cluster.pods.values()}
-    for uid, placed in cluster.state.placed.items():
-        if node_by_uid.get(uid) != placed.pod.node_name:
-            yield uid
+    if profile.scheduler_name == pod.scheduler_name and answer.state == "schedulable":
+        answer.notes = (*_contradicting_notes(cluster, pod), *answer.notes)
+    return answer
 
 
 def explain_named_pod(
     cluster: LoadedCluster, namespace: str, name: str, stored: bytes | None = None
 ) -> Explanation | None:
-    """
-    Return the explanation of a pod of the cluster; None if there is no such pod.
-
-    `stored`: its JSON from the API server; it may have appeared after the cluster was read. Raises SettingsError.
-    """
+    """Return the explanation of a pod, None if there is none; `stored`: its JSON. Raises SettingsError."""
     pod = cluster.pods.get((namespace, name))
     if pod is None and stored is not None:
         try:
@@ -115,7 +97,9 @@ def explain_named_pod(
         except MalformedObjectError as error:
             where = f"pod {namespace}/{name}"
             raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
-    recorded = None if stored is None else _recorded_decision(stored)
+    metadata = mapping_or_empty(object_in(stored or b"").get("metadata"))
+    text = mapping_or_empty(metadata.get("annotations")).get(DECISION_ANNOTATION)
+    recorded = read_record(text) if isinstance(text, str) else None
     return None if pod is None else explain_waiting(cluster, pod, recorded)
 
 
@@ -124,25 +108,16 @@ def explain_workload(cluster: LoadedCluster, workload: OwningWorkload) -> list[E
     pods = [pod for pod in cluster.pods.values() if workload.has(pod)]
     pending = [pod for pod in pods if not pod.node_name and not pod.terminating]
     of_workload, found = f"{workload.kind} {workload.name}", []
-    for group in alike(pending):
-        first, *others = group.pods
+    for first, *others in alike(pending):
         answer = explain_waiting(cluster, first)
-        if others:
-            what = f"{counted(len(others), 'more pod')} of {of_workload}"
-            answer = _also(answer, what, [pod.name for pod in others])
+        what = f"{counted(len(others), 'more pod')} of {of_workload}"
+        _add_alike(answer, what, [pod.name for pod in others])
         found.append(answer)
-    if found or not pods:
-        return found
-    note = f"no pod of {of_workload} is pending; it has {counted(len(pods), 'pod')}"
-    answer = explain_waiting(cluster, pods[0])
-    return [msgspec.structs.replace(answer, notes=(note, *answer.notes))]
-
-
-def _recorded_decision(pod: bytes) -> DecisionRecord | None:
-    """Return the decision that the pod's annotation records; None if there is none or it cannot be read."""
-    annotations = mapping_or_empty(object_in(pod).get("metadata")).get("annotations")
-    text = mapping_or_empty(annotations).get(DECISION_ANNOTATION)
-    return read_record(text) if isinstance(text, str) else None
+    if pods and not found:
+        found.append(explain_waiting(cluster, pods[0]))
+        note = f"no pod of {of_workload} is pending; it has {counted(len(pods), 'pod')}"
+        found[0].notes = (note, *found[0].notes)
+    return found
 
 
 def explain_manifests(cluster: LoadedCluster, manifests: Sequence[Manifest]) -> list[Explanation]:
@@ -167,21 +142,19 @@ def explain_manifests(cluster: LoadedCluster, manifests: Sequence[Manifest]) -> 
 
 def _explain_alike(cluster: LoadedCluster, first: Manifest, *others: Manifest) -> Explanation:
     group = first.group
-    of_group = [] if group is None else [first, *(other for other in others if other.group == group)]
+    of_group = [each for each in (first, *others) if group is not None and each.group == group]
     members = [pod for each in of_group for pod in cluster.create_pods(each, each.n_replicas)]
-    answer = explain_waiting(
-        cluster, members[0] if members else cluster.create_pod(first, 0), together=members
-    )
-    if not others:
-        return answer
+    pod = members[0] if members else cluster.create_pod(first, 0)
+    answer = explain_waiting(cluster, pod, together=members)
     what = counted(len(others), "more workload")
-    return _also(answer, what, [f"{other.kind} {other.name}" for other in others])
+    _add_alike(answer, what, [f"{other.kind} {other.name}" for other in others])
+    return answer
 
 
-def _also(answer: Explanation, what: str, names: Sequence[str]) -> Explanation:
-    """Return the explanation with a note of what else it is about."""
-    note = f"the same holds for {what}: {first_names(names)}"
-    return msgspec.structs.replace(answer, notes=(note, *answer.notes))
+def _add_alike(answer: Explanation, what: str, names: Sequence[str]) -> None:
+    """Add a note of what else the explanation is about, if it is about anything else."""
+    if names:
+        answer.notes = (f"the same holds for {what}: {first_names(names)}", *answer.notes)
 
 
 def explain_waiting(
@@ -192,28 +165,12 @@ def explain_waiting(
     together: Sequence[Pod] = (),
     owns_state: bool = False,
 ) -> Explanation:
-    """Return `explain_pod`, and for a pod that waits for a scheduler whether one serves it. Arguments: see there."""
+    """Return `explain_pod`, and for a pod that waits for a scheduler whether one serves it."""
     answer = explain_pod(cluster, pod, recorded, together=together, owns_state=owns_state)
-    if cluster.leases is None or answer.state in ("bound", "finished"):
-        return answer
-    service = find_service(cluster, pod, cluster.leases)
-    return msgspec.structs.replace(answer, unserved=service.unserved, notes=(*service.notes, *answer.notes))
-
-
-def find_service(cluster: LoadedCluster, pod: Pod, leases: Leases) -> Service:
-    """Return whether a scheduler serves the pod, as the cluster was when it was read. O(pods)."""
-    return service_of(
-        pod,
-        cluster.settings,
-        leases,
-        lambda: {each.scheduler_name for each in (*cluster.pods.values(), pod) if _was_decided(each)},
-    )
-
-
-def _was_decided(pod: Pod) -> bool:
-    """Return whether a scheduler placed or refused the pod; the API server itself refuses one with gates."""
-    condition = pod.scheduled_condition
-    return bool(pod.node_name) or (condition is not None and condition.status == "False" and not pod.gates)
+    if cluster.leases is not None and answer.state not in ("bound", "finished"):
+        answer.unserved, notes = service_of(pod, cluster.settings, cluster.leases, cluster.pods.values())
+        answer.notes = (*notes, *answer.notes)
+    return answer
 
 
 def has_no_volume(pod: Pod) -> bool:
@@ -233,12 +190,12 @@ def waiting_notes(cluster: LoadedCluster, pod: Pod) -> list[str]:
     ]
 
 
-def _contradicting_notes(cluster: LoadedCluster, answer: Explanation, pod: Pod) -> tuple[str, ...]:
-    """Return a note if the pod's scheduler last found no node where the answer has one, or waits for a volume there."""
-    if answer.state == "schedulable" and waiting_notes(cluster, pod):
+def _contradicting_notes(cluster: LoadedCluster, pod: Pod) -> tuple[str, ...]:
+    """Return a note on a pod that fits if its scheduler last found no node for it, or waits for a volume there."""
+    if waiting_notes(cluster, pod):
         return (f"the scheduler has chosen node {pod.nominated_node_name} for it",)
     condition = pod.scheduled_condition
-    if answer.state != "schedulable" or condition is None or condition.status != "False":
+    if condition is None or condition.status != "False":
         return ()
     message = condition.message.rstrip(".")
     if has_no_volume(pod):

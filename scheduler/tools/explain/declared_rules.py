@@ -97,16 +97,12 @@ class DeclaredRule(NamedTuple):
         return most_per_domain(self.shares, column, n_selected)
 
     def is_broken(self, n_there: Amounts, most: Amounts | int = 0, *, is_own: bool) -> Mask:
-        """
-        Return whether required affinity or anti-affinity of a pod does not hold where so many selected pods are.
-
-        `is_own`: whether the rule selects the pod itself. `most`: see `most_per_domain`, for anti-affinity.
-        """
+        """Return whether the required rule fails among so many pods; `is_own`: whether it selects its own pod."""
         return n_there <= is_own if self.kind == "requiredAffinity" else n_there - is_own >= most
 
 
 def has_rules(pod: Pod, defaults: Defaults) -> bool:
-    """Return whether the pod may declare a rule or get one by default. 0.2 µs."""
+    """Return whether the pod may declare a rule or get one by default."""
     spec, affinity = pod.spec, pod.spec.affinity
     return bool(
         spec.spread
@@ -122,11 +118,7 @@ def has_rules(pod: Pod, defaults: Defaults) -> bool:
 def rules_of(
     pod: Pod, state: ClusterState, exempt_namespaces: frozenset[str], defaults: Defaults
 ) -> Iterator[DeclaredRule]:
-    """
-    Yield the rules of the pod, all plain; a list of terms that does not parse has none.
-
-    Required affinity is one rule per key here.
-    """
+    """Yield the rules of the pod, all plain, required affinity by key; a list of terms that does not parse has none."""
     spec, terms = pod.spec, state.terms
     if required := terms.counting(spec.affinity.required, spec.namespace):
         affinity = affinity_rule(required)
@@ -140,8 +132,7 @@ def rules_of(
             matcher = incoming_matcher((term,), frozenset() if shares is None else exempt_namespaces)
             yield DeclaredRule(kind, matcher, (term.topology_key,), term.weight, is_hard=False, shares=shares)
     for constraint in spec.spread or _default_spread(pod, state, defaults):
-        if (rule := _spread(spec, pod.labels, constraint)) is not None:
-            yield rule
+        yield from _spread(spec, pod.labels, constraint)
 
 
 def relaxed_rules_of(pod: Pod, exempt_namespaces: frozenset[str]) -> Iterator[DeclaredRule]:
@@ -152,13 +143,8 @@ def relaxed_rules_of(pod: Pod, exempt_namespaces: frozenset[str]) -> Iterator[De
 def affinity_rule(required: tuple[AffinityTerm, ...]) -> DeclaredRule:
     """Return the rule of these required terms: a pod has to match all of them to count."""
     keys = tuple(dict.fromkeys(term.topology_key for term in required))
-    return DeclaredRule(
-        "requiredAffinity",
-        incoming_matcher(required),
-        keys,
-        0,
-        enforced=all(term.enforced for term in required),
-    )
+    is_enforced = all(term.enforced for term in required)
+    return DeclaredRule("requiredAffinity", incoming_matcher(required), keys, 0, enforced=is_enforced)
 
 
 def anti_affinity_rule(term: AffinityTerm, exempt_namespaces: frozenset[str]) -> DeclaredRule:
@@ -184,18 +170,17 @@ def _default_spread(pod: Pod, state: ClusterState, defaults: Defaults) -> Iterat
     if constraints := defaults.get(pod.scheduler_name, ()):
         selector = state.workloads.default_selector(pod.namespace, pod.labels, pod.owner)
         if selector is not None:
-            for constraint in constraints:
-                yield replace(constraint, selector=selector)
+            yield from (replace(constraint, selector=selector) for constraint in constraints)
 
 
-def _spread(spec: PodSpec, labels: Mapping[str, str], constraint: SpreadConstraint) -> DeclaredRule | None:
-    """Return the rule of the constraint; None if it counts no pod because its selector is empty."""
+def _spread(spec: PodSpec, labels: Mapping[str, str], constraint: SpreadConstraint) -> Iterator[DeclaredRule]:
+    """Yield the rule of the constraint, none if it counts no pod because its selector is empty."""
     matcher = spread_matcher(spread_selector(constraint, labels), spec.namespace)
     if matcher is None:
-        return None
+        return
     node_rule = spec.required_node_affinity
     has_node_rule = constraint.honor_node_affinity and not node_rule.matches_all_nodes
-    return DeclaredRule(
+    yield DeclaredRule(
         kind="topologySpread",
         matcher=matcher,
         keys=(constraint.topology_key,),

@@ -6,7 +6,7 @@ The search is the one of the group's cycle, on a copy of the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -53,7 +53,7 @@ _MOST_ROUNDS: Final = 16
 @dataclass
 class GroupChangeCheck:
     """
-    Decides where a pod goes with its group if changes are made: `tools.explain.suggestions.ChangeCheck`.
+    Decides where a pod goes with its group if changes are made.
 
     Args:
         pod: a pending member.
@@ -81,7 +81,10 @@ class GroupChangeCheck:
         if self._n_left <= 0:
             return None
         with self._searched(changes) as (_, assumed, _members):
-            return next((place.node_name for place in assumed.places if place.pod.uid == self.pod.uid), None)
+            return self._node_in(assumed)
+
+    def _node_in(self, assumed: AssumedPlaces) -> str | None:
+        return next((place.node_name for place in assumed.places if place.pod.uid == self.pod.uid), None)
 
     def completed(self, changes: Changes) -> Changes | None:
         """Return the changes with further ones of their types, for the members that still have no place beside them."""
@@ -119,7 +122,7 @@ class GroupChangeCheck:
         self, outcome: Outcome, assumed: AssumedPlaces, again: AssumedPlaces, members: Sequence[Pod]
     ) -> Stuck | None:
         """Return where the search came furthest; `again` gets the places there, if they are not in `assumed`."""
-        if any(place.pod.uid == self.pod.uid for place in assumed.places):
+        if self._node_in(assumed) is not None:
             return None
         try:
             if not outcome.is_placed:
@@ -153,16 +156,17 @@ class GroupChangeCheck:
     @contextmanager
     def _searched(self, changes: Changes) -> Iterator[tuple[Outcome, AssumedPlaces, Sequence[Pod]]]:
         """Return what the group's search finds once the changes are made; within the block its places are taken."""
-        group = self.state.groups.get(self.key)
-        with (
-            made(changes, self.subject, self.state) as state,
-            state.without_nominations({pod.uid for pod in self.members}),
-        ):
+        state = self.state
+        group = state.groups.get(self.key)
+        with made(changes, self.subject, state), state.without_nominations({pod.uid for pod in self.members}):
             members = self._changed_members(changes)
             assumed, outcome = detached_places(state, self.profile, self.key.text, 0), Outcome()
             if group is not None:
                 request = search_request(state, self.key, group, members, self.profile)
-                assumed.max_decisions = request.max_decisions(self._n_more(limited=bool(changes)))
+                most = self.profile.max_search_decisions
+                assumed.max_decisions = request.max_decisions(
+                    min(most, 100 + 4 * len(self.members)) if changes else most
+                )
                 outcome = finished(search(request, assumed))
             self._n_left -= assumed.n_decisions
             try:
@@ -170,16 +174,13 @@ class GroupChangeCheck:
             finally:
                 finished(assumed.take_all_back())
 
-    def _n_more(self, *, limited: bool) -> int:
-        most = self.profile.max_search_decisions
-        return min(most, 100 + 4 * len(self.members)) if limited else most
-
     def _changed_members(self, changes: Changes) -> list[Pod]:
         """Return the members; those like the refused one share its spec after the changes, as they share it before."""
-        subject, changed = self.subject, changed_by(self.subject, changes)
+        spec, revision = self.subject.spec, self.subject.labels.get(REVISION_KEY)
+        changed = changed_by(self.subject, changes).spec
         return [
-            replace(pod, spec=changed.spec)
-            if pod.spec is subject.spec and _revision(pod) == _revision(subject)
+            replace(pod, spec=changed)
+            if pod.spec is spec and pod.labels.get(REVISION_KEY) == revision
             else pod
             for pod in self.members
         ]
@@ -218,10 +219,6 @@ def refused_member(stuck: Stuck) -> RefusedMember:
     return RefusedMember(stuck.pod.namespace, stuck.pod.name, stuck.domain, Pods(stuck.n_placed, shown))
 
 
-def _revision(pod: Pod) -> str | None:
-    return pod.labels.get(REVISION_KEY)
-
-
 def _concerns_group(change: Change, own: Collection[str]) -> bool:
     """Return whether the change would take a member away, or recreate pods that may be members."""
     if isinstance(change, RemovePod):
@@ -236,15 +233,13 @@ def _room(changes: Changes) -> tuple[int, int]:
 
 def _merged(changes: Changes, more: Changes) -> Changes:
     """Return all changes, with one sum for each resource of a node."""
-    sums: dict[tuple[str, str], int] = {}
+    merged: dict[object, Change] = {}
     for change in (*changes, *more):
         if isinstance(change, AddRoom):
             place = change.node, change.resource
-            sums[place] = sums.get(place, 0) + change.amount
-    merged: Mapping[Change, None] = dict.fromkeys(
-        AddRoom(change.node, change.resource, sums[change.node, change.resource])
-        if isinstance(change, AddRoom)
-        else change
-        for change in (*changes, *more)
-    )
-    return tuple(merged)
+            known = merged.get(place)
+            amount = change.amount + (known.amount if isinstance(known, AddRoom) else 0)
+            merged[place] = AddRoom(*place, amount)
+        else:
+            merged[change] = change
+    return tuple(merged.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,16 +17,13 @@ from scheduler.tools.explain.formats.manifest_documents import (
     CLAIM_TEMPLATE,
     PRIORITY_CLASS,
     ManifestFile,
-    Placed,
     named,
     numbered_documents,
     sorted_documents,
     summary,
 )
 from scheduler.tools.explain.formats.manifests import is_controlled
-from scheduler.tools.explain.priority_classes import PriorityClass, ReadClass, add_priorities
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from scheduler.tools.explain.simulation.new_claims import created
 
 STANDARD_INPUT: Final = "-"
 #: All of kube-prometheus in one file has 5 MB, a list of 300 pods as much.
@@ -36,23 +33,6 @@ _YAML_SCALE: Final = 64
 #: Of the files in a folder that are read.
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _URLS: Final = ("http://", "https://")
-
-
-def add_manifests(
-    file: ManifestFile,
-    cluster: LoadedCluster,
-    read: ReadClass | None,
-    named: PriorityClass | None = None,
-    *,
-    unknown: str = "a snapshot has no PriorityClasses",
-) -> str:
-    """
-    Give the pods of the manifests their priorities, and add the other documents to the cluster, as `add_other_objects`.
-
-    The arguments: see `add_priorities`.
-    """
-    add_priorities(file, cluster, read, named, unknown=unknown)
-    return add_other_objects(file, cluster)
 
 
 def add_other_objects(file: ManifestFile, cluster: LoadedCluster) -> str:
@@ -66,17 +46,18 @@ def add_other_objects(file: ManifestFile, cluster: LoadedCluster) -> str:
     read: list[Json] = []
     left_out: list[Json] = []
     # Claims last: what becomes of them depends on the volumes and classes.
-    for where, document in sorted(file.other_documents, key=_is_claim):
+    for where, document in sorted(
+        file.other_documents, key=lambda placed: placed[1].get("kind") == StorageKind.CLAIM
+    ):
         watched = None if is_controlled(document) else watched_kinds.get(named(document))
         is_read = watched is not None or named(document) in (CLAIM_TEMPLATE, PRIORITY_CLASS)
         (read if is_read else left_out).append(document)
-        placed = _in_namespace(document, file.namespace)
         try:
             if watched is not None:
-                cluster.create(watched, created(placed))
-                _note_claims_of_groups(placed, cluster)
+                cluster.create(watched, document)
+                _note_claims_of_groups(document, cluster)
             elif named(document) == CLAIM_TEMPLATE:
-                cluster.create_claim_template(placed)
+                cluster.create_claim_template(document)
         except MalformedObjectError as error:
             raise SettingsError(where, "", f"a malformed {error}", f"a valid {named(document)[1]}") from error
     return summary(file.manifests, read, left_out)
@@ -88,14 +69,6 @@ def _note_claims_of_groups(document: Json, cluster: LoadedCluster) -> None:
     if named(document)[1] == "PodGroup" and spec.get("resourceClaims"):
         text = "spec.resourceClaims of a PodGroup has no effect: each pod has claims of its own"
         cluster.assumptions[f"{text}, as without the feature gate DRAWorkloadResourceClaims"] = None
-
-
-def _in_namespace(document: Mapping[str, object], namespace: str) -> Mapping[str, object]:
-    """Return the document with the namespace if it names none; objects without namespaces are read without it."""
-    metadata = document.get("metadata")
-    if not isinstance(metadata, Mapping) or metadata.get("namespace"):
-        return document
-    return {**document, "metadata": {**metadata, "namespace": namespace}}
 
 
 def parse_manifest_files(
@@ -111,10 +84,6 @@ def parse_manifest_files(
     documents = [found for file in files for one in _files(file) for found in _documents_of(one, download)]
     source = ", ".join("standard input" if file == STANDARD_INPUT else file for file in files)
     return sorted_documents(documents, source, namespace=namespace, semantics=semantics)
-
-
-def _is_claim(numbered: Placed) -> bool:
-    return numbered[1].get("kind") == StorageKind.CLAIM
 
 
 def _files(file: str) -> list[str]:

@@ -6,11 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from scheduler.engine.framework.explaining import (
-    BlockingRule,
-    ExplainContext,
-    PluginExplanation,
-)
+from scheduler.engine.framework.explaining import BlockingRule, ExplainContext, PluginExplanation
 from scheduler.engine.framework.interface import FilterPlugin, PodContext, PreFilterResult
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.framework.status import NodeStatuses, Skip, Status, failed
@@ -49,11 +45,7 @@ def inspect_pod(
     pending_pods: Sequence[Pod] = (),
     kept: Collection[str] = (),
 ) -> Inspection | tuple[str, Status]:
-    """
-    Return the inspection; or a plugin and its status, if its PreFilter refuses the pod or fails.
-
-    `kept`: see `ExplainContext`.
-    """
+    """Return the inspection; or a plugin and its status, if its PreFilter refuses the pod or fails."""
     context = ExplainContext(pod, state, kept)
     view = context.view
     pod_context = PodContext(pod, view.label_set(pod))
@@ -61,12 +53,11 @@ def inspect_pod(
     for plugin in profile.filters:
         try:
             result = plugin.prefilter(pod_context, view)
-            if isinstance(result, Skip):
-                continue
             if isinstance(result, Status):
                 return plugin.name, result
-            node_filter = result.node_filter if isinstance(result, PreFilterResult) else result
-            refusals.append((plugin, node_filter.statuses()))
+            if not isinstance(result, Skip):
+                node_filter = result.node_filter if isinstance(result, PreFilterResult) else result
+                refusals.append((plugin, node_filter.statuses()))
         except PluginFailed as failure:
             return plugin.name, failed(str(failure))
     return Inspection(context, refusals, pending_pods)

@@ -8,25 +8,18 @@ spec. Of many workloads the first ones are explained; others have what their sch
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
-from msgspec.structs import replace
+import msgspec
 
 from scheduler.engine.model.changes import PodChange, RecreateWithMatchLabelKey, RollOutInPlace
 from scheduler.engine.model.pods import Pod
 from scheduler.tools.explain.answers import explain_waiting, has_no_volume, waiting_notes
-from scheduler.tools.explain.formats.explanation import (
-    Document,
-    Explanation,
-    JsonStruct,
-    NodeGroup,
-    State,
-    Suggestion,
-)
+from scheduler.tools.explain.formats.explanation import Document, Explanation, NodeGroup, State, json_name
 from scheduler.tools.explain.sentences import SUCH_MEMBERS, change_texts, reason_in
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from scheduler.tools.explain.workloads import Alike, OwningWorkload, alike
+from scheduler.tools.explain.workloads import OwningWorkload, alike, workload_of
 
 #: A few seconds at 5,000 nodes and 50,000 pods.
 MAX_EXPLAINED: Final = 50
@@ -35,7 +28,7 @@ _OF_TEMPLATE: Final = (PodChange, RecreateWithMatchLabelKey, RollOutInPlace)
 _TRIED_LATER: Final = "not explained: there are too many; name the workload"
 
 
-class PendingWorkload(JsonStruct, frozen=True, kw_only=True):
+class PendingWorkload(msgspec.Struct, kw_only=True, rename=json_name):
     """
     Pods that wait for the same reason. `pod` is the one that was explained, and the oldest.
 
@@ -81,41 +74,37 @@ def pending_workloads(
     pods = [pod for pod in cluster.pending_pods() if not pod.terminating and namespace in ("", pod.namespace)]
     found: dict[tuple[OwningWorkload, str], PendingWorkload] = {}
     for number, group in enumerate(alike(pods)):
-        one = _explained(cluster, group) if number < max_explained else _unexplained(group)
+        one = _unexplained(group)
+        if number < max_explained:
+            _explain(one, cluster, group[0])
         same = found.setdefault((one.workload, one.reason), one)
         if same is not one:
-            found[one.workload, one.reason] = replace(same, n_pods=same.n_pods + one.n_pods)
+            same.n_pods += one.n_pods
     return PendingWorkloads(namespace=namespace, n_pods=len(pods), workloads=tuple(found.values()))
 
 
-def _explained(cluster: LoadedCluster, group: Alike) -> PendingWorkload:
-    answer = explain_waiting(cluster, group.pods[0], owns_state=True)
-    return replace(
-        _unexplained(group),
-        reason=_reason(cluster, answer, group.pods[0]),
-        missing=_missing(answer),
-        message=answer.message,
-        change=_change(answer, group),
-        state=answer.state,
-        unserved=answer.unserved,
-        misspelt=any(each.misspelt for each in answer.groups),
-    )
-
-
-def _unexplained(group: Alike) -> PendingWorkload:
-    oldest, workload = group.pods[0], group.workload
+def _unexplained(pods: Sequence[Pod]) -> PendingWorkload:
+    oldest, workload = pods[0], workload_of(pods[0])
     condition = oldest.scheduled_condition
     message = "" if condition is None or condition.status != "False" else condition.message
     return PendingWorkload(
         workload_kind=workload.kind,
         namespace=workload.namespace,
         name=workload.name,
-        n_pods=len(group.pods),
+        n_pods=len(pods),
         oldest=oldest.created,
         pod=oldest.name,
         reason=reason_in(message) or _TRIED_LATER,
         message=message,
     )
+
+
+def _explain(one: PendingWorkload, cluster: LoadedCluster, pod: Pod) -> None:
+    answer = explain_waiting(cluster, pod, owns_state=True)
+    one.reason, one.message = _reason(cluster, answer, pod), answer.message
+    one.missing, one.change = _missing(answer), _change(answer, one.workload)
+    one.state, one.unserved = answer.state, answer.unserved
+    one.misspelt = any(each.misspelt for each in answer.groups)
 
 
 def _reason(cluster: LoadedCluster, answer: Explanation, pod: Pod) -> str:
@@ -157,20 +146,16 @@ def _by_nodes(groups: Iterable[NodeGroup]) -> list[str]:
     return sorted(n_nodes, key=lambda reason: -n_nodes[reason])
 
 
-def _change(answer: Explanation, group: Alike) -> tuple[str, ...]:
+def _change(answer: Explanation, workload: OwningWorkload) -> tuple[str, ...]:
     """Return the first change of the workload, which helps all of its pods, else the first one."""
     if answer.unserved:
         return (answer.unserved.partition("; ")[2] or f"start {answer.scheduler_name}",)
     if answer.incomplete is not None:
         return (answer.incomplete.change,)
-    best = min(answer.suggestions, key=_is_of_cluster, default=None)
-    if best is None:
+    if not answer.suggestions:
         return ()
-    kind, _, name = group.workload
-    of_workload = "the pod" if kind == "Pod" else f"{kind} {name}"
+    of_template = (s for s in answer.suggestions if all(isinstance(one, _OF_TEMPLATE) for one in s.changes))
+    best = next(of_template, answer.suggestions[0])
+    of_workload = "the pod" if workload.is_pod else f"{workload.kind} {workload.name}"
     pods = SUCH_MEMBERS if answer.member is not None else of_workload
     return tuple(change_texts(best.changes, pods, wide=False))
-
-
-def _is_of_cluster(suggestion: Suggestion) -> bool:
-    return not all(isinstance(change, _OF_TEMPLATE) for change in suggestion.changes)

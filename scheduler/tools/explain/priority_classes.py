@@ -49,11 +49,7 @@ ReadClass = Callable[[str], bytes | None]
 
 
 def priority_class_named(name: str, source: str, read: ReadClass | None) -> PriorityClass:
-    """
-    Return the class of this name, or of this value. Raises SettingsError about `source`.
-
-    `read`: None for a cluster of which the classes are not known.
-    """
+    """Return the class of this name or value; `read`: None if none is known. Raises SettingsError about `source`."""
     if _NUMBER.fullmatch(name):
         if not -(2**31) <= int(name) <= _HIGHEST:
             raise SettingsError(source, "", name, f"a value from {-(2**31)} to {_HIGHEST}")
@@ -69,16 +65,15 @@ def add_priorities(
     file: ManifestFile,
     cluster: LoadedCluster,
     read: ReadClass | None,
-    named: PriorityClass | None,
+    named: PriorityClass | None = None,
     *,
-    unknown: str,
+    unknown: str = "a snapshot has no PriorityClasses",
 ) -> None:
     """
     Write what each manifest's PriorityClass says into its pods' spec, as the API server does; raise SettingsError.
 
-    The class `named` stands for that of each manifest. A class may be in the file too. Where the cluster's classes are
-    not known, the priority 0 is assumed and told, with `unknown` as the reason. The cluster's default class is not
-    asked for.
+    The class `named` stands for that of each manifest. A class may be in the file too. Where the cluster's are not
+    known, the priority 0 is assumed and told, with the reason `unknown`. The cluster's default class is not asked for.
     """
     if named is not None:
         file.manifests[:] = [named.applied_to(manifest) for manifest in file.manifests]

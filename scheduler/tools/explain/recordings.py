@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -94,9 +94,11 @@ def read_snapshot(file: str, cluster: LoadedCluster) -> None:
     cluster.leases = Leases(unknown={"": "the snapshot has no Leases"})
     for line in _snapshot_lines(file):
         if line.kind == LEASES:
-            cluster.leases = _decoded(file, line, Leases, "who holds the Leases")
+            with _refused(file, "leases", "who holds the Leases"):
+                cluster.leases = msgspec.json.decode(line.object, type=Leases)
         elif line.kind == FORBIDDEN:
-            reasons = _decoded(file, line, dict[str, str], "an object of reasons by kind")
+            with _refused(file, "forbidden", "an object of reasons by kind"):
+                reasons = msgspec.json.decode(line.object, type=dict[str, str])
             for kind in (kind for kind in kinds if kind in reasons):
                 print_unlisted(kind, reasons[kind])
         elif (watched := kinds.get(line.kind)) is not None:
@@ -105,14 +107,13 @@ def read_snapshot(file: str, cluster: LoadedCluster) -> None:
             return
 
 
-T = TypeVar("T")
-
-
-def _decoded(file: str, line: Line, as_type: type[T], expected: str) -> T:
+@contextmanager
+def _refused(source: str, field: str, expected: str) -> Iterator[None]:
+    """Turn the errors of a decoder into a SettingsError."""
     try:
-        return msgspec.json.decode(line.object, type=as_type)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(file, line.kind.lower(), str(error), expected) from error
+        yield
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SettingsError(source, field, str(error), expected) from error
 
 
 def _snapshot_lines(file: str) -> Iterator[Line]:
@@ -126,13 +127,11 @@ def _snapshot_lines(file: str) -> Iterator[Line]:
 
 
 def _earlier_lines(file: str, body: bytes) -> Iterator[Line]:
-    try:
+    with _refused(file, "", f"JSON of a {_SNAPSHOT}"):
         sections = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         head: dict[str, object] = {
             field: msgspec.json.decode(sections[field]) for field in _HEAD if field in sections
         }
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(file, "", str(error), f"JSON of a {_SNAPSHOT}") from error
     _check_head(file, head, _SNAPSHOT)
     for name, kind in _OTHER_SECTIONS.items():
         if name in sections:
@@ -140,20 +139,16 @@ def _earlier_lines(file: str, body: bytes) -> Iterator[Line]:
     for watched in KINDS.values():
         if (section := sections.get(watched.section)) is None:
             continue
-        try:
+        with _refused(file, "", "lists of objects"):
             objects = msgspec.json.decode(section, type=list[msgspec.Raw])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise SettingsError(file, "", str(error), "lists of objects") from error
         yield from (Line(at_s=0.0, kind=watched.kind, object=raw) for raw in objects)
         yield Line(at_s=0.0, kind=watched.kind, listed=True)
 
 
 def _lines(file: str, first: bytes, stream: io.BufferedIOBase) -> Iterator[Line]:
     """Yield the decoded lines after the first. Raises SettingsError, at last if none ends the first lists."""
-    try:
+    with _refused(file, "", _RECORDED):
         _check_head(file, nesting.read(_OBJECT.decode, first), KIND)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SettingsError(file, "", str(error), _RECORDED) from error
     is_synced, latest_s, number = False, 0.0, 1
     while text := _next_line(file, stream):
         number += 1

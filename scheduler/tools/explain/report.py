@@ -120,11 +120,8 @@ def _rules(answer: Explanation, columns: int | None, *, wide: bool) -> list[str]
 
 def _mirrors(rule: Rule, other: Rule) -> bool:
     """Return whether running pods declare the same term as the pod, as replicas of one workload do."""
-    same = (rule.topology_key, rule.selects, rule.namespaces, rule.pods) == (
-        other.topology_key,
-        other.selects,
-        other.namespaces,
-        other.pods,
+    same = all(
+        getattr(rule, f) == getattr(other, f) for f in ("topology_key", "selects", "namespaces", "pods")
     )
     return same and rule.kind == "existingAntiAffinity" and other.kind == "requiredAntiAffinity"
 
@@ -141,16 +138,10 @@ def _rule_body(rule: Rule, columns: int | None, *, wide: bool, mirrored: bool) -
         yield f"    matching, but without a node: {_pods(rule.pending, wide=wide)}"
     domains = rule.domains if wide else rule.domains[:_DOMAINS]
     head = ("DOMAIN", "NODES", "PODS", "OPEN UP TO", "NOW")
-    rows = [
-        (
-            d.domain or '""',
-            d.n_nodes,
-            d.n_pods,
-            "-" if d.most is None else d.most,
-            "open" if d.allowed else "closed",
-        )
-        for d in domains
-    ]
+    rows = []
+    for d in domains:
+        most, now = "-" if d.most is None else d.most, "open" if d.allowed else "closed"
+        rows.append((d.domain or '""', d.n_nodes, d.n_pods, most, now))
     yield from table_lines(head, rows, indent="      ", columns=columns)
     yield from more_lines(len(rule.domains) - len(domains), rule.n_more_domains, "domain", indent="      ")
 

@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from msgspec import structs
-
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
@@ -21,23 +19,19 @@ from scheduler.engine.model.terms import ZONE_KEY
 from scheduler.engine.model.unread_names import unread_notes
 from scheduler.engine.syntax.plurals import counted, first_names
 from scheduler.errors import SettingsError
-from scheduler.tools.explain.answers import explain_pod, find_service
+from scheduler.tools.explain.answers import explain_pod
 from scheduler.tools.explain.formats.manifests import Manifest
-from scheduler.tools.explain.simulation.drain import (
-    Drain,
-    Move,
-    empty_nodes,
-    move_pods,
-    staying_pods,
-)
-from scheduler.tools.explain.simulation.groups import move_notes, rank_notes
-from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from scheduler.tools.explain.simulation.more_groups import (
+from scheduler.tools.explain.serving import service_of
+from scheduler.tools.explain.simulation.drain import Drain, Move, empty_nodes, move_pods, staying_pods
+from scheduler.tools.explain.simulation.groups import (
     beside_running,
     count_more,
     create_group,
+    move_notes,
+    rank_notes,
     running_note,
 )
+from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.replicas import (
     PlacedReplicas,
     Simulation,
@@ -84,11 +78,11 @@ def simulate_manifests(
     for index, manifest in enumerate(asked):
         if index in simulations:
             continue
-        pods = _new_pods(cluster, manifest, n_replicas)
+        pods, named = _new_pods(cluster, manifest, n_replicas), manifests[index].group
         if pods:
-            create_group(world, manifests[index].group, pods[0])
+            create_group(world, named, pods[0])
         key = groups.key_of(pods[0]) if pods else None
-        running = running_note(groups, manifests[index].group, key)
+        running = running_note(groups, named, key)
         together = {index: pods}
         for later in range(index + 1, len(asked)) if key is not None else ():
             if asked[later].group == key:
@@ -96,66 +90,51 @@ def simulate_manifests(
         everything = [pod for of_manifest in together.values() for pod in of_manifest]
         placed = place_replicas(everything, world, go_on=manifest.is_daemon_set)
         for number, of_manifest in together.items():
-            placed_by[number] = placed if key is None else placed.of(of_manifest, has_victims=number == index)
-            simulations[number] = _simulation(
-                cluster,
-                _identity(manifests[number]),
-                of_manifest,
-                placed_by[number],
-                n_running[number],
-                together=everything,
-                try_changes=try_changes,
+            part = placed if key is None else placed.of(of_manifest, has_victims=number == index)
+            own = manifests[number]
+            identity = own.kind, own.namespace, own.name
+            simulation = _simulation(
+                cluster, identity, of_manifest, part, everything, try_changes=try_changes
             )
-        notes = (*running, *simulations[index].notes)
+            simulation.n_running = n_running[number]
+            simulations[number], placed_by[number] = simulation, part
+        first = simulations[index]
+        first.notes = (*running, *first.notes)
         if key is not None and len(placed.pods) == len(everything):
             complete_groups[key] = together
         elif key is not None and not manifest.is_daemon_set and try_changes:
-            notes = (*notes, *move_notes(key, world))
-        simulations[index] = structs.replace(simulations[index], notes=notes)
+            first.notes += move_notes(key, world)
     for key, of_group in complete_groups.items() if try_changes else ():
-        members, first = [(manifests[index], len(pods)) for index, pods in of_group.items()], min(of_group)
-        like = manifests[first].group or key
-        n_more, more = count_more(cluster, like, members, rng)
-        ranks = rank_notes([placed for index in of_group for placed in placed_by[index].pods], world)
-        notes = (*simulations[first].notes, *ranks, more)
-        simulations[first] = structs.replace(simulations[first], n_more_groups=n_more, notes=notes)
-    return [
-        _without_evicted(cluster, simulations[index], placed_by[index].pods)
-        for index in range(len(manifests))
-    ]
+        members, index = [(manifests[each], len(pods)) for each, pods in of_group.items()], min(of_group)
+        ranks = rank_notes([one for each in of_group for one in placed_by[each].pods], world)
+        first = simulations[index]
+        first.n_more_groups, more = count_more(cluster, manifests[index].group or key, members, rng)
+        first.notes += (*ranks, more)
+    for index, simulation in simulations.items():
+        _leave_out_evicted(cluster, simulation, placed_by[index].pods)
+    return [simulations[index] for index in range(len(manifests))]
 
 
 def simulate_copies(cluster: LoadedCluster, pod: Pod, n_replicas: int, rng: Rng) -> Simulation:
     """Place pods like this one, which have no node yet; of one that fits nowhere no change is tried."""
+    new = replace(pod.recreated(), terminating=False, gates=())
     pods = [
-        replace(
-            pod.recreated(),
-            uid=f"copied/{pod.uid}/{number}",
-            name=f"{pod.name}-{number}",
-            terminating=False,
-            gates=(),
-        )
+        replace(new, uid=f"copied/{pod.uid}/{number}", name=f"{pod.name}-{number}")
         for number in range(n_replicas)
     ]
     placed = place_replicas(pods, cluster.world(rng, (pod.scheduler_name,)))
-    return _simulation(
-        cluster, ("Pod", pod.namespace, pod.name), pods, placed, together=pods, try_changes=False
-    )
+    return _simulation(cluster, ("Pod", pod.namespace, pod.name), pods, placed, pods, try_changes=False)
 
 
-def _identity(manifest: Manifest) -> tuple[str, str, str]:
-    return manifest.kind, manifest.namespace, manifest.name
-
-
-def _without_evicted(
+def _leave_out_evicted(
     cluster: LoadedCluster, simulation: Simulation, placed: Sequence[tuple[Pod, str]]
-) -> Simulation:
-    """Return the simulation without its replicas that were evicted for those of a later manifest."""
+) -> None:
+    """Leave out the replicas that were evicted for those of a later manifest."""
     left = [node_name for pod, node_name in placed if pod.uid in cluster.state.placed]
-    if not (n_evicted := len(placed) - len(left)):
-        return simulation
-    note = f"{counted(n_evicted, 'replica')} would be evicted again for a manifest of higher priority"
-    return structs.replace(simulation.on_nodes(left, cluster.state), notes=(*simulation.notes, note))
+    if n_evicted := len(placed) - len(left):
+        simulation.put_on(left, cluster.state)
+        evicted = counted(n_evicted, "replica")
+        simulation.notes += (f"{evicted} would be evicted again for a manifest of higher priority",)
 
 
 def _new_pods(cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None) -> list[Pod]:
@@ -171,43 +150,44 @@ def _new_pods(cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None
 
 def _simulation(
     cluster: LoadedCluster,
-    manifest: tuple[str, str, str],
+    identity: tuple[str, str, str],
     pods: Sequence[Pod],
     placed: PlacedReplicas,
-    n_running: int = 0,
-    *,
     together: Sequence[Pod],
+    *,
     try_changes: bool,
 ) -> Simulation:
-    """Return the result for one manifest. `together`: the pods that are created with its pods."""
+    """Return the result for one manifest. `together`: the pods that are created with its pods, and these."""
     explanation, unplaced = None, placed.first_unplaced
     notes = placed.notes
     if pods:
         notes = (*_scheduler_notes(cluster, pods[0]), *notes, *unread_notes(pods[0].unread))
     waiting: Sequence[Pod] = ()
     if unplaced is not None and cluster.state.groups.key_of(unplaced) is not None:
-        notes = (*notes, placed.message) if len(placed.pods) < len(pods) else notes
+        is_whole = len(placed.pods) == len(pods)
+        notes = notes if is_whole else (*notes, placed.message)
         placed_uids = {pod.uid for pod, _ in placed.pods}
         waiting = [pod for pod in together if pod.uid not in placed_uids]
-        is_here = len(placed.pods) < len(pods) and any(pod.uid == unplaced.uid for pod in pods)
-        unplaced = unplaced if is_here else None
+        # Why a group has no places is explained for the manifest of the refused member alone.
+        if is_whole or all(pod.uid != unplaced.uid for pod in pods):
+            unplaced = None
     if unplaced is not None:
         explanation = explain_pod(
             cluster, unplaced, None, together=waiting, adds_replicas=True, try_changes=try_changes
         )
-    kind, namespace, name = manifest
+    kind, namespace, name = identity
     simulation = Simulation(
         manifest_kind=kind,
         namespace=namespace,
         name=name,
         n_replicas=len(pods),
-        n_running=n_running,
         next=explanation,
         notes=(*cluster.assumptions, *notes),
         n_evicted=len(placed.victims),
         victims=tuple(placed.victims[:_VICTIMS]),
     )
-    return simulation.on_nodes([node_name for _, node_name in placed.pods], cluster.state)
+    simulation.put_on([node_name for _, node_name in placed.pods], cluster.state)
+    return simulation
 
 
 def _scheduler_notes(cluster: LoadedCluster, pod: Pod) -> tuple[str, ...]:
@@ -215,7 +195,7 @@ def _scheduler_notes(cluster: LoadedCluster, pod: Pod) -> tuple[str, ...]:
     notes = cluster.profile_for(pod)[1]
     if not notes or cluster.leases is None:
         return notes
-    unserved = find_service(cluster, pod, cluster.leases).unserved
+    unserved, _ = service_of(pod, cluster.settings, cluster.leases, cluster.pods.values())
     return (unserved, *notes) if unserved else notes
 
 
@@ -236,6 +216,11 @@ def simulate_drain(
     moves = move_pods(departures.leaving, world, budgets)
     homeless = next((move.pod.recreated() for move in moves if move.is_homeless), None)
     placed = [move.pod for move in moves if move.to]
+    decided_with = (
+        f"{counted(count, 'pod')} of {name}: decided with profile {world.profiles[name].scheduler_name}"
+        for name, count in sorted(stand_ins.items())
+    )
+    relaxed = relaxed_notes(placed, "pod", world, _NAMED)
     return Drain(
         nodes=tuple(names),
         zone=zone or "",
@@ -247,14 +232,7 @@ def simulate_drain(
         next=None
         if homeless is None
         else explain_pod(cluster, homeless, None, names, try_changes=try_changes),
-        notes=(
-            *(
-                f"{counted(count, 'pod')} of {name}: decided with profile {world.profiles[name].scheduler_name}"
-                for name, count in sorted(stand_ins.items())
-            ),
-            *relaxed_notes(placed, "pod", world, _NAMED),
-            *_eviction_notes(moves, world),
-        ),
+        notes=(*decided_with, *relaxed, *_eviction_notes(moves, world)),
     )
 
 

@@ -55,11 +55,8 @@ def rule_text(rule: Rule) -> str:
         case "requiredAffinity":
             return f"The pod's affinity: beside a pod with {pods}, by {rule.topology_key}; {nodes}"
         case "requiredAntiAffinity" | "existingAntiAffinity" if rule.share is not None:
-            whose = (
-                "The pod's anti-affinity"
-                if rule.kind == "requiredAntiAffinity"
-                else "Anti-affinity of running pods"
-            )
+            is_own = rule.kind == "requiredAntiAffinity"
+            whose = "The pod's anti-affinity" if is_own else "Anti-affinity of running pods"
             share = f"{rule.share.percent}%" if rule.share.percent else "its weight's share"
             limit = f"per {rule.topology_key} {share} of the pods with {pods}"
             if rule.share.is_of_minimum:
@@ -89,10 +86,8 @@ def _shares_text(rule: Rule, share: Share) -> str:
     of = "" if share.is_of_minimum else f" of {share.n_pods}"
     texts = [f"{each.domain} has {each.n_pods}{of} pods, {_allows(each, share)}" for each in full]
     more = f", and {len(full) - _SHOWN_FULL} more" if len(full) > _SHOWN_FULL else ""
-    counted = (
-        "with this pod, and the one that declares the rule" if share.declaring_takes else "with this pod"
-    )
-    return f": {'; '.join(texts[:_SHOWN_FULL])}{more} ({counted})" if full else ""
+    declaring = ", and the one that declares the rule" if share.declaring_takes else ""
+    return f": {'; '.join(texts[:_SHOWN_FULL])}{more} (with this pod{declaring})" if full else ""
 
 
 def _allows(domain: DomainCount, share: Share) -> str:

@@ -9,8 +9,7 @@ is neither ours nor kube-scheduler only what it did can be seen: pods on nodes, 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -80,55 +79,51 @@ def leases_named(name: str) -> WatchPath:
     return WatchPath("/apis/coordination.k8s.io/v1/leases", f"metadata.name={name}")
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
-    """Why no scheduler serves a pod, empty if one does or if it is not known; and what is not known, as a note."""
-
-    unserved: str = ""
-    notes: tuple[str, ...] = ()
-
-
 def service_of(
-    pod: Pod, settings: Settings, leases: Leases, active: Callable[[], Collection[str]]
-) -> Service:
-    """
-    Return whether a scheduler serves the pending pod.
-
-    `active`: returns the schedulerNames of pods that were placed or refused: there was such a scheduler.
-    """
+    pod: Pod, settings: Settings, leases: Leases, others: Iterable[Pod]
+) -> tuple[str, tuple[str, ...]]:
+    """Return why no scheduler serves the pod, empty if one does or it is not known; and notes. `others`: all pods."""
     name = pod.scheduler_name
     profiles = [profile.scheduler_name for profile in settings.profiles]
     if name in profiles:
         if not settings.leader_election.leader_elect:
-            return Service(notes=(f"{name} elects no leader: whether it runs cannot be seen",))
+            return "", (f"{name} elects no leader: whether it runs cannot be seen",)
         return _by_lease(name, settings.leader_election.resource_name, leases)
+    active = {each.scheduler_name for each in (*others, pod) if _was_decided(each)}
     if name == DEFAULT_SCHEDULER_NAME:
         has_lease = any(each.metadata.name == _KUBE_SCHEDULER for each in leases.found)
-        if has_lease or leases.why_unknown(_KUBE_SCHEDULER) or name in active():
+        if has_lease or leases.why_unknown(_KUBE_SCHEDULER) or name in active:
             return _by_lease(name, _KUBE_SCHEDULER, leases)
-        return Service(f"nothing is seen to serve {name}; did you mean schedulerName: {profiles[0]}?")
-    placing = active()
-    if name in placing:
-        return Service(notes=(f"whether {name} runs now cannot be seen",))
-    alike = difflib.get_close_matches(name, {*profiles, DEFAULT_SCHEDULER_NAME, *placing}, n=1)
+        return f"nothing is seen to serve {name}; did you mean schedulerName: {profiles[0]}?", ()
+    if name in active:
+        return "", (f"whether {name} runs now cannot be seen",)
+    alike = difflib.get_close_matches(name, {*profiles, DEFAULT_SCHEDULER_NAME, *active}, n=1)
     meant = f"; did you mean {alike[0]}?" if alike else "; if it is a profile of this one, name its --config"
-    return Service(f"no known scheduler has the name {name}{meant}")
+    return f"no known scheduler has the name {name}{meant}", ()
 
 
-def _by_lease(name: str, lease: str, leases: Leases) -> Service:
-    if reason := leases.why_unknown(lease):
-        return Service(notes=(f"whether {name} runs is not known: {reason}",))
+def _was_decided(pod: Pod) -> bool:
+    """Return whether a scheduler placed or refused the pod; the API server itself refuses one with gates."""
+    condition = pod.scheduled_condition
+    return bool(pod.node_name) or (condition is not None and condition.status == "False" and not pod.gates)
+
+
+def _by_lease(name: str, lease: str, leases: Leases) -> tuple[str, tuple[str, ...]]:
     named = [each for each in leases.found if each.metadata.name == lease]
-    if not named and lease == _KUBE_SCHEDULER:
+    reason = leases.why_unknown(lease)
+    if not reason and not named and lease == _KUBE_SCHEDULER:
         # With leader election switched off, as in some distributions of one node, it has none.
-        return Service(notes=(f"whether {name} runs is not known: there is no Lease {lease}",))
+        reason = f"there is no Lease {lease}"
+    if reason:
+        return "", (f"whether {name} runs is not known: {reason}",)
     if not named:
-        return Service(
-            f"{name} is not seen to run: there is no Lease {lease} (one without leader election has none)"
+        return (
+            f"{name} is not seen to run: there is no Lease {lease} (one without leader election has none)",
+            (),
         )
     at_s = seconds_of(leases.read_at) or 0.0
     free = [each.why_free(at_s) for each in named]
-    return Service(f"{name} does not run: {' and '.join(free)}") if all(free) else Service()
+    return f"{name} does not run: {' and '.join(free)}" if all(free) else "", ()
 
 
 def age_text(seconds: float) -> str:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, product
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -71,24 +71,10 @@ _RANK: Final = {
 }
 
 
-class ChangeCheck(Protocol):
-    """Decides where the pod would go after changes, on a copy of the cluster."""
-
-    def completed(self, changes: Changes) -> Changes | None:
-        """Return the changes with others of their types that are needed beside them; None if none are found."""
-
-    def node_after(self, changes: Changes) -> str | None:
-        """Return the pod's node once all changes are made; None if it still fits on no node."""
-
-
 def proposals(
     inspection: Inspection, avoided_nodes: Collection[str] = (), within: Mask | None = None
 ) -> list[Changes]:
-    """
-    Return the changes to try, the smallest first.
-
-    None is made for a node of `avoided_nodes`, which a question takes away, nor for one outside `within`, if given.
-    """
+    """Return the changes to try, the smallest first: none for a node that is avoided, or outside `within`, if given."""
     # Proposals for all nodes are few; without this order those for single nodes could use up the number to try.
     size = partial(_size, inspection.context)
     for_all = sorted(set(_for_all_nodes(inspection)), key=size)
@@ -99,35 +85,55 @@ def proposals(
 def find_suggestions(
     context: ExplainContext,
     proposed: Sequence[Changes],
-    check: ChangeCheck,
+    node_after: Callable[[Changes], str | None],
     on_step: Callable[[str], None],
     avoided_nodes: Collection[str] = (),
+    *,
+    completed: Callable[[Changes], Changes | None] = lambda changes: changes,
     pod_text: str = "the pod",
 ) -> tuple[Suggestion, ...]:
     """
     Return up to five suggestions, each confirmed by a decision, of different kinds if possible, smallest first.
 
-    Those that a PodDisruptionBudget refuses are the last.
-    None of them leads to a node of `avoided_nodes`. `pod_text`: see `change_text`.
+    Those that a PodDisruptionBudget refuses are the last. None leads to a node of `avoided_nodes`. `node_after`:
+    returns the pod's node once the changes are made on a copy of the cluster; None without one. `completed`: returns
+    the changes with others of their types that are needed beside them; None if none are found.
     """
     confirmed: list[Suggestion] = []
     n_confirmed = Counter[frozenset[type[Change]]]()
-    for number, changes in enumerate(proposed, 1):
+    for number, proposal in enumerate(proposed, 1):
         on_step(f"trying change {number} of {len(proposed)} on a copy of the cluster")
-        shape = frozenset(map(type, changes))
         known = [frozenset(suggestion.changes) for suggestion in confirmed]
-        if n_confirmed[shape] >= _MAX_SUGGESTIONS or any(other <= frozenset(changes) for other in known):
+        shape = frozenset(map(type, proposal))
+        if n_confirmed[shape] >= _MAX_SUGGESTIONS or any(other <= frozenset(proposal) for other in known):
             continue
-        suggestion = _confirm(check, changes, pod_text)
-        if suggestion is None or suggestion.node in avoided_nodes:
+        changes = completed(proposal)
+        grown = {each.node for each in changes or () if isinstance(each, AddRoom)}
+        if changes is None or len(grown) > _MOST_GROWN or (node := node_after(changes)) is None:
             continue
-        if frozenset(suggestion.changes) not in known:
-            confirmed.append(suggestion)
-            n_confirmed[frozenset(map(type, suggestion.changes))] += 1
+        needed, node = _pruned(changes, node, node_after)
+        if node not in avoided_nodes and frozenset(needed) not in known:
+            texts = tuple(change_text(change, pod_text) for change in needed)
+            confirmed.append(Suggestion(needed, node, texts))
+            n_confirmed[frozenset(map(type, needed))] += 1
     if any(isinstance(change, RollOutInPlace) for suggestion in confirmed for change in suggestion.changes):
         # Which old pod leaves, and when, is then the controller's matter.
         confirmed = [each for each in confirmed if not _takes_old_pods(context, each.changes)]
     return tuple(_vary(confirmed, context))
+
+
+def _pruned(changes: Changes, node: str, node_after: Callable[[Changes], str | None]) -> tuple[Changes, str]:
+    """Return the changes that are needed, and the pod's node after these."""
+    needed: Changes = changes
+    before: Changes = ()
+    while 1 < len(changes) <= _MAX_PRUNED and needed != before:
+        before = needed  # one may be needed only because of another one that is removed later
+        for change in before:
+            fewer = tuple(other for other in needed if other != change)
+            node_with_fewer = node_after(fewer) if fewer else None
+            if node_with_fewer is not None:
+                needed, node = fewer, node_with_fewer
+    return needed, node
 
 
 def _takes_old_pods(context: ExplainContext, changes: Changes) -> bool:
@@ -178,30 +184,6 @@ def _vary(confirmed: Iterable[Suggestion], context: ExplainContext) -> list[Sugg
         (more if shape in seen else first).append(suggestion)
         seen.append(shape)
     return sorted((first + more)[:_MAX_SUGGESTIONS], key=size)
-
-
-def _confirm(check: ChangeCheck, proposed: Changes, pod_text: str) -> Suggestion | None:
-    """Return the changes that are needed if they let the pod schedule, else None."""
-    changes = check.completed(proposed)
-    if (
-        changes is not None
-        and len({each.node for each in changes if isinstance(each, AddRoom)}) > _MOST_GROWN
-    ):
-        return None
-    node = None if changes is None else check.node_after(changes)
-    if changes is None or node is None:
-        return None
-    needed = changes
-    if 1 < len(changes) <= _MAX_PRUNED:
-        before: Changes = ()
-        while needed != before:  # a change may be needed only because of another one that is removed later
-            before = needed
-            for change in before:
-                fewer = tuple(other for other in needed if other != change)
-                node_with_fewer = check.node_after(fewer) if fewer else None
-                if node_with_fewer is not None:
-                    needed, node = fewer, node_with_fewer
-    return Suggestion(needed, node, tuple(change_text(change, pod_text) for change in needed))
 
 
 def _for_all_nodes(inspection: Inspection) -> Iterator[Changes]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
@@ -75,16 +74,8 @@ def workload_of(pod: Pod) -> OwningWorkload:
     return OwningWorkload(owner.kind, pod.namespace, owner.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """Pending pods that one explanation is about, the oldest first."""
-
-    workload: OwningWorkload
-    pods: Sequence[Pod]
-
-
-def alike(pods: Iterable[Pod]) -> list[Alike]:
-    """Return the pods in groups that one explanation is about, that with the oldest pod first. O(n log n)."""
+def alike(pods: Iterable[Pod]) -> list[list[Pod]]:
+    """Return the pods in groups that one explanation is about, by the oldest pod of each, which is its first."""
     groups: dict[tuple[object, ...], list[Pod]] = {}
     # RFC 3339 in UTC, as the API server writes it: the order of texts is the order of times.
     for pod in sorted(pods, key=lambda pod: (pod.created, pod.key)):
@@ -92,7 +83,7 @@ def alike(pods: Iterable[Pod]) -> list[Alike]:
         spec = 0 if kind in _SPECS_DIFFER else id(pod.spec)
         own = (kind, namespace, "" if pod.owner is None else name)
         groups.setdefault((*own, spec, pod.scheduler_name, pod.gates, pod.priority), []).append(pod)
-    return [Alike(workload_of(found[0]), found) for found in groups.values()]
+    return list(groups.values())
 
 
 def kind_of(text: str) -> str | None:
@@ -114,11 +105,7 @@ def parse_workload(text: str, namespace: str) -> OwningWorkload:
 
 
 def why_not_found(text: str, named: OwningWorkload, stated: str | None, namespaces: Container[str]) -> str:
-    """
-    Return why an argument names no pod; what stands before its slash may have been meant as a kind.
-
-    `stated` is the namespace of -n, `namespaces` are those of the cluster.
-    """
+    """Return why an argument names no pod: its prefix may be meant as a kind. `stated`: the namespace of -n."""
     prefix, name = named.namespace, named.name
     if text == f"{prefix}/{name}" and kind_of(prefix) is None and prefix not in namespaces:
         alike = get_close_matches(prefix, _KINDS_AS_WRITTEN, n=1)

@@ -19,7 +19,8 @@ from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.explanation import Document, JsonStruct, PodRef
 from scheduler.tools.explain.formats.manifest_documents import ManifestFile
-from scheduler.tools.explain.input_files import add_manifests
+from scheduler.tools.explain.input_files import add_other_objects
+from scheduler.tools.explain.priority_classes import add_priorities
 from scheduler.tools.explain.scenarios import simulate_copies, simulate_drain, simulate_manifests
 from scheduler.tools.explain.simulation.drain import Drain, cordoned, empty_nodes, move_pods
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
@@ -131,7 +132,10 @@ def what_if(
 ) -> WhatIf:
     """Return the answer with the `changed` settings; the cluster is used up. Raises SettingsError."""
     manifests = [] if file is None else file.manifests
-    read = add_manifests(file, cluster, None, unknown=_NO_CLASSES) if file is not None and manifests else ""
+    read = ""
+    if file is not None and manifests:
+        add_priorities(file, cluster, None, unknown=_NO_CLASSES)
+        read = add_other_objects(file, cluster)
 
     def placed(among: LoadedCluster) -> tuple[Simulation, ...]:
         n_replicas = request.replicas

@@ -30,7 +30,7 @@ import msgspec
 from tests.proof.mutation.explained import explanation_of
 from tests.proof.mutation.mutants import Mutant, mutants_of
 from tests.proof.mutation.recording import Record
-from tests.proof.mutation.rooms import BESIDE, OF_OTHER_PROCESSES, ROOMS, TESTS, modules_of, room_of
+from tests.proof.mutation.rooms import BESIDE, ROOMS, TESTS, modules_of, room_of
 from tests.proof.mutation.running import SAME_EXAMPLES, CollectedRoom, End, run
 
 _ROOT: Final = Path(__file__).parents[3]
@@ -182,7 +182,7 @@ def _record(room: str) -> Record:
         ]
         environment = {**os.environ, "MUTATION_RECORD": str(path)}
         done = subprocess.run(
-            [*command, *SAME_EXAMPLES, "--ignore", OF_OTHER_PROCESSES, *TESTS[room]],
+            [*command, *SAME_EXAMPLES, *TESTS[room]],
             cwd=_ROOT, env=environment, capture_output=True, text=True,
         )  # fmt: skip
         if done.returncode:

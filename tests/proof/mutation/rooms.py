@@ -17,8 +17,6 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     # Plugins of others read the state through its read-only views.
     "state": ("tests/engine/state", "tests/sdk/plugin"),
 }
-#: Tests of the product in processes of its own, which have no mutant.
-OF_OTHER_PROCESSES: Final = "tests/tools/explain/test_on_workloads.py"
 #: Tests that play the room as well. They are asked about a mutant that its own tests do not notice.
 BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
     "core": ("conformance", "plugins"),

@@ -6,7 +6,6 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from tests.conformance.product import LiveCluster
 from tests.conformance.traces import Apply, Delete, Evaluate, Trace, read
 from tests.support import build
 from tests.support.driving import NAME, each_of
-from tests.support.json_cluster import SETTINGS, Cluster, as_json, decoded
+from tests.support.json_cluster import SETTINGS, Cluster, as_json, decoded, web
 from tests.support.messages import NO_CLAIMS, refusals
 from tests.tools.explain.random_clusters import random_cluster
 
@@ -155,10 +154,9 @@ def test_blocking_rules_refuse_exactly_the_nodes_that_the_plugins_refuse(block: 
 
 @pytest.mark.parametrize("block", range(4))
 def test_node_groups_add_up_to_the_counts_of_the_message(block: int) -> None:
-    """No node is in two groups."""
     for seed in range(2000 + block * 100, 2100 + block * 100):
         cluster, pod = random_cluster(seed)
-        answer = cluster.explain(pod)
+        answer = cluster.explain(pod, try_changes=False)
         if answer.state != "unschedulable":
             continue
         assert answer.n_more_groups == 0
@@ -211,7 +209,6 @@ def test_messages_are_those_that_kubernetes_recorded(name: str) -> None:
 
 
 def test_of_five_thousand_nodes_few_are_inspected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The numbers of inspected nodes and tried changes are bounded."""
     per_zone = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
     nodes = [
         build.node(
@@ -222,20 +219,9 @@ def test_of_five_thousand_nodes_few_are_inspected(monkeypatch: pytest.MonkeyPatc
         )
         for i in range(5000)
     ]
-    pods = [
-        build.pod(
-            f"w{i}",
-            labels={"app": "web"},
-            node=f"n{i}",
-            affinity=per_zone,
-            cpu="1900m",
-        )
-        for i in range(5000)
-    ]
-    cluster = Cluster(nodes, pods)
+    cluster = Cluster(nodes, [web(f"w{i}", f"n{i}", affinity=per_zone, cpu="1900m") for i in range(5000)])
     state = cluster.state()
     subject = build.pod("p", labels={"app": "web"}, affinity=per_zone, cpu="1")
-    steps: list[str] = []
     looked_at: list[int] = []
 
     def for_node(row: int, repairs: Sequence[Repair]) -> Iterator[Changes]:
@@ -244,13 +230,7 @@ def test_of_five_thousand_nodes_few_are_inspected(monkeypatch: pytest.MonkeyPatc
 
     for_a_node = suggestions._for_node
     monkeypatch.setattr(suggestions, "_for_node", for_node)
-    answer = explain(replace(cluster.request(subject, state), on_step=steps.append))
-    assert steps == [
-        "running every filter on every node",
-        "finding the rules that refuse nodes",
-        "looking at 2 rules",
-        "looking for changes that would help",
-    ]
+    answer = explain(cluster.request(subject, state))
     assert 0 < len(looked_at) <= suggestions._MAX_NODES
     assert answer.state == "unschedulable"
     assert len(answer.groups) <= 30

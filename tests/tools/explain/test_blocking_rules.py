@@ -25,12 +25,18 @@ def names(rule: Rule) -> list[tuple[str, str, str]]:
     return [(pod.key, pod.node, pod.domain) for pod in rule.pods.shown]
 
 
+def limited(name: str, node: str | None = None, **limit: object) -> build.Json:
+    """Return a pod with a limit of pods per zone, of two by default."""
+    term = {**build.term(build.ZONE, build.selector("app=web")), **(limit or {"maxPodsPerDomain": 2})}
+    annotations = {AFFINITY: json.dumps(build.affinity(anti_required=[term]))}
+    return web(name, node, annotations=annotations)
+
+
 def table(rule: Rule) -> list[tuple[str, int, int, int | None, bool]]:
     return [(d.domain, d.n_nodes, d.n_pods, d.most, d.allowed) for d in rule.domains]
 
 
 def test_anti_affinity_names_the_blocking_pod_of_each_zone() -> None:
-    """The pod's own term, the pods that match it, and one row per zone."""
     cluster = Cluster(
         [*zoned("a1 a2 b1"), *zoned("c1", taints=["x:NoSchedule"])], [web("one", "a2"), web("two", "b1")]
     )
@@ -42,7 +48,6 @@ def test_anti_affinity_names_the_blocking_pod_of_each_zone() -> None:
 
 
 def test_a_running_pods_anti_affinity_names_the_pod_that_declares_it() -> None:
-    """The pod has no rule, but a running pod does."""
     alone = build.affinity(
         anti_required=[build.term(build.ZONE, build.selector("app"), namespace_selector={})]
     )
@@ -63,19 +68,14 @@ def test_anti_affinity_between_replicas_is_explained_from_both_sides() -> None:
 
 def test_max_pods_per_domain_limits_only_domains_with_a_declaring_pod() -> None:
     """Two per zone: zone a is full. Zone b has more, but no pod there declares the limit."""
-    limit = {**build.term(build.ZONE, build.selector("app=web")), "maxPodsPerDomain": 2}
-    annotation = json.dumps({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [limit]}})
-    one, two, subject = web("one", "a1"), web("two", "a2"), web("p")
-    one["metadata"]["annotations"] = {AFFINITY: annotation}
-    others = [web(f"b{number}", "b1") for number in range(3)]
-    cluster = Cluster([*zoned("a1 a2"), *zoned("b1", taints=["x:NoSchedule"])], [one, two, *others])
-    (rule,) = rules(cluster, subject)
+    pods = [limited("one", "a1"), web("two", "a2"), *(web(f"b{number}", "b1") for number in range(3))]
+    cluster = Cluster([*zoned("a1 a2"), *zoned("b1", taints=["x:NoSchedule"])], pods)
+    (rule,) = rules(cluster, web("p"))
     assert names(rule) == [("default/one", "a1", "a"), ("default/two", "a2", "a")]
     assert table(rule) == [("a", 2, 2, 1, False), ("b", 1, 0, 1, True)]
     text = f"more than 1 pod with app=web in namespace default, by {build.ZONE}; closes 2 nodes"
     assert rule_text(rule) == f"Anti-affinity of running pods against {text}"
-    subject["metadata"]["annotations"] = {AFFINITY: annotation}
-    own = next(each for each in rules(cluster, subject) if each.declared_by is None)
+    own = next(each for each in rules(cluster, limited("p")) if each.declared_by is None)
     assert rule_text(own).startswith("The pod's anti-affinity: not beside more than 1 pod with app=web")
 
 
@@ -85,8 +85,7 @@ def test_spread_has_the_count_and_limit_of_each_domain() -> None:
     pods.append(web("other", "b1", namespace="elsewhere"))
     cluster = Cluster([*zoned("a1 b1"), *zoned("c1", unschedulable=True)], pods)
     (rule,) = rules(
-        cluster,
-        web("p", spread=[build.spread(build.ZONE, build.selector("app=web"), max_skew=1)]),
+        cluster, web("p", spread=[build.spread(build.ZONE, build.selector("app=web"), max_skew=1)])
     )
     assert (rule.kind, rule.n_nodes) == ("topologySpread", 2)
     assert rule.skew is not None
@@ -102,7 +101,6 @@ def test_spread_has_the_count_and_limit_of_each_domain() -> None:
 
 
 def test_below_min_domains_the_global_minimum_is_zero() -> None:
-    """With fewer domains than minDomains, the limit is maxSkew itself."""
     cluster = Cluster(zoned("a1 b1"), [web("one", "a1"), web("two", "b1")])
     spread = [build.spread(build.ZONE, build.selector("app=web"), max_skew=1, min_domains=3)]
     (rule,) = rules(cluster, web("p", spread=spread))
@@ -147,19 +145,6 @@ def test_a_pod_that_matches_all_required_terms_is_one_rule_by_topology_key() -> 
 @pytest.mark.parametrize(("running", "open_again"), [(1, True), (2, False), (3, False)])
 def test_max_pods_per_domain_says_how_many_pods_have_to_leave(running: int, open_again: bool) -> None:
     """At most two per zone: enough pods have to leave that one more fits."""
-    annotation = {
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {**build.term(build.ZONE, build.selector("app=web")), "maxPodsPerDomain": 2}
-            ]
-        }
-    }
-
-    def limited(name: str, node: str | None = None) -> build.Json:
-        pod = web(name, node)
-        pod["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(annotation)}
-        return pod
-
     answer = Cluster(zoned("a1"), [limited(f"w{i}", "a1") for i in range(running)]).explain(limited("p"))
     assert (answer.state == "schedulable") == open_again
     if not open_again:
@@ -199,7 +184,6 @@ def test_selectors_are_written_as_for_kubectl(selector: Any, text: str) -> None:
     ],
 )
 def test_namespaces_of_a_term_are_written_in_words(names: set[str], selector: Any, text: str) -> None:
-    """A list, a selector, or both."""
     assert namespaces_text(names, selector) == text
 
 
@@ -219,14 +203,6 @@ def test_namespaces_of_a_term_are_written_in_words(names: set[str], selector: An
 def test_amounts_are_written_as_quantities(resource: str, amount: int, text: str) -> None:
     """Exact if the quantity is short, else rounded up."""
     assert amount_text(resource, amount) == text
-
-
-def _limited(name: str, limit: build.Json, node: str | None = None) -> build.Json:
-    terms = [{**build.term(build.ZONE, build.selector("app=web")), **limit}]
-    own = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-    pod = web(name, node) if node else web(name)
-    pod["metadata"]["annotations"] = {AFFINITY: json.dumps(own)}
-    return pod
 
 
 @pytest.mark.parametrize(
@@ -250,9 +226,8 @@ def _limited(name: str, limit: build.Json, node: str | None = None) -> build.Jso
 )
 def test_shares_say_their_numbers(limit: build.Json, running: tuple[str, ...], texts: list[str]) -> None:
     """Of the pod's own rule and of that of running pods; a proposal that helps is still found."""
-    pods = [_limited(f"r{n}", limit, node) for n, node in enumerate(running)]
-    cluster = Cluster(zoned("a1 b1 c1"), pods)
-    pod = _limited("p", limit)
+    cluster = Cluster(zoned("a1 b1 c1"), [limited(f"r{n}", node, **limit) for n, node in enumerate(running)])
+    pod = limited("p", **limit)
     if "domainWeights" in limit:
         pod["spec"]["nodeSelector"] = {build.ZONE: "b"}
     own, existing, *_ = sorted(rules(cluster, pod), key=lambda rule: rule.kind, reverse=True)
@@ -284,7 +259,7 @@ def test_shares_say_their_numbers(limit: build.Json, running: tuple[str, ...], t
 def test_a_percentage_of_running_pods_says_of_what(
     labels: dict[str, str], group: int, texts: list[str]
 ) -> None:
-    pods = [_limited(f"r{n}", {"maxPodsPerDomain": "30%"}, "a1") for n in range(2)]
+    pods = [limited(f"r{n}", "a1", maxPodsPerDomain="30%") for n in range(2)]
     for pod in pods:
         pod["metadata"]["labels"] = labels | ({GROUP: "g", MIN_COUNT: str(group)} if group else {})
     (rule,) = rules(Cluster(zoned("a1"), pods), web("p"))

@@ -12,7 +12,7 @@ from scheduler.engine.model.devices import DeviceKind
 from scheduler.engine.model.stimuli import ObjectGone, ObjectSeen
 from scheduler.engine.plugins.dynamic_resources.device_findings import DeviceInspection
 from scheduler.tools.explain.formats.explanation import Explanation
-from scheduler.tools.explain.simulation.claim_changes import freed_claims
+from scheduler.tools.explain.simulation.new_device_claims import freed_claims
 from tests.engine.core.test_device_taint_rules import rule
 from tests.support import build
 from tests.support.build import Json
@@ -77,28 +77,23 @@ def attribute(name: str, value: str) -> Json:
     return {"attributes": {name: {"string": value}}}
 
 
-def test_the_pod_that_has_the_device_is_named_and_its_end_proposed() -> None:
-    holder = pod("holder", "h", node="a")
-    answer = cluster(
-        device_slice("a", 1), claim(request()), held("h", holder, "gpu-0"), pods=(holder,)
-    ).explain(pod())
-    assert where(answer) == [f"{WANTED}, 0 of 1 device free: 1 in use by holder"]
-    assert [s.texts for s in answer.suggestions] == [("pod default/holder leaves node a",)]
-
-
-def test_a_pod_of_another_namespace_has_no_name_in_the_reason() -> None:
-    holder = pod("holder", "h", node="a", namespace="secret")
-    answer = cluster(
-        device_slice("a", 1), claim(request()), held("h", holder, "gpu-0"), pods=(holder,)
-    ).explain(pod())
-    assert where(answer) == [f"{WANTED}, 0 of 1 device free: 1 in use by pods of other namespaces"]
-    assert changes(answer) == [["RemovePod"]]
-
-
-def test_a_claim_of_no_pod_is_named_and_nothing_proposed() -> None:
-    answer = cluster(device_slice("a", 1), claim(request()), held("h", None, "gpu-0")).explain(pod())
-    assert where(answer) == [f"{WANTED}, 0 of 1 device free: 1 in use by claim h"]
-    assert answer.suggestions == ()
+@pytest.mark.parametrize(
+    ("namespace", "named", "texts"),
+    [
+        ("default", "holder", [("pod default/holder leaves node a",)]),
+        ("secret", "pods of other namespaces", [("pod secret/holder leaves node a",)]),
+        ("", "claim h", []),
+    ],
+    ids=["of the namespace", "of another", "no pod"],
+)
+def test_the_pod_that_has_the_device_is_named_and_its_end_proposed(
+    namespace: str, named: str, texts: list[object]
+) -> None:
+    holders = [pod("holder", "h", node="a", namespace=namespace)] if namespace else []
+    taken = held("h", holders[0] if holders else None, "gpu-0")
+    answer = cluster(device_slice("a", 1), claim(request()), taken, pods=tuple(holders)).explain(pod())
+    assert where(answer) == [f"{WANTED}, 0 of 1 device free: 1 in use by {named}"]
+    assert [s.texts for s in answer.suggestions] == texts
 
 
 COUNTERS = {"sharedCounters": [{"name": "s", "counters": {"slots": {"value": "3"}}}]}
@@ -186,11 +181,7 @@ PAIR = [{"name": name, **consuming(2)} for name in ("gpu-0", "gpu-1")]
             request(selectors=[{"cel": {"expression": "device.allowMultipleAllocations"}}]),
             f"{WANTED}, 0 of 1 device free: 1 not selected",
         ),
-        (
-            [of_pool("counters", **COUNTERS), of_pool("d", devices=PAIR)],
-            request(count=2),
-            "",
-        ),
+        ([of_pool("counters", **COUNTERS), of_pool("d", devices=PAIR)], request(count=2), ""),
         (
             [with_devices("a", attribute("fabric", "x"), attribute("fabric", "y"))],
             {"name": "r", "firstAvailable": [{**request(count=2)["exactly"], "name": n} for n in "st"]},
@@ -260,35 +251,7 @@ PAIR = [{"name": name, **consuming(2)} for name in ("gpu-0", "gpu-1")]
             "request r/of-3: 3 of class gpu wanted, 1 of 1 device free",
         ),
     ],
-    ids=[
-        *(
-            "no device",
-            "class",
-            "request",
-            "value",
-            "no value",
-            "two values",
-            "capacity read",
-            "capacity",
-            "two obstacles",
-            "capacity of another domain",
-            "nothing read",
-            "counters of two devices",
-            "alternatives under a constraint",
-            "of two capacities",
-            "no capacity",
-        ),
-        *(
-            "counters",
-            "counters of others",
-            "incomplete",
-            "no counter set",
-            "no counter",
-            "device twice",
-            "set twice",
-        ),
-        *("too few", "alternatives"),
-    ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_the_reason_against_each_device_is_counted(objects: list[Any], wanted: Json, reason: str) -> None:
     constraints = [{"matchAttribute": FABRIC}] if "the same" in reason else []
@@ -360,6 +323,13 @@ def test_a_tainted_device_is_named_and_a_toleration_proposed(alternatives: bool)
     ]
 
 
+def test_the_rule_that_taints_a_device_is_named() -> None:
+    answer = cluster(device_slice("a", 1), rule("broken", driver=DRIVER), claim(request())).explain(pod())
+    assert where(answer) == [
+        f"{WANTED}, 0 of 1 device free: 1 tainted (taint-broken:NoSchedule by DeviceTaintRule broken)"
+    ]
+
+
 def test_of_an_extended_resource_its_claim_is_explained() -> None:
     """The claim is made by the scheduler, so that nothing of it can be changed."""
     holder = pod("holder", "h", node="a")
@@ -380,18 +350,12 @@ def test_a_search_that_did_not_end_is_told() -> None:
     assert group.where == "not decided: with fewer requests or constraints the search would end"
 
 
-def test_an_unknown_class_is_told_with_the_known_ones() -> None:
-    answer = cluster(device_slice("a", 1), claim(request(deviceClassName="gpus"))).explain(pod())
-    (group,) = answer.groups
-    assert (group.reason, group.where) == (
-        "request r: device class gpus does not exist",
-        "known classes: gpu",
-    )
-
-
-def test_two_requests_that_have_enough_alone_are_told_together() -> None:
-    answer = cluster(device_slice("a", 1), claim(request("r"), request("s"))).explain(pod())
-    assert where(answer) == ["devices for each request alone, not for all together"]
+@pytest.mark.parametrize(("known", "text"), [("", "gpu"), ("abcde", "a, b, c, d, 2 more")])
+def test_an_unknown_class_is_told_with_the_first_known_ones(known: str, text: str) -> None:
+    classes = [device_class(name) for name in known]
+    (group,) = cluster(*classes, claim(request(deviceClassName="none"))).explain(pod()).groups
+    expected = ("request r: device class none does not exist", f"known classes: {text}")
+    assert (group.reason, group.where) == expected
 
 
 def test_each_claim_is_named_where_the_pod_has_several() -> None:
@@ -560,13 +524,6 @@ def test_the_slice_whose_nodes_cannot_be_written_down_is_named() -> None:
     assert _fails_at(answer) == ["on node a the search fails: slice slice-a selects nodes by several terms"]
 
 
-def test_the_rule_that_taints_a_device_is_named() -> None:
-    answer = cluster(device_slice("a", 1), rule("broken", driver=DRIVER), claim(request())).explain(pod())
-    assert where(answer) == [
-        f"{WANTED}, 0 of 1 device free: 1 tainted (taint-broken:NoSchedule by DeviceTaintRule broken)"
-    ]
-
-
 def test_a_capacity_by_another_name_is_told_beside_what_the_device_has() -> None:
     wanted = claim(request(capacity={"requests": {f"{DRIVER}/memory": "1Gi"}}))
     answer = cluster(with_devices("a", SHARED), wanted).explain(pod())
@@ -591,3 +548,126 @@ def test_where_each_request_alone_has_enough_the_holder_of_the_rest_is_to_leave(
     ).explain(pod())
     assert where(answer) == ["devices for each request alone, not for all together, others in use by holder"]
     assert [each.texts for each in answer.suggestions] == [("pod default/holder leaves node a",)]
+
+
+def test_of_all_devices_those_that_are_in_use_are_missing() -> None:
+    """Mode All takes each device of the class, and refuses a node that has none."""
+    holder = pod("holder", "h", node="a")
+    wanted = claim(request(count=0, allocationMode="All"))
+    answer = cluster(
+        device_slice("a", 2), wanted, held("h", holder, "gpu-0"), nodes="a b", pods=(holder,)
+    ).explain(pod())
+    start = "request r: all of class gpu wanted"
+    assert sorted(where(answer)) == [
+        f"{start}, 1 of 2 devices free: 1 in use by holder",
+        f"{start}, the node has no device",
+    ]
+    assert [s.texts for s in answer.suggestions] == [("pod default/holder leaves node a",)]
+
+
+@pytest.mark.parametrize(
+    ("objects", "reason"),
+    [
+        ([], 'could not find ResourceClaim "default/c"'),
+        ([claim({"name": "r"})], "resource claim default/c, request r: unknown request type"),
+        ([claim(request(), {"name": "s"})], "resource claim default/c, request s: unknown request type"),
+    ],
+)
+def test_classes_are_listed_for_an_unknown_one_alone(objects: list[Json], reason: str) -> None:
+    (group,) = cluster(*objects).explain(pod()).groups
+    assert (group.reason, group.where) == (reason, "")
+
+
+def test_a_request_without_a_class_is_an_error() -> None:
+    answer = cluster(claim(request(deviceClassName=""))).explain(pod())
+    says = 'running PreFilter plugin "DynamicResources": request r: unsupported request type'
+    assert (answer.state, answer.message) == ("failed", says)
+
+
+def test_a_claim_whose_device_another_claim_had_before_says_so() -> None:
+    holder = pod("holder", "h", node="a")
+    answer = cluster(
+        device_slice("a", 1), held("h", holder, "gpu-0"), held("c", None, "gpu-0"), pods=(holder,)
+    ).explain(pod())
+    assert where(answer) == ["claim c: one of its devices was allocated to another claim before"]
+
+
+def test_a_claim_whose_devices_were_not_ready_in_time_says_so() -> None:
+    """The clock of a cluster in memory stands at 1970."""
+    late = held("c", None, "gpu-0")
+    allocation = late["status"]["allocation"]
+    allocation["allocationTimestamp"] = "1969-12-31T23:00:00Z"
+    allocation["devices"]["results"][0]["bindingConditions"] = ["attached"]
+    answer = cluster(device_slice("a", 1), late).explain(pod())
+    assert where(answer) == ["claim c: its devices did not become ready in time"]
+
+
+@pytest.mark.parametrize(
+    ("allocated", "is_ready"),
+    [("1969-12-31T23:00:00Z", True), ("1970-01-01T00:00:00Z", False)],
+    ids=["ready long after", "not ready yet"],
+)
+def test_a_claim_whose_devices_are_or_may_become_ready_is_taken(allocated: str, *, is_ready: bool) -> None:
+    stored = held("c", None, "gpu-0")
+    allocation = stored["status"]["allocation"]
+    allocation["allocationTimestamp"] = allocated
+    (result,) = allocation["devices"]["results"]
+    result["bindingConditions"] = ["attached"]
+    if is_ready:
+        conditions = [{"type": "attached", "status": "True"}]
+        stored["status"]["devices"] = [{**result, "conditions": conditions}]
+    assert cluster(device_slice("a", 1), stored).explain(pod()).groups == ()
+
+
+def test_four_of_many_pods_that_share_a_device_are_named() -> None:
+    pods = [pod(f"p-{number}", "h", node="a") for number in range(6)]
+    shared = held("h", None, "gpu-0")
+    shared["status"]["reservedFor"] = [
+        {"resource": "pods", "name": each["metadata"]["name"], "uid": each["metadata"]["uid"]}
+        for each in pods
+    ]
+    answer = cluster(device_slice("a", 1), claim(request()), shared, pods=tuple(pods)).explain(pod())
+    assert where(answer) == [f"{WANTED}, 0 of 1 device free: 1 in use by p-0, p-1, p-2, p-3, 2 more"]
+
+
+def test_where_nodes_differ_in_all_numbers_the_reasons_are_left() -> None:
+    names = [f"n{number}" for number in range(9)]
+    tainted = {"taints": [{"key": "broken", "effect": "NoExecute"}]}
+    objects = [
+        obj
+        for number, name in enumerate(names, 1)
+        for obj in (
+            with_devices(name, *[{}] * number, tainted),
+            held(f"h-{name}", None, *(f"gpu-{n}" for n in range(number)), pool=name),
+        )
+    ]
+    answer = cluster(*objects, claim(request()), nodes=" ".join(names)).explain(pod())
+    assert where(answer) == [f"{WANTED}, too few free: in use, tainted"]
+
+
+@pytest.mark.parametrize(
+    ("requests", "constraint"),
+    [
+        (
+            [
+                {"name": "r", "firstAvailable": [{**request()["exactly"], "name": n} for n in "ab"]},
+                request("s", 2),
+            ],
+            {"matchAttribute": FABRIC, "requests": ["r/b"]},
+        ),
+        ([request("r", 2), request("s")], {"distinctAttribute": FABRIC, "requests": ["r"]}),
+        ([request("r"), request("s", 2)], {"matchAttribute": FABRIC, "requests": ["r"]}),
+    ],
+    ids=["for another alternative", "of different values that is met", "of equal values that is met"],
+)
+def test_a_constraint_that_is_not_in_the_way_is_not_named(requests: list[Json], constraint: Json) -> None:
+    devices = [attribute("fabric", value) for value in "xy"]
+    answer = cluster(with_devices("a", *devices), claim(*requests, constraints=[constraint])).explain(pod())
+    assert where(answer) == ["devices for each request alone, not for all together"]
+
+
+def test_of_many_pools_that_cannot_be_used_neither_name_nor_problem_is_left() -> None:
+    names = [f"n{number}" for number in range(9)]
+    objects = [with_devices(name, consuming(1)) for name in names]
+    answer = cluster(*objects, claim(request()), nodes=" ".join(names)).explain(pod())
+    assert where(answer) == [f"{WANTED}, the node has no device; a pool is invalid"]

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import random
+from dataclasses import replace
 
 import pytest
 
 from scheduler.daemon.assembly.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.daemon.settings.loading import parse_settings
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.tools.explain.explainer import ExplainRequest, explain
+from scheduler.tools.explain.explainer import explain
 from scheduler.tools.explain.formats.explanation import Explanation
 from tests.support import build
-from tests.support.json_cluster import Cluster, decoded, web, zoned
+from tests.support.json_cluster import Cluster, web, zoned
 
-EVERYBODY = build.affinity(
-    anti_required=[build.term(build.ZONE, build.selector(), namespace_selector={})],
-)
+EVERYBODY = build.affinity(anti_required=[build.term(build.ZONE, build.selector(), namespace_selector={})])
 
 
 def explanation_of(cluster: Cluster, pod: build.Json) -> Explanation:
@@ -28,31 +26,18 @@ def explanation_of(cluster: Cluster, pod: build.Json) -> Explanation:
     (profile,) = settings.profiles
     annotating = annotating_namespaces(settings)
     state = cluster.state(ClusterState(exempt_namespaces(settings), annotating=annotating))
-    return explain(
-        ExplainRequest(
-            pod=decoded(pod),
-            state=state,
-            new_profile=lambda snapshot: build_profiles(settings, snapshot)[profile.scheduler_name],
-            rng=random.Random(1),
-        )
+    request = replace(
+        cluster.request(pod, state),
+        new_profile=lambda view: build_profiles(settings, view)[profile.scheduler_name],
     )
+    return explain(request)
 
 
 @pytest.mark.parametrize("declares", ["incoming", "running", "both"])
 @pytest.mark.parametrize("limit", [1, 2])
 def test_an_exempt_pod_blocks_no_pod(declares: str, limit: int) -> None:
-    text = json.dumps(
-        {
-            "podAntiAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": [
-                    {
-                        **build.term(build.ZONE, build.selector(), namespace_selector={}),
-                        "maxPodsPerDomain": limit,
-                    }
-                ]
-            }
-        }
-    )
+    term = build.term(build.ZONE, build.selector(), namespace_selector={})
+    text = json.dumps(build.affinity(anti_required=[{**term, "maxPodsPerDomain": limit}]))
     daemons = [build.pod(f"d{n}", namespace="daemons", node="a1") for n in range(3)]
     incoming = web("p")
     for pod in (*(daemons if declares != "incoming" else ()), *([incoming] if declares != "running" else ())):

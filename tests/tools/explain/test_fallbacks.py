@@ -11,8 +11,8 @@ from scheduler.engine.model.fallback import FALLBACK, RELAXED
 from scheduler.engine.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import PluginFailed
-from scheduler.tools.explain.explainer import pending_notes
 from scheduler.tools.explain.formats.explanation import Explanation
+from scheduler.tools.explain.notes import fallback_notes
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from scheduler.tools.explain.simulation.replicas import place_replicas
 from tests.support import build
@@ -85,7 +85,7 @@ def test_a_plugin_that_fails_on_a_relaxed_pod_keeps_it_pending() -> None:
 
     view = ClusterView(Cluster(zoned("a1")).state())
     profile = Profile("s", (Failing(),), ())
-    notes = list(pending_notes(decoded(web("third")), view, profile))
+    notes = list(fallback_notes(decoded(web("third")), view, profile))
     assert notes == [
         "fallback: the pod would not fit without the rules that have one either, so no time counts"
     ]

@@ -109,7 +109,6 @@ def test_without_trials_the_refusals_are_told_all_the_same() -> None:
 
 @pytest.mark.parametrize("block", range(3))
 def test_every_suggestion_binds_the_whole_group(block: int) -> None:
-    """The changes are made on the API objects of drawn clusters."""
     n_refused = n_suggested = 0
     for seed in range(5000 + block * 40, 5040 + block * 40):
         cluster, template = random_cluster(seed)
@@ -148,11 +147,7 @@ def test_a_member_that_is_deleted_has_no_place_beside_the_others() -> None:
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     members = [ending, *(_member(number, 2, build.pod("m", cpu="4")) for number in (1, 2))]
     small = build.pod(
-        "s",
-        node="b",
-        owner=build.owned_by("ReplicaSet", "web"),
-        cpu="1",
-        spec={"schedulerName": NAME},
+        "s", node="b", owner=build.owned_by("ReplicaSet", "web"), cpu="1", spec={"schedulerName": NAME}
     )
     cluster = Cluster([*_nodes("a b"), *_nodes("small", cpu="2")], [small, *members])
     answer = cluster.explain(members[2])
@@ -163,12 +158,9 @@ def test_a_member_that_is_deleted_has_no_place_beside_the_others() -> None:
 
 
 def test_a_percentage_of_the_group_is_told_as_one() -> None:
-    """Two of ten members in each of three zones."""
     term = {**build.term(build.ZONE, build.selector("app=n")), "maxPodsPerDomain": "20%"}
-    own = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    template = build.pod("m", cpu="0")
-    template["metadata"]["labels"] = {"app": "n"}
-    template["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(own)}
+    own = {"affinity-scheduler.io/affinity": json.dumps(build.affinity(anti_required=[term]))}
+    template = build.pod("m", cpu="0", labels={"app": "n"}, annotations=own)
     nodes = [
         build.node(name, labels={build.ZONE: name}, allocatable={"cpu": "4", "pods": "20"}) for name in "abc"
     ]

@@ -12,12 +12,12 @@ from scheduler.engine.model.nodes import decode_node
 from scheduler.engine.model.stimuli import PodSeen
 from scheduler.engine.state.audit import differences
 from scheduler.tools.explain import pending
-from scheduler.tools.explain.answers import explain_waiting, find_service
+from scheduler.tools.explain.answers import explain_waiting
 from scheduler.tools.explain.formats.terminal import Style
 from scheduler.tools.explain.pending import PendingWorkload, pending_workloads
 from scheduler.tools.explain.report import report_lines
 from scheduler.tools.explain.sentences import reason_in
-from scheduler.tools.explain.serving import Leases
+from scheduler.tools.explain.serving import Leases, service_of
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.json_cluster import decoded, encoded
@@ -35,9 +35,8 @@ CLAIM = {
 
 
 def owned(name: str, kind: str = "ReplicaSet", owner: str = "web", **more: Any) -> build.Json:
-    pod = build.pod(name, spec={"schedulerName": "affinity-scheduler"}, **more)
-    pod["metadata"]["ownerReferences"] = [{**build.owned_by(kind, owner), "uid": "u"}]
-    return pod
+    spec, controller = {"schedulerName": "affinity-scheduler"}, {**build.owned_by(kind, owner), "uid": "u"}
+    return build.pod(name, spec=spec, owner=controller, **more)
 
 
 def loaded(*pods: build.Json) -> LoadedCluster:
@@ -113,9 +112,7 @@ def test_what_is_not_explained_has_what_its_scheduler_said(explained: list[str])
 
 
 def test_pods_that_are_gone_soon_do_not_wait() -> None:
-    pod = owned("p")
-    pod["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
-    assert rows(loaded(pod)) == []
+    assert rows(loaded(owned("p", terminating=True))) == []
 
 
 @pytest.mark.parametrize(
@@ -187,10 +184,11 @@ def test_a_scheduler_without_a_lease_is_known_by_what_it_did(seen: build.Json, i
     if reason:
         said = {"type": "PodScheduled", "status": "False", "reason": reason}
         other["status"]["conditions"] = [said]
-    service = find_service(loaded(other, pod), decoded(pod), Leases())
+    others = map(decoded, (other, pod))
+    unserved, notes = service_of(decoded(pod), default_settings(), Leases(), others)
     asked = "nothing is seen to serve default-scheduler; did you mean schedulerName: affinity-scheduler?"
-    assert service.unserved == ("" if is_served else asked)
-    assert bool(service.notes) == is_served
+    assert unserved == ("" if is_served else asked)
+    assert bool(notes) == is_served
 
 
 def test_the_reason_that_refuses_the_most_nodes_comes_first() -> None:

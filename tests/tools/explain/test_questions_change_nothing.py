@@ -23,16 +23,17 @@ from scheduler.engine.state.cluster import _TAKEN_OVER, ClusterState
 from scheduler.tools.explain.explainer import explain
 from scheduler.tools.explain.formats.manifests import parse_manifest
 from scheduler.tools.explain.scenarios import simulate_manifests
+from scheduler.tools.explain.simulation.groups import count_more
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
-from scheduler.tools.explain.simulation.more_groups import count_more
 from scheduler.tools.shadow.recent_changes import RecentChanges
 from tests.engine.core.test_device_taint_rules import rule
 from tests.engine.state.test_copy import contents
 from tests.support import build
-from tests.support.build import Json, container
+from tests.support.build import Json
 from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim, using_claims
 from tests.support.driving import NAME
 from tests.support.json_cluster import Cluster, decoded, encoded
+from tests.support.workloads import workload
 from tests.tools.explain.random_clusters import random_cluster, random_node
 from tests.tools.explain.test_devices import held
 
@@ -117,27 +118,12 @@ def template() -> Json:
 
 def group_with_claims(name: str) -> Json:
     """Return a StatefulSet of one pod that is a group and has a claim of each kind."""
-    spec = {
-        "schedulerName": NAME,
-        "containers": [container(requests={"cpu": "100m"})],
-        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}],
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name, GROUP: name, MIN_COUNT: "1"}},
-                "spec": spec,
-            },
-            "volumeClaimTemplates": [
-                {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {}}}
-            ],
-        },
-    }
+    of_devices = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    spec = {"schedulerName": NAME, "resourceClaims": of_devices}
+    labels = {"app": name, GROUP: name, MIN_COUNT: "1"}
+    data = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {}}}
+    pod = build.pod(cpu="100m", labels=labels, spec=spec)
+    return workload("StatefulSet", name, pod, 1, volumeClaimTemplates=[data])
 
 
 @pytest.mark.parametrize("question", [_explained, _more_groups, _shadowed])

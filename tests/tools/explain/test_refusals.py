@@ -22,13 +22,11 @@ from scheduler.engine.model.changes import (
     Uncordon,
 )
 from scheduler.engine.model.disruption_budgets import decode_disruption_budget
-from scheduler.engine.model.stimuli import PodSeen
 from scheduler.tools.explain.explainer import explain
 from scheduler.tools.explain.formats.explanation import Explanation
 from scheduler.tools.explain.sentences import change_text, rule_text
 from tests.support import build
-from tests.support.driving import NAME, condition_of
-from tests.support.json_cluster import Cluster, alone_per_zone, changes, decoded, encoded, groups, web, zoned
+from tests.support.json_cluster import Cluster, alone_per_zone, changes, encoded, groups, web, zoned
 
 GPU = "dedicated=gpu:NoSchedule"
 CORDONED = "node.kubernetes.io/unschedulable:NoSchedule"
@@ -48,6 +46,19 @@ def leaves(name: str, node: str, namespace: str = "default") -> RemovePod:
     return RemovePod(namespace, name, node, f"uid-{namespace}-{name}")
 
 
+def sized(**cpus: str) -> list[build.Json]:
+    return [build.node(name, allocatable={"cpu": cpu}) for name, cpu in cpus.items()]
+
+
+def with_ports(name: str, node: str | None, *ports: str) -> build.Json:
+    return build.pod(name, node=node, containers=[build.container(host_ports=list(ports))])
+
+
+def requesting(name: str, node: str | None = None, **amounts: str) -> build.Json:
+    return build.pod(name, node=node, containers=[build.container(requests=amounts)])
+
+
+LARGEST = "needs 5 cpu, the largest node has 4"
 CASES = [
     pytest.param(
         Cluster([build.node("a", taints=[GPU]), build.node("b", taints=[GPU])]),
@@ -107,22 +118,15 @@ CASES = [
     ),
     pytest.param(
         Cluster(
-            [build.node("a", allocatable={"cpu": "4"}), build.node("b", allocatable={"cpu": "4"})],
+            sized(a="4", b="4"),
             [
-                build.pod("a1", node="a", cpu="1"),
-                build.pod("a2", node="a", cpu="2500m"),
-                build.pod("b1", node="b", cpu="2"),
-                build.pod("b2", node="b", cpu="1500m"),
+                build.pod(name, node=name[0], cpu=cpu)
+                for name, cpu in (("a1", "1"), ("a2", "2500m"), ("b1", "2"), ("b2", "1500m"))
             ],
         ),
         build.pod("p", cpu="2500m"),
         [(2, "NodeResourcesFit", "needs 2500m cpu, at most 500m free")],
-        [
-            (leaves("a2", "a"),),
-            (leaves("b1", "b"),),
-            (AddRoom("a", "cpu", 2000),),
-            (AddRoom("b", "cpu", 2000),),
-        ],
+        [(leaves("a2", "a"),), (leaves("b1", "b"),), *((AddRoom(n, "cpu", 2000),) for n in "ab")],
         id="room, by as few pods as possible",
     ),
     pytest.param(
@@ -134,8 +138,7 @@ CASES = [
     ),
     pytest.param(
         Cluster(
-            [build.node("a", allocatable={"cpu": "2"})],
-            [build.pod("agent", node="a", cpu="1", owner=build.owned_by("DaemonSet", "agent"))],
+            sized(a="2"), [build.pod("agent", node="a", cpu="1", owner=build.owned_by("DaemonSet", "agent"))]
         ),
         build.pod("p", cpu="2"),
         [(1, "NodeResourcesFit", "needs 2 cpu, at most 1 free")],
@@ -144,25 +147,10 @@ CASES = [
     ),
     pytest.param(
         Cluster(
-            [build.node("a")],
-            [build.pod("proxy", node="a", containers=[build.container(host_ports=["80"])])],
-        ),
-        build.pod(containers=[build.container(host_ports=["80"])]),
-        [(1, "NodePorts", "host port 80/TCP in use")],
-        [(leaves("proxy", "a"),)],
-        id="a host port",
-    ),
-    pytest.param(
-        Cluster(
             [build.node("a"), build.node("b")],
-            [
-                build.pod(
-                    "dns", node="a", containers=[build.container(host_ports=["53/UDP", "10.0.0.1:53"])]
-                ),
-                build.pod("web", node="b", containers=[build.container(host_ports=["53/UDP"])]),
-            ],
+            [with_ports("dns", "a", "53/UDP", "10.0.0.1:53"), with_ports("web", "b", "53/UDP")],
         ),
-        build.pod(containers=[build.container(host_ports=["53/UDP", "10.0.0.1:53", "80"])]),
+        with_ports("p", None, "53/UDP", "10.0.0.1:53", "80"),
         [
             (1, "NodePorts", "host port 53/UDP in use"),
             (1, "NodePorts", "host port 53/UDP, 10.0.0.1:53/TCP in use"),
@@ -173,16 +161,9 @@ CASES = [
     pytest.param(
         Cluster(
             [build.node(name, allocatable={"cpu": "6", "memory": "100Gi", "pods": "9"}) for name in "ab"],
-            [
-                build.pod(
-                    f"on-{name}",
-                    node=name,
-                    containers=[build.container(requests={"cpu": "2", "memory": "92Gi"})],
-                )
-                for name in "ab"
-            ],
+            [requesting(f"on-{name}", name, cpu="2", memory="92Gi") for name in "ab"],
         ),
-        build.pod("p", containers=[build.container(requests={"cpu": "5", "memory": "100Gi"})]),
+        requesting("p", cpu="5", memory="100Gi"),
         [(2, "NodeResourcesFit", "needs 5 cpu, at most 4 free; needs 100Gi memory, at most 8Gi free")],
         [
             (AddRoom("a", "cpu", 1000), AddRoom("a", "memory", 92 << 30)),
@@ -195,26 +176,14 @@ CASES = [
             [build.node("a", allocatable={"cpu": "4", "memory": "8Gi"})],
             [build.pod("small", node="a", cpu="0")],
         ),
-        build.pod(
-            "p",
-            containers=[build.container(requests={"cpu": "5", "memory": "8Gi", "a.example.com/x": "1"})],
-        ),
-        [
-            (
-                1,
-                "NodeResourcesFit",
-                "no node has the resource a.example.com/x; needs 5 cpu, the largest node has 4",
-            )
-        ],
+        requesting("p", **{"cpu": "5", "memory": "8Gi", "a.example.com/x": "1"}),
+        [(1, "NodeResourcesFit", "no node has the resource a.example.com/x; " + LARGEST)],
         [],
         id="a resource that no node has, and one that just suffices",
     ),
     pytest.param(
         Cluster(
-            [
-                *(build.node(f"n{cpu}", allocatable={"cpu": f"{cpu}"}) for cpu in (1, 3, 2)),
-                build.node("large", allocatable={"cpu": "4"}, taints=[GPU]),
-            ]
+            [*sized(n1="1", n3="3", n2="2"), build.node("large", allocatable={"cpu": "4"}, taints=[GPU])]
         ),
         build.pod("p", cpu="4"),
         [(3, "NodeResourcesFit", "needs 4 cpu, at most 3 free"), (1, "TaintToleration", GPU)],
@@ -239,10 +208,7 @@ CASES = [
         Cluster(zoned("a1 b1")),
         build.pod(affinity=build.affinity(required=[build.term(build.ZONE, build.selector("app=cache"))])),
         [(1, "InterPodAffinity", f"{build.ZONE}=a"), (1, "InterPodAffinity", f"{build.ZONE}=b")],
-        [
-            (RunPod("default", {"app": "cache"}, "a1"),),
-            (RunPod("default", {"app": "cache"}, "b1"),),
-        ],
+        [(RunPod("default", {"app": "cache"}, "a1"),), (RunPod("default", {"app": "cache"}, "b1"),)],
         id="affinity to pods that do not run",
     ),
     pytest.param(
@@ -275,10 +241,7 @@ CASES = [
         id="a topology label that is missing",
     ),
     pytest.param(
-        Cluster(
-            [*zoned("a1 b1"), *zoned("c1", taints=[GPU])],
-            [web("one", "a1"), web("two", "b1")],
-        ),
+        Cluster([*zoned("a1 b1"), *zoned("c1", taints=[GPU])], [web("one", "a1"), web("two", "b1")]),
         web("p", spread=[build.spread(build.ZONE, build.selector("app=web"))]),
         [
             (1, "PodTopologySpread", f"{build.ZONE}=a"),
@@ -301,7 +264,6 @@ CASES = [
 def test_a_refusal_has_its_groups_and_suggestions(
     cluster: Cluster, pod: build.Json, refused: list[tuple[int, str, str]], expected: list[tuple[Change, ...]]
 ) -> None:
-    """The groups cover every node, and each expected suggestion is there."""
     answer = cluster.explain(pod)
     assert answer.state == "unschedulable"
     assert groups(answer) == refused
@@ -309,21 +271,6 @@ def test_a_refusal_has_its_groups_and_suggestions(
     assert [remedy for remedy in expected if remedy not in found] == []
     kinds = {tuple(type(change).__name__ for change in remedy) for remedy in expected}
     assert {tuple(kind) for kind in changes(answer)} >= kinds
-
-
-@pytest.mark.parametrize(("cluster", "pod", "refused", "expected"), CASES)
-def test_the_message_is_that_of_the_condition(
-    cluster: Cluster, pod: build.Json, refused: object, expected: object
-) -> None:
-    """As the machine writes it to the pod."""
-    del refused, expected
-    driver = cluster.driver()
-    driver.handle(_seen(pod))
-    assert cluster.explain(pod).message == condition_of(driver.cycle()).message
-
-
-def _seen(pod: build.Json) -> PodSeen:
-    return PodSeen(decoded({**pod, "spec": {**pod["spec"], "schedulerName": NAME}}))
 
 
 @pytest.mark.parametrize(
@@ -366,6 +313,9 @@ def test_a_topology_key_that_no_node_has_is_named_and_its_label_proposed(
     assert [remedy for remedy in expected if remedy not in found] == []
 
 
+KEYED = f"with topologyKey {build.ZONE} has matchLabelKeys: [pod-template-hash]"
+
+
 def revision(name: str, of: str, node: str | None = None, **more: Any) -> build.Json:
     """Return a pod of a Deployment's revision."""
     return build.pod(name, labels={"app": "web", "pod-template-hash": of}, node=node, **more)
@@ -382,7 +332,7 @@ def revision(name: str, of: str, node: str | None = None, **more: Any) -> build.
                 RecreateWithMatchLabelKey(build.ZONE, "pod-template-hash", 1),
             ),
             [
-                f"the pod's podAntiAffinity with topologyKey {build.ZONE} has matchLabelKeys: [pod-template-hash]",
+                f"the pod's podAntiAffinity {KEYED}",
                 f"the running pod with that term by {build.ZONE} is created anew, with matchLabelKeys too "
                 "(a Deployment does it with strategy Recreate)",
             ],
@@ -392,19 +342,14 @@ def revision(name: str, of: str, node: str | None = None, **more: Any) -> build.
             [revision("old", "1", "a1")],
             revision("p", "2", affinity=alone_per_zone()),
             (AddMatchLabelKey("podAntiAffinity", build.ZONE, "pod-template-hash"),),
-            [
-                f"the pod's podAntiAffinity with topologyKey {build.ZONE} has matchLabelKeys: [pod-template-hash]"
-            ],
+            [f"the pod's podAntiAffinity {KEYED}"],
             id="the old revision has no rule",
         ),
         pytest.param(
             [revision("old", "1", "a1")],
             revision("p", "2", spread=[build.spread(build.ZONE, build.selector("app=web"), min_domains=2)]),
             (AddMatchLabelKey("topologySpreadConstraints", build.ZONE, "pod-template-hash"),),
-            [
-                f"the pod's topologySpreadConstraints with topologyKey {build.ZONE} has "
-                "matchLabelKeys: [pod-template-hash]"
-            ],
+            [f"the pod's topologySpreadConstraints {KEYED}"],
             id="a spread that counts the old revision",
         ),
     ],
@@ -484,7 +429,6 @@ def test_many_nodes_are_a_few_groups() -> None:
 def test_a_pod_that_is_not_refused_has_its_state_and_a_sentence(
     pod: build.Json, state: str, words: str
 ) -> None:
-    """There is nothing to suggest."""
     is_bound = bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] == "Pending"
     cluster = Cluster([build.node("a")], [pod] if is_bound else [])
     answer = cluster.explain(pod)
@@ -493,7 +437,6 @@ def test_a_pod_that_is_not_refused_has_its_state_and_a_sentence(
 
 
 def test_a_prefilter_refusal_is_one_group() -> None:
-    """No change to a node would help, so none is suggested."""
     broken = build.affinity(required=[build.term(build.ZONE, {"matchLabels": {"a": "-"}})])
     answer = Cluster([build.node("a"), build.node("b")]).explain(build.pod(affinity=broken))
     (group,) = answer.groups
@@ -549,7 +492,6 @@ def test_no_suggestion_removes_a_pod_that_its_daemon_set_puts_back(pod: build.Js
 
 
 def test_a_pod_that_is_being_deleted_says_so() -> None:
-    """The notes say it."""
     cluster = Cluster([build.node("a")])
     assert cluster.explain(build.pod(terminating=True)).notes == (
         "the pod is being deleted; no scheduler will place it",
@@ -559,7 +501,6 @@ def test_a_pod_that_is_being_deleted_says_so() -> None:
 
 
 def test_a_cluster_without_nodes_has_the_schedulers_message() -> None:
-    """As in kube-scheduler."""
     answer = Cluster([]).explain(build.pod())
     assert (answer.state, answer.message, answer.n_nodes) == (
         "failed",

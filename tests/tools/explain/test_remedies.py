@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -22,12 +23,14 @@ from tests.support.json_cluster import (
     Cluster,
     alone_per_zone,
     as_json,
+    changes,
     decoded,
     encoded,
     groups,
     zoned,
 )
 from tests.support.storage_objects import claim, storage_class, volume
+from tests.support.workloads import workload
 from tests.tools.explain.test_against_scheduler import bound_node
 
 
@@ -41,13 +44,8 @@ def test_no_proposal_takes_away_a_replica_of_the_simulation() -> None:
     cluster.apply(NodeSeen(decode_node(encoded(build.node("n", allocatable={"cpu": "3", "pods": "9"})))))
     cpu = [container(requests={"cpu": "1"})]
     cluster.apply(PodSeen(decoded(build.pod("zz", node="n", containers=cpu))))
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"schedulerName": NAME, "containers": cpu}}
-    document = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template},
-    }
+    pod = build.pod(labels={"app": "web"}, containers=cpu, spec={"schedulerName": NAME})
+    document = workload("Deployment", "web", pod, 3)
     manifest = parse_manifest(document, namespace="default", semantics=cluster.settings.semantics)
     (simulation,) = simulate_manifests(cluster, [manifest], None, random.Random(1))
     assert simulation.n_placed == 2
@@ -149,19 +147,15 @@ def helped(cluster: Cluster, pod: Json, answer: Explanation) -> None:
         assert bound_node(*cluster.changed(suggestion["changes"], pod)) is not None, suggestion["texts"]
 
 
-def test_of_a_rollout_on_full_nodes_too() -> None:
-    """Beside it runs a pod of another workload, whose end would help as well."""
-    cpu = [container(requests={"cpu": "1"})]
-    nodes = [build.node(name, allocatable={"cpu": "1", "pods": "9"}) for name in "ab"]
-    other = build.pod("other", node="b", labels={"app": "web"}, containers=cpu)
-    cluster = Cluster(nodes, [of_revision(1, "old", "a", containers=cpu), other])
-    pod = of_revision(2, "new", containers=cpu)
-    answer = cluster.explain(pod)
-    assert texts(answer)[:2] == [
-        ("Deployment default/web rolls out with maxSurge: 0, maxUnavailable: 1",),
-        ("pod default/other leaves node b",),
-    ]
-    helped(cluster, pod, answer)
+def test_what_would_help_more_replicas_is_no_change_that_all_of_them_share() -> None:
+    """With matchLabelKeys, all replicas of a Deployment are of one revision again: no more of them fit."""
+    running = [of_revision(1, f"old-{zone}", f"{zone}1", affinity=alone_per_zone()) for zone in "ab"]
+    cluster, pod = Cluster(zoned("a1 b1"), running), of_revision(2, "new", affinity=alone_per_zone())
+    shared = {"AddMatchLabelKey", "RecreateWithMatchLabelKey", "RollOutInPlace"}
+    assert shared <= set(chain(*changes(cluster.explain(pod))))
+    asked = changes(cluster.explain(pod, adds_replicas=True))
+    assert asked
+    assert shared.isdisjoint(chain(*asked))
 
 
 @pytest.mark.parametrize("field", ["nodeTaintsPolicy", "nodeAffinityPolicy"])

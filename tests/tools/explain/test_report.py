@@ -55,7 +55,6 @@ def test_what_is_cut_is_counted_with_what_shows_it(n_cut: int, n_unlisted: int, 
 
 
 def test_the_same_remedy_elsewhere_is_no_remedy_of_its_own() -> None:
-    """A wide report has each by itself."""
     alone = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
     running = [build.pod(f"w{zone}", node=f"{zone}1", labels={"app": "web"}) for zone in "abc"]
     answer = Cluster(zoned("a1 a2 b1 b2 c1 c2"), running).explain(

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from scheduler.engine.model.changes import RemovePod
-from scheduler.tools.explain.formats.explanation import Explanation
 from tests.support import build
 from tests.support.build import ZONE
 from tests.support.cases.volume_rows import disk, using, with_volumes
-from tests.support.json_cluster import Cluster, changes, zoned
+from tests.support.json_cluster import Cluster, changes, groups, zoned
 from tests.support.messages import refusals
 from tests.support.storage_objects import (
     attachment,
@@ -26,10 +25,6 @@ from tests.support.storage_objects import (
 
 def in_zone(zone: str) -> list[build.Json]:
     return [build.node_term(f"{ZONE} in {zone}")]
-
-
-def groups(answer: Explanation) -> list[tuple[int, str, str]]:
-    return [(group.n_nodes, group.plugin, group.where) for group in answer.groups]
 
 
 BOUND_IN_A = [
@@ -81,10 +76,7 @@ def test_a_volume_in_one_zone_and_the_pod_to_be_near_in_another_are_named_togeth
             "claim c: its volume is to be on node gone, which is gone",
         ),
         (
-            [
-                volume("v", "s", labels={ZONE: "x__y"}, claimed_by="default/c"),
-                claim("c", "s", volume="v"),
-            ],
+            [volume("v", "s", labels={ZONE: "x__y"}, claimed_by="default/c"), claim("c", "s", volume="v")],
             f"claim c: volume v is in {ZONE}=x|y",
         ),
     ],
@@ -166,24 +158,7 @@ def test_two_claims_that_want_the_same_volume_are_told_together() -> None:
     assert [group.where for group in answer.groups] == ["no free volume for each of its claims"]
 
 
-def test_a_pod_with_a_volume_of_the_full_driver_may_leave() -> None:
-    """The suggestion was tried with the volumes of the copy."""
-    running = build.pod("other", node="a1")
-    running["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "theirs"}}]
-    storage = [
-        volume("mine", claimed_by="default/c"),
-        claim("c", volume="mine"),
-        volume("theirs", claimed_by="default/theirs"),
-        claim("theirs", volume="theirs"),
-        csi_node("a1", d=1),
-    ]
-    answer = Cluster(zoned("a1"), [running], storage=storage).explain(using("c"))
-    assert groups(answer) == [(1, "NodeVolumeLimits", "needs 1 more of driver d, at most 0 can be attached")]
-    assert changes(answer) == [["RemovePod"]]
-
-
 def test_as_many_pods_leave_as_the_driver_lacks_volumes() -> None:
-    """Of two volumes one has room."""
     named = ("c", "d", "theirs")
     storage = [each for name in named for each in (volume(f"v-{name}"), claim(name, volume=f"v-{name}"))]
     running = using("theirs", name="other", on="a1")

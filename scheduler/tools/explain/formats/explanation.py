@@ -3,34 +3,8 @@ The values of an explanation. Their JSON is what `-o json` prints, and is stable
 
 JSON names are camelCase without the prefix `n_`: `n_nodes` is `nodes`. Within `affinity-scheduler.io/v1`, no field is
 ever left out or changes its meaning; new fields may come. Lists of pods, groups, rules and domains are bounded; a field
-beside each has the total or the number left out.
-
-    {"apiVersion": "affinity-scheduler.io/v1", "kind": "Explanation",
-     "namespace", "pod", "node" ("" while it has none), "schedulerName", "profile",
-     "state": "unschedulable" | "schedulable" | "bound" | "gated" | "failed" | "finished",
-     "message": the text of the event, "nodes": live nodes, "feasible": nodes that fit,
-     "groups": [{"plugin", "reason", "where", "nodes", "examples": [node names], "removable",
-                 "nowhere": whether no node is or has what the pod asks for,
-                 "misspelt": whether one has something of nearly the same name}], "moreGroups",
-     "rules": [{"kind": "requiredAffinity" | "requiredAntiAffinity" | "existingAntiAffinity" | "topologySpread",
-                "declaredBy": Pods or null for the pod itself, "topologyKey", "selects", "namespaces",
-                "nodes": nodes that it refuses, "pods": Pods, "pending": Pods, "skew": null or {...},
-                "domains": [{"domain", "nodes", "pods", "most", "allowed"}], "moreDomains",
-                "text": the rule as a sentence}], "moreRules",
-     "suggestions": [{"changes": [{"change": ..., ...}], "node": the node that the pod would get,
-                      "texts": [each change as a sentence]}],
-     "scores": [{"node", "total", "scores": {plugin: weighted points}}],
-     "recorded": the annotation's record or null, "notes": [texts],
-     "unserved": why no scheduler serves the pod, or "" if one does or it cannot be known,
-     "nodeGone": whether the pod is bound to a node that does not exist,
-     "group": the pod's group or "",
-     "member": null, or the member of the group that "groups" and "rules" are about {"namespace", "pod",
-               "domain": where it was tried or "" for everywhere, "placed": Pods beside which it was tried},
-     "incomplete": null, or that fewer pods of the group exist than it needs {"pods", "needed",
-                   "workload": which makes them or "", "replicas": how many it has to make}}
-
-    Pods: {"total", "shown": [{"namespace", "name", "node", "domain"}]}
-    most: pods that a domain may already have; null for required affinity.
+beside each has the total or the number left out. A change is an object whose field `change` names it
+(`engine.model.changes`).
 """
 
 from __future__ import annotations
@@ -61,6 +35,12 @@ class JsonStruct(msgspec.Struct, frozen=True, rename=json_name):
 
 class Document(JsonStruct, frozen=True, kw_only=True):
     """A JSON object of our API; each kind of it names itself in the field `kind`."""
+
+    api_version: str = API_VERSION
+
+
+class Answer(msgspec.Struct, kw_only=True, rename=json_name):
+    """A document that is filled in step by step."""
 
     api_version: str = API_VERSION
 
@@ -107,6 +87,7 @@ class DomainCount(JsonStruct, frozen=True):
     domain: str
     n_nodes: int
     n_pods: int
+    #: Pods that it may already have; None for required affinity.
     most: int | None
     allowed: bool
 
@@ -114,11 +95,14 @@ class DomainCount(JsonStruct, frozen=True):
 class Rule(JsonStruct, frozen=True):
     """A rule about pods per domain that refuses nodes, such as an affinity term or a spread constraint."""
 
+    #: Of a built-in plugin: requiredAffinity, requiredAntiAffinity, existingAntiAffinity or topologySpread.
     kind: str
+    #: None for the pod itself.
     declared_by: Pods | None
     topology_key: str
     selects: str
     namespaces: str
+    #: Nodes that it refuses.
     n_nodes: int
     #: The blocking pods; for required affinity and spread, the pods that the rule counts.
     pods: Pods
@@ -133,11 +117,7 @@ class Rule(JsonStruct, frozen=True):
 
 
 class Suggestion(JsonStruct, frozen=True):
-    """
-    Changes that together let the pod schedule to `node`. A decision confirmed it, and each change is needed.
-
-    `texts`: each change as a sentence.
-    """
+    """Changes that together let the pod schedule to `node`, and as sentences. Tried by a decision; each is needed."""
 
     changes: Changes
     node: str
@@ -146,7 +126,7 @@ class Suggestion(JsonStruct, frozen=True):
 
 class RefusedMember(JsonStruct, frozen=True):
     """
-    The first member of a group that has no place once the others have theirs.
+    The first member of a group that has no place once the others, `placed`, have theirs.
 
     `domain`: the value of the topology key that the members have to share; empty if they share none.
     """
@@ -183,17 +163,20 @@ class Incomplete(JsonStruct, frozen=True):
         return f"{counted(self.n_needed - self.n_pods, 'more pod')} of the group"
 
 
-class Explanation(Document, frozen=True, kw_only=True):
-    """The explanation of one pod; the module describes its fields."""
+class Explanation(Answer, kw_only=True):
+    """The explanation of one pod."""
 
     kind: str = "Explanation"
     namespace: str
     pod: str
+    #: Empty while it has none.
     node: str = ""
     scheduler_name: str
     profile: str
     state: State
+    #: If the pod waits, the text of its event.
     message: str
+    #: Live ones, and those that fit.
     n_nodes: int
     n_feasible: int = 0
     groups: tuple[NodeGroup, ...] = ()
@@ -201,13 +184,18 @@ class Explanation(Document, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
     n_more_rules: int = 0
     suggestions: tuple[Suggestion, ...] = ()
+    #: Weighted points by plugin.
     scores: tuple[RankedNode, ...] = ()
+    #: As an annotation of the pod says.
     recorded: DecisionRecord | None = None
     notes: tuple[str, ...] = ()
     #: `namespace/name` of the group with which the pod is placed; `message` is about all its members then.
     group: str = ""
+    #: If set, `groups` and `rules` are about it.
     member: RefusedMember | None = None
+    #: Why no scheduler serves the pod; empty if one does or if it is not known.
     unserved: str = ""
+    #: Whether the pod is bound to a node that does not exist.
     node_gone: bool = False
     incomplete: Incomplete | None = None
 

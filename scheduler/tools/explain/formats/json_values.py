@@ -67,8 +67,6 @@ def as_texts(values: Json) -> dict[str, str]:
 
 def shown(value: object) -> str:
     """Return the value in a few words."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, (list, Mapping)):
-        return "a list" if isinstance(value, list) else "an object"
-    return repr(value)[:60]
+    if isinstance(value, Mapping):
+        return "an object"
+    return "nothing" if value is None else "a list" if isinstance(value, list) else repr(value)[:60]

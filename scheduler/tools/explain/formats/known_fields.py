@@ -11,14 +11,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from scheduler.engine.model.match_label_keys import Json
 from scheduler.engine.syntax.quantity import QuantityError, non_negative_quantity
 from scheduler.engine.syntax.similar_names import did_you_mean
+from scheduler.tools.explain.formats.json_values import mapping_or_empty
 
 _TABLE: Final = re.compile(r"^    (openapi_types|attribute_map) = (\{.*?\})$", re.MULTILINE | re.DOTALL)
 _IMPORT: Final = re.compile(r"^from \S+\.models\.(\w+) import (\w+)$", re.MULTILINE)
@@ -133,8 +135,7 @@ def _in(value: object, of_type: str, path: str) -> Iterator[tuple[str, str]]:
             yield from _in(item, of_type[5:-1].partition(", ")[2], f"{path}.{name[:_SHOWN_CHARACTERS]}")
     elif fields := fields_of(of_type):
         if of_type == "V1ResourceRequirements":
-            yield from _unknown_resources(value, path)
-            yield from _above_limits(value, path)
+            yield from _refused_resources(value, path)
         yield from _refused_values(value, of_type, path)
         yield from _in_fields(value, fields, path, is_open=of_type in _CUSTOM_TYPES)
 
@@ -163,32 +164,21 @@ def _refused_values(value: Json, of_type: str, path: str) -> Iterator[tuple[str,
             yield f"{path}.{name}", f"found {found!r}, expected {expected}"
 
 
-def _above_limits(requirements: Json, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the requests that exceed their limits. What is no quantity is refused when the pod is read."""
-    requests, limits = requirements.get("requests"), requirements.get("limits")
-    if not isinstance(requests, Mapping) or not isinstance(limits, Mapping):
-        return
-    for name in (each for each in requests if each in limits):
-        try:
-            requested, limit = non_negative_quantity(requests[name]), non_negative_quantity(limits[name])
-        except (QuantityError, TypeError):
-            continue
-        if requested.nano > limit.nano:
-            shown = name[:_SHOWN_CHARACTERS]
-            yield (
-                f"{path}.requests.{shown}",
-                f"found {str(requests[name])!r}, expected at most the limit {str(limits[name])!r}",
-            )
-
-
-def _unknown_resources(requirements: Json, path: str) -> Iterator[tuple[str, str]]:
-    for field in ("requests", "limits"):
-        amounts = requirements.get(field)
-        for name in amounts if isinstance(amounts, Mapping) else ():
+def _refused_resources(requirements: Json, path: str) -> Iterator[tuple[str, str]]:
+    """Yield unknown resources and requests above their limits. What is no quantity is refused when the pod is read."""
+    requests: Mapping[str, Any] = mapping_or_empty(requirements.get("requests"))
+    limits: Mapping[str, Any] = mapping_or_empty(requirements.get("limits"))
+    for field, amounts in (("requests", requests), ("limits", limits)):
+        for name in amounts:
             if "/" not in name and name not in _RESOURCES and not name.startswith("hugepages-"):
                 shown = name[:_SHOWN_CHARACTERS]
                 hint = did_you_mean(shown, _RESOURCES)
                 yield f"{path}.{field}.{shown}", f"must be a standard resource for containers{hint}"
+    for name in (each for each in requests if each in limits):
+        with suppress(QuantityError, TypeError):
+            if non_negative_quantity(requests[name]).nano > non_negative_quantity(limits[name]).nano:
+                text = f"found {str(requests[name])!r}, expected at most the limit {str(limits[name])!r}"
+                yield f"{path}.requests.{name[:_SHOWN_CHARACTERS]}", text
 
 
 @lru_cache(maxsize=1_024)

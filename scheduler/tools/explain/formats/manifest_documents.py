@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -17,15 +17,9 @@ from scheduler.engine.model.match_label_keys import Json
 from scheduler.engine.model.nesting import shallow
 from scheduler.engine.model.semantics import Semantics
 from scheduler.errors import SettingsError
-from scheduler.tools.explain.formats.api_versions import converted
 from scheduler.tools.explain.formats.json_values import ManifestError
 from scheduler.tools.explain.formats.known_fields import unknown_fields
-from scheduler.tools.explain.formats.manifests import (
-    KINDS,
-    Manifest,
-    is_controlled,
-    parse_manifests,
-)
+from scheduler.tools.explain.formats.manifests import KINDS, Manifest, is_controlled, parse_manifests
 
 #: Kinds that commands read beside those that create pods and those that are watched.
 CLAIM_TEMPLATE: Final = ("resource.k8s.io/v1", "ResourceClaimTemplate")
@@ -33,6 +27,9 @@ PRIORITY_CLASS: Final = ("scheduling.k8s.io/v1", "PriorityClass")
 _READ: Final = frozenset(
     {(row.api_version, row.name) for row in WATCHED_KINDS.values()} | {CLAIM_TEMPLATE, PRIORITY_CLASS}
 )
+#: Earlier versions of resource.k8s.io, and fields of a request that v1 keeps beside those of the devices it is for.
+_EARLIER: Final = ("resource.k8s.io/v1alpha3", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2")
+_OF_REQUEST: Final = ("name", "firstAvailable", "exactly")
 _MAX_DOCUMENTS: Final = 10_000
 #: Characters of a kind in messages.
 _MAX_SHOWN: Final = 120
@@ -53,8 +50,6 @@ class ManifestFile:
 
     manifests: list[Manifest]
     other_documents: list[Placed]
-    #: The namespace of objects that name none.
-    namespace: str
 
 
 def numbered_documents(text: str, source: str, *, scale: int = 1) -> list[tuple[str, object]]:
@@ -95,7 +90,7 @@ def sorted_documents(
         if is_creating := _creates_pods(document):
             (controlled if is_controlled(document) else creating).append((where, document))
         else:
-            others.append((where, converted(document)))
+            others.append((where, _in_namespace(_converted(document), namespace)))
         is_checked = is_creating or named(others[-1][1]) in _READ
         if is_checked and len(problems.lines) < MAX_LINES:
             problems.include(_unknown_fields(where, document))
@@ -111,7 +106,7 @@ def sorted_documents(
         except ManifestError as error:
             raise SettingsError(where, error.field, error.found, error.expected) from error
     _check_unique(by_document, source)
-    return ManifestFile([manifest for made in by_document for manifest in made], others, namespace)
+    return ManifestFile([manifest for made in by_document for manifest in made], others)
 
 
 def _unknown_fields(where: str, document: Json) -> tuple[str, ...]:
@@ -237,3 +232,55 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _number(text: str) -> int | float:
     """Return a whole number as YAML reads it. Raises ValueError for what is none, such as NaN."""
     return int(text) if len(text.lstrip("-")) <= _INTEGER_DIGITS else float(text)
+
+
+def _in_namespace(document: Json, namespace: str) -> Json:
+    """Return the document with the namespace if it names none; objects without namespaces are read without it."""
+    metadata = document.get("metadata")
+    if not isinstance(metadata, Mapping) or metadata.get("namespace"):
+        return document
+    return {**document, "metadata": {**metadata, "namespace": namespace}}
+
+
+def _converted(document: Json) -> Json:
+    """
+    Return a document of an earlier version of resource.k8s.io in v1, any other as it is.
+
+    Source: pkg/apis/resource/v1beta1/conversion.go, v1alpha3 and v1beta2 (kubernetes 1.36).
+    """
+    if document.get("apiVersion") not in _EARLIER:
+        return document
+    document = {**document, "apiVersion": "resource.k8s.io/v1"}
+    match document.get("kind"):
+        case "ResourceClaim":
+            return _changed(document, ("spec", "devices", "requests"), _request)
+        case "ResourceClaimTemplate":
+            return _changed(document, ("spec", "spec", "devices", "requests"), _request)
+        case "ResourceSlice":
+            return _changed(document, ("spec", "devices"), _device)
+    return document
+
+
+def _changed(value: Json, path: tuple[str, ...], change: Callable[[Json], Json]) -> Json:
+    """Return the object with each object of the list at the path changed; what is no list is left as it is."""
+    field, *rest = path
+    inner = value.get(field)
+    if rest and isinstance(inner, Mapping):
+        return {**value, field: _changed(inner, tuple(rest), change)}
+    if not rest and isinstance(inner, list):
+        return {**value, field: [change(each) if isinstance(each, Mapping) else each for each in inner]}
+    return value
+
+
+def _request(request: Json) -> Json:
+    """Return a request whose fields for devices, before v1beta2 its own, are those of `exactly`."""
+    devices = {name: value for name, value in request.items() if name not in _OF_REQUEST}
+    rest = {name: value for name, value in request.items() if name in _OF_REQUEST}
+    return {**rest, "exactly": devices} if devices else rest
+
+
+def _device(device: Json) -> Json:
+    """Return a device without `basic`, whose fields are now its own."""
+    basic = device.get("basic")
+    rest = {name: value for name, value in device.items() if name != "basic"}
+    return {**rest, **basic} if isinstance(basic, Mapping) else device

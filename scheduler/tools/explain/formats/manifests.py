@@ -63,6 +63,7 @@ _DAEMONS_TOLERATE: Final = {
 }
 _ON_HOST_NETWORK: Final = {"node.kubernetes.io/network-unavailable": "NoSchedule"}
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_TEMPLATES: Final = "spec.volumeClaimTemplates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +130,7 @@ class Manifest:
         return replace(self, labels={**self.labels, REVISION_KEY: revision}, owner=owner)
 
     def pod(self, number: int, node_name: str = "") -> Json:
-        """
-        Return the pod with this ordinal, from 0, as JSON that the API server could have stored.
-
-        With a node's name it is the pod that a DaemonSet makes for that node.
-        """
+        """Return the pod of this ordinal, from 0, as the API server stores it; of a DaemonSet the named node's."""
         name = self._pod_name(number)
         labels = {**self.labels, **self._ordinal_labels(name, number + self.first_ordinal)}
         metadata: dict[str, object] = {
@@ -145,14 +142,10 @@ class Manifest:
         }
         if self.owner is not None:
             metadata["ownerReferences"] = [_reference(self.owner)]
+        spec = stored_spec(self._spec_for(node_name), labels, self.semantics)
         return {
-            "apiVersion": "v1",
-            "kind": "Pod",
             "metadata": metadata,
-            "spec": {
-                **stored_spec(self._spec_for(node_name), labels, self.semantics),
-                "volumes": self._volumes(name),
-            },
+            "spec": {**spec, "volumes": self._volumes(name)},
             "status": {"phase": "Pending"},
         }
 
@@ -164,24 +157,18 @@ class Manifest:
         """
         pod_name = self._pod_name(number)
         owner = {"ownerReferences": [{"uid": self._pod_uid(pod_name), "controller": True}]}
-        return [
-            *(self._claim(f"{one.name}-{pod_name}", one, {}) for one in self.claim_templates),
-            *(self._claim(f"{pod_name}-{one.name}", one, owner) for one in self.ephemeral_claims),
+        claims: list[tuple[str, ClaimTemplate, Json]] = [
+            *((f"{one.name}-{pod_name}", one, {}) for one in self.claim_templates),
+            *((f"{pod_name}-{one.name}", one, owner) for one in self.ephemeral_claims),
         ]
-
-    def _claim(self, name: str, template: ClaimTemplate, owner: Json) -> Json:
-        return {
-            "kind": "PersistentVolumeClaim",
-            "metadata": {
-                "name": name,
-                "namespace": self.namespace,
-                "uid": f"not-created/{self.namespace}/{name}",
-                "annotations": template.annotations,
-                **owner,
-            },
-            "spec": template.spec,
-            "status": {"phase": "Pending"},
-        }
+        named = {"namespace": self.namespace}
+        return [
+            {
+                "metadata": {**named, "name": name, "annotations": template.annotations, **owned},
+                "spec": template.spec,
+            }
+            for name, template, owned in claims
+        ]
 
     def _volumes(self, pod_name: str) -> list[object]:
         """Return the pod's volumes; those of claim templates replace others of their name."""
@@ -224,10 +211,7 @@ class Manifest:
         """Return the labels that a StatefulSet, or an indexed Job, gives each pod."""
         if self.kind != "StatefulSet":
             return {"batch.kubernetes.io/job-completion-index": str(number)} if self.is_indexed else {}
-        return {
-            "statefulset.kubernetes.io/pod-name": name,
-            "apps.kubernetes.io/pod-index": str(number),
-        }
+        return {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(number)}
 
 
 def is_controlled(document: object) -> bool:
@@ -247,19 +231,15 @@ def parse_manifests(document: object, *, namespace: str, semantics: Semantics) -
     if whole.get("kind") not in ("JobSet", "LeaderWorkerSet"):
         return [parse_manifest(whole, namespace=namespace, semantics=semantics)]
     kind, namespace, name = made_from = _named(whole, namespace)
-    made = (jobs_of if kind == "JobSet" else stateful_sets_of)(whole, namespace, name)
-    return [
-        replace(_parsed_at(path, each, semantics), made_from=made_from, made_at=path) for path, each in made
-    ]
-
-
-def _parsed_at(path: str, made: Json, semantics: Semantics) -> Manifest:
-    """Return the manifest of a document that is made from the field at this path. Raises ManifestError."""
-    try:
-        return parse_manifest(made, namespace="", semantics=semantics)
-    except ManifestError as error:
-        field = error.field if made["kind"] == "Job" else error.field.removeprefix("spec.template.")
-        raise ManifestError(f"{path}{field}", error.found, error.expected) from error
+    found = []
+    for path, made in (jobs_of if kind == "JobSet" else stateful_sets_of)(whole, namespace, name):
+        try:
+            manifest = parse_manifest(made, namespace="", semantics=semantics)
+        except ManifestError as error:
+            field = error.field if kind == "JobSet" else error.field.removeprefix("spec.template.")
+            raise ManifestError(f"{path}{field}", error.found, error.expected) from error
+        found.append(replace(manifest, made_from=made_from, made_at=path))
+    return found
 
 
 def _named(whole: Json, namespace: str) -> tuple[str, str, str]:
@@ -280,12 +260,11 @@ def parse_manifest(document: object, *, namespace: str, semantics: Semantics) ->
     """Return the document, decoded, as a Manifest, of `namespace` if it names none. Raises ManifestError."""
     whole = as_mapping(document, "")
     kind, namespace, name = made_from = _named(whole, namespace)
+    outer = ""
     if kind == "CronJob":
         kind, whole, outer = "Job", as_mapping(whole.get("spec"), "spec"), "spec.jobTemplate."
         whole = as_mapping(whole.get("jobTemplate"), "spec.jobTemplate")
-    else:
-        outer = ""
-    is_pod = kind == "Pod"
+    is_pod, is_stateful = kind == "Pod", kind == "StatefulSet"
     spec = {} if is_pod else as_mapping(whole.get("spec"), f"{outer}spec")
     template = whole if is_pod else as_mapping(spec.get("template"), f"{outer}spec.template")
     path = "" if is_pod else f"{outer}spec.template."
@@ -295,6 +274,8 @@ def parse_manifest(document: object, *, namespace: str, semantics: Semantics) ->
     if kind in _SELECTING:
         _check_selector(kind, spec.get("selector"), labels)
     default = {"selector": labels} if kind == "ReplicationController" else {}
+    ordinals = as_mapping(spec.get("ordinals") or {}, "spec.ordinals") if is_stateful else {}
+    templates = as_list(spec.get("volumeClaimTemplates"), _TEMPLATES) if is_stateful else ()
     return Manifest(
         kind=kind,
         namespace=namespace,
@@ -305,9 +286,11 @@ def parse_manifest(document: object, *, namespace: str, semantics: Semantics) ->
         spec=pod_spec,
         owner=None if is_pod else _owner(kind, namespace, name, {**default, **spec}),
         semantics=semantics,
-        claim_templates=_claim_templates(spec) if kind == "StatefulSet" else (),
+        claim_templates=tuple(
+            _claim_template(one, f"{_TEMPLATES}[{index}]", "") for index, one in enumerate(templates)
+        ),
         ephemeral_claims=_ephemeral_claims(pod_spec, f"{path}spec"),
-        first_ordinal=_first_ordinal(spec) if kind == "StatefulSet" else 0,
+        first_ordinal=as_number(ordinals, "start", 0, "spec.ordinals"),
         is_indexed=kind == "Job" and spec.get("completionMode") == "Indexed",
         made_from=made_from,
     )
@@ -331,13 +314,6 @@ def _check_selector(kind: str, selector: object, labels: Json) -> None:
             problems.shown(stated),
             f"one that matches the template's labels {problems.shown(labels)}",
         )
-
-
-def _claim_templates(spec: Json) -> tuple[ClaimTemplate, ...]:
-    """Return the claim templates of a StatefulSet."""
-    field = "spec.volumeClaimTemplates"
-    listed = as_list(spec.get("volumeClaimTemplates"), field)
-    return tuple(_claim_template(one, f"{field}[{number}]", "") for number, one in enumerate(listed))
 
 
 def _ephemeral_claims(spec: Json, field: str) -> tuple[ClaimTemplate, ...]:
@@ -367,10 +343,6 @@ def _controller_labels(kind: str, name: str) -> dict[str, str]:
     if kind == "Deployment":
         return {REVISION_KEY: NEW_REVISION}
     return {"batch.kubernetes.io/job-name": name, "job-name": name} if kind == "Job" else {}
-
-
-def _first_ordinal(spec: Json) -> int:
-    return as_number(as_mapping(spec.get("ordinals") or {}, "spec.ordinals"), "start", 0, "spec.ordinals")
 
 
 def _replicas(kind: str, spec: Json) -> int:
@@ -409,11 +381,6 @@ def _replica_set(selector: object, namespace: str, name: str, revision: str) -> 
 
 
 def _reference(owner: Json) -> Json:
-    metadata = as_mapping(owner["metadata"], "metadata")
-    return {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": metadata["name"],
-        "uid": f"not-created/{metadata['name']}",
-        "controller": True,
-    }
+    name = as_mapping(owner["metadata"], "metadata")["name"]
+    named = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name}
+    return {**named, "uid": f"not-created/{name}", "controller": True}

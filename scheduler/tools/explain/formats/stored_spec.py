@@ -20,11 +20,7 @@ _EVICTION_AFTER_S: Final = 300
 
 
 def stored_spec(spec: Json, labels: Json, semantics: Semantics) -> Json:
-    """
-    Return the pod's spec as the API server stores it, as far as a scheduler reads it.
-
-    `labels`: of the pod.
-    """
+    """Return the spec of a pod with these labels as the API server stores it, as far as a scheduler reads it."""
     # A pod saved from a cluster names its node; the question is where a new one would go.
     stored: dict[str, object] = {field: value for field, value in spec.items() if field != "nodeName"}
     affinity, constraints = spec.get("affinity"), spec.get("topologySpreadConstraints")

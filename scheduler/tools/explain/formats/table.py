@@ -44,7 +44,8 @@ def table_lines(
     for row in texts[1:]:
         lines += _lines(row[:n_beside], widths, to_right)
         for name, cell in zip(head[n_beside:], row[n_beside:], strict=True):
-            lines += _below(f"{name.lower()}: {cell}" if name else cell, room) if cell else ()
+            text = f"{name.lower()}: {cell}" if name else cell
+            lines += _wrap(text, room, indent=_GAP * 2) if cell else ()
     return [indent + line for line in lines]
 
 
@@ -61,11 +62,6 @@ def _narrowed(widths: Sequence[int], least: Sequence[int], total: int) -> list[i
             break
         widths[max(wider, key=lambda place: widths[place])] -= 1
     return widths
-
-
-def _below(text: str, room: int) -> list[str]:
-    """Return the lines of a cell that stands below its row."""
-    return _wrap(text, room, indent=_GAP * 2)
 
 
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:

@@ -75,11 +75,7 @@ def print_unlisted(kind: str, reason: str) -> None:
 
 
 class LiveLines:
-    """
-    Shows lines on a terminal in place of the last ones; nothing elsewhere.
-
-    What is written to it, such as a log, appears above the lines, and on the stream itself if that is no terminal.
-    """
+    """Shows lines on a terminal in place of the last ones; what is written, such as a log, stays above them."""
 
     def __init__(self, out: TextIO, environ: Mapping[str, str]) -> None:
         self._out = out

@@ -14,12 +14,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from scheduler.engine.model.match_label_keys import Json
-from scheduler.tools.explain.formats.json_values import (
-    as_list,
-    as_mapping,
-    as_number,
-    as_texts,
-)
+from scheduler.tools.explain.formats.json_values import as_list, as_mapping, as_number, as_texts
 
 _JOB_SET: Final = "jobset.sigs.k8s.io"
 _LWS: Final = "leaderworkerset.sigs.k8s.io"
@@ -80,11 +75,7 @@ def stateful_sets_of(workers: Json, namespace: str, name: str) -> Iterator[tuple
         leader = f"{name}-{group}"
         key = _key(namespace, leader)
         rule = _Exclusive(f"{_LWS}/group-key", key, annotations.get(topology, ""), {})
-        of_group = {
-            f"{_LWS}/name": name,
-            f"{_LWS}/group-index": str(group),
-            f"{_LWS}/group-key": key,
-        }
+        of_group = {f"{_LWS}/name": name, f"{_LWS}/group-index": str(group), f"{_LWS}/group-key": key}
         of_leaders = {f"{_LWS}/name": name, f"{_LWS}/worker-index": "0"}
         for field, owner, labels, selector, start, n_pods in (
             (leader_field, name, {**of_group, **of_leaders}, of_leaders, group, 1),
@@ -109,11 +100,7 @@ def _document(api_version: str, kind: str, namespace: str, name: str, spec: Json
 
 
 def _labelled(
-    found: object,
-    path: str,
-    labels: Mapping[str, str],
-    annotations: Mapping[str, str],
-    rule: _Exclusive,
+    found: object, path: str, labels: Mapping[str, str], annotations: Mapping[str, str], rule: _Exclusive
 ) -> Json:
     """Return the template of pods with these labels and annotations, and the rule of an exclusive topology if any."""
     template = as_mapping(found, path)

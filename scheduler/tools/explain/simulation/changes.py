@@ -7,9 +7,9 @@ machine; no pod is assumed, so that there is nothing else to take back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -18,6 +18,7 @@ from scheduler.engine.core.decide import ScheduleResult, decide
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.allocations import DeviceToleration
 from scheduler.engine.model.changes import (
     AddMatchLabelKey,
     AddRoom,
@@ -25,9 +26,9 @@ from scheduler.engine.model.changes import (
     Change,
     Changes,
     DropDeviceConstraint,
+    HonorPolicy,
     LabelNamespace,
     LabelNode,
-    PodChange,
     RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
@@ -38,6 +39,7 @@ from scheduler.engine.model.changes import (
     Uncordon,
     UnselectNode,
 )
+from scheduler.engine.model.device_requests import DeviceQuery, DeviceRequest, ResourceClaim
 from scheduler.engine.model.nodes import Namespace, Node
 from scheduler.engine.model.pod_decoder import PodDecoder
 from scheduler.engine.model.pods import Pod
@@ -52,44 +54,30 @@ from scheduler.engine.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSee
 from scheduler.engine.model.terms import CORDON_TAINT_KEY, AffinityTerm, Taint, Toleration
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
-from scheduler.tools.explain.simulation.claim_changes import changed_claim, freed_claims
+from scheduler.tools.explain.simulation.new_device_claims import freed_claims
 from scheduler.tools.explain.simulation.watch_events import apply_event, reversal
 
 _POLICIES: Final = {"nodeTaintsPolicy": "honor_node_taints", "nodeAffinityPolicy": "honor_node_affinity"}
 
 
-@dataclass(frozen=True, slots=True)
-class PodChangeCheck:
-    """Decides where one pod would go if changes were made. The profile reads `state`; nothing else does."""
-
-    pod: Pod
-    state: ClusterState
-    profile: Profile
-    rng: Rng
-
-    def completed(self, changes: Changes) -> Changes:
-        """Return the changes; a pod on its own needs no others beside them."""
-        return changes
-
-    def node_after(self, changes: Sequence[Change]) -> str | None:
-        """Return the pod's node once all changes, which are taken back, are made; None if it fits on no node."""
-        with made(changes, self.pod, self.state) as state:
-            pod = changed_by(self.pod, changes)
-            decision = decide(pod, ClusterView(state), self.profile, self.rng, Unobserved())
-        return decision.node_name if isinstance(decision, ScheduleResult) else None
+def node_after(pod: Pod, state: ClusterState, profile: Profile, rng: Rng, changes: Changes) -> str | None:
+    """Return the pod's node once all changes, which are taken back, are made; None if it fits on no node."""
+    with made(changes, pod, state):
+        decision = decide(changed_by(pod, changes), ClusterView(state), profile, rng, Unobserved())
+    return decision.node_name if isinstance(decision, ScheduleResult) else None
 
 
 @contextmanager
-def made(changes: Iterable[Change], pod: Pod, state: ClusterState) -> Iterator[ClusterState]:
+def made(changes: Iterable[Change], pod: Pod, state: ClusterState) -> Iterator[None]:
     """Let the cluster have the changes for the pod within the block; `changed_by` makes those of the pod itself."""
     reversals: list[WatchEvent] = []
     with state.devices.order_kept():
         for change in changes:
-            for event in () if isinstance(change, PodChange) else events_of(change, pod, state):
+            for event in _events_of(change, pod, state):
                 reversals += filter(None, [reversal(state, event)])
                 apply_event(state, event)
         try:
-            yield state
+            yield
         finally:
             for event in reversed(reversals):
                 apply_event(state, event)
@@ -98,21 +86,21 @@ def made(changes: Iterable[Change], pod: Pod, state: ClusterState) -> Iterator[C
 def changed_by(pod: Pod, changes: Iterable[Change]) -> Pod:
     """Return the pod as it is with those of the changes that are of the pod itself."""
     for change in changes:
-        if isinstance(change, PodChange):
-            pod = changed_pod(pod, change)
+        spec = pod.spec
+        match change:
+            case AddMatchLabelKey(field="topologySpreadConstraints"):
+                pod = keyed_spread(pod, change.topology_key)
+            case AddMatchLabelKey():
+                pod = keyed_anti_affinity(pod, _by_key(pod, change.topology_key))
+            case TolerateTaint(key=key, value=value, effect=effect):
+                tolerations = (*spec.tolerations, Toleration(key, "Equal", value, effect))
+                pod = replace(pod, spec=replace(spec, tolerations=tolerations))
+            case AllowSkew() | HonorPolicy():
+                pod = _with_spread(pod, change)
     return pod
 
 
-def changed_pod(pod: Pod, change: PodChange) -> Pod:
-    """Return the pod with one more toleration, a larger maxSkew, one more of its matchLabelKeys, or another policy."""
-    spec = pod.spec
-    if isinstance(change, AddMatchLabelKey):
-        if change.field == "topologySpreadConstraints":
-            return keyed_spread(pod, change.topology_key)
-        return keyed_anti_affinity(pod, _by_key(pod, change.topology_key))
-    if isinstance(change, TolerateTaint):
-        toleration = Toleration(change.key, "Equal", change.value, change.effect)
-        return replace(pod, spec=replace(spec, tolerations=(*spec.tolerations, toleration)))
+def _with_spread(pod: Pod, change: AllowSkew | HonorPolicy) -> Pod:
     changed: Mapping[str, Any] = (
         {"max_skew": change.max_skew} if isinstance(change, AllowSkew) else {_POLICIES[change.field]: True}
     )
@@ -120,37 +108,24 @@ def changed_pod(pod: Pod, change: PodChange) -> Pod:
         replace(constraint, **changed)
         if constraint.hard and constraint.topology_key == change.topology_key
         else constraint
-        for constraint in spec.spread
+        for constraint in pod.spec.spread
     )
-    return replace(pod, spec=replace(spec, spread=spread))
+    return replace(pod, spec=replace(pod.spec, spread=spread))
 
 
 def _by_key(pod: Pod, topology_key: str) -> list[AffinityTerm]:
     return [term for term in anti_affinity_across_revisions(pod) if term.topology_key == topology_key]
 
 
-def events_of(
-    change: RemovePod
-    | RunPod
-    | AddRoom
-    | RemoveTaint
-    | Uncordon
-    | LabelNode
-    | LabelNamespace
-    | RecreateWithMatchLabelKey
-    | RollOutInPlace
-    | UnselectNode
-    | TolerateDeviceTaint
-    | DropDeviceConstraint,
-    pod: Pod,
-    state: ClusterState,
-) -> Iterator[WatchEvent]:
+def _events_of(change: Change, pod: Pod, state: ClusterState) -> Iterator[WatchEvent]:
     """
     Yield what a watch shows once the change is made for the pod; nothing for a node that is missing.
 
     Running pods that are created anew have their terms, which equal the pod's own, narrowed to their revisions.
     """
     match change:
+        case AddMatchLabelKey() | TolerateTaint() | AllowSkew() | HonorPolicy():
+            pass  # of the pod itself
         case RemovePod(uid=uid):
             yield from _leaving(uid, state)
         case RollOutInPlace():
@@ -173,10 +148,10 @@ def events_of(
             yield from (PodSeen(keyed_anti_affinity(running, terms)) for running in declaring)
         case TolerateDeviceTaint() | DropDeviceConstraint():
             if (claim := state.devices.claim(f"{change.namespace}/{change.claim}")) is not None:
-                yield ObjectSeen(changed_claim(claim, change))
+                yield ObjectSeen(_changed_claim(claim, change))
         case AddRoom() | RemoveTaint() | Uncordon() | LabelNode():
             if (node := state.node(change.node)) is not None:
-                yield NodeSeen(changed_node(node, change))
+                yield NodeSeen(_changed_node(node, change))
         case _:
             assert_never(change)
 
@@ -187,8 +162,7 @@ def _leaving(uid: str, state: ClusterState) -> Iterator[WatchEvent]:
     yield PodGone(uid)
 
 
-def changed_node(node: Node, change: AddRoom | RemoveTaint | Uncordon | LabelNode) -> Node:
-    """Return the node with the change made."""
+def _changed_node(node: Node, change: AddRoom | RemoveTaint | Uncordon | LabelNode) -> Node:
     match change:
         case AddRoom(resource=resource, amount=amount):
             room = {**node.allocatable, resource: node.allocatable.get(resource, 0) + amount}
@@ -205,16 +179,38 @@ def changed_node(node: Node, change: AddRoom | RemoveTaint | Uncordon | LabelNod
             assert_never(change)
 
 
+def _changed_claim(claim: ResourceClaim, change: TolerateDeviceTaint | DropDeviceConstraint) -> ResourceClaim:
+    """Return the claim with one more toleration, or without its constraints on an attribute."""
+    if isinstance(change, DropDeviceConstraint):
+        kept = tuple(
+            each
+            for each in claim.constraints
+            if change.attribute not in (each.match_attribute, each.distinct_attribute)
+        )
+        return replace(claim, constraints=kept)
+    toleration = DeviceToleration(change.key, "Equal", change.value, change.effect)
+    requests = tuple(_tolerating(each, change.request, toleration) for each in claim.requests)
+    return replace(claim, requests=requests)
+
+
+def _tolerating(request: DeviceRequest, name: str, toleration: DeviceToleration) -> DeviceRequest:
+    """Return the request with the toleration if it, or one of its alternatives, has the name `R` or `R/S`."""
+
+    def changed(query: DeviceQuery, full_name: str) -> DeviceQuery:
+        return replace(query, tolerations=(*query.tolerations, toleration)) if full_name == name else query
+
+    return replace(
+        request,
+        exactly=None if request.exactly is None else changed(request.exactly, request.name),
+        first_available=tuple(
+            changed(each, f"{request.name}/{each.name}") for each in request.first_available
+        ),
+    )
+
+
 def _imagined(change: RunPod, number: int) -> Pod:
     """Return a pod without requests that runs on the change's node, with a unique UID."""
     name = f"imagined-{number}"
-    document = {
-        "metadata": {
-            "name": name,
-            "namespace": change.namespace,
-            "uid": f"{change.namespace}/{name}",
-            "labels": change.labels,
-        },
-        "spec": {"nodeName": change.node},
-    }
+    metadata = {"name": name, "namespace": change.namespace, "uid": f"{change.namespace}/{name}"}
+    document = {"metadata": {**metadata, "labels": change.labels}, "spec": {"nodeName": change.node}}
     return PodDecoder().decode(msgspec.json.encode(document))

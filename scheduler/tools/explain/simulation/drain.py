@@ -27,8 +27,8 @@ from scheduler.engine.model.terms import CORDON_TAINT_KEY, Taint
 from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.formats.explanation import Document, Explanation, JsonStruct, PodRef, Pods
-from scheduler.tools.explain.simulation.claim_changes import renewed_claims
 from scheduler.tools.explain.simulation.new_claims import new_claim
+from scheduler.tools.explain.simulation.new_device_claims import renewed_claims
 from scheduler.tools.explain.simulation.replicas import longest_wait_s, waited, why_unplaced
 from scheduler.tools.explain.simulation.world import World
 from scheduler.tools.explain.workloads import workload_of
@@ -159,18 +159,11 @@ class Move:
 
 
 def empty_nodes(state: ClusterState, node_names: Iterable[str], *, stays: bool) -> Departures:
-    """
-    Cordon the nodes if they stay, or remove them with all their pods, and return which pods have to leave.
-
-    Terminating pods are removed in both cases.
-    """
+    """Cordon the nodes if they stay, or remove them with all their pods; terminating pods are removed in both cases."""
     leaving: list[Pod] = []
     staying: list[tuple[Stay, Pod]] = []
-    for name in node_names:
-        node = state.node(name)
-        if node is None:
-            continue
-        for pod in [placed.pod for placed in state.placed_on(state.nodes.row_by_name[name])]:
+    for node in filter(None, map(state.node, node_names)):
+        for pod in [placed.pod for placed in state.placed_on(state.nodes.row_by_name[node.name])]:
             stay = stay_of(pod)
             if stay is None:
                 leaving.append(pod)
@@ -181,10 +174,9 @@ def empty_nodes(state: ClusterState, node_names: Iterable[str], *, stays: bool) 
         if stays:
             state.upsert_node(cordoned(node))
         else:
-            state.remove_node(name)
-    return Departures(
-        sorted(leaving, key=_by_priority), sorted(staying, key=lambda entry: (entry[0], entry[1].key))
-    )
+            state.remove_node(node.name)
+    staying.sort(key=lambda entry: (entry[0], entry[1].key))
+    return Departures(sorted(leaving, key=_by_priority), staying)
 
 
 def _by_priority(pod: Pod) -> tuple[int, str]:
@@ -207,11 +199,7 @@ def stay_of(pod: Pod) -> Stay | None:
 
 
 def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[DisruptionBudget]) -> list[Move]:
-    """
-    Let the pods leave and their replacements come to the world, round by round, until a round moves nothing.
-
-    Return a move for each pod. Cost: one cycle per pod, and one for each event that may help a pod without a place.
-    """
+    """Let the pods leave and their replacements come to the world, round by round, until a round moves nothing."""
     of_namespace: dict[str, list[DisruptionBudget]] = {}
     for budget in budgets:
         of_namespace.setdefault(budget.namespace, []).append(budget)
@@ -241,8 +229,7 @@ def _replace(pods: Iterable[Pod], world: World) -> None:
         world.create(pod)
     n_evicted = len(world.evictions)
     world.run(longest_wait_s(replacements))
-    evicted = [eviction.victim for eviction in world.evictions[n_evicted:]]
-    if evicted:
+    if evicted := [eviction.victim for eviction in world.evictions[n_evicted:]]:
         _replace([pod for pod in evicted if stay_of(pod) is None], world)
 
 
@@ -253,16 +240,12 @@ def _let_go(moves: Iterable[Move], number: int) -> list[Pod]:
     A budget allows what its controller last counted, less the pods that left and have no replacement yet.
     """
     used = Counter(budget.key for move in moves if move.is_homeless for budget in move.budgets)
-    let_go: list[Pod] = []
-    for move in moves:
-        if move.round:
-            continue
+    for move in (move for move in moves if not move.round):
         move.held_by = refusing(move.budgets, used)
         if not move.held_by:
             used.update(budget.key for budget in move.budgets)
             move.round = number
-            let_go.append(move.pod)
-    return let_go
+    return [move.pod for move in moves if move.round == number]
 
 
 def _renew_ephemeral_claims(pod: Pod, world: World) -> None:
@@ -275,10 +258,8 @@ def _renew_ephemeral_claims(pod: Pod, world: World) -> None:
         if claim.volume_name:
             world.process(ObjectGone(StorageKind.VOLUME, claim.volume_name))
         fresh = replace(claim, volume_name="", selected_node=None, is_bind_completed=False)
-        made = new_claim(fresh, volumes)
-        world.process(ObjectSeen(made.claim))
-        if made.volume is not None:
-            world.process(ObjectSeen(made.volume))
+        for obj in new_claim(fresh, volumes).objects:
+            world.process(ObjectSeen(obj))
 
 
 def staying_pods(departures: Departures, shown: int) -> tuple[StayingPods, ...]:

@@ -27,6 +27,7 @@ from scheduler.engine.model.volumes import StorageKind
 from scheduler.engine.model.wire import MalformedObjectError
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.engine.syntax.plurals import counted
 from scheduler.errors import SettingsError
 from scheduler.tools.explain.formats.manifests import Manifest
 from scheduler.tools.explain.serving import Leases
@@ -101,9 +102,8 @@ class LoadedCluster:
 
     def add_list(self, watched: WatchedKind, listed: Iterable[Stimulus | None]) -> None:
         """Add all objects of a kind that the API server has."""
-        for seen in listed:
+        for seen in (*listed, watched.on_served):
             self.apply(seen)
-        self.apply(watched.on_served)
 
     def apply(self, seen: Stimulus | None) -> None:
         """Add the stimulus's object to the cluster."""
@@ -120,10 +120,20 @@ class LoadedCluster:
         """Return the pods without a node."""
         return [pod for pod in self.pods.values() if not pod.node_name]
 
+    def create_pods(self, manifest: Manifest, n_replicas: int) -> list[Pod]:
+        """Return that many pods of the manifest; of a DaemonSet one for each node that takes it. See `create_pod`."""
+        if manifest.kind == "Deployment":
+            manifest = self._of_running_revision(manifest)
+        if not manifest.is_daemon_set:
+            return [self.create_pod(manifest, number) for number in range(n_replicas)]
+        spec, view = self.create_pod(manifest, 0).spec, ClusterView(self.state)
+        takes = view.eligible((), spec.required_node_affinity, spec.tolerations)
+        names = sorted(self.state.nodes.name_of(row) for row in np.flatnonzero(takes).tolist())
+        return [self.create_pod(manifest, number, name) for number, name in enumerate(names)]
+
     def create_pod(self, manifest: Manifest, number: int, node_name: str = "") -> Pod:
         """
-        Return a pod of the manifest, for the named node if it is a DaemonSet's; add its controller and claims to the
-        cluster.
+        Return a pod of the manifest, for the named node if it is a DaemonSet's; add its controller and its claims.
 
         Raises SettingsError for a pod or a claim that the API server would refuse.
         """
@@ -147,26 +157,14 @@ class LoadedCluster:
     def _find_claim_template(self, namespace: str, name: str) -> None:
         """Note what a template describes that the manifest lacks: what a claim that was made from it does."""
         key = f"{namespace}/{name}"
-        if key in self._claim_templates:
-            return
-        made = claim_made_before(namespace, name, self.pods.values(), self.state.devices)
-        self._claim_templates[key] = made
-        known = "no claim made from it is known" if made is None else f"taken from claim {made.key}"
-        self.assumptions[f"{TEMPLATE} {key} is not in the manifest: {known}"] = None
-
-    def create_pods(self, manifest: Manifest, n_replicas: int) -> list[Pod]:
-        """Return that many pods of the manifest; of a DaemonSet one for each node that takes it. Raises as above."""
-        if manifest.kind == "Deployment":
-            manifest = self._of_running_revision(manifest)
-        if not manifest.is_daemon_set:
-            return [self.create_pod(manifest, number) for number in range(n_replicas)]
-        spec, view = self.create_pod(manifest, 0).spec, ClusterView(self.state)
-        takes = view.eligible((), spec.required_node_affinity, spec.tolerations)
-        names = sorted(self.state.nodes.name_of(row) for row in np.flatnonzero(takes).tolist())
-        return [self.create_pod(manifest, number, name) for number, name in enumerate(names)]
+        if key not in self._claim_templates:
+            made = claim_made_before(namespace, name, self.pods.values(), self.state.devices)
+            self._claim_templates[key] = made
+            known = "no claim made from it is known" if made is None else f"taken from claim {made.key}"
+            self.assumptions[f"{TEMPLATE} {key} is not in the manifest: {known}"] = None
 
     def running_pods(self, manifest: Manifest) -> list[Pod]:
-        """Return the placed pods of its namespace with its template's labels; a bare Pod by name. O(placed pods)."""
+        """Return the placed pods of its namespace with its template's labels; a bare Pod by name."""
         labels = {key: value for key, value in manifest.labels.items() if key != REVISION_KEY}
         return [
             placed.pod
@@ -177,11 +175,7 @@ class LoadedCluster:
         ]
 
     def _of_running_revision(self, manifest: Manifest) -> Manifest:
-        """
-        Return the Deployment's manifest as the revision whose running pods have its labels and its spec.
-
-        Replicas that are added to a Deployment belong to the revision that runs. O(placed pods).
-        """
+        """Return the manifest as the running revision with its spec, if there is one: that gets further replicas."""
         running = {
             pod.labels[REVISION_KEY]: pod for pod in self.running_pods(manifest) if REVISION_KEY in pod.labels
         }
@@ -202,6 +196,9 @@ class LoadedCluster:
             if self.state.devices.claim(claim.key) is None:
                 apply_event(self.state, ObjectSeen(claim))
         else:
+            if watched.kind == StorageKind.VOLUME:
+                # As the controller of volumes would have it.
+                document = {"status": {"phase": "Available"}, **document}
             self.apply(watched.on_upsert(watched.decode(msgspec.Raw(msgspec.json.encode(document)))))
 
     def create_claim_template(self, document: Json) -> None:
@@ -212,15 +209,14 @@ class LoadedCluster:
 
     def create_claim(self, document: Json) -> None:
         """Add a claim as its pod finds it, unless it exists. Raises MalformedObjectError."""
-        if assumption := add_claim(self.state, document):
+        if assumption := add_claim(self.state.volumes, document):
             self.assumptions[assumption] = None
 
     def profile_for(self, pod: Pod) -> tuple[ProfileSettings, tuple[str, ...]]:
         """Return the pod's profile; for a pod of another scheduler the first profile, and a note."""
-        by_name = {profile.scheduler_name: profile for profile in self.settings.profiles}
-        found = by_name.get(pod.scheduler_name)
-        if found is not None:
-            return found, ()
+        for profile in self.settings.profiles:
+            if profile.scheduler_name == pod.scheduler_name:
+                return profile, ()
         stand_in = self.settings.profiles[0]
         note = (
             f"its schedulerName is {pod.scheduler_name}, which is no profile of this scheduler: "
@@ -229,11 +225,7 @@ class LoadedCluster:
         return stand_in, (note,)
 
     def world(self, rng: Rng, scheduler_names: Iterable[str] = ()) -> World:
-        """
-        Return a world of the cluster's state, which from now on only the world changes.
-
-        Pods of `scheduler_names` that are no profile are of the first profile.
-        """
+        """Return a world, which alone changes the state. Pods of names that are no profile are of the first profile."""
         profiles = build_profiles(self.settings, ClusterView(self.state))
         stand_ins = dict.fromkeys(sorted(set(scheduler_names)), next(iter(profiles.values())))
         profiles = {**stand_ins, **profiles}
@@ -257,6 +249,6 @@ class LoadedCluster:
     def malformed_notes(self) -> tuple[str, ...]:
         """Return one note per kind with malformed objects."""
         return tuple(
-            f"{count} malformed {kind} object{'s' if count > 1 else ''} ignored"
+            f"{counted(count, f'malformed {kind} object')} ignored"
             for kind, count in sorted(self.malformed.items())
         )

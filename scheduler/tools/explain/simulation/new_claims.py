@@ -11,7 +11,7 @@ Source: plugin/pkg/admission/storage/storageclass/setdefault, pkg/controller/vol
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -32,7 +32,6 @@ from scheduler.engine.model.volumes import (
     VolumeSource,
     VolumeTopology,
 )
-from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.volumes import Volumes
 from scheduler.tools.explain.formats.json_values import mapping_or_empty
 
@@ -48,40 +47,25 @@ class NewClaim:
     volume: PersistentVolume | None = None
     assumption: str = ""
 
-
-def created(document: Json) -> Json:
-    """Return the document as the API server and the PV controller would have it: with a UID, or available."""
-    metadata, kind = document.get("metadata"), document.get("kind")
-    if kind == StorageKind.VOLUME:
-        return {"status": {"phase": "Available"}, **document}
-    if kind != StorageKind.CLAIM or not isinstance(metadata, Mapping):
-        return document
-    uid = f"not-created/{metadata.get('namespace')}/{metadata.get('name')}"
-    return {**document, "metadata": {"uid": uid, **metadata}}
+    @property
+    def objects(self) -> tuple[PersistentVolume | PersistentVolumeClaim, ...]:
+        """The volume, if there is one, and the claim."""
+        return (self.claim,) if self.volume is None else (self.volume, self.claim)
 
 
-def add_claim(state: ClusterState, document: Json) -> str:
-    """
-    Add a claim to the state as its pod finds it, unless it exists.
-
-    Return the sentence about the assumptions, '' without any. Raises MalformedObjectError.
-    """
-    volumes = state.volumes
+def add_claim(volumes: Volumes, document: Json) -> str:
+    """Add a claim as its pod finds it, unless it exists. Return what is assumed, or ''. Raises MalformedObjectError."""
     claim = StorageDecoder().decode(StorageKind.CLAIM, msgspec.json.encode(document))
     if not isinstance(claim, PersistentVolumeClaim) or volumes.claim(claim.key) is not None:
         return ""
-    if not claim.class_name and names_no_class(document):
-        claim = replace(claim, class_name=default_class(volumes))
+    claim = replace(claim, uid=claim.uid or f"not-created/{claim.key}")
+    # An empty name of a class is one, of no class.
+    if mapping_or_empty(document.get("spec")).get("storageClassName") is None:
+        claim = replace(claim, class_name=claim.class_name or default_class(volumes))
     made = new_claim(claim, volumes)
-    volumes.upsert(made.claim)
-    if made.volume is not None:
-        volumes.upsert(made.volume)
+    for obj in made.objects:
+        volumes.upsert(obj)
     return made.assumption
-
-
-def names_no_class(claim: Json) -> bool:
-    """Return whether the document of a claim leaves its class to the API server; an empty name is one, of no class."""
-    return mapping_or_empty(claim.get("spec")).get("storageClassName") is None
 
 
 def default_class(volumes: Volumes) -> str:
@@ -127,18 +111,14 @@ def provisioned_for(claim: PersistentVolumeClaim, node_name: str, volumes: Volum
 def _existing(claim: PersistentVolumeClaim, volumes: Volumes) -> Iterator[PersistentVolume]:
     """Yield the free volumes that fit, or the volumes that were made for the claim."""
     promised = [volumes.volume(name) for name in volumes.promised_to(claim.key)]
-    made_for_it = [volume for volume in promised if volume is not None and volume.is_for(claim)]
-    if made_for_it:
+    if made_for_it := [volume for volume in promised if volume is not None and volume.is_for(claim)]:
         yield from made_for_it
         return
     for entries, start in volumes.free.at_least(claim.class_name, claim.requested_bytes or 0):
         for _, _, volume in entries[start:]:
             is_selected = claim.selector is None or claim.selector.matches(volume.labels)
-            if (
-                is_selected
-                and volume.volume_mode == claim.volume_mode
-                and set(claim.access_modes) <= set(volume.access_modes)
-            ):
+            has_modes = set(claim.access_modes) <= set(volume.access_modes)
+            if is_selected and has_modes and volume.volume_mode == claim.volume_mode:
                 yield volume
 
 

@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
-from msgspec import structs
-
 from scheduler.engine.model.pods import Pod, PodCondition
 from scheduler.engine.model.terms import ZONE_KEY
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.syntax.plurals import counted, first_names
-from scheduler.tools.explain.formats.explanation import Document, Explanation, JsonStruct
-from scheduler.tools.explain.simulation.world import GROUP_REPORT_S, Eviction, World
+from scheduler.tools.explain.formats.explanation import Answer, Explanation, JsonStruct
+from scheduler.tools.explain.simulation.world import GROUP_REPORT_S, World
 
 #: Nodes listed, those with most pods first.
 _SHOWN_NODES: Final = 50
@@ -40,11 +38,7 @@ class NodeShare(JsonStruct, frozen=True):
 
 
 class Victim(JsonStruct, frozen=True):
-    """
-    A pod that is evicted for a simulated one, which takes its place.
-
-    `budget`: the PodDisruptionBudget that its eviction breaks, empty if none.
-    """
+    """A pod that is evicted for a simulated one; `budget`: the PodDisruptionBudget that this breaks, empty if none."""
 
     namespace: str
     name: str
@@ -53,15 +47,16 @@ class Victim(JsonStruct, frozen=True):
     budget: str
 
 
-class Simulation(Document, frozen=True, kw_only=True):
+class Simulation(Answer, kw_only=True):
     """
     The result for one manifest; `-o json` prints a list of these.
 
     `zones`: every zone of the cluster by name; nodes without a zone label are left out. `next`: explains the first
-    replica that did not fit; null if all fit. `victims`: the pods that are evicted for replicas, at most 100 of
-    `n_evicted`. `n_running`: pods with a node that the workload has already, by its namespace and its
-    template's labels. `n_more_groups`: how many more groups like the manifest's fit; null for another manifest of the
-    group, and without a group that fits.
+    replica that did not fit; null if all fit. `notes`: assumptions about claims that do not exist yet, and replicas
+    that need relaxed rules, among others. `victims`: the pods that are evicted for replicas, at most 100 of
+    `n_evicted`. `n_more_groups`: how many more groups like the manifest's fit; null for another manifest of the group,
+    and without a group that fits. `n_running`: pods with a node that the workload has already, by its namespace and its
+    template's labels.
     """
 
     kind: str = "Simulation"
@@ -74,20 +69,16 @@ class Simulation(Document, frozen=True, kw_only=True):
     nodes: tuple[NodeShare, ...] = ()
     n_more_nodes: int = 0
     next: Explanation | None
-    #: Assumptions about claims that do not exist yet, and replicas that need relaxed rules.
     notes: tuple[str, ...] = ()
     n_evicted: int = 0
     victims: tuple[Victim, ...] = ()
     n_more_groups: int | None = None
     n_running: int = 0
 
-    def on_nodes(self, node_names: Sequence[str], state: ClusterState) -> Simulation:
-        """Return the result with these nodes of its replicas, one for each that has a place."""
-        shares, n_more_nodes = node_shares(state, node_names)
-        zones = zone_shares(state, node_names)
-        return structs.replace(
-            self, n_placed=len(node_names), zones=zones, nodes=shares, n_more_nodes=n_more_nodes
-        )
+    def put_on(self, node_names: Sequence[str], state: ClusterState) -> None:
+        """Say that its replicas are on these nodes, one for each that has a place."""
+        self.n_placed, self.zones = len(node_names), zone_shares(state, node_names)
+        self.nodes, self.n_more_nodes = node_shares(state, node_names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +119,7 @@ def place_lists(
 
     With `go_on` also the lists after it, which may differ; without `evicts` a list for which pods are evicted is the
     last one. A pod without a place is deleted again. Gates are left out. Rules with fallbacks are taken to have kept
-    the pods pending for a while: the first of their times is over. Cost: 0.5 ms per pod at 5,000 nodes.
+    the pods pending for a while: the first of their times is over.
     """
     placed: list[tuple[Pod, str]] = []
     first_unplaced: Pod | None = None
@@ -148,7 +139,16 @@ def place_lists(
         if is_last and not go_on:
             break
         n_lists += not homeless
-    victims = [_victim(eviction) for eviction in world.evictions[n_evicted:]]
+    victims = [
+        Victim(
+            one.victim.namespace,
+            one.victim.name,
+            one.victim.priority,
+            one.victim.node_name,
+            one.broken_budget,
+        )
+        for one in world.evictions[n_evicted:]
+    ]
     notes = tuple(relaxed_notes((pod for pod, _ in placed), "replica", world))
     return PlacedReplicas(placed, first_unplaced, message, notes, victims, n_lists)
 
@@ -182,25 +182,15 @@ def waited(pod: Pod) -> Pod:
 
 def longest_wait_s(pods: Iterable[Pod]) -> float:
     """Return how long the pods wait for a place: until every rule with a fallback may be relaxed."""
-    waits_s = [0.0]
-    for pod in pods:
-        times_s = [rule.after_s for rule in pod.spec.fallbacks]
-        if pod.spec.fallbacks:
-            waits_s.append(max(times_s, default=0) - min(times_s, default=0) + _RETRY_S)
-    return max(waits_s)
-
-
-def _victim(eviction: Eviction) -> Victim:
-    victim = eviction.victim
-    return Victim(victim.namespace, victim.name, victim.priority, victim.node_name, eviction.broken_budget)
+    of_pods = ([rule.after_s for rule in pod.spec.fallbacks] for pod in pods)
+    return max((max(times_s) - min(times_s) + _RETRY_S for times_s in of_pods if times_s), default=0.0)
 
 
 def zone_shares(state: ClusterState, node_names: Iterable[str]) -> tuple[ZoneShare, ...]:
     """Return each zone's number of nodes and how often `node_names` names one of them."""
-    n_nodes: Counter[str] = Counter()
-    for node in state.nodes.nodes:
-        if node is not None and ZONE_KEY in node.labels:
-            n_nodes[node.labels[ZONE_KEY]] += 1
+    n_nodes = Counter(
+        node.labels[ZONE_KEY] for node in state.nodes.nodes if node is not None and ZONE_KEY in node.labels
+    )
     n_pods = Counter(zone_of(state, name) for name in node_names)
     return tuple(ZoneShare(zone, n_nodes[zone], n_pods[zone]) for zone in sorted(n_nodes))
 

@@ -13,7 +13,7 @@ are gone once a pod that may preempt them finds no node: the scheduler lets that
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
@@ -42,7 +42,6 @@ from scheduler.engine.model.instructions import (
     WriteReservation,
 )
 from scheduler.engine.model.object_writes import NodeSelection, VolumePromise
-from scheduler.engine.model.pod_groups import PodGroup
 from scheduler.engine.model.pods import Pod, PodCondition
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.engine.model.stimuli import (
@@ -54,19 +53,19 @@ from scheduler.engine.model.stimuli import (
     ObjectGone,
     ObjectSeen,
     PodGone,
-    PodGroupSeen,
     PodSeen,
     ReservationWritten,
     Stimulus,
     TimePassed,
     VictimFate,
 )
+from scheduler.engine.model.volumes import PersistentVolume, PersistentVolumeClaim
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import InvariantViolation
-from scheduler.tools.explain.simulation.claim_changes import freed_claims
 from scheduler.tools.explain.simulation.new_claims import bound_to, provisioned_for
+from scheduler.tools.explain.simulation.new_device_claims import freed_claims
 
 #: Cycles without a bind or an eviction for each pod that waits, after which the world counts as quiet.
 _FRUITLESS_CYCLES: Final = 20
@@ -133,10 +132,6 @@ class World:
         """Add a pod, which the machine is to place if it has no node and names a profile."""
         self.process(PodSeen(pod))
 
-    def create_group(self, group: PodGroup) -> None:
-        """Add a PodGroup."""
-        self.process(PodGroupSeen(group))
-
     def delete(self, uid: str) -> None:
         """Delete a pod, whether it runs or waits."""
         self.process(PodGone(uid))
@@ -162,11 +157,7 @@ class World:
         return instructions
 
     def run(self, limit_s: float = 0.0) -> None:
-        """
-        Let the machine work until nothing happens any more.
-
-        `limit_s`: how much time may pass meanwhile, for pods that wait for the end of a backoff or for a fallback.
-        """
+        """Let the machine work until nothing happens any more; backoffs and fallbacks may take `limit_s`."""
         end_s = self.now_s + limit_s
         self._run_cycles()
         self._end_terminating()
@@ -184,9 +175,9 @@ class World:
         waiting = [pod for pod in self.unbound.values() if pod.may_preempt]
         if not waiting:
             return
-        priority = max(map(self._view.state.groups.preemptor_priority, waiting))
+        priority = max(map(self.state.groups.preemptor_priority, waiting))
         ended = [placed.pod for placed in self.state.placed.values() if placed.pod.terminating]
-        ended = [pod for pod in ended if self._view.state.groups.victim_priority(pod) < priority]
+        ended = [pod for pod in ended if self.state.groups.victim_priority(pod) < priority]
         for pod in ended:
             released = list(freed_claims(pod, self.state))
             for event in (PodGone(pod.uid), *released):
@@ -246,9 +237,9 @@ class World:
                 return self._patch(pod, nominated_node_name, PodCondition("False", reason, message))
             case ClearNomination(pod):
                 return self._patch(pod, "")
-            case PatchPodGroup() | EmitEvent() | Attempted() | Evicted():
-                return []
-            case GroupAttempted() | DevicesAwaited():
+            case (
+                PatchPodGroup() | EmitEvent() | Attempted() | Evicted() | GroupAttempted() | DevicesAwaited()
+            ):
                 return []
             case _:
                 assert_never(instruction)
@@ -308,19 +299,21 @@ class World:
         version = self._next_version()
         shown: list[ObjectSeen] = []
         for write in reservation.writes:
+            objects: Sequence[ResourceClaim | PersistentVolume | PersistentVolumeClaim]
             match write:
                 case ClaimReservation():
                     seen = self.state.devices.seen(write.obj.kind, write.obj.key) or write.obj
-                    shown.append(ObjectSeen(_written_claim(write, seen, version)))
-                    continue
+                    reserved = write.applied_to(seen)
+                    if write.mappings is not None:  # it has been created
+                        reserved = replace(reserved, key=f"{write.pod.namespace}/{reserved.created_name}")
+                    objects = [reserved]
                 case VolumePromise(volume, claim):
-                    made = bound_to(claim, volume)
+                    objects = bound_to(claim, volume).objects
                 case NodeSelection():
                     selected = write.applied_to(write.obj)
-                    made = provisioned_for(selected, reservation.node_name, self.state.volumes)
+                    objects = provisioned_for(selected, reservation.node_name, self.state.volumes).objects
                 case _:
                     raise InvariantViolation(f"no controller of this world acts on {write}")
-            objects = [obj for obj in (made.volume, made.claim) if obj is not None]
             shown += [ObjectSeen(replace(obj, resource_version=version)) for obj in objects]
         versions = (version,) * len(reservation.writes)
         written = ReservationWritten(reservation.pod.uid, versions, number=reservation.number)
@@ -351,11 +344,3 @@ class World:
         """Return a resourceVersion later than all that an API server has given."""
         self._n_versions += 1
         return f"{10**30 + self._n_versions}"
-
-
-def _written_claim(write: ClaimReservation, seen: ResourceClaim, version: str) -> ResourceClaim:
-    """Return the claim as a watch shows it once it is written."""
-    claim = replace(write.applied_to(seen), resource_version=version)
-    if write.mappings is None:
-        return claim
-    return replace(claim, key=f"{write.pod.namespace}/{claim.created_name}")

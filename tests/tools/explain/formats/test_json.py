@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -27,8 +25,7 @@ from scheduler.engine.model.changes import (
 from scheduler.tools.explain.formats import explanation
 from scheduler.tools.explain.simulation.replicas import NodeShare, Simulation, ZoneShare
 from tests.support import build
-from tests.support.json_cluster import Cluster, alone_per_zone, as_json, web, zoned
-from tests.support.messages import no_victims
+from tests.support.json_cluster import Cluster
 
 FIELDS = {
     explanation.Explanation: (
@@ -73,90 +70,10 @@ FIELDS = {
 
 @pytest.mark.parametrize(("part", "fields"), FIELDS.items(), ids=lambda value: getattr(value, "__name__", ""))
 def test_the_fields_of_each_part_keep_their_names(part: type[msgspec.Struct], fields: str) -> None:
-    """Scripts read them."""
     assert [field.encode_name for field in msgspec.structs.fields(part)] == fields.split()
 
 
-def test_a_whole_explanation() -> None:
-    """One complete example."""
-    cluster = Cluster(zoned("a1 a2"), [web("one", "a2")])
-    answer: Any = as_json(cluster.explain(web("p", affinity=alone_per_zone())))
-    one = {"namespace": "default", "name": "one", "node": "a2", "domain": "a"}
-    assert answer == {
-        "apiVersion": "affinity-scheduler.io/v1",
-        "kind": "Explanation",
-        "namespace": "default",
-        "pod": "p",
-        "node": "",
-        "schedulerName": "default-scheduler",
-        "profile": "affinity-scheduler",
-        "state": "unschedulable",
-        "message": "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules. "
-        + no_victims(2),
-        "nodes": 2,
-        "feasible": 0,
-        "groups": [
-            {
-                "plugin": "InterPodAffinity",
-                "reason": "node(s) didn't match pod anti-affinity rules",
-                "where": f"{build.ZONE}=a",
-                "nodes": 2,
-                "examples": ["a1", "a2"],
-                "removable": True,
-                "nowhere": False,
-                "misspelt": False,
-            }
-        ],
-        "moreGroups": 0,
-        "rules": [
-            {
-                "kind": "requiredAntiAffinity",
-                "declaredBy": None,
-                "topologyKey": build.ZONE,
-                "selects": "app=web",
-                "namespaces": "namespace default",
-                "nodes": 2,
-                "pods": {"total": 1, "shown": [one]},
-                "pending": {"total": 0, "shown": []},
-                "skew": None,
-                "domains": [{"domain": "a", "nodes": 2, "pods": 1, "most": 0, "allowed": False}],
-                "moreDomains": 0,
-                "text": f"The pod's anti-affinity: not beside pods with app=web in namespace default, by {build.ZONE}; "
-                "closes 2 nodes",
-                "share": None,
-            }
-        ],
-        "moreRules": 0,
-        "suggestions": [
-            {
-                "changes": [
-                    {
-                        "change": "removePod",
-                        "namespace": "default",
-                        "pod": "one",
-                        "node": "a2",
-                        "uid": "uid-default-one",
-                        "terminating": False,
-                    }
-                ],
-                "node": answer["suggestions"][0]["node"],
-                "texts": ["pod default/one leaves node a2"],
-            }
-        ],
-        "scores": [],
-        "recorded": None,
-        "notes": [],
-        "group": "",
-        "member": None,
-        "unserved": "",
-        "nodeGone": False,
-        "incomplete": None,
-    }
-    assert answer["suggestions"][0]["node"] in ("a1", "a2")
-
-
 def test_scores_of_a_bound_pod_add_up_and_start_with_its_node() -> None:
-    """Weighted scores by plugin; the best other nodes follow."""
     nodes = [build.node(f"n{i}", allocatable={"cpu": str(2 + i)}) for i in range(4)]
     pod = build.pod("p", node="n0", cpu="1")
     answer = Cluster(nodes, [pod]).explain(pod)
@@ -166,7 +83,6 @@ def test_scores_of_a_bound_pod_add_up_and_start_with_its_node() -> None:
 
 
 def test_a_bound_pod_that_no_longer_fits_its_node_has_the_reasons() -> None:
-    """The taint was added after the pod was bound."""
     pod = build.pod("p", node="a")
     answer = Cluster([build.node("a", taints=["x:NoSchedule"]), build.node("b")], [pod]).explain(pod)
     assert (answer.state, answer.node, answer.message) == (
@@ -192,7 +108,6 @@ def test_a_pod_bound_to_a_node_that_does_not_exist_says_so(status: build.Json, s
 
 
 def test_a_bound_pod_that_fits_no_node_now_says_so() -> None:
-    """It still runs, so the exit code is 0."""
     pod = build.pod("p", node="a")
     answer = Cluster([build.node("a", taints=["x:NoSchedule"])], [pod]).explain(pod)
     assert answer.message.startswith("runs on a; it fits on no node now: 0/1 nodes are available:")

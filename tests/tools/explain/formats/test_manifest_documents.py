@@ -23,6 +23,7 @@ from scheduler.tools.explain.input_files import add_other_objects
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.json_cluster import encoded
+from tests.support.workloads import workload
 
 POD_SPEC = {"containers": [{"name": "c", "image": "i"}]}
 
@@ -43,21 +44,16 @@ def pod(name: str, **metadata: object) -> build.Json:
 
 
 def job_set(**annotations: str) -> build.Json:
-    template = {"metadata": {"labels": {"app": "a"}}, "spec": POD_SPEC}
+    pod = build.pod(labels={"app": "a"})
+    jobs = [
+        {"name": "driver", "template": {"spec": workload("Job", "", pod)["spec"]}},
+        {"name": "workers", "replicas": 2, "template": {"spec": workload("Job", "", pod, 3)["spec"]}},
+    ]
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": {"name": "train", "annotations": annotations},
-        "spec": {
-            "replicatedJobs": [
-                {"name": "driver", "template": {"spec": {"template": template}}},
-                {
-                    "name": "workers",
-                    "replicas": 2,
-                    "template": {"spec": {"parallelism": 3, "completions": 3, "template": template}},
-                },
-            ]
-        },
+        "spec": {"replicatedJobs": jobs},
     }
 
 
@@ -152,20 +148,14 @@ def test_what_is_read_and_what_is_left_out_is_one_sentence() -> None:
 def test_claims_and_slices_of_earlier_versions_are_read(version: str) -> None:
     devices = {"deviceClassName": "gpu", "count": 2}
     request = {"name": "r", **devices} if version == "v1beta1" else {"name": "r", "exactly": devices}
-    api_version, metadata = f"resource.k8s.io/{version}", {"name": "c"}
-    claim_spec = {"devices": {"requests": [request]}}
     attributes = {"attributes": {"a": {"string": "b"}}}
     device = {"name": "d", "basic": attributes} if version == "v1beta1" else {"name": "d", **attributes}
-    slice_spec = {"driver": "x", "nodeName": "n", "pool": {"name": "p", "resourceSliceCount": 1}}
+    of_slice = {"driver": "x", "nodeName": "n", "pool": {"name": "p", "resourceSliceCount": 1}}
+    head = {"apiVersion": f"resource.k8s.io/{version}", "metadata": {"name": "c"}}
     found = read(
         pod("a"),
-        {"apiVersion": api_version, "kind": "ResourceClaim", "metadata": metadata, "spec": claim_spec},
-        {
-            "apiVersion": api_version,
-            "kind": "ResourceSlice",
-            "metadata": metadata,
-            "spec": {**slice_spec, "devices": [device]},
-        },
+        {**head, "kind": "ResourceClaim", "spec": {"devices": {"requests": [request]}}},
+        {**head, "kind": "ResourceSlice", "spec": {**of_slice, "devices": [device]}},
     )
     cluster = LoadedCluster(default_settings())
     assert add_other_objects(found, cluster) == "read Pod, ResourceClaim, ResourceSlice"
@@ -192,7 +182,6 @@ def test_claims_and_slices_of_earlier_versions_are_read(version: str) -> None:
 def test_a_selector_that_does_not_match_the_templates_labels_is_an_error(
     kind: str, api_version: str, selector: build.Json
 ) -> None:
-    """The API server refuses it."""
     template = {"metadata": {"labels": {"a": "b"}}, "spec": POD_SPEC}
     document = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "w"}}
     with pytest.raises(SettingsError) as caught:
@@ -220,16 +209,11 @@ def test_a_job_set_creates_indexed_jobs() -> None:
         ("Job", "train-workers-1", 3),
     ]
     labels = made(manifests[2], 1)["metadata"]["labels"]
-    assert {name.partition("/")[2]: labels[name] for name in labels if name.startswith("jobset")} | {
-        "job-key": ""
-    } == {
-        "jobset-name": "train",
-        "replicatedjob-name": "workers",
-        "replicatedjob-replicas": "2",
-        "job-index": "1",
-        "job-global-index": "2",
-        "job-key": "",
-    }
+    set_labels = {name.partition("/")[2]: labels[name] for name in labels if name.startswith("jobset")}
+    assert set_labels.pop("job-key")
+    of_job = {"job-index": "1", "job-global-index": "2"}
+    of_replicated = {"replicatedjob-name": "workers", "replicatedjob-replicas": "2"}
+    assert set_labels == {"jobset-name": "train", **of_replicated, **of_job}
     assert labels["batch.kubernetes.io/job-completion-index"] == "1"
     assert labels["app"] == "a"
 
@@ -317,16 +301,7 @@ def test_the_jobs_of_a_set_are_explained_once_for_each_template() -> None:
 
 def test_the_workloads_of_a_group_are_explained_together() -> None:
     group = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "4"}
-    template = {"metadata": {"labels": group}, "spec": {**POD_SPEC, "schedulerName": "affinity-scheduler"}}
-    jobs = [
-        {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"name": name},
-            "spec": {"parallelism": 2, "completions": 2, "template": template},
-        }
-        for name in ("a", "b")
-    ]
-    ((pod, message, notes),) = explained(*jobs)
+    template = build.pod(labels=group, spec={"schedulerName": "affinity-scheduler"})
+    ((pod, message, notes),) = explained(*(workload("Job", name, template, 2) for name in ("a", "b")))
     assert (pod, message) == ("a-0", "fits with 4 pods of its group; n would be chosen now")
     assert notes[0] == "the same holds for 1 more workload: Job b"

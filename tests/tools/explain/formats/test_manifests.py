@@ -41,13 +41,8 @@ def parse(document: object, namespace: str = "default") -> Any:
 def test_a_deployments_pods_belong_to_a_new_revision() -> None:
     """They have a hash label, for matchLabelKeys; their owner is the new ReplicaSet."""
     spread = build.spread(build.ZONE, build.selector("app=web"), match_label_keys=["pod-template-hash"])
-    document = workload(
-        "Deployment",
-        {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}},
-        labels={"app": "web"},
-        spread=[spread],
-    )
-    made = parse(document)
+    selects = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}}
+    made = parse(workload("Deployment", selects, labels={"app": "web"}, spread=[spread]))
     pod = made.pod(0)
     assert made.n_replicas == 3
     assert pod["metadata"]["labels"] == {"app": "web", "pod-template-hash": "new-revision"}
@@ -67,13 +62,8 @@ def test_a_deployments_pods_belong_to_a_new_revision() -> None:
 def test_further_replicas_are_of_the_revision_that_runs(cpu: str, revision: str) -> None:
     """Unless the manifest has another template. The API server adds labels to the running pods."""
     anti = build.affinity(anti_required=[build.term("kubernetes.io/hostname", build.selector("app=web"))])
-    document = workload(
-        "Deployment",
-        {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}},
-        labels={"app": "web"},
-        affinity=anti,
-        cpu="1",
-    )
+    selects = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}}
+    document = workload("Deployment", selects, labels={"app": "web"}, affinity=anti, cpu="1")
     manifest = parse(document)
     running = dict(manifest.of_revision("running").pod(0))
     running["metadata"]["labels"] |= {build.ZONE: "a"}
@@ -89,7 +79,6 @@ def test_further_replicas_are_of_the_revision_that_runs(cpu: str, revision: str)
 
 
 def test_a_stateful_sets_pods_have_name_and_index_labels() -> None:
-    """As the controller sets them."""
     made = parse(workload("StatefulSet", {"replicas": 2, "selector": {}}, labels={"app": "db"}))
     assert [made.pod(number)["metadata"]["name"] for number in range(2)] == ["web-0", "web-1"]
     assert made.pod(1)["metadata"]["labels"] == {
@@ -99,19 +88,18 @@ def test_a_stateful_sets_pods_have_name_and_index_labels() -> None:
     }
 
 
-def test_a_job_has_parallelism_many_pods() -> None:
-    """They have the label that selects them."""
-    made = parse(workload("Job", {"parallelism": 4}, api_version="batch/v1"))
-    assert (made.n_replicas, made.pod(0)["metadata"]["labels"]["job-name"]) == (4, "web")
-
-
 @pytest.mark.parametrize(
     ("spec", "n_pods"),
-    [({"parallelism": 4, "completions": 2}, 2), ({"completions": 2}, 1), ({"parallelism": 0}, 0)],
-    ids=["fewer completions", "one at a time", "none"],
+    [
+        ({"parallelism": 4}, 4),
+        ({"parallelism": 4, "completions": 2}, 2),
+        ({"completions": 2}, 1),
+        ({"parallelism": 0}, 0),
+    ],
 )
-def test_a_job_has_no_more_pods_than_completions(spec: build.Json, n_pods: int) -> None:
-    assert parse(workload("Job", spec, api_version="batch/v1")).n_replicas == n_pods
+def test_a_job_has_parallelism_many_pods_but_no_more_than_completions(spec: build.Json, n_pods: int) -> None:
+    made = parse(workload("Job", spec, api_version="batch/v1"))
+    assert (made.n_replicas, made.pod(0)["metadata"]["labels"]["job-name"]) == (n_pods, "web")
 
 
 @pytest.mark.parametrize(
@@ -157,14 +145,9 @@ def names_of(spec: PodSpec) -> list[str]:
 
 
 def test_a_cron_jobs_pods_are_those_of_its_job() -> None:
-    """Error messages have the longer path."""
     job = workload("Job", {"parallelism": 2}, api_version="batch/v1")
-    document = {
-        "apiVersion": "batch/v1",
-        "kind": "CronJob",
-        "metadata": {"name": "nightly"},
-        "spec": {"jobTemplate": {"spec": job["spec"]}},
-    }
+    document = {**job, "kind": "CronJob", "metadata": {"name": "nightly"}}
+    document["spec"] = {"jobTemplate": {"spec": job["spec"]}}
     made = parse(document)
     assert (made.kind, made.n_replicas, made.pod(1)["metadata"]["name"]) == ("Job", 2, "nightly-1")
     with pytest.raises(ManifestError, match=r"spec\.jobTemplate\.spec\.template: found nothing"):
@@ -175,91 +158,45 @@ def test_a_cron_jobs_pods_are_those_of_its_job() -> None:
     ("metadata", "names"),
     [({"name": "web"}, ["web", "web-1", "web-2"]), ({"generateName": "web-"}, ["web-", "web-1", "web-2"])],
 )
-def test_replicas_of_a_bare_pod_have_distinct_names_and_uids(metadata: build.Json, names: list[str]) -> None:
-    """For `simulate --replicas`."""
-    made = parse({**build.pod(), "metadata": metadata, "kind": "Pod", "apiVersion": "v1"})
-    pods = [made.pod(number)["metadata"] for number in range(3)]
-    assert [pod["name"] for pod in pods] == names
-    assert len({pod["uid"] for pod in pods}) == 3
-
-
-def test_a_pod_saved_from_a_cluster_becomes_a_new_pod() -> None:
-    """It has no node and a new UID."""
-    made = parse({**build.pod(node="a"), "kind": "Pod", "apiVersion": "v1"}).pod(0)
-    assert "nodeName" not in made["spec"]
-    assert made["metadata"]["uid"].startswith("not-created/")
-
-
-def test_pods_of_workloads_with_the_same_name_differ() -> None:
-    """A Deployment and a StatefulSet may both be called web."""
-    kinds = ("Deployment", "StatefulSet")
-    uids = {parse(workload(kind, {"selector": {}})).pod(0)["metadata"]["uid"] for kind in kinds}
-    assert len(uids) == 2
-
-
-def test_every_pod_has_a_distinct_uid_that_no_server_gives() -> None:
-    """Two manifests never share a UID."""
-    made = parse(workload("ReplicaSet", {"replicas": 3, "selector": {}}))
-    uids = {made.pod(number)["metadata"]["uid"] for number in range(3)}
-    assert len(uids) == 3
+def test_replicas_of_a_saved_pod_are_new_and_have_distinct_names_and_uids(
+    metadata: build.Json, names: list[str]
+) -> None:
+    """For `simulate --replicas`. A Deployment and a StatefulSet of the same name have pods of their own too."""
+    made = parse({**build.pod(node="a"), "metadata": metadata})
+    pods = [made.pod(number) for number in range(3)]
+    assert [pod["metadata"]["name"] for pod in pods] == names
+    assert not any("nodeName" in pod["spec"] for pod in pods)
+    pods += [parse(workload(kind, {"selector": {}})).pod(0) for kind in ("Deployment", "StatefulSet")]
+    uids = {pod["metadata"]["uid"] for pod in pods}
+    assert len(uids) == 5
     assert all(uid.startswith("not-created/") for uid in uids)
 
 
-@pytest.mark.asyncio
+LIMITED = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}
+KEYED = {**build.term(build.ZONE, build.selector("tier=front")), "matchLabelKeys": ["app", "absent"]}
+
+
 @pytest.mark.parametrize(
-    "spec",
+    ("container", "spec"),
     [
-        pytest.param({"containers": [{"name": "c", "image": "i"}]}, id="nothing said"),
+        pytest.param({}, {}, id="nothing said"),
+        pytest.param({"resources": LIMITED}, {}, id="limits"),
+        pytest.param({"ports": [{"containerPort": 80}]}, {"hostNetwork": True}, id="host network"),
         pytest.param(
-            {
-                "containers": [
-                    {
-                        "name": "c",
-                        "image": "i",
-                        "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}},
-                    }
-                ]
-            },
-            id="limits",
-        ),
-        pytest.param(
-            {
-                "hostNetwork": True,
-                "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}],
-            },
-            id="host network",
-        ),
-        pytest.param(
-            {
-                "containers": [{"name": "c", "image": "i"}],
-                "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}],
-            },
+            {},
+            {"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]},
             id="a toleration of its own",
         ),
-        pytest.param(
-            {
-                "containers": [{"name": "c", "image": "i"}],
-                "affinity": build.affinity(
-                    anti_required=[
-                        {
-                            **build.term(build.ZONE, build.selector("tier=front")),
-                            "matchLabelKeys": ["app", "absent"],
-                        }
-                    ]
-                ),
-            },
-            id="label keys",
-        ),
+        pytest.param({}, {"affinity": build.affinity(anti_required=[KEYED])}, id="label keys"),
     ],
 )
-async def test_a_pods_spec_is_what_the_embedded_api_server_would_store(spec: build.Json) -> None:
+def test_a_pods_spec_is_what_the_embedded_api_server_would_store(
+    container: build.Json, spec: build.Json
+) -> None:
     """In the fields that a scheduler reads. The two implementations are independent."""
-    document = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "p", "labels": {"app": "web"}},
-        "spec": spec,
-    }
+    spec = {"containers": [{"name": "c", "image": "i", **container}], **spec}
+    metadata = {"name": "p", "labels": {"app": "web"}}
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     cluster = DevCluster()
     stored = cluster.store.create(POD, "default", document)["spec"]
     made: Any = parse(document).pod(0)["spec"]
@@ -271,40 +208,29 @@ async def test_a_pods_spec_is_what_the_embedded_api_server_would_store(spec: bui
         assert ports[0] == ports[1]
 
 
+def named(kind: str, api_version: str = "v1", **spec: object) -> build.Json:
+    return {"kind": kind, "apiVersion": api_version, "metadata": {"name": "p"}, "spec": spec}
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [
         ({}, "kind: found nothing, expected one of Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet"),
-        ({"kind": "Service", "apiVersion": "v1"}, "kind: found 'Service', expected one of"),
-        ({"kind": "Pod", "apiVersion": "v2"}, "apiVersion: found 'v2', expected v1"),
-        ({"kind": "Deployment", "apiVersion": "v1"}, "apiVersion: found 'v1', expected apps/v1"),
+        (named("Service"), "kind: found 'Service', expected one of"),
+        (named("Pod", "v2"), "apiVersion: found 'v2', expected v1"),
+        (named("Deployment"), "apiVersion: found 'v1', expected apps/v1"),
         ({"kind": "Pod", "apiVersion": "v1"}, "metadata: found nothing, expected an object"),
+        ({**named("Pod"), "metadata": {}}, "metadata.name: found nothing, expected a name"),
+        ({**named("Pod"), "spec": None}, "spec: found nothing, expected an object"),
+        (named("Job", "batch/v1"), "spec.template: found nothing, expected an object"),
         (
-            {"kind": "Pod", "apiVersion": "v1", "metadata": {}},
-            "metadata.name: found nothing, expected a name",
-        ),
-        (
-            {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}},
-            "spec: found nothing, expected an object",
-        ),
-        (
-            {"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": "p"}, "spec": {}},
-            "spec.template: found nothing, expected an object",
-        ),
-        (
-            {
-                "kind": "ReplicaSet",
-                "apiVersion": "apps/v1",
-                "metadata": {"name": "p"},
-                "spec": {"replicas": "3", "template": {"spec": {}}},
-            },
+            named("ReplicaSet", "apps/v1", replicas="3", template={"spec": {}}),
             "spec.replicas: found '3', expected a number of pods",
         ),
         (["a list"], "found a list, expected an object"),
     ],
 )
 def test_an_invalid_manifest_is_reported_with_its_field(document: object, message: str) -> None:
-    """The message names field, found and expected."""
     with pytest.raises(ManifestError) as caught:
         parse(document)
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Claims in a simulated world: what is written adds to what was written before."""
+"""Claims in a simulated world: what is written adds to what was written before, and evicted pods release theirs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import DevicesServed, ObjectSeen
 from scheduler.tools.explain.simulation.world import World
+from tests.engine.core.claim_cluster import ClaimCluster
 from tests.support import build
 from tests.support.device_documents import device_class, device_slice, resource_claim, using_claims
 from tests.support.driving import NAME
@@ -47,3 +48,26 @@ def test_members_of_a_group_that_share_a_claim_are_all_in_it() -> None:
     shared = world.state.devices.claim("default/shared")
     assert shared is not None
     assert sorted(each.name for each in shared.reserved_for) == ["p1", "p2"]
+
+
+def _created(cluster: ClaimCluster, name: str, claim: str, **spec: object) -> Pod:
+    made = build.pod(name, spec={"schedulerName": NAME, **using_claims(claim), **spec})
+    pod = cluster.decoded(made)
+    cluster.create(pod)
+    cluster.run(60)
+    return pod
+
+
+def test_a_pod_gets_the_device_of_an_evicted_one() -> None:
+    cluster = ClaimCluster(1, ("a",))
+    for name in "cd":
+        cluster.show(resource_claim(name))
+    low = _created(cluster, "low", "c")
+    high = _created(cluster, "high", "d", priority=9)
+    assert cluster.node_of(high.uid) == "a"
+    assert [each.victim.name for each in cluster.evictions] == ["low"]
+    claim = cluster.state.devices.claim("default/c")
+    assert claim is not None
+    assert (claim.allocation, claim.reserved_for) == (None, ())
+    assert cluster.node_of(low.uid) == ""
+    cluster.audit()

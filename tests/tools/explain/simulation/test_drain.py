@@ -18,7 +18,7 @@ from scheduler.engine.model.terms import CORDON_TAINT_KEY
 from scheduler.engine.state.audit import differences
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.tools.explain.scenarios import simulate_drain
-from scheduler.tools.explain.simulation.drain import Move, Stay, empty_nodes, move_pods
+from scheduler.tools.explain.simulation.drain import Drain, Move, Stay, empty_nodes, move_pods
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
 from tests.support import build
 from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim, using_claims
@@ -27,12 +27,10 @@ from tests.support.storage_objects import claim, storage_class, volume
 
 
 def web(name: str, node: str, *, cpu: str = "1", owner: str = "ReplicaSet", **more: Any) -> build.Json:
-    pod = build.pod(name, node=node, labels={"app": "web"}, cpu=cpu, **more)
-    if owner:
-        version = "v1" if owner == "Node" else "apps/v1"
-        pod["metadata"]["ownerReferences"] = [build.owned_by(owner, "web", api_version=version)]
-    pod["status"] = {"phase": "Running"}
-    return pod
+    version = "v1" if owner == "Node" else "apps/v1"
+    controller = build.owned_by(owner, "web", api_version=version) if owner else None
+    more = {"labels": {"app": "web"}, "owner": controller, "phase": "Running", **more}
+    return build.pod(name, node=node, cpu=cpu, **more)
 
 
 def budget(allowed: int, name: str = "web", **labels: str) -> DisruptionBudget:
@@ -54,6 +52,10 @@ def drained(
     assert differences(state) == []
     found = {move.pod.name: (move.round, move.to, move.held_by) for move in moves}
     return found, [(why, pod.name) for why, pod in departures.staying], moves
+
+
+def simulated(cluster: Cluster) -> Drain:
+    return simulate_drain(LoadedCluster(SETTINGS, cluster.state()), ["a1"], None, random.Random(1))
 
 
 def unplaced(moves: list[Move]) -> dict[str, str]:
@@ -153,9 +155,7 @@ def test_pods_of_lower_priority_make_room_and_are_made_anew_elsewhere() -> None:
         [("low0", "c1")],
         [("low1", "c1")],
     )
-    (note,) = simulate_drain(LoadedCluster(SETTINGS, cluster.state()), ["a1"], None, random.Random(1)).notes[
-        1:
-    ]
+    (note,) = simulated(cluster).notes[1:]
     start = "2 pods of lower priority would be evicted for these; there is no other place for 1 of them: default/low"
     assert note.startswith(start)
 
@@ -163,7 +163,7 @@ def test_pods_of_lower_priority_make_room_and_are_made_anew_elsewhere() -> None:
 def test_what_would_help_leads_to_no_drained_node() -> None:
     """Neither by making the node schedulable again nor by tolerating its cordon; room elsewhere helps."""
     cluster = Cluster(zoned("a1 b1", allocatable={"cpu": "1", "pods": "9"}), [web("w", "a1"), web("v", "b1")])
-    answer = simulate_drain(LoadedCluster(SETTINGS, cluster.state()), ["a1"], None, random.Random(1))
+    answer = simulated(cluster)
     assert answer.next is not None
     assert {suggestion.node for suggestion in answer.next.suggestions} == {"b1"}
 
@@ -237,8 +237,7 @@ def test_a_replacement_has_no_trace_of_its_node() -> None:
     state = Cluster(zoned("a1"), [web("w", "a1")]).state()
     (placed,) = state.placed.values()
     pod = replace(placed.pod, resize=Resize({}, None, {}, infeasible=False)).recreated()
-    traces = pod.node_name, pod.nominated_node_name, pod.phase, pod.resize, pod.labels
-    assert traces == ("", "", "Pending", None, {"app": "web"})
+    assert (pod.node_name, pod.phase, pod.resize, pod.labels) == ("", "Pending", None, {"app": "web"})
 
 
 @pytest.mark.parametrize("is_templates", [False, True])
@@ -253,15 +252,8 @@ def test_the_devices_of_a_pod_are_free_and_its_replacement_takes_others(is_templ
         reservedFor=[{"resource": "pods", "name": "w", "uid": pod["metadata"]["uid"]}],
     )
     if is_templates:
-        made["metadata"]["ownerReferences"] = [
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": "w",
-                "uid": pod["metadata"]["uid"],
-                "controller": True,
-            }
-        ]
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "w", "controller": True}
+        made["metadata"]["ownerReferences"] = [{**owner, "uid": pod["metadata"]["uid"]}]
     devices = [device_class(), device_slice("a1", 1), device_slice("b1", 1), made]
     state = Cluster(zoned("a1 b1"), [pod], devices=devices).state()
     found, _, _ = drained(state, "a1")
@@ -286,7 +278,7 @@ def test_a_replacement_waits_for_its_fallback_whatever_its_predecessor_had_waite
         name = f"podAntiAffinity by {build.ZONE}"
         pods[0]["metadata"]["annotations"][RELAXED] = json.dumps([{"rule": name, "why": "it waited"}])
     cluster = Cluster(zoned("a1 b1 b2"), pods)
-    answer = simulate_drain(LoadedCluster(SETTINGS, cluster.state()), ["a1"], None, random.Random(1))
+    answer = simulated(cluster)
     assert (answer.n_placed, answer.leaving[0].to, answer.next) == (1, "b2", None)
     assert answer.notes[-1] == (
         f"1 pod fits only once podAntiAffinity by {build.ZONE} counts as preferred with weight 100, after 15 s: "
@@ -295,7 +287,6 @@ def test_a_replacement_waits_for_its_fallback_whatever_its_predecessor_had_waite
 
 
 def test_a_replacement_keeps_a_rule_with_a_fallback_where_it_can() -> None:
-    cluster = Cluster(zoned("a1 b1 c1"), [quorum("w0", "a1"), quorum("w1", "b1")])
-    answer = simulate_drain(LoadedCluster(SETTINGS, cluster.state()), ["a1"], None, random.Random(1))
+    answer = simulated(Cluster(zoned("a1 b1 c1"), [quorum("w0", "a1"), quorum("w1", "b1")]))
     assert answer.leaving[0].to == "c1"
     assert not any("only once" in note for note in answer.notes)

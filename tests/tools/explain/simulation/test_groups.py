@@ -17,11 +17,13 @@ from scheduler.tools.explain.answers import explain_pod
 from scheduler.tools.explain.formats.manifests import parse_manifest
 from scheduler.tools.explain.scenarios import simulate_manifests
 from scheduler.tools.explain.simulation.loaded_cluster import LoadedCluster
+from scheduler.tools.explain.simulation.replicas import Simulation
 from tests.support import build
-from tests.support.build import Json, container
+from tests.support.build import Json
 from tests.support.custom_kinds import KUBERNETES, group
 from tests.support.driving import NAME, Driver, each_of
 from tests.support.json_cluster import decoded, encoded
+from tests.support.workloads import workload
 
 ANOTHER: Final = (
     "pod group default/train runs already, with 3 members: the answer is about another group like it, "
@@ -104,46 +106,31 @@ def test_an_explanation_names_the_pods_that_are_evicted_for_a_group() -> None:
 def job(priority: int) -> Json:
     """Return a StatefulSet whose three pods are a group."""
     labels = {"app": "train", GROUP: "train", MIN_COUNT: "3"}
-    template = {
-        "metadata": {"labels": labels},
-        "spec": {
-            "schedulerName": NAME,
-            "priority": priority,
-            "containers": [container(requests={"cpu": "1"})],
-        },
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": "train", "namespace": "default"},
-        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "train"}}, "template": template},
-    }
+    spec = {"schedulerName": NAME, "priority": priority}
+    return workload("StatefulSet", "train", build.pod(cpu="1", labels=labels, spec=spec), 3)
+
+
+def simulated(cluster: LoadedCluster, document: Json, n_replicas: int | None = None) -> Simulation:
+    manifest = parse_manifest(document, namespace="default", semantics=cluster.settings.semantics)
+    (simulation,) = simulate_manifests(cluster, [manifest], n_replicas, random.Random(1))
+    return simulation
 
 
 def test_members_of_a_simulated_group_evict_pods() -> None:
     """A node of four CPUs has three pods of lower priority: two of them make room, and no further group has any."""
-    settings = default_settings()
     lower = [PodSeen(pod(f"low{n}", node="n")) for n in range(3)]
-    manifest = parse_manifest(job(9), namespace="default", semantics=settings.semantics)
-    (simulation,) = simulate_manifests(loaded(node("n", "4"), *lower), [manifest], None, random.Random(1))
+    simulation = simulated(loaded(node("n", "4"), *lower), job(9))
     assert (simulation.n_placed, simulation.n_evicted) == (3, 2)
     assert {victim.priority for victim in simulation.victims} == {0}
     assert simulation.n_more_groups == 0
-    (low,) = simulate_manifests(
-        loaded(node("n", "4"), *lower),
-        [parse_manifest(job(0), namespace="default", semantics=settings.semantics)],
-        None,
-        random.Random(1),
-    )
-    assert (low.n_placed, low.n_evicted) == (0, 0)
+    low = simulated(loaded(node("n", "4"), *lower), job(0))
+    assert (low.n_placed, low.n_evicted, low.n_more_groups) == (0, 0, None)
     assert low.notes[0].startswith("pod group default/train needs 3 places: 1 found")
 
 
 def test_further_groups_are_those_that_fit_without_evictions() -> None:
-    settings = default_settings()
-    manifest = parse_manifest(job(9), namespace="default", semantics=settings.semantics)
     cluster = loaded(node("n", "10"), *(PodSeen(pod(f"low{n}", node="n")) for n in range(2)))
-    (simulation,) = simulate_manifests(cluster, [manifest], None, random.Random(1))
+    simulation = simulated(cluster, job(9))
     assert (simulation.n_placed, simulation.n_evicted, simulation.n_more_groups) == (3, 0, 1)
     assert simulation.notes[-1] == (
         "1 more group like default/train fits; the next does not: 1 pod of lower priority would be evicted for it"
@@ -160,11 +147,8 @@ def other_group(*, is_own: bool) -> Pod:
 
 def gang_job() -> Json:
     """Return a StatefulSet whose three pods are in a PodGroup."""
-    document = job(0)
-    template = document["spec"]["template"]
-    template["metadata"]["labels"] = {"app": "train"}
-    template["spec"]["schedulingGroup"] = {"podGroupName": "train"}
-    return document
+    spec = {"schedulerName": NAME, "schedulingGroup": {"podGroupName": "train"}}
+    return workload("StatefulSet", "train", build.pod(cpu="1", labels={"app": "train"}, spec=spec), 3)
 
 
 @pytest.mark.parametrize("is_own", [True, False], ids=["annotations", "PodGroup"])
@@ -192,7 +176,6 @@ def test_beside_a_group_that_runs_another_one_is_simulated(
     """Its pods would join the group that runs, which needs no further members. A group train-2 runs elsewhere."""
     labels = {"app": "train", **({GROUP: "train", MIN_COUNT: "3"} if is_own else {})}
     new_pod = pod if is_own else of_train
-    settings = default_settings()
     cluster = loaded(
         node("n", cpu),
         node("far", "1"),
@@ -200,9 +183,7 @@ def test_beside_a_group_that_runs_another_one_is_simulated(
         *(PodSeen(new_pod(f"train-{n}", node="n", labels=labels)) for n in range(3)),
         PodSeen(other_group(is_own=is_own)),
     )
-    document = job(0) if is_own else gang_job()
-    manifest = parse_manifest(document, namespace="default", semantics=settings.semantics)
-    (simulation,) = simulate_manifests(cluster, [manifest], n_replicas, random.Random(1))
+    simulation = simulated(cluster, job(0) if is_own else gang_job(), n_replicas)
     assert (simulation.name, simulation.n_running, simulation.n_placed) == ("train", 3, n_placed)
     assert len(simulation.notes) >= len(notes)
     assert all(map(str.startswith, simulation.notes, notes))

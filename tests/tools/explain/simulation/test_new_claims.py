@@ -9,7 +9,7 @@ import pytest
 from scheduler.engine.model.volume_decoder import StorageDecoder
 from scheduler.engine.model.volumes import PersistentVolumeClaim, StorageKind
 from scheduler.engine.state.cluster import ClusterState
-from scheduler.tools.explain.simulation.new_claims import default_class, new_claim
+from scheduler.tools.explain.simulation.new_claims import add_claim, default_class, new_claim
 from tests.support.build import ZONE, Json, node_term
 from tests.support.storage_objects import claim, storage_class, volume
 
@@ -45,6 +45,17 @@ def test_the_newest_default_class_counts_and_the_first_of_equals() -> None:
     ]
     assert default_class(state(*classes).volumes) == "b"
     assert default_class(state(storage_class("d")).volumes) == ""
+
+
+def test_a_claim_of_a_document_has_an_identity_as_if_it_were_created() -> None:
+    """Without it a volume would not be its own."""
+    made = state(storage_class("s"))
+    document = claim("c", "s")
+    del document["metadata"]["uid"]
+    assert add_claim(made.volumes, document) == ""
+    found = made.volumes.claim("default/c")
+    assert found is not None
+    assert found.uid == "not-created/default/c"
 
 
 def test_a_claim_that_waits_for_its_pod_is_left_alone() -> None:

@@ -24,6 +24,7 @@ from scheduler.engine.model.stimuli import (
     EvictionEnded,
     NodeSeen,
     PodGone,
+    PodGroupSeen,
     PodSeen,
     VictimFate,
 )
@@ -54,19 +55,6 @@ def pending(name: str, *, cpu: str = "1", priority: int = 0, **more: Any) -> Pod
 
 def running(name: str, node: str, *, cpu: str = "1", priority: int = 0, **more: Any) -> Json:
     return build.pod(name, node=node, cpu=cpu, spec={"priority": priority}, **more)
-
-
-def test_a_pod_is_bound_and_one_without_a_place_has_a_condition() -> None:
-    world = world_of(Cluster(zoned("a1", allocatable={"cpu": "1", "pods": "9"})))
-    first, second = pending("first"), pending("second")
-    world.create(first)
-    world.create(second)
-    world.run()
-    assert (world.node_of(first.uid), world.node_of(second.uid)) == ("a1", "")
-    assert world.message_of(second.uid).startswith("0/1 nodes are available: 1 Insufficient cpu.")
-    world.delete(first.uid)
-    world.run()
-    assert world.node_of(second.uid) == "a1"
 
 
 def test_an_event_that_wakes_more_pods_than_one_step_moves_helps_all_of_them() -> None:
@@ -121,7 +109,7 @@ def test_a_group_waits_for_the_end_of_pods_of_lower_priority_than_its_own() -> N
     ending = running("ending", "a1", priority=5, terminating=True)
     world = world_of(Cluster(zoned("a1", allocatable={"cpu": "1", "pods": "9"}), [ending]))
     key = GroupKey(GroupKind.KUBERNETES, "default", "g")
-    world.create_group(PodGroup(key, 1, api_version="v1alpha2", priority=9))
+    world.process(PodGroupSeen(PodGroup(key, 1, api_version="v1alpha2", priority=9)))
     member = {"schedulerName": NAME, "schedulingGroup": {"podGroupName": "g"}}
     pod = decoded(build.pod("m", cpu="1", spec=member))
     assert [node_name for _, node_name in place_replicas([pod], world).pods] == ["a1"]

@@ -1,0 +1,135 @@
+"""The notes of an explanation: what fallbacks, preemption and a group's levels do for the pod, and contradictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+
+from scheduler.engine.core.fallbacks import RuleSet, keeping_rules, waited_s, would_fit
+from scheduler.engine.framework.diagnosis import FitError
+from scheduler.engine.framework.explaining import did_you_mean
+from scheduler.engine.framework.profile import Profile
+from scheduler.engine.model.pod_groups import GroupKey
+from scheduler.engine.model.pods import Pod, relaxed_spec
+from scheduler.engine.model.terms import ZONE_KEY
+from scheduler.engine.state.arrays import Mask
+from scheduler.engine.state.cluster import ClusterState
+from scheduler.engine.state.cluster_view import ClusterView
+from scheduler.tools.explain.inspection import Inspection
+
+#: Pods that a note about preemption names.
+_SHOWN_PODS: Final = 10
+#: Zones, or else nodes, that are named; more are counted.
+_NAMED: Final = 3
+
+
+def fallback_notes(pod: Pod, view: ClusterView, profile: Profile) -> Iterator[str]:
+    """Yield what relaxes each set of rules that keeps the pod pending; or that no fallback would help."""
+    if not pod.spec.fallbacks:
+        return
+
+    def fits_without(rules: RuleSet) -> bool:
+        return would_fit(replace(pod, spec=relaxed_spec(pod.spec, rules)), view, profile)
+
+    sets = keeping_rules(pod.spec.fallbacks, fits_without)
+    waited = f" ({int(waited_s(pod, view.devices.epoch_s))} s so far)"
+    for rules in sets:
+        parts = [rule.text + (waited if rule.after_s else "") for rule in rules]
+        yield f"fallback: the pod fits once {' and '.join(parts)}"
+    if not sets:
+        yield "fallback: the pod would not fit without the rules that have one either, so no time counts"
+
+
+def bound_notes(pod: Pod) -> Iterator[str]:
+    """Yield the rules that were relaxed when the pod was bound, and why, as its mark says."""
+    softened = {one.name: one.softened for one in pod.spec.relaxed}
+    for one in pod.relaxed:
+        if one.rule in softened:
+            yield f"relaxed: {one.rule} counts as {softened[one.rule]} since the bind: {one.why}"
+
+
+def preemption_notes(pod: Pod, error: FitError, view: ClusterView) -> Iterator[str]:
+    """
+    Yield the pods that would be evicted, or what the pod's nomination is about; and the room kept for other pods.
+
+    Where preemption does not help, the error's message says why.
+    """
+    found = error.postfilter
+    if found is not None and found.victims:
+        victims = _listed([f"{victim.key} (priority {victim.priority})" for victim in found.victims])
+        broken = (
+            f", against a PodDisruptionBudget for {found.n_violations} of them" if found.n_violations else ""
+        )
+        yield f"preemption makes room on node {found.nominated_node_name}: it evicts {victims}{broken}"
+    elif pod.nominated_node_name:
+        yield f"nominated to node {pod.nominated_node_name}, {_nomination(pod, error, view)}"
+    kept = [
+        f"{other.key} (priority {other.priority}) on node {view.nodes.name_of(row)}"
+        for row, others in view.nominated_above(pod)
+        if view.alive.item(row)
+        for other in others
+    ]
+    if kept:
+        yield f"room is kept for nominated pods: {_listed(kept)}"
+
+
+def _nomination(pod: Pod, error: FitError, view: ClusterView) -> str:
+    row = view.nodes.row_by_name.get(pod.nominated_node_name)
+    if row is None or not view.alive.item(row):
+        return "which is gone"
+    if error.postfilter is None or error.postfilter.nominated_node_name is not None:
+        return "where it does not fit: its next attempt withdraws the nomination"
+    ending = [
+        placed.pod.key
+        for placed in view.state.placed_on(row)
+        if placed.pod.terminating and view.is_lower(placed.pod, pod)
+    ]
+    return f"where these pods end: {_listed(sorted(ending))}" if ending else "where it does not fit"
+
+
+def _listed(texts: Sequence[str]) -> str:
+    n_more = len(texts) - _SHOWN_PODS
+    return ", ".join([*texts[:_SHOWN_PODS], *([f"{n_more} more"] if n_more > 0 else [])])
+
+
+def missing_levels(state: ClusterState, key: GroupKey, members: Iterable[Pod]) -> Iterator[str]:
+    """Yield a note for each level that the group or one of its parts requires and that is a label of no node."""
+    group = state.groups.get(key)
+    parts = (pod.group.part for pod in members if pod.group is not None)
+    topologies = [part.topology for part in parts if part is not None]
+    if group is not None:
+        topologies.append(group.topology)
+    for level in sorted({level for topology in topologies for level in topology.required}):
+        if not state.nodes.has_label(level):
+            meant = did_you_mean(level, state.nodes.labels)
+            yield f"no node has the label {level}, which the group, or a part of it, requires{meant}"
+
+
+def contradictions(inspection: Inspection) -> Iterator[str]:
+    """Yield a sentence for each two plugins that admit nodes, but none in common. O(nodes)."""
+    view = inspection.context.view
+    parts = [
+        (told.admitted, admitted)
+        for plugin, statuses in inspection.refusals
+        if (told := inspection.explanations[plugin.name]).admitted
+        and (admitted := view.alive & (statuses.codes == 0)).any()
+    ]
+    for (one, here), (other, there) in combinations(parts, 2):
+        if not (here & there).any():
+            yield f"no node has both {one} ({_places(here, view)}) and {other} ({_places(there, view)})"
+
+
+def _places(rows: Mask, view: ClusterView) -> str:
+    """Return the zones, if these are whole ones, else the nodes."""
+    column = view.column(ZONE_KEY)
+    ids = column.ids[: view.n_rows]
+    zones = [value for value, number in column.id_by_value.items() if (rows & (ids == number)).any()]
+    within = np.isin(ids, [column.id_by_value[zone] for zone in zones]) & view.alive
+    if 0 < len(zones) <= _NAMED and np.array_equal(within, rows):
+        return ", ".join(sorted(zones))
+    names = sorted(view.nodes.name_of(row) for row in np.flatnonzero(rows).tolist())
+    return ", ".join(names) if len(names) <= _NAMED else f"{len(names)} nodes"
