@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from scheduler.errors import SettingsError
 from tests.bench import ratios, report, results
-from tests.bench.attacks import ATTACK_BY_NAME, Attack
-from tests.bench.hold_situations import SITUATION_BY_NAME, Situation
+from tests.bench.attacks import ATTACK_BY_NAME
+from tests.bench.hold_situations import SITUATION_BY_NAME
 from tests.bench.holds import MOST_MS, too_long
 from tests.bench.results import Results
 from tests.bench.runs import Asked, check_sizes, run
 from tests.bench.servers import beside_servers
-from tests.bench.shapes import SHAPE_BY_NAME, SHAPES, Shape, placed
+from tests.bench.shapes import SHAPE_BY_NAME, placed
+
+T = TypeVar("T")
 
 _BUILD: Final = Path("build/bench")
 
@@ -45,7 +48,7 @@ def main(argv: list[str]) -> int:
     try:
         measured = run(asked, _say)
         print(report.table(measured))
-        results.write(measured, args.json)
+        results.write(measured, _BUILD / "bench.json")
         if args.write_ratios:
             ratios.write(ratios.ratios_of(measured))
         if not args.check:
@@ -85,8 +88,6 @@ def _asked(args: argparse.Namespace) -> Asked:
             raise SettingsError(flag, "", str(number), "a number from 1 up")
     if args.scheduler_binary is not None and not args.scheduler_binary.is_file():
         raise SettingsError("--scheduler-binary", "", str(args.scheduler_binary), "a file")
-    if args.controller_manager_binary is not None and not args.controller_manager_binary.is_file():
-        raise SettingsError("--controller-manager-binary", "", str(args.controller_manager_binary), "a file")
     if args.other_checkout is not None and not (args.other_checkout / "scheduler").is_dir():
         raise SettingsError("--other-checkout", "", str(args.other_checkout), "a checkout of this project")
     if args.placed is not None:
@@ -102,36 +103,24 @@ def _asked(args: argparse.Namespace) -> Asked:
         )
     return Asked(
         level=args.level,
-        shapes=tuple(_shape(name) for name in args.shape),
+        shapes=_named("--shape", SHAPE_BY_NAME, args.shape),
         n_nodes=args.nodes,
         n_pods=args.pods,
         full=args.full,
         scheduler_binary=args.scheduler_binary,
-        controller_manager=args.controller_manager_binary or beside_servers("kube-controller-manager"),
         other_checkout=args.other_checkout,
         n_rounds=args.rounds or (1 if args.full else 3),
         starts=args.start,
-        attacks=None if args.hostile is None else tuple(_attack(name) for name in args.hostile),
-        situations=None if args.holds is None else tuple(_situation(name) for name in args.holds),
+        attacks=None if args.hostile is None else _named("--hostile", ATTACK_BY_NAME, args.hostile),
+        situations=None if args.holds is None else _named("--holds", SITUATION_BY_NAME, args.holds),
     )
 
 
-def _situation(name: str) -> Situation:
-    if name not in SITUATION_BY_NAME:
-        raise SettingsError("--holds", "", name, f"one of {', '.join(SITUATION_BY_NAME)}")
-    return SITUATION_BY_NAME[name]
-
-
-def _attack(name: str) -> Attack:
-    if name not in ATTACK_BY_NAME:
-        raise SettingsError("--hostile", "", name, f"one of {', '.join(ATTACK_BY_NAME)}")
-    return ATTACK_BY_NAME[name]
-
-
-def _shape(name: str) -> Shape:
-    if name not in SHAPE_BY_NAME:
-        raise SettingsError("--shape", "", name, f"one of {', '.join(shape.name for shape in SHAPES)}")
-    return SHAPE_BY_NAME[name]
+def _named(flag: str, by_name: Mapping[str, T], names: Sequence[str]) -> tuple[T, ...]:
+    for name in names:
+        if name not in by_name:
+            raise SettingsError(flag, "", name, f"one of {', '.join(by_name)}")
+    return tuple(by_name[name] for name in names)
 
 
 def _say(what: str) -> None:
@@ -156,12 +145,6 @@ def _parser() -> argparse.ArgumentParser:
         help="a kube-scheduler to run on the same real server",
     )
     parser.add_argument(
-        "--controller-manager-binary",
-        type=Path,
-        metavar="PATH",
-        help="a kube-controller-manager, which makes and binds claims on a real server (default: KUBEBUILDER_ASSETS)",
-    )
-    parser.add_argument(
         "--other-checkout",
         type=Path,
         metavar="DIR",
@@ -169,9 +152,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--rounds", type=int, metavar="N", help="whole path: the median of so many runs, in turn (3; full: 1)"
-    )
-    parser.add_argument(
-        "--json", type=Path, default=_BUILD / "bench.json", metavar="FILE", help="%(default)s"
     )
     parser.add_argument(
         "--check",

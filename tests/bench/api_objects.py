@@ -19,6 +19,7 @@ from tests.bench.scene import Scene
 from tests.bench.servers import Server
 from tests.bench.templates import Planned, Template, as_new, priority_class
 from tests.bench.volumes import claim_and_volume
+from tests.support import build
 from tests.support.api_client import MERGE, Api
 from tests.support.build import ZONE, Json
 from tests.support.custom_kinds import KUBERNETES, group
@@ -76,7 +77,7 @@ class Objects:
         """Create namespaces, nodes, services and running pods: everything but the pods to be scheduled."""
         for namespace in scene.namespaces:
             await self.create_namespace(namespace)
-        await self.create_namespace(_named("default"))
+        await self.create_namespace(build.namespace("default"))
         await concurrently(scene.nodes, self.create_node)
         for service in scene.services:
             service["spec"] |= {"ports": [{"port": 80}]}
@@ -120,7 +121,7 @@ class Objects:
         await concurrently((pod for pod in pods if pod.template.claim), create)
 
     async def delete_claims(self, pods: Iterable[Planned]) -> None:
-        """Delete the claims of the pods, and their volumes, whose finalizers nothing else would remove."""
+        """Delete the claims of the pods, and their volumes."""
 
         async def delete(pod: Planned) -> None:
             claim, volume = claim_and_volume(pod)
@@ -128,25 +129,19 @@ class Objects:
                 f"{_claims_path(pod)}/{claim['metadata']['name']}",
                 f"{KINDS[volume['kind']].path}/{volume['metadata']['name']}",
             ):
-                free = {"metadata": {"finalizers": None}}
-                await self._ask("PATCH", path, free, content_type=MERGE, accepted={200, 404})
-                await self.delete(path)
+                await self._free(path)
 
         await concurrently((pod for pod in pods if pod.template.claim), delete)
 
     async def device_claims(self) -> list[Json]:
-        """Return all claims of devices."""
         return [claim async for claim in self._listed(f"{_RESOURCE}/resourceclaims?")]
 
     async def delete_device_claims(self) -> None:
-        """Delete all claims of devices; a finalizer keeps the allocated ones unless a controller runs."""
 
         async def delete(claim: Json) -> None:
             meta = claim["metadata"]
             path = f"{_RESOURCE}/namespaces/{meta['namespace']}/resourceclaims/{meta['name']}"
-            free = {"metadata": {"finalizers": None}}
-            await self._ask("PATCH", path, free, content_type=MERGE, accepted={200, 404})
-            await self.delete(path)
+            await self._free(path)
 
         await concurrently(await self.device_claims(), delete)
 
@@ -165,12 +160,10 @@ class Objects:
         wanted = {(pod.namespace, pod.template): None for pod in pods if pod.template.pod_group}
         await concurrently(wanted, create)
 
-    async def create_pods(self, pods: Iterable[Planned], *, scheduler: str, suffix: str = "") -> None:
-        """Create the pods for this scheduler."""
+    async def create_pods(self, pods: Iterable[Planned], *, scheduler: str) -> None:
 
         async def create(pod: Planned) -> None:
-            name = pod.name + suffix
-            document = pod.template.pod(pod.namespace, name, node=pod.node, scheduler=scheduler)
+            document = pod.template.pod(pod.namespace, pod.name, node=pod.node, scheduler=scheduler)
             await self._ask("POST", f"/api/v1/namespaces/{pod.namespace}/pods", as_new(document))
 
         await concurrently(pods, create)
@@ -196,6 +189,11 @@ class Objects:
         """Delete the object if it exists."""
         await self._ask("DELETE", path, {"gracePeriodSeconds": 0}, accepted={200, 202, 404})
 
+    async def _free(self, path: str) -> None:
+        """Delete the object with its finalizers, which without a controller nothing else removes."""
+        await self.merge(path, {"metadata": {"finalizers": None}})
+        await self.delete(path)
+
     async def delete_all(self, path: str) -> None:
         """Delete a collection; the server stops each request or breaks it off after a minute: it may take several."""
         is_cut_off = True
@@ -205,7 +203,6 @@ class Objects:
                 is_cut_off = answer.get("code") == 504
 
     async def post(self, path: str, body: Json | list[Json]) -> None:
-        """Post the body."""
         await self._ask("POST", path, body)
 
     async def is_ok(self, url: str, *, token: str = "") -> bool:
@@ -224,10 +221,6 @@ class Objects:
     async def create_namespace(self, namespace: Json) -> None:
         """Create the namespace unless it exists."""
         await self._ask("POST", "/api/v1/namespaces", as_new(namespace), accepted={201, 409})
-
-    async def label(self, path: str, labels: dict[str, str]) -> None:
-        """Set labels of the object, if it exists yet."""
-        await self.merge(path, {"metadata": {"labels": labels}})
 
     async def merge(self, path: str, body: Json) -> None:
         """Apply a merge patch to the object, if it exists yet."""
@@ -368,10 +361,6 @@ async def objects_of(server: Server) -> AsyncIterator[Objects]:
 
 def _claims_path(pod: Planned) -> str:
     return f"/api/v1/namespaces/{pod.namespace}/persistentvolumeclaims"
-
-
-def _named(name: str) -> Json:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def _unbound(left: Collection[object], keys: Collection[object]) -> str:

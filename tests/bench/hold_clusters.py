@@ -63,7 +63,6 @@ class HoldCluster:
     has_devices: bool = False
 
     def nodes(self, size: HoldSize) -> list[Json]:
-        """Return the nodes."""
         return [templates.node(index, zones=_ZONES) for index in range(size.n_nodes)]
 
     def running(self, size: HoldSize) -> Iterator[Planned]:

@@ -319,15 +319,16 @@ async def _repeat(attack: Attack, objects: Objects, worker: int, port: int) -> N
     step = worker
     while attack.habit:
         step += _WORKERS
+        flapped = {"metadata": {"labels": {"flapping": str(step)}}}
         match attack.habit:
             case "flap pod labels":
                 path = f"/api/v1/namespaces/{HOSTILE}/pods/{HOSTILE}-{step % attack.n_pods}"
-                await objects.label(path, {"flapping": str(step)})
+                await objects.merge(path, flapped)
             case "flap namespace labels":
-                await objects.label(f"/api/v1/namespaces/{HOSTILE}", {"flapping": str(step)})
+                await objects.merge(f"/api/v1/namespaces/{HOSTILE}", flapped)
                 await asyncio.sleep(_PERIOD_S)
             case "flap node labels":
-                await objects.label(f"/api/v1/nodes/{_node(step % _N_NODES)}", {"flapping": str(step)})
+                await objects.merge(f"/api/v1/nodes/{_node(step % _N_NODES)}", flapped)
                 await asyncio.sleep(10 * _PERIOD_S)
             case "raise generations":
                 path = f"/apis/resource.k8s.io/v1/resourceslices/slice-{_node(step % _N_NODES)}"

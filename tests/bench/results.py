@@ -18,8 +18,6 @@ from tests.bench.http_level import HttpResult
 from tests.bench.measuring import yardstick_us
 from tests.bench.start_level import CommandResult, StartResult
 
-SCHEMA_VERSION = 1
-
 
 class Machine(msgspec.Struct, frozen=True):
     """The machine of a run; `load` is the one-minute load average at its start: other load disturbs times."""
@@ -37,8 +35,6 @@ class Results(msgspec.Struct):
     """One run; lists of levels that were not requested are empty."""
 
     machine: Machine
-    conformance: str = ""
-    schema_version: int = SCHEMA_VERSION
     core: list[CoreResult] = []
     #: The same shapes with crowds of several sizes.
     flatness: list[CoreResult] = []

@@ -12,18 +12,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.kinds import NAMESPACE, NODE, POD
-from scheduler.sandbox.devcluster.storage.store import ObjectStore
-from tests.bench.loaded import SCHEDULER
 from tests.bench.measuring import children_of, cpu_s
-from tests.bench.scene import Scene, Size, build_scene
-from tests.bench.shapes import SHAPE_BY_NAME
-from tests.bench.templates import as_new
 from tests.support.apiserver import RealApiServer, assets
 from tests.support.cluster import kubeconfig_text
 from tests.support.custom_kinds import KUBERNETES
@@ -102,14 +96,6 @@ def started(
 
 
 @contextmanager
-def started_with(scene: Scene) -> Iterator[Server]:
-    """Run the embedded cluster with all of the scene: 400 µs per pod instead of 2 ms by requests."""
-    named = (scene.shape.name, *map(str, astuple(scene.size)))
-    with tempfile.TemporaryDirectory(prefix="bench-") as made, _devcluster(Path(made), *named) as server:
-        yield server
-
-
-@contextmanager
 def _real(folder: Path, flags: Sequence[str]) -> Iterator[Server]:
     binaries = assets()
     if binaries is None:
@@ -125,8 +111,8 @@ def _real(folder: Path, flags: Sequence[str]) -> Iterator[Server]:
 
 
 @contextmanager
-def _devcluster(folder: Path, *scene: str) -> Iterator[Server]:
-    command = [sys.executable, "-m", "tests.bench.servers", *scene]
+def _devcluster(folder: Path, *flags: str) -> Iterator[Server]:
+    command = [sys.executable, "-m", "tests.bench.servers", *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -136,19 +122,7 @@ def _devcluster(folder: Path, *scene: str) -> Iterator[Server]:
             process.terminate()
 
 
-def _fill(store: ObjectStore, scene: Scene) -> None:
-    for namespace in scene.namespaces:
-        if store.find(NAMESPACE, "", namespace["metadata"]["name"]) is None:
-            store.create(NAMESPACE, "", as_new(namespace))
-    for node in scene.nodes:
-        store.create(NODE, "", {**as_new(node), "status": node["status"]})
-    for pods, scheduler in ((scene.running, "nobody"), (scene.idle, SCHEDULER), (scene.measured, SCHEDULER)):
-        for pod in pods:
-            made = pod.template.pod(pod.namespace, pod.name, node=pod.node, scheduler=scheduler)
-            store.create(POD, pod.namespace, as_new(made))
-
-
-async def _serve(scene: Scene | None, *, controllers: bool = False) -> None:
+async def _serve(*, controllers: bool) -> None:
     """Run the embedded cluster; without controllers, only the scheduler changes pods."""
     # Requests leave no cycles. A collection costs 20 µs per pod: 3 to 7 ms at a time for young objects, and
     # 0.3 s, as long as 1,000 binds, for all objects of 5,000 nodes.
@@ -157,18 +131,10 @@ async def _serve(scene: Scene | None, *, controllers: bool = False) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     cluster = DevCluster(token="", controllers=controllers)
-    if scene is not None:
-        _fill(cluster.store, scene)
     async with cluster:
         print(json.dumps({"url": cluster.url, "token": cluster.token}), flush=True)
         await stop.wait()
 
 
 if __name__ == "__main__":
-    named = sys.argv[1:]
-    if named == [_WITH_CONTROLLERS]:
-        asyncio.run(_serve(None, controllers=True))
-    else:
-        asyncio.run(
-            _serve(build_scene(SHAPE_BY_NAME[named[0]], Size(*map(int, named[1:]))) if named else None)
-        )
+    asyncio.run(_serve(controllers=_WITH_CONTROLLERS in sys.argv))

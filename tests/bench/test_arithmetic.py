@@ -60,10 +60,10 @@ def test_our_speed_is_compared_with_that_of_others_at_the_same_shape():
             _http("churn", 100.0, "kube-scheduler"),
         ],
     )
-    rows = [line.split() for line in table(measured).splitlines() if line.startswith("devcluster")]
-    ours = {row[1]: row[7:10] for row in rows if row[2] == "ours"}
+    rows = [line.split() for line in table(measured).splitlines() if " devcluster " in line]
+    ours = {row[0]: row[-3:] for row in rows if row[2] == "ours"}
     assert ours["basic"] == ["0.80", "1.25", "2.00"]
-    assert ours["churn"][:1] == ["6.00"]
+    assert ours["churn"][-1] == "6.00"
 
 
 def test_ratios_are_of_costs_within_one_run():
@@ -123,4 +123,4 @@ def test_a_run_is_printed_and_written(tmp_path):
     results = _results(core=[_core("basic", 100.0), _core("affinity-zone", 150.0)])
     write_results(results, tmp_path / "run.json")
     assert msgspec.json.decode((tmp_path / "run.json").read_bytes(), type=Results) == results
-    assert "affinity-zone     10        0     1  150" in table(results)
+    assert "affinity-zone     10        0     1           150" in table(results)

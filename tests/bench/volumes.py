@@ -50,7 +50,6 @@ def claim_and_volume(planned: Planned, *, uid: str | None = None) -> tuple[Json,
 
 
 def claims_and_volumes(pods: Iterable[Planned]) -> Iterator[Json]:
-    """Yield the claim and the volume of every pod that has them."""
     for planned in pods:
         if planned.template.claim:
             yield from claim_and_volume(planned)
