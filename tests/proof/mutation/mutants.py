@@ -91,6 +91,11 @@ class Mutant:
         """Return what `--only` takes."""
         return f"{self.path}#{self.number}"
 
+    @property
+    def change(self) -> str:
+        """Return the function and the change, without the line."""
+        return f"{self.where}: {self.before}  ->  {self.after}"
+
     def __str__(self) -> str:
         place = f" in {self.where}" if self.where else ""
         return f"{self.path}:{self.line}{place}: {self.before}  ->  {self.after}"

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.proof.mutation.__main__ import _named
-from tests.proof.mutation.explained import change_of, explained
+from tests.proof.mutation.__main__ import ROOMS, _named, explained, modules_of
 from tests.proof.mutation.mutants import mutants_of, mutated
-from tests.proof.mutation.rooms import ROOMS, modules_of
 
 _ROOT = Path(__file__).parents[3]
 _MODULE = '''
@@ -78,18 +76,18 @@ def test_a_mutant_is_the_module_with_that_change_alone(tmp_path: Path) -> None:
 
 def test_each_explanation_is_of_a_mutant_that_exists() -> None:
     for path, reasons in explained().items():
-        unknown = reasons.keys() - {change_of(mutant) for mutant in mutants_of(_ROOT, path)}
+        unknown = reasons.keys() - {mutant.change for mutant in mutants_of(_ROOT, path)}
         assert not unknown, path
         assert all(why.endswith(".") for why in reasons.values()), path
 
 
 def test_every_room_has_mutants() -> None:
     for room in ROOMS:
-        assert any(mutants_of(_ROOT, path) for path in modules_of(_ROOT, room))
+        assert any(mutants_of(_ROOT, path) for path in modules_of(room))
 
 
 def test_the_name_of_a_mutant_finds_it_again() -> None:
-    path = modules_of(_ROOT, "queueing")[-1]
+    path = modules_of("queueing")[-1]
     last = mutants_of(_ROOT, path)[-1]
     assert _named([last.name]) == [last]
     for unknown in ("scheduler/engine/core/nowhere.py#1", f"{path}#99999", "pyproject.toml#1", ""):

@@ -1,14 +1,12 @@
 """
 `make nightly`: all kinds of runs, one after the other, each for its share of the time.
 
-    python -m tests.proof.nightly [--hours N | --seconds N] [--seed N] [--kind NAME ...] [--allocations N]
-                            [--weekly] [--record]
+    python -m tests.proof.nightly [--hours N | --seconds N] [--seed N] [--kind NAME ...] [--weekly] [--record]
 
 With `--weekly` it takes four hours, and memory and speed are tried as well, with the allocator of the image.
 
 A failure is printed as one line, and the line that repeats it follows. With `--record` each kind adds a row to
-`runs.json` beside this file, and `speed` its ratios to `ratios.json`; `mended` is filled in by hand. The exit code is 1
-if there was a failure.
+`runs.json` beside this file, of which `mended` is filled in by hand. The exit code is 1 if there was a failure.
 """
 
 from __future__ import annotations
@@ -23,14 +21,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from ctypes.util import find_library
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from tests.proof.nightly.kinds import ALLOCATIONS, BENCH, KINDS, Kind, reference
-from tests.proof.nightly.speed import declines, measured, remember
+from tests.proof.nightly.kinds import KINDS, Kind
 from tests.support.image import DOCKERFILE
 
 _ROOT: Final = Path(__file__).parents[3]
@@ -66,29 +62,18 @@ def main() -> int:
         "--kind", nargs="+", choices=names, help="default: all, the weekly ones with --weekly"
     )
     parser.add_argument("--weekly", action="store_true", help="also soak, speed and holds, with jemalloc")
-    parser.add_argument(
-        "--allocations",
-        type=int,
-        default=ALLOCATIONS,
-        metavar="N",
-        help="of devices that `reference` compares, if its share allows (default %(default)s)",
-    )
     parser.add_argument("--record", action="store_true", help="add a row for each kind to runs.json")
     args = parser.parse_args()
     seed = random.SystemRandom().randrange(1_000_000) if args.seed is None else args.seed
     seconds = args.seconds or (args.hours or (4.0 if args.weekly else 2.0)) * 3600
-    kinds = (
-        replace(kind, command=reference(args.allocations)) if kind.name == "reference" else kind
-        for kind in KINDS
-    )
     named = args.kind or [kind.name for kind in KINDS if args.weekly or not kind.weekly]
-    asked = [kind for kind in kinds if kind.name in named]
+    asked = [kind for kind in KINDS if kind.name in named]
     if args.weekly and find_library("jemalloc") is None:
         parser.error(
             "--weekly: found no libjemalloc.so.2, expected it as in the image: apt-get install libjemalloc2"
         )
     n_found = 0
-    for kind, share_s in shares(asked, seconds, offered=_offered()):
+    for kind, share_s in shares(asked, seconds):
         row = _run(kind, seed, share_s)
         n_found += row.found
         if args.record:
@@ -96,13 +81,13 @@ def main() -> int:
     return 1 if n_found else 0
 
 
-def shares(kinds: Sequence[Kind], seconds: float, *, offered: str) -> list[tuple[Kind, float]]:
+def shares(kinds: Sequence[Kind], seconds: float) -> list[tuple[Kind, float]]:
     """
-    Return the kinds that can run and their seconds.
+    Return the kinds and their seconds.
 
-    What needs a flag that is not offered is left out. So is what would get too little time, the most demanding first.
+    What would get too little time is left out, the most demanding first.
     """
-    running = [kind for kind in kinds if kind.needs in offered]
+    running = list(kinds)
     while running:
         second_s = seconds / sum(kind.share for kind in running)
         short = [kind for kind in running if kind.share * second_s < kind.least_s]
@@ -112,12 +97,6 @@ def shares(kinds: Sequence[Kind], seconds: float, *, offered: str) -> list[tuple
         print(f"{left.name}: left out, its share of the time is below {left.least_s:.0f} s", flush=True)
         running.remove(left)
     return []
-
-
-def _offered() -> str:
-    """Return the flags of chaos."""
-    command = [sys.executable, "-m", "tests.proof.chaos", "--help"]
-    return subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def _run(kind: Kind, seed: int, seconds: float) -> Row:
@@ -139,8 +118,6 @@ def _run(kind: Kind, seed: int, seconds: float) -> Row:
             f"nothing was run: {' | '.join(output.splitlines()[-3:])[:300]}",
             f"  python {' '.join(arguments)}",
         ]
-    if kind.name == "speed" and not failures:
-        failures += declines(measured(BENCH))
     row = Row(
         kind=kind.name,
         runs=n_runs,
@@ -198,8 +175,6 @@ def _record(row: Row) -> None:
     """Add the row to the file at once: a night may be interrupted."""
     before = msgspec.json.decode(_RUNS.read_bytes(), type=list[Row]) if _RUNS.exists() else []
     _RUNS.write_bytes(msgspec.json.format(msgspec.json.encode([*before, row]), indent=2) + b"\n")
-    if row.kind == "speed":
-        remember(measured(BENCH), row.date, row.commit)
 
 
 if __name__ == "__main__":

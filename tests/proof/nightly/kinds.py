@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-#: How many allocations of devices a night compares, and in a second of its share: they take 1.4 ms of CPU each.
-ALLOCATIONS: Final = 100_000
+#: How many allocations of devices a night compares, and in a second of its share.
+_ALLOCATIONS: Final = 100_000
 _ALLOCATIONS_PER_S: Final = 150
 #: Arguments of Python for a seed and a number of seconds.
 Command = Callable[[int, float], list[str]]
-#: What the last run of `speed` measured.
-BENCH: Final = Path("build/bench/nightly.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +24,6 @@ class Kind:
         command: of one process.
         counted: matches numbers of runs in its output, which are added; None counts the processes.
         repeats: whether it does one thing and ends, so that it is run again with the next seed until its time is over.
-        needs: the flag of `tests.proof.chaos` without which there is nothing to run.
         least_s: it is left out where its share is shorter.
         weekly: whether it takes a week's night, of four hours, in the image's environment.
     """
@@ -37,7 +33,6 @@ class Kind:
     command: Command
     counted: re.Pattern[str] | None = None
     repeats: bool = False
-    needs: str = ""
     least_s: float = 0.0
     weekly: bool = False
 
@@ -51,18 +46,11 @@ def _chaos(*flags: str) -> Command:
 
 def _tests(*paths: str) -> Command:
     """Return the command that runs these tests with other examples for each seed."""
-    return lambda seed, _: [
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        f"--hypothesis-seed={seed}",
-        *paths,
-    ]
+    return lambda seed, _: ["-m", "pytest", "-p", "no:cacheprovider", f"--hypothesis-seed={seed}", *paths]
 
 
-def reference(n_allocations: int) -> Command:
-    """Return the command that compares with references, and so many allocations of devices if there is time."""
+def _reference(seed: int, seconds: float) -> list[str]:
+    """Compare with references; of allocations of devices as many as there is time for."""
     tests = _tests(
         "tests/engine/plugins/test_against_reference.py",
         "tests/engine/plugins/test_preemption.py",
@@ -73,9 +61,8 @@ def reference(n_allocations: int) -> Command:
         "tests/engine/core/test_machine_lives.py",
         "tests/engine/queueing/test_queue_model.py",
     )
-    return lambda seed, seconds: [
-        *tests(seed, seconds), "--allocations", str(max(1, min(n_allocations, int(seconds * _ALLOCATIONS_PER_S)))),
-    ]  # fmt: skip
+    n = max(1, min(_ALLOCATIONS, int(seconds * _ALLOCATIONS_PER_S)))
+    return [*tests(seed, seconds), "--allocations", str(n)]
 
 
 def _module(name: str, *flags: str) -> Command:
@@ -89,10 +76,10 @@ KINDS: Final = (
     Kind("groups", 2, _chaos("--groups"), _RUNS),
     Kind("volumes", 1, _tests("tests/engine/core/test_volume_lives.py", "tests/engine/plugins/test_volumes.py"),
         repeats=True),
-    Kind("devices", 2, _chaos("--devices"), _RUNS, needs="--devices"),
+    Kind("devices", 2, _chaos("--devices"), _RUNS),
     Kind("provisioning", 1, _chaos("--volumes"), _RUNS),
-    Kind("upgrade", 2, _chaos("--exchange"), re.compile(r"^(\d+) exchanges", re.MULTILINE), needs="--exchange"),
-    Kind("reference", 3, reference(ALLOCATIONS), repeats=True),
+    Kind("upgrade", 2, _chaos("--exchange"), re.compile(r"^(\d+) exchanges", re.MULTILINE)),
+    Kind("reference", 3, _reference, repeats=True),
     Kind("world", 1, _tests("tests/tools/explain/simulation/test_live.py"), repeats=True),
     Kind(
         "runbooks",
@@ -102,10 +89,10 @@ KINDS: Final = (
         least_s=180,
     ),
     Kind("fuzz", 3, _module("tests.proof.fuzz"), re.compile(r"(\d+) inputs")),
-    Kind("mutation", 6, _module("tests.proof.mutation"), re.compile(r"^(\d+) mutants", re.MULTILINE)),
+    Kind("mutation", 6, _module("tests.proof.mutation"), re.compile(r"^(\d+) mutants", re.MULTILINE), least_s=900),
     # Its judgement begins once the bounded caches are full.
     Kind("soak", 1, lambda _, seconds: ["-m", "tests.proof.soak", "--seconds", f"{seconds:.0f}"], least_s=600,
         weekly=True),
-    Kind("speed", 2, lambda *_: ["-m", "tests.bench", "--check", "--json", str(BENCH)], least_s=600, weekly=True),
+    Kind("speed", 2, lambda *_: ["-m", "tests.bench", "--check"], least_s=600, weekly=True),
     Kind("holds", 1, lambda *_: ["-m", "tests.bench", "--holds", "--check"], least_s=600, weekly=True),
 )  # fmt: skip
