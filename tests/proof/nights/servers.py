@@ -11,6 +11,13 @@ from tests.support.api_client import Api
 from tests.support.apiserver import Address, RealApiServer, assets
 from tests.support.cluster import Cluster, kubeconfig_of
 
+#: Flags of a Lease that changes hands within seconds, and where the Lease is.
+ELECTION = (
+    *("--leader-elect-lease-duration", "4s", "--leader-elect-renew-deadline", "3s"),
+    *("--leader-elect-retry-period", "500ms"),
+)
+LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/affinity-scheduler"
+
 
 @dataclass(frozen=True)
 class Night:

@@ -5,16 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.proof.nights.servers import night
+from tests.proof.nights.servers import ELECTION, LEASE_PATH, night
 from tests.support.api_client import Api
 from tests.support.daemon import Daemon, started
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio]
 
-_LEASE = ("--leader-elect-lease-duration", "4s", "--leader-elect-renew-deadline", "3s")
-_ELECTION = (*_LEASE, "--leader-elect-retry-period", "500ms")
-_LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/affinity-scheduler"
 _HOUR_S = 3600
 
 
@@ -27,10 +24,10 @@ async def test_a_leader_whose_clock_jumps_leads_on(tmp_path: Path, monkeypatch: 
         cluster = server.cluster
         await cluster.add_node("other")
         module = ("tests.proof.nights.jumping_clock",)
-        async with started(server.kubeconfig, *_ELECTION, module=module) as leader:
+        async with started(server.kubeconfig, *ELECTION, module=module) as leader:
             await until(lambda: leader.metric("leader_election_master_status"))
             monkeypatch.delenv("CLOCK_SHIFT")
-            async with started(server.kubeconfig, *_ELECTION) as standby:
+            async with started(server.kubeconfig, *ELECTION) as standby:
                 await until(standby.is_ready)
                 measured_s = await _durations_s(leader)
                 for number, jump_s in enumerate((_HOUR_S, -_HOUR_S, 0)):
@@ -48,7 +45,7 @@ async def test_a_leader_whose_clock_jumps_leads_on(tmp_path: Path, monkeypatch: 
                         assert before < now < before + _HOUR_S / 10
                 assert await leader.metric("leader_election_master_status") == 1
                 assert await standby.metric("leader_election_master_status") == 0
-                assert (await cluster.api.get(_LEASE_PATH)).ok["spec"].get("leaseTransitions", 0) == 0
+                assert (await cluster.api.get(LEASE_PATH)).ok["spec"].get("leaseTransitions", 0) == 0
                 assert (await leader.get("/readyz"))[0] == 200
                 assert await leader.stop() == 0
                 await until(lambda: standby.metric("leader_election_master_status"))
@@ -64,7 +61,7 @@ async def _renewed(api: Api) -> None:
     """Wait for the next renewal of the Lease."""
 
     async def version() -> str:
-        found: str = (await api.get(_LEASE_PATH)).ok["metadata"]["resourceVersion"]
+        found: str = (await api.get(LEASE_PATH)).ok["metadata"]["resourceVersion"]
         return found
 
     before = await version()

@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.proof.nights.servers import Night, night
+from tests.proof.nights.servers import ELECTION, Night, night
 from tests.support.cluster import NAME
 from tests.support.daemon import started
 from tests.support.waiting import until
@@ -16,8 +16,6 @@ pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio]
 
 _QUOTA_BYTES = 16 << 20
 _FULL = "mvcc: database space exceeded"
-_LEASE = ("--leader-elect-lease-duration", "4s", "--leader-elect-renew-deadline", "3s")
-_ELECTION = (*_LEASE, "--leader-elect-retry-period", "500ms")
 
 
 async def test_binds_fail_while_etcd_is_full_and_succeed_once_it_has_room(tmp_path: Path) -> None:
@@ -46,13 +44,13 @@ async def test_a_leader_that_cannot_renew_its_lease_ends_and_leads_again(tmp_pat
     """As kube-scheduler does; what restarts it meets the same Lease, which nobody else could take."""
     async with night(tmp_path, etcd_flags=[f"--quota-backend-bytes={_QUOTA_BYTES}"]) as full:
         await full.cluster.add_node("n")
-        async with started(full.kubeconfig, *_ELECTION) as daemon:
+        async with started(full.kubeconfig, *ELECTION) as daemon:
             await until(lambda: daemon.metric("leader_election_master_status"))
             n_filled = await _fill(full)
             assert await daemon.ended() == 1, daemon.log()
             assert daemon.logged(f"the Lease {NAME} was not renewed in time"), daemon.log()
             assert not daemon.logged("Traceback"), daemon.log()
-        async with started(full.kubeconfig, *_ELECTION) as daemon:
+        async with started(full.kubeconfig, *ELECTION) as daemon:
             await until(lambda: daemon.metric("rest_client_requests_total", code="500"), what="a try to lead")
             assert await daemon.metric("leader_election_master_status") == 0
             await _empty(full, n_filled)

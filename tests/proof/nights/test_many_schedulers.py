@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.proof.nights.servers import night
+from tests.proof.nights.servers import ELECTION, LEASE_PATH, night
 from tests.support.daemon import Daemon, started
 from tests.support.waiting import until
 from tests.tools.shadow.test_loop import KUBE_SCHEDULER, OTHER, kube_scheduler, process
@@ -20,9 +20,6 @@ pytestmark = [
     ),
 ]
 
-_LEASE = ("--leader-elect-lease-duration", "4s", "--leader-elect-renew-deadline", "3s")
-_ELECTION = (*_LEASE, "--leader-elect-retry-period", "500ms")
-_LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/affinity-scheduler"
 _ATTEMPTS = "scheduler_schedule_attempts_total"
 #: Of each of the two schedulers, in each of three rounds. All fit with a fifth of the room to spare.
 _N_PODS, _N_ROUNDS, _N_NODES, _CPU = 10, 3, 4, 19
@@ -36,9 +33,7 @@ async def test_every_pod_is_bound_once_while_two_of_three_instances_are_killed(t
             await cluster.add_node(f"n{number}", allocatable={"cpu": str(_CPU), "pods": "100"})
         command = kube_scheduler(server.kubeconfig, tmp_path, "1.36")
         await stack.enter_async_context(process(*command, log=tmp_path / "kube-scheduler.log"))
-        instances = [
-            await stack.enter_async_context(started(server.kubeconfig, *_ELECTION)) for _ in range(3)
-        ]
+        instances = [await stack.enter_async_context(started(server.kubeconfig, *ELECTION)) for _ in range(3)]
 
         async def leaders() -> list[Daemon]:
             living = [each for each in instances if each.process.returncode is None]
@@ -60,7 +55,7 @@ async def test_every_pod_is_bound_once_while_two_of_three_instances_are_killed(t
                     await until(bound, what="a bind of the leader")
                     leader.process.kill()
             await cluster.all_bound(2 * _N_PODS * (round_number + 1))
-        lease = (await cluster.api.get(_LEASE_PATH)).ok
+        lease = (await cluster.api.get(LEASE_PATH)).ok
         assert lease["spec"]["leaseTransitions"] == _N_ROUNDS - 1
         await cluster.assert_sound()
         (last,) = await leaders()
