@@ -96,12 +96,16 @@ def sum_of_samples(text: str, name: str, **labels: str) -> float:
 
 @asynccontextmanager
 async def started(
-    kubeconfig: Path, *arguments: str, port: int | None = None, module: Sequence[str] = ("scheduler",)
+    kubeconfig: Path,
+    *arguments: str,
+    port: int | None = None,
+    module: Sequence[str] = ("scheduler",),
+    command: str = "run",
 ) -> AsyncIterator[Daemon]:
     """Start a daemon and kill it at the end if it still runs. `module` is a module and its first arguments."""
     chosen = free_port() if port is None else port
     process = await forked(
-        *(*module, "run", "--kubeconfig", str(kubeconfig), "--port", str(chosen)), *arguments
+        *(*module, command, "--kubeconfig", str(kubeconfig), "--port", str(chosen)), *arguments
     )
     async with attended(process, chosen, is_secure="--bind-address" in arguments) as daemon:
         yield daemon
@@ -123,11 +127,9 @@ async def attended(process: Process | Forked, port: int, *, is_secure: bool) -> 
 
 
 @asynccontextmanager
-async def running(
-    kubeconfig: Path, *arguments: str, module: Sequence[str] = ("scheduler",)
-) -> AsyncIterator[Daemon]:
-    """Start a daemon and wait until it is ready. At the end it must stop orderly."""
-    async with started(kubeconfig, *arguments, module=module) as daemon, orderly(daemon):
+async def running(kubeconfig: Path, *arguments: str, **how: Any) -> AsyncIterator[Daemon]:
+    """Start a daemon as `started` does and wait until it is ready. At the end it must stop orderly."""
+    async with started(kubeconfig, *arguments, **how) as daemon, orderly(daemon):
         yield daemon
 
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from scheduler.engine.model.annotations import AFFINITY, GRACE
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from tests.support import build
+from tests.support import build, daemon
 from tests.support.accounts import account_kubeconfig
 from tests.support.api_client import Api
 from tests.support.build import ZONE, Json
-from tests.support.daemon import EXIT_TIMEOUT_S, Daemon, attended, orderly
+from tests.support.daemon import EXIT_TIMEOUT_S, Daemon
 from tests.support.forking import forked
-from tests.support.ports import free_port
 from tests.support.waiting import until
 
 
@@ -113,23 +112,14 @@ async def shop(folder: Path) -> AsyncIterator[Shop]:
         yield shop
 
 
-@asynccontextmanager
-async def started(kubeconfig: Path, *arguments: str, port: int | None = None) -> AsyncIterator[Daemon]:
-    """Start an enforcer without waiting for readiness. It is killed at the end."""
-    port = port or free_port()
-    process = await forked(
-        *("scheduler", "enforce", "--kubeconfig", str(kubeconfig), "--port", str(port)),
-        *("--max-share", "100%", *arguments),
-    )
-    async with attended(process, port, is_secure="--bind-address" in arguments) as daemon:
-        yield daemon
+def started(kubeconfig: Path, *arguments: str, **how: Any) -> AbstractAsyncContextManager[Daemon]:
+    """Start an enforcer without a limit on shares, as `daemon.started` does a scheduler."""
+    return daemon.started(kubeconfig, "--max-share", "100%", *arguments, command="enforce", **how)
 
 
-@asynccontextmanager
-async def enforcing(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
-    """Start an enforcer and wait until it is ready. At the end it must stop orderly."""
-    async with started(kubeconfig, *arguments) as daemon, orderly(daemon):
-        yield daemon
+def enforcing(kubeconfig: Path, *arguments: str) -> AbstractAsyncContextManager[Daemon]:
+    """Start such an enforcer and wait until it is ready. At the end it must stop orderly."""
+    return daemon.running(kubeconfig, "--max-share", "100%", *arguments, command="enforce")
 
 
 async def output(*arguments: str) -> tuple[int, str, str]:
