@@ -110,7 +110,6 @@ class Objects:
             )
 
     async def create_claims(self, pods: Iterable[Planned]) -> None:
-        """Create the claims of the pods, and their volumes."""
 
         async def create(pod: Planned) -> None:
             claim, _ = claim_and_volume(pod)
@@ -121,7 +120,6 @@ class Objects:
         await concurrently((pod for pod in pods if pod.template.claim), create)
 
     async def delete_claims(self, pods: Iterable[Planned]) -> None:
-        """Delete the claims of the pods, and their volumes."""
 
         async def delete(pod: Planned) -> None:
             claim, volume = claim_and_volume(pod)
@@ -178,7 +176,6 @@ class Objects:
         await concurrently(pods, delete)
 
     async def create_node(self, node: Json) -> None:
-        """Create the node with its status."""
         name = node["metadata"]["name"]
         await self._ask("POST", "/api/v1/nodes", as_new(node))
         await self._ask(

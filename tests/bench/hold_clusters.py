@@ -28,12 +28,10 @@ class HoldSize:
 
     @property
     def n_running(self) -> int:
-        """Return the number of running pods."""
         return _PODS_PER_NODE * self.n_nodes
 
     @property
     def n_waiting(self) -> int:
-        """Return the number of pods that wait."""
         return 10 * self.n_nodes
 
     @property

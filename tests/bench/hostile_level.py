@@ -167,11 +167,9 @@ class _Processes:
     enforcer: int
 
     def cpu_s(self) -> list[float]:
-        """Return the CPU seconds of both."""
         return [cpu_s(pid) if pid else 0.0 for pid in (self.scheduler, self.enforcer)]
 
     def peak_mib(self) -> list[float]:
-        """Return the peak memory of both."""
         return [peak_bytes(pid) / 2**20 if pid else 0.0 for pid in (self.scheduler, self.enforcer)]
 
     def resident_mib(self) -> list[float]:

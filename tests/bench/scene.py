@@ -97,7 +97,6 @@ def sized(shape: Shape, *, n_nodes: int | None, n_pods: int | None, n_crowd: int
 
 
 def build_scene(shape: Shape, size: Size) -> Scene:
-    """Return every object of the shape at this size."""
     n_tainted = int(size.n_nodes * shape.tainted_share)
     n_free = size.n_nodes - n_tainted
     nodes = [

@@ -88,14 +88,12 @@ class Shape:
 
     @property
     def init_namespaces(self) -> list[str]:
-        """Return the namespaces of the `init` pods."""
         if self.n_namespaces == 1:
             return [INIT_NAMESPACE]
         return [f"init-ns-{index}" for index in range(self.n_namespaces)]
 
     @property
     def measured_namespace(self) -> str:
-        """Return the namespace of the measured pods."""
         return MEASURED_NAMESPACE if self.n_namespaces == 1 else "measure-ns-0"
 
 

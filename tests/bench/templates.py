@@ -98,12 +98,10 @@ class Template:
         return f"{self.pod_group}-{scheduler}"
 
     def labels_of(self, name: str) -> Json:
-        """Return the labels of the pod of this name."""
         return {**self.labels, "statefulset.kubernetes.io/pod-name": name} if self.own_labels else self.labels
 
 
 def priority_class(priority: int) -> str:
-    """Return the name of the PriorityClass of this priority."""
     return f"priority-{priority}"
 
 

@@ -127,7 +127,6 @@ def new_account(cluster: DevCluster, name: str, role: Path | None = None) -> str
 
 
 def create(cluster: DevCluster, obj: Json) -> None:
-    """Create the object of a manifest."""
     kind = kind_of(obj["apiVersion"], obj["kind"])
     assert kind is not None, obj["kind"]
     cluster.store.create(kind, obj["metadata"].get("namespace", ""), obj)

@@ -144,23 +144,18 @@ class Api:
             return Answer(got.status, body, tuple(got.headers.getall("Warning", ())))
 
     async def get(self, path: str, **query: str) -> Answer:
-        """Return the answer to a GET."""
         return await self.request("GET", path, **query)
 
     async def post(self, path: str, body: Any, **query: str) -> Answer:
-        """Return the answer to a POST."""
         return await self.request("POST", path, body, **query)
 
     async def put(self, path: str, body: Any, **query: str) -> Answer:
-        """Return the answer to a PUT."""
         return await self.request("PUT", path, body, **query)
 
     async def patch(self, path: str, body: Any, content_type: str = MERGE, **query: str) -> Answer:
-        """Return the answer to a PATCH."""
         return await self.request("PATCH", path, body, content_type=content_type, **query)
 
     async def delete(self, path: str, body: Any = None, **query: str) -> Answer:
-        """Return the answer to a DELETE."""
         return await self.request("DELETE", path, body, **query)
 
     @asynccontextmanager

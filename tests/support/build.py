@@ -180,7 +180,6 @@ def toleration(key: str = "", operator: str = "Exists", value: str = "", *, effe
 
 
 def namespace(name: str, *, labels: Mapping[str, str] | None = None) -> Json:
-    """Return a namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels or {})}}
 
 

@@ -176,7 +176,6 @@ def kubeconfig_of(address: Address, path: Path, *, token: str = "") -> Path:
 
 
 def kubeconfig_text(url: str, *, token: str = "", ca_file: str = "") -> str:
-    """Return a kubeconfig of one cluster and one user."""
     return yaml.safe_dump(
         {
             "apiVersion": "v1",

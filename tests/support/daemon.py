@@ -84,7 +84,6 @@ class Daemon:
 
 
 def sum_of_samples(text: str, name: str, **labels: str) -> float:
-    """Return the sum of all samples of this name with these labels in the text of a scrape."""
     values = (
         sample.value
         for family in text_string_to_metric_families(text)

@@ -6,7 +6,6 @@ DRIVER = "gpu.example.com"
 
 
 def device_class(name: str = "gpu", extended_resource: str = "") -> Json:
-    """Return a class of all devices of the driver."""
     spec: Json = {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}
     if extended_resource:
         spec["extendedResourceName"] = extended_resource
@@ -14,7 +13,6 @@ def device_class(name: str = "gpu", extended_resource: str = "") -> Json:
 
 
 def device_slice(node: str, n_devices: int, **of_device: object) -> Json:
-    """Return a pool of this many devices on the node."""
     devices = [{"name": f"gpu-{number}", **of_device} for number in range(n_devices)]
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": DRIVER, "pool": pool, "nodeName": node, "devices": devices}
@@ -26,7 +24,6 @@ def device_slice(node: str, n_devices: int, **of_device: object) -> Json:
 
 
 def resource_claim(name: str, count: int = 1, **status: object) -> Json:
-    """Return a claim of this many devices."""
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
     return {
         "kind": "ResourceClaim",

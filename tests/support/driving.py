@@ -167,7 +167,6 @@ def settings_of(plugin: str, **args: Any) -> Settings:
 
 
 def bind_of(instructions: list[Instruction]) -> Bind:
-    """Return the one bind among the instructions."""
     return only(instructions, Bind)
 
 
@@ -184,14 +183,12 @@ def attempt_of(instructions: list[Instruction]) -> Attempted:
 
 
 def only(instructions: list[Instruction], kind: type[Kind]) -> Kind:
-    """Return the one instruction of the kind."""
     found = each_of(instructions, kind)
     assert len(found) == 1, instructions
     return found[0]
 
 
 def each_of(instructions: Iterable[Instruction], kind: type[Kind]) -> list[Kind]:
-    """Return the instructions of the kind."""
     return [instruction for instruction in instructions if isinstance(instruction, kind)]
 
 

@@ -16,12 +16,10 @@ OWN_NAMESPACE = MANIFESTS / "own-namespace"
 
 
 def documents(path: Path) -> list[Json]:
-    """Return the objects in one YAML file."""
     return [document for document in yaml.safe_load_all(path.read_text()) if document]
 
 
 def kustomization(folder: Path) -> Json:
-    """Return the folder's kustomization."""
     (found,) = documents(folder / "kustomization.yaml")
     return found
 
@@ -33,13 +31,11 @@ def resources(folder: Path) -> list[Json]:
 
 
 def one(objects: Iterable[Json], kind: str) -> Json:
-    """Return the only object of this kind."""
     (found,) = (each for each in objects if each["kind"] == kind)
     return found
 
 
 def named(objects: Iterable[Json], kind: str) -> dict[str, Json]:
-    """Return all objects of this kind, by name."""
     return {each["metadata"]["name"]: each for each in objects if each["kind"] == kind}
 
 
@@ -56,6 +52,5 @@ def collection_of(document: Json) -> str:
 
 
 def container(deployment: Json) -> Any:
-    """Return the Deployment's only container."""
     (found,) = deployment["spec"]["template"]["spec"]["containers"]
     return found

@@ -106,7 +106,6 @@ def needed(request: Request) -> Right:
 
 
 def granted(roles: Iterable[Json]) -> Iterator[Right]:
-    """Yield the rights in the rules of roles."""
     for role in roles:
         for rule in role["rules"]:
             assert set(rule) <= {"apiGroups", "resources", "resourceNames", "verbs"}

@@ -23,5 +23,4 @@ def objects_by_kind(snapshot: str | bytes) -> dict[str, list[Any]]:
 
 
 def read_objects(file: Path | str) -> dict[str, list[Any]]:
-    """Return the same of a file."""
     return objects_by_kind(Path(file).read_text())

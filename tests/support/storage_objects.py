@@ -159,7 +159,6 @@ def capacity(
 
 
 def attachment(name: str, volume: str, node: str, *, attacher: str = "d") -> Json:
-    """Return a volume that is attached to a node."""
     return {
         "kind": "VolumeAttachment",
         "metadata": {"name": name},

@@ -19,7 +19,6 @@ def flags() -> dict[str, set[str]]:
 
 
 def families() -> dict[str, Family]:
-    """Return all families of metrics by name."""
     files = [
         path for name in ("metrics/*.py", "*/metrics.py") for path in (ROOT / "scheduler").glob(f"*/{name}")
     ]

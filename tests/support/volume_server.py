@@ -35,7 +35,6 @@ class VolumeServer:
         self._version = 8
 
     def apply(self, document: Json) -> StorageObject:
-        """Store an object given as JSON."""
         kind = StorageKind(document["kind"])
         return self._store(_DECODER.decode(kind, json.dumps(document).encode()))
 
@@ -127,10 +126,8 @@ class VolumeServer:
 
 
 def promises(instruction: WriteReservation) -> list[VolumePromise]:
-    """Return the promises among the writes."""
     return [write for write in instruction.writes if isinstance(write, VolumePromise)]
 
 
 def selections(instruction: WriteReservation) -> list[NodeSelection]:
-    """Return the selections of nodes among the writes."""
     return [write for write in instruction.writes if isinstance(write, NodeSelection)]

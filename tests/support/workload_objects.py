@@ -96,7 +96,6 @@ def pod(
 
 
 def of(actions: Iterable[Action], action_type: type[T], kind: Kind | None = None) -> list[T]:
-    """Return the actions of this type, and of this kind if one is given."""
     found = [each for each in actions if isinstance(each, action_type)]
     writes = (Create, Update, Delete)
     return [each for each in found if kind is None or (isinstance(each, writes) and each.kind is kind)]

@@ -137,7 +137,6 @@ def defaults(*constraints: Json) -> Json:
 
 
 HARD_NODE: Final = spread("node", None)
-SOFT_ZONE: Final = spread("zone", None, soft=True)
 FOO_SERVICE: Final = service("s", {"foo": "x"})
 #: Makes the pods' own replica set the source of the default selector.
 OWNED: Final = pod(labels={"foo": "x"}, owner=owned_by("ReplicaSet", "rs"))
