@@ -355,7 +355,6 @@ class DeviceAllocator:
 
 
 def consumed_by(taken: Taken) -> Amounts:
-    """Return what was taken of a shared device."""
     return wanted((taken.query.get("capacity") or {}).get("requests") or {}, taken.entry.device) or {}
 
 

@@ -36,7 +36,6 @@ def pools_of(node: Object, slices: Sequence[Object]) -> list[NodePool]:
 
 
 def devices(slices: list[Object]) -> list[Object]:
-    """Return the devices of slices."""
     return [device for each in slices for device in each["spec"].get("devices") or []]
 
 

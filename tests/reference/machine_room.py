@@ -33,7 +33,6 @@ def fewest(hosts: Hosts, n_levels: int, n_members: int) -> int | None:
 
 
 def within_one(hosts: Hosts, n_levels: int) -> Iterator[Hosts]:
-    """Yield the hosts of each domain of a level."""
     for path in paths(hosts, n_levels):
         yield {name: host for name, host in hosts.items() if tuple(host[0][:n_levels]) == path}
 

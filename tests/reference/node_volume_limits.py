@@ -47,7 +47,6 @@ class _NoClaimError(Exception):
 
 
 def refusals(question: Question) -> dict[str, Verdict]:
-    """Return the refusals by node."""
     found = {}
     for node in question.nodes:
         csi_node = named(question, "CSINode", node)

@@ -174,7 +174,6 @@ def priority(pod: Object) -> int:
 
 
 def key_of(pod: Object) -> str:
-    """Return `namespace/name`."""
     return f"{namespace_of(pod)}/{pod['metadata']['name']}"
 
 

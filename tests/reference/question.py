@@ -81,7 +81,6 @@ class Question:
         return namespace_of(self.pod)
 
     def node_labels(self, node: str) -> Mapping[str, str]:
-        """Return the labels of the named node."""
         return labels_of(self.nodes[node])
 
 

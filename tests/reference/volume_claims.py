@@ -37,7 +37,6 @@ def claim_names(pod: Object) -> list[tuple[str, bool]]:
 
 
 def claim(question: Question, namespace: str, name: str) -> Object | None:
-    """Return the claim, None if there is none."""
     for found in question.objects("PersistentVolumeClaim"):
         if namespace_of(found) == namespace and found["metadata"]["name"] == name:
             return found

@@ -15,8 +15,7 @@ from typing import ClassVar, Protocol, TypeVar
 from scheduler.engine.core.machine import Machine
 from scheduler.engine.state.audit import differences
 from scheduler.sandbox.devcluster.cluster import DevCluster
-from scheduler.sandbox.devcluster.http.faults import Effect as FaultAction
-from scheduler.sandbox.devcluster.http.faults import Fault
+from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.http.server import user_agent
 from scheduler.sandbox.devcluster.kinds import NODE, POD, JsonObject, Kind
 from scheduler.sandbox.devcluster.storage.history import ObjectChange
@@ -31,6 +30,12 @@ from tests.support import build
 
 SPACE = "default"
 N_NODES = 3
+_STATUS = r"/pods/[^/]+/status$"
+_STREAM_FAULTS = (
+    Effect.STALL_STREAM, Effect.STALL_STREAM, Effect.CUT_STREAM, Effect.EXPIRE_STREAM, Effect.END_STREAM,
+    Effect.REPEAT_EVENT,
+)  # fmt: skip
+_WRITE_FAULTS = (Effect.RESPOND, Effect.DELAY, *[Effect.LOSE_ANSWER] * 2, Effect.RESPOND_AFTER, Effect.DROP)
 
 
 class _Cached(Protocol):
@@ -47,6 +52,11 @@ class ClaimStage:
     #: The kind of the claims, and all kinds that the caches have to have as the server has them.
     claim_kind: ClassVar[Kind]
     cached_kinds: ClassVar[tuple[Kind, ...]]
+    #: Watches, paths and verbs of requests that faults are about, and answers that refuse them.
+    watched: ClassVar[tuple[str, ...]]
+    paths: ClassVar[str]
+    verbs: ClassVar[tuple[str, ...]]
+    codes: ClassVar[tuple[int, ...]]
 
     store: ObjectStore
     cluster: DevCluster
@@ -67,7 +77,6 @@ class ClaimStage:
         self.store.create(kind, SPACE if kind.namespaced else "", obj)
 
     def objects(self, kind: Kind) -> list[JsonObject]:
-        """Return all objects of the kind."""
         return self.store.list(kind)[0]
 
     def doom_one(self, chance: Random) -> None:
@@ -83,20 +92,27 @@ class ClaimStage:
             points = (*RESERVATION_KILL_POINTS, *RESERVATION_KILL_POINTS, *KILL_POINTS, "status arrived")
             instance.doom = (chance.choice(points), chance.randrange(3))
 
-    def fault_of_nominations(self, chance: Random) -> Fault:
-        """Return a fault of the writes of nominations, where these may be lost."""
-        action = chance.choice(
-            (FaultAction.RESPOND, FaultAction.DELAY, FaultAction.LOSE_ANSWER, FaultAction.DROP)
-        )
-        delay_s = chance.choice((0.05, 1.0, 12.0)) if action is FaultAction.DELAY else 0.0
-        return Fault(
-            action=action,
-            verb="patch",
-            path=r"/pods/[^/]+/status$",
-            code=chance.choice((409, 429, 503)) if action is FaultAction.RESPOND else 503,
-            delay_s=delay_s,
-            times=chance.choice((1, 4)),
-        )
+    def add_fault(self, chance: Random) -> None:
+        """Add a fault of a watch, of the writes of claims, or of those of nominations where these may be lost."""
+        loses_nomination = self.may_lose_nominations and chance.random() < 0.2
+        if not loses_nomination and chance.random() < 0.45:
+            action = chance.choice(_STREAM_FAULTS)
+            delay_s = chance.choice((0.5, 2.0, 8.0)) if action is Effect.STALL_STREAM else 0.0
+            fault = Fault(
+                action=action, kind=chance.choice(self.watched), delay_s=delay_s, times=chance.choice((1, 2))
+            )
+        else:
+            action = chance.choice(_WRITE_FAULTS)
+            waits = action in (Effect.DELAY, Effect.LOSE_ANSWER)
+            fault = Fault(
+                action=action,
+                verb="patch" if loses_nomination else chance.choice(self.verbs),
+                path=_STATUS if loses_nomination else self.paths,
+                code=chance.choice(self.codes) if action is Effect.RESPOND else 503,
+                delay_s=chance.choice((0.05, 1.0, 12.0)) if waits else 0.0,
+                times=chance.choice((1, 2, 8)),
+            )
+        self.cluster.faults.add(fault)
 
     def add_room(self) -> None:
         """Give every node room for all pods."""
@@ -159,7 +175,6 @@ class ClaimStage:
         return any(not claim or claim["metadata"].get("deletionTimestamp") for claim in claims)
 
     def claim(self, name: str | None) -> JsonObject | None:
-        """Return the claim of that name if there is one."""
         return self.store.find(self.claim_kind, SPACE, name) if name else None
 
     def faults_of_claims(self) -> Iterator[str]:

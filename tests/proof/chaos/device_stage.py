@@ -59,10 +59,12 @@ class Writers(Enum):
 
 
 class DeviceStage(ClaimStage):
-    """The cluster and its instances."""
-
     claim_kind = RESOURCE_CLAIM
     cached_kinds = (RESOURCE_CLAIM, RESOURCE_SLICE, DEVICE_CLASS)
+    watched = (*["resourceclaims.resource.k8s.io"] * 2, "resourceslices.resource.k8s.io", "pods")
+    paths = r"/resourceclaims(/|$)"
+    verbs = ("patch", "patch", "patch", "create", "get", "delete")
+    codes = (409, 429, 500, 503)
     #: Whether devices are ready only some time after they are allocated.
     needs_preparing: bool = False
 
@@ -219,7 +221,6 @@ async def device_stage(writers: Writers = Writers.ALONE) -> AsyncIterator[Device
 
 
 def node_names(n: int) -> list[str]:
-    """Return the names of so many nodes."""
     return [f"node-{number:04}" for number in range(1, n + 1)]
 
 

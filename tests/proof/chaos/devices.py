@@ -7,7 +7,6 @@ import itertools
 import random
 
 from scheduler.sandbox.devcluster.admission.device_claims import DELETE_PROTECTION
-from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_SLICE, JsonObject
 from scheduler.sandbox.devcluster.status import StatusError
 from scheduler.sandbox.devcluster.storage.binding import bind
@@ -28,13 +27,6 @@ from tests.proof.chaos.run import repeatable
 from tests.proof.chaos.virtual import run_virtually
 from tests.support.device_documents import DRIVER
 
-CLAIM_PATHS = r"/resourceclaims(/|$)"
-_WATCHED = (
-    "resourceclaims.resource.k8s.io",
-    "resourceclaims.resource.k8s.io",
-    "resourceslices.resource.k8s.io",
-    "pods",
-)
 _SHARED = ("s0", "s1", "s2")
 _TROUBLE_S, _MAX_PODS = 40.0, 24
 #: Longer than a Lease, a backoff and a wait for what a lost answer has written; see `reserving`.
@@ -54,7 +46,7 @@ class _Trouble:
         actions = (
             (30, self._create_pods), (14, self._delete_pod), (6, self._finish_pod), (8, self._change_shared),
             (4, self._delete_claim), (5, self._touch_claim), (4, self._renew_slice), (5, self._set_clock),
-            (12, lambda: stage.doom_one(chance)), (20, self._add_fault), (12, self._prepare_devices),
+            (12, lambda: stage.doom_one(chance)), (20, lambda: stage.add_fault(chance)), (12, self._prepare_devices),
             (8, self._create_plain_pod),
         )  # fmt: skip
         stage.needs_preparing, stage.may_lose_nominations = chance.random() < 0.5, chance.random() < 0.3
@@ -160,41 +152,6 @@ class _Trouble:
         self._chance.choice(self._stage.instances).wall_offset_s = self._chance.choice(
             (-3600.0, -10.0, 0.0, 10.0)
         )
-
-    def _add_fault(self) -> None:
-        chance = self._chance
-        if self._stage.may_lose_nominations and chance.random() < 0.2:
-            self._stage.cluster.faults.add(self._stage.fault_of_nominations(chance))
-            return
-        if chance.random() < 0.45:
-            actions = (
-                Effect.STALL_STREAM, Effect.STALL_STREAM, Effect.CUT_STREAM, Effect.EXPIRE_STREAM, Effect.END_STREAM,
-                Effect.REPEAT_EVENT,
-            )  # fmt: skip
-            action = chance.choice(actions)
-            delay_s = chance.choice((0.5, 2.0, 8.0)) if action is Effect.STALL_STREAM else 0.0
-            fault = Fault(
-                action=action, kind=chance.choice(_WATCHED), delay_s=delay_s, times=chance.choice((1, 2))
-            )
-        else:
-            action = chance.choice(
-                (
-                    Effect.RESPOND,
-                    Effect.DELAY,
-                    Effect.LOSE_ANSWER,
-                    Effect.LOSE_ANSWER,
-                    Effect.RESPOND_AFTER,
-                    Effect.DROP,
-                )
-            )
-            delay_s = (
-                chance.choice((0.05, 1.0, 12.0)) if action in (Effect.DELAY, Effect.LOSE_ANSWER) else 0.0
-            )
-            verb = chance.choice(("patch", "patch", "patch", "create", "get", "delete"))
-            code = chance.choice((409, 429, 500, 503)) if action is Effect.RESPOND else 503
-            times = chance.choice((1, 2, 8))
-            fault = Fault(action=action, verb=verb, path=CLAIM_PATHS, code=code, delay_s=delay_s, times=times)
-        self._stage.cluster.faults.add(fault)
 
     # The scheduler that does not look again.
 

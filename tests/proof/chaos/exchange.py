@@ -33,7 +33,7 @@ from tests.proof.chaos.instance import OURS
 from tests.proof.chaos.journal import Journal, Written, is_terminal, key_of, node_of
 from tests.proof.chaos.judging import Judge
 from tests.proof.chaos.release import Release
-from tests.proof.chaos.replicas import Replica, Replicas
+from tests.proof.chaos.replicas import KILL_POINTS, Replica, Replicas
 from tests.proof.chaos.stage import KINDS, Embedded, Stage
 from tests.proof.chaos.verdicts import Verdict, Wrong
 from tests.proof.chaos.volume_stage import VolumeStage
@@ -55,8 +55,6 @@ _POLL_S = 0.5
 _MAX_RUN_S = 600.0
 #: More than there are pods that want one.
 _GPUS_PER_NODE = 8
-#: Moments of a bind at which a replica is killed.
-_POINTS = ("arrived", "written", "answered")
 _UNSUPPORTED = "which affinity-scheduler does not support yet"
 
 
@@ -183,7 +181,7 @@ class _Run:
     async def _kill_amid_bind(self, replica: Replica) -> None:
         """Kill the process at a moment of a bind, or after a second if it does not bind."""
         process = replica.daemon.process if replica.daemon is not None else None
-        replica.doom = (self._chance.choice(_POINTS), self._chance.randrange(4))
+        replica.doom = (self._chance.choice(KILL_POINTS), self._chance.randrange(4))
         if process is not None:
             try:
                 async with asyncio.timeout(1.0):

@@ -73,13 +73,10 @@ class Instance:
 
     Args:
         name: the beginning of its User-Agent.
-        scheduler_name: the schedulerName of its pods.
         elected: whether it uses leader election.
-        server_port: the API server's port.
-        journal: records its decisions and binds.
         chance: seeds its lives; by default drawn from its name.
         holder: returns the holder of the Lease.
-        election: the timing of its elections.
+        status_port: the port of its probes; 0 for none.
     """
 
     def __init__(
@@ -93,6 +90,7 @@ class Instance:
         chance: random.Random | None = None,
         holder: Callable[[], str] = str,
         election: LeaderElection = ELECTION,
+        status_port: int = 0,
     ) -> None:
         self.name, self.scheduler_name, self.elected = name, scheduler_name, elected
         self.wire = Wire(server_port)
@@ -106,7 +104,7 @@ class Instance:
         self.restart_after_s = 1.0
         self.crashes: list[str] = []
         self._journal, self._chance = journal, chance or random.Random(name)
-        self._holder, self._election = holder, election
+        self._holder, self._election, self._status_port = holder, election, status_port
 
     @property
     def identity(self) -> str:
@@ -181,7 +179,7 @@ class Instance:
             settings=replace(settings, profiles=(profile,)),
             election=self._election if self.elected else None,
             master=None,
-            serving=ServingOptions("127.0.0.1", 0),
+            serving=ServingOptions("127.0.0.1", self._status_port, insecure_http=True),
             max_in_unschedulable_s=_NEVER_FLUSHED_S,
             seed=self._chance.getrandbits(32),
             verbosity=2,

@@ -21,6 +21,8 @@ from tests.support.ports import free_port
 from tests.support.waiting import until
 
 _LEASE = {"leaseDuration": "5s", "renewDeadline": "4s", "retryPeriod": "500ms", "resourceName": NAME}
+#: Moments of a bind at which a replica is killed.
+KILL_POINTS = ("arrived", "written", "answered")
 #: Reached on no machine, whatever other work it has.
 _READY_AFTER_S = 150.0
 _CONFIGURATION = {
@@ -89,6 +91,10 @@ class Replica:
             return self.daemon is not None and (await self.daemon.get("/readyz"))[0] == 200
 
         await until(is_ready, timeout_s=_READY_AFTER_S, what=f"readiness of {self.name}")
+
+    async def lives(self) -> int:
+        """Return the number of processes so far."""
+        return self.n_lives
 
     async def cached(self) -> tuple[float, float]:
         """Return the numbers of cached and of assumed pods of the process."""

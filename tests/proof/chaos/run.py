@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, ParamSpec
 from unittest import mock
 from uuid import UUID
 
@@ -29,6 +30,8 @@ from tests.proof.chaos.verdicts import Verdict, Wrong
 from tests.proof.chaos.virtual import run_virtually
 from tests.proof.chaos.world import World
 from tests.proof.history.checker import check
+
+P = ParamSpec("P")
 
 THEIRS = "theirs"
 #: Share of runs in which all nodes return when the faults end.
@@ -168,19 +171,27 @@ def repeatable(seed: int) -> Iterator[None]:
         yield
 
 
+def virtually(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Return a test that plays this one on a virtual clock, with random numbers and UIDs of one seed."""
+
+    @functools.wraps(test)
+    def play(*args: P.args, **kwargs: P.kwargs) -> None:
+        with repeatable(1):
+            run_virtually(test(*args, **kwargs))
+
+    return play
+
+
 class Run:
     """
     One run, to be played once.
 
     Args:
         seed: draws everything that `script` leaves open.
-        shape: the schedulers.
         script: the happenings; None draws them.
         setting: the settings of the cluster; None draws them, or takes the defaults with a script.
-        venue: where it is played.
         until_s: when it ends without waiting for the final state.
         pods: the shapes of its pods; none stands for all.
-        world: draws what users do.
     """
 
     def __init__(

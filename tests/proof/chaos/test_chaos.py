@@ -19,18 +19,9 @@ def test_nothing_is_lost_doubled_or_misplaced(shape: Shape) -> None:
 
     In a separate process, as `make chaos`: there the order of sets is fixed, and a seed means one run.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "tests.proof.chaos",
-        "--seed",
-        "0",
-        "--runs",
-        "2",
-        "--shape",
-        shape.value,
-    ]
-    told = subprocess.run([*command, "--seconds", "280", "--shrink", "0"], capture_output=True, text=True)
+    flags = f"--seed 0 --runs 2 --shape {shape.value} --seconds 280 --shrink 0"
+    command = [sys.executable, "-m", "tests.proof.chaos", *flags.split()]
+    told = subprocess.run(command, capture_output=True, text=True)
     assert told.returncode == 0, told.stdout + told.stderr
     assert told.stdout.startswith("2 runs from seed 0, "), told.stdout
     assert (" evictions\n" in told.stdout) == shape.is_ranked, told.stdout

@@ -14,13 +14,12 @@ from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import POD, RESOURCE_CLAIM
 from tests.proof.chaos.claim_stage import SPACE, ClaimStage
 from tests.proof.chaos.device_stage import DeviceStage, Writers, device_stage
-from tests.proof.chaos.devices import CLAIM_PATHS
 from tests.proof.chaos.instance import RESERVATION_KILL_POINTS
 from tests.proof.chaos.journal import node_of
-from tests.proof.chaos.run import repeatable
+from tests.proof.chaos.run import virtually
 from tests.proof.chaos.test_deaths import deaths_at
-from tests.proof.chaos.virtual import after_turns, run_virtually
-from tests.proof.chaos.volume_stage import LOCAL, VOLUME_PATHS, VolumeStage, volume_stage
+from tests.proof.chaos.virtual import after_turns
+from tests.proof.chaos.volume_stage import LOCAL, VolumeStage, volume_stage
 
 
 @dataclass(frozen=True)
@@ -59,13 +58,13 @@ def _three_pods(stage: DeviceStage) -> None:
 
 
 _CASES = (
-    _Case("volumes", lambda elected: volume_stage(elected=elected), _two_pods, 2, VOLUME_PATHS),
+    _Case("volumes", lambda elected: volume_stage(elected=elected), _two_pods, 2, VolumeStage.paths),
     _Case(
         "devices",
         lambda elected: device_stage(Writers.ELECTED if elected else Writers.ALONE),
         _three_pods,
         3,
-        CLAIM_PATHS,
+        DeviceStage.paths,
     ),
 )
 _of_both = pytest.mark.parametrize("case", _CASES, ids=lambda case: case.name)
@@ -75,21 +74,20 @@ _of_both = pytest.mark.parametrize("case", _CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("elected", [False, True], ids=["alone", "standby"])
 @pytest.mark.parametrize("after", [0, 1, 2])
 @pytest.mark.parametrize("point", RESERVATION_KILL_POINTS)
-def test_the_next_life_binds_pods_with_claims(point: str, after: int, case: _Case, *, elected: bool) -> None:
-    async def story() -> None:
-        async with case.opened(elected) as stage:
-            await asyncio.sleep(20.0)
-            for instance in stage.instances:
-                instance.doom = (point, after)
-            case.create_pods(stage)
-            await asyncio.sleep(40.0)
-            await stage.settled(10.0)
-            if after < case.n_pods:
-                assert sum(each.n_lives for each in stage.instances) > len(stage.instances)
-            case.check(stage)
-
-    with repeatable(1):
-        run_virtually(story())
+@virtually
+async def test_the_next_life_binds_pods_with_claims(
+    point: str, after: int, case: _Case, *, elected: bool
+) -> None:
+    async with case.opened(elected) as stage:
+        await asyncio.sleep(20.0)
+        for instance in stage.instances:
+            instance.doom = (point, after)
+        case.create_pods(stage)
+        await asyncio.sleep(40.0)
+        await stage.settled(10.0)
+        if after < case.n_pods:
+            assert sum(each.n_lives for each in stage.instances) > len(stage.instances)
+        case.check(stage)
 
 
 @_of_both
@@ -117,64 +115,56 @@ def test_there_is_no_moment_between_reserve_and_bind_at_which_it_must_not_die(ca
 
 @_of_both
 @pytest.mark.parametrize("lost", [Effect.LOSE_ANSWER, Effect.RESPOND_AFTER, Effect.DROP, Effect.RESPOND])
-def test_writes_of_claims_without_a_clear_answer_are_settled(lost: Effect, case: _Case) -> None:
-    async def story() -> None:
-        async with case.opened(False) as stage:
-            await asyncio.sleep(5.0)
-            fault = Fault(action=lost, verb="patch", path=case.paths, code=503, times=3)
-            stage.cluster.faults.add(fault)
-            case.create_pods(stage)
-            await stage.settled(30.0)
-            case.check(stage)
-
-    with repeatable(1):
-        run_virtually(story())
+@virtually
+async def test_writes_of_claims_without_a_clear_answer_are_settled(lost: Effect, case: _Case) -> None:
+    async with case.opened(False) as stage:
+        await asyncio.sleep(5.0)
+        fault = Fault(action=lost, verb="patch", path=case.paths, code=503, times=3)
+        stage.cluster.faults.add(fault)
+        case.create_pods(stage)
+        await stage.settled(30.0)
+        case.check(stage)
 
 
-def test_a_claim_for_extended_resources_lets_go_of_a_pod_that_is_deleted_while_no_scheduler_lives() -> None:
+@virtually
+async def test_a_claim_for_extended_resources_lets_go_of_a_pod_that_is_deleted_while_no_scheduler_lives() -> (
+    None
+):
     """The claim is deleted before, so that only what the pod says of it leads the controller to it."""
-
-    async def story() -> None:
-        async with device_stage() as stage:
-            await asyncio.sleep(5.0)
-            (instance,) = stage.instances
-            instance.restart_after_s = 8.0
-            stage.cluster.faults.add(
-                Fault(action=Effect.DROP, verb="patch", path=r"/pods/[^/]+/status$", times=3)
-            )
-            stage.add_pod("p", extended=1)
-            await asyncio.sleep(0.1)
-            instance.kill()
-            for claim in stage.objects(RESOURCE_CLAIM):
-                stage.store.delete(RESOURCE_CLAIM, SPACE, claim["metadata"]["name"])
-            await asyncio.sleep(1.0)
-            stage.store.delete(POD, SPACE, "p", grace_period_s=0)
-            await stage.settled(30.0)
-            assert stage.wrongs == []
-
-    with repeatable(1):
-        run_virtually(story())
+    async with device_stage() as stage:
+        await asyncio.sleep(5.0)
+        (instance,) = stage.instances
+        instance.restart_after_s = 8.0
+        stage.cluster.faults.add(
+            Fault(action=Effect.DROP, verb="patch", path=r"/pods/[^/]+/status$", times=3)
+        )
+        stage.add_pod("p", extended=1)
+        await asyncio.sleep(0.1)
+        instance.kill()
+        for claim in stage.objects(RESOURCE_CLAIM):
+            stage.store.delete(RESOURCE_CLAIM, SPACE, claim["metadata"]["name"])
+        await asyncio.sleep(1.0)
+        stage.store.delete(POD, SPACE, "p", grace_period_s=0)
+        await stage.settled(30.0)
+        assert stage.wrongs == []
 
 
-def test_no_condition_is_written_about_a_pod_that_ends_before_the_server_takes_it() -> None:
-    async def story() -> None:
-        async with device_stage() as stage:
-            await asyncio.sleep(5.0)
-            busy = Fault(
-                action=Effect.RESPOND, path=r"/pods/[^/]+/status$", verb="patch", code=429, retry_after_s=2
-            )
-            stage.cluster.faults.add(busy)
-            stage.add_pod("p", template="two", extended=2)
-            await asyncio.sleep(1.0)
-            pod = stage.store.find(POD, SPACE, "p")
-            assert pod is not None
-            assert not node_of(pod)
-            stage.store.patch(POD, SPACE, "p", {"metadata": {"finalizers": ["example.com/slow"]}})
-            stage.store.delete(POD, SPACE, "p")
-            await asyncio.sleep(5.0)
-            pod = stage.store.find(POD, SPACE, "p")
-            assert pod is not None
-            assert "conditions" not in pod["status"]
-
-    with repeatable(1):
-        run_virtually(story())
+@virtually
+async def test_no_condition_is_written_about_a_pod_that_ends_before_the_server_takes_it() -> None:
+    async with device_stage() as stage:
+        await asyncio.sleep(5.0)
+        busy = Fault(
+            action=Effect.RESPOND, path=r"/pods/[^/]+/status$", verb="patch", code=429, retry_after_s=2
+        )
+        stage.cluster.faults.add(busy)
+        stage.add_pod("p", template="two", extended=2)
+        await asyncio.sleep(1.0)
+        pod = stage.store.find(POD, SPACE, "p")
+        assert pod is not None
+        assert not node_of(pod)
+        stage.store.patch(POD, SPACE, "p", {"metadata": {"finalizers": ["example.com/slow"]}})
+        stage.store.delete(POD, SPACE, "p")
+        await asyncio.sleep(5.0)
+        pod = stage.store.find(POD, SPACE, "p")
+        assert pod is not None
+        assert "conditions" not in pod["status"]

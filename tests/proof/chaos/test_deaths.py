@@ -16,7 +16,7 @@ from tests.proof.chaos.happenings import AddNamespace, AddNode, AddPod, Happenin
 from tests.proof.chaos.instance import KILL_POINTS, OURS, Instance, few_instances, living
 from tests.proof.chaos.journal import Journal, node_of
 from tests.proof.chaos.judging import Judge
-from tests.proof.chaos.run import repeatable
+from tests.proof.chaos.run import repeatable, virtually
 from tests.proof.chaos.stage import Server, Stage
 from tests.proof.chaos.venue import EMBEDDED, Setting
 from tests.proof.chaos.virtual import after_turns, run_virtually
@@ -88,17 +88,14 @@ async def told(
 @pytest.mark.parametrize("elected", [False, True], ids=["alone", "standby"])
 @pytest.mark.parametrize("after", [0, 1], ids=["first bind", "second bind"])
 @pytest.mark.parametrize("point", KILL_POINTS)
-def test_the_next_life_finishes_the_work(point: str, after: int, *, elected: bool) -> None:
-    async def play() -> None:
-        async with told(elected=elected) as story:
-            for instance in story.instances:
-                await story.stage.perform(Kill(instance.name, point, after))
-            await story.begin()
-            assert sorted((await story.end()).values()) == ["n1", "n2"]
-            assert sum(one.n_lives for one in story.instances) > len(story.instances)
-
-    with repeatable(1):
-        run_virtually(play())
+@virtually
+async def test_the_next_life_finishes_the_work(point: str, after: int, *, elected: bool) -> None:
+    async with told(elected=elected) as story:
+        for instance in story.instances:
+            await story.stage.perform(Kill(instance.name, point, after))
+        await story.begin()
+        assert sorted((await story.end()).values()) == ["n1", "n2"]
+        assert sum(one.n_lives for one in story.instances) > len(story.instances)
 
 
 def test_there_is_no_moment_at_which_it_must_not_die() -> None:

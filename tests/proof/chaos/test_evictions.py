@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -23,9 +22,8 @@ from tests.proof.chaos.happenings import (
 from tests.proof.chaos.instance import EVICTION_KILL_POINTS, OURS
 from tests.proof.chaos.journal import key_of, node_of
 from tests.proof.chaos.nominations import nomination_of
-from tests.proof.chaos.run import repeatable
+from tests.proof.chaos.run import virtually
 from tests.proof.chaos.test_deaths import Story, told
-from tests.proof.chaos.virtual import run_virtually
 
 #: Two nodes full of batch. On the second one a budget protects it.
 _CLUSTER: list[WorldEvent] = [
@@ -84,11 +82,6 @@ async def _end(story: Story) -> None:
     assert node_of(_pod(story, "red/high")) == "n1"
 
 
-def _play(story: Coroutine[Any, Any, None]) -> None:
-    with repeatable(1):
-        run_virtually(story)
-
-
 @pytest.mark.parametrize(
     ("after", "elected"),
     [
@@ -98,103 +91,91 @@ def _play(story: Coroutine[Any, Any, None]) -> None:
     ],
 )
 @pytest.mark.parametrize("point", EVICTION_KILL_POINTS)
-def test_the_next_life_evicts_the_rest_and_nobody_twice(point: str, after: int, *, elected: bool) -> None:
-    async def play() -> None:
-        async with told(elected=elected) as story:
-            await _begin(story)
-            for instance in story.instances:
-                await story.stage.perform(Kill(instance.name, point, after))
-            await _preempt(story)
-            await _end_pods(story, until_s=_WITH_LEASE_S if elected else _ALONE_S)
-            for instance in story.instances:
-                instance.doom = None
-            await _end(story)
-            if after == 0:
-                assert sum(one.n_lives for one in story.instances) > len(story.instances)
-
-    _play(play())
+@virtually
+async def test_the_next_life_evicts_the_rest_and_nobody_twice(
+    point: str, after: int, *, elected: bool
+) -> None:
+    async with told(elected=elected) as story:
+        await _begin(story)
+        for instance in story.instances:
+            await story.stage.perform(Kill(instance.name, point, after))
+        await _preempt(story)
+        await _end_pods(story, until_s=_WITH_LEASE_S if elected else _ALONE_S)
+        for instance in story.instances:
+            instance.doom = None
+        await _end(story)
+        if after == 0:
+            assert sum(one.n_lives for one in story.instances) > len(story.instances)
 
 
 @pytest.mark.parametrize("lost", [Effect.LOSE_ANSWER, Effect.RESPOND_AFTER, Effect.DROP, Effect.RESPOND])
-def test_a_deletion_without_a_clear_answer_is_told_of_and_counted_once(lost: Effect) -> None:
+@virtually
+async def test_a_deletion_without_a_clear_answer_is_told_of_and_counted_once(lost: Effect) -> None:
     """One victim is gone at once, so the second try finds no pod; the other one ends later."""
-
-    async def play() -> None:
-        async with told(elected=False) as story:
-            await _begin(story)
-            story.server.faults.add(
-                Fault(action=lost, verb="delete", path=r"/pods/[^/]+$", code=504, times=2)
-            )
-            await _preempt(story)
-            await _end_pods(story, until_s=_ALONE_S)
-            await _end(story)
-            assert sorted(uid for _, uid in story.journal.reported) == sorted(
-                {one.victim_uid for one in story.journal.ordered}
-            )
-            machine = story.instances[0].machine
-            assert machine is not None
-            assert machine.preemptions.wasted == {}
-            assert not (machine.state.preempting or machine.preemptions.is_evicting)
-
-    _play(play())
+    async with told(elected=False) as story:
+        await _begin(story)
+        story.server.faults.add(Fault(action=lost, verb="delete", path=r"/pods/[^/]+$", code=504, times=2))
+        await _preempt(story)
+        await _end_pods(story, until_s=_ALONE_S)
+        await _end(story)
+        assert sorted(uid for _, uid in story.journal.reported) == sorted(
+            {one.victim_uid for one in story.journal.ordered}
+        )
+        machine = story.instances[0].machine
+        assert machine is not None
+        assert machine.preemptions.wasted == {}
+        assert not (machine.state.preempting or machine.preemptions.is_evicting)
 
 
-def test_an_instance_that_is_stopped_ends_its_evictions_first() -> None:
-    async def play() -> None:
-        async with told(elected=False) as story:
-            await _begin(story)
-            slow = Fault(action=Effect.DELAY, verb="delete", path=r"/pods/[^/]+$", delay_s=2.0, times=2)
-            story.server.faults.add(slow)
-            await _preempt(story)
-            await asyncio.sleep(1.0)
-            await story.stage.perform(Terminate("one"))
-            await _end_pods(story, until_s=_ALONE_S)
-            await _end(story)
-            assert [by for by, _ in story.journal.reported] == ["one-1", "one-1"]
-            assert story.instances[0].n_lives == 2
-
-    _play(play())
+@virtually
+async def test_an_instance_that_is_stopped_ends_its_evictions_first() -> None:
+    async with told(elected=False) as story:
+        await _begin(story)
+        slow = Fault(action=Effect.DELAY, verb="delete", path=r"/pods/[^/]+$", delay_s=2.0, times=2)
+        story.server.faults.add(slow)
+        await _preempt(story)
+        await asyncio.sleep(1.0)
+        await story.stage.perform(Terminate("one"))
+        await _end_pods(story, until_s=_ALONE_S)
+        await _end(story)
+        assert [by for by, _ in story.journal.reported] == ["one-1", "one-1"]
+        assert story.instances[0].n_lives == 2
 
 
-def test_a_nomination_ends_with_its_node() -> None:
+@virtually
+async def test_a_nomination_ends_with_its_node() -> None:
     """Cluster-autoscaler counts a nominated pod as placed, even on a node that is gone."""
-
-    async def play() -> None:
-        async with told(elected=False) as story:
-            await _begin(story)
-            await _preempt(story)
-            await asyncio.sleep(1.0)
-            assert nomination_of(_pod(story, "red/high") or {}) == "n1"
-            await story.stage.perform(Remove("Node", "n1"))
-            await story.stage.perform(Remove("Node", "n2"))
-            await asyncio.sleep(1.0)
-            assert nomination_of(_pod(story, "red/high") or {}) == ""
-
-    _play(play())
+    async with told(elected=False) as story:
+        await _begin(story)
+        await _preempt(story)
+        await asyncio.sleep(1.0)
+        assert nomination_of(_pod(story, "red/high") or {}) == "n1"
+        await story.stage.perform(Remove("Node", "n1"))
+        await story.stage.perform(Remove("Node", "n2"))
+        await asyncio.sleep(1.0)
+        assert nomination_of(_pod(story, "red/high") or {}) == ""
 
 
-def test_a_nomination_ends_where_a_pod_of_higher_priority_takes_the_node() -> None:
-    async def play() -> None:
-        async with told(elected=False) as story:
-            await _begin(story)
-            await _preempt(story)
-            await asyncio.sleep(1.0)
-            await story.stage.perform(AddPriorityClass("top", 2000))
-            await story.server.patch(
-                "PodDisruptionBudget", "blue/batch", {"status": {"disruptionsAllowed": 0}}, "status"
-            )
-            for number in range(2):
-                pod = {
-                    "metadata": {"name": f"top-{number}", "namespace": "red"},
-                    "spec": {
-                        "schedulerName": OURS,
-                        "priorityClassName": "top",
-                        "containers": [{"name": "c", "image": "c", "resources": {"requests": {"cpu": "2"}}}],
-                    },
-                }
-                await story.server.create("Pod", pod)
-            await _end_pods(story, until_s=20.0)
-            assert {node_of(_pod(story, f"red/top-{number}")) for number in range(2)} == {"n1", "n2"}
-            assert nomination_of(_pod(story, "red/high") or {}) == ""
-
-    _play(play())
+@virtually
+async def test_a_nomination_ends_where_a_pod_of_higher_priority_takes_the_node() -> None:
+    async with told(elected=False) as story:
+        await _begin(story)
+        await _preempt(story)
+        await asyncio.sleep(1.0)
+        await story.stage.perform(AddPriorityClass("top", 2000))
+        await story.server.patch(
+            "PodDisruptionBudget", "blue/batch", {"status": {"disruptionsAllowed": 0}}, "status"
+        )
+        for number in range(2):
+            pod = {
+                "metadata": {"name": f"top-{number}", "namespace": "red"},
+                "spec": {
+                    "schedulerName": OURS,
+                    "priorityClassName": "top",
+                    "containers": [{"name": "c", "image": "c", "resources": {"requests": {"cpu": "2"}}}],
+                },
+            }
+            await story.server.create("Pod", pod)
+        await _end_pods(story, until_s=20.0)
+        assert {node_of(_pod(story, f"red/top-{number}")) for number in range(2)} == {"n1", "n2"}
+        assert nomination_of(_pod(story, "red/high") or {}) == ""

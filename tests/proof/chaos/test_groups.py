@@ -20,10 +20,10 @@ from tests.proof.chaos.groups import Members, as_decided, group_of, placed_in_pa
 from tests.proof.chaos.happenings import AddNamespace, AddNode, AddPod, Happening, Kill, Remove
 from tests.proof.chaos.instance import KILL_POINTS, OURS
 from tests.proof.chaos.journal import Decided
-from tests.proof.chaos.run import Shape, repeatable, run
+from tests.proof.chaos.run import Shape, run, virtually
 from tests.proof.chaos.test_deaths import Story, deaths_at, told
 from tests.proof.chaos.verdicts import Verdict, Wrong
-from tests.proof.chaos.virtual import after_turns, run_virtually
+from tests.proof.chaos.virtual import after_turns
 from tests.support import build
 from tests.support.driving import Driver
 
@@ -52,19 +52,15 @@ async def _end(story: Story, within_s: float) -> None:
 @pytest.mark.parametrize("elected", [False, True], ids=["alone", "standby"])
 @pytest.mark.parametrize("after", range(_N))
 @pytest.mark.parametrize("point", KILL_POINTS)
-def test_the_next_life_completes_the_group(point: str, after: int, *, elected: bool) -> None:
+@virtually
+async def test_the_next_life_completes_the_group(point: str, after: int, *, elected: bool) -> None:
     """Killed between any two binds of a group; restarted, or its Lease taken over by a second instance."""
-
-    async def play() -> None:
-        async with told(elected=elected, cluster=_CLUSTER, pods=_MEMBERS) as story:
-            for instance in story.instances:
-                await story.stage.perform(Kill(instance.name, point, after))
-            await story.begin()
-            await _end(story, _IN_PART_AFTER_TAKEOVER_S if elected else _IN_PART_S)
-            assert sum(one.n_lives for one in story.instances) > len(story.instances)
-
-    with repeatable(1):
-        run_virtually(play())
+    async with told(elected=elected, cluster=_CLUSTER, pods=_MEMBERS) as story:
+        for instance in story.instances:
+            await story.stage.perform(Kill(instance.name, point, after))
+        await story.begin()
+        await _end(story, _IN_PART_AFTER_TAKEOVER_S if elected else _IN_PART_S)
+        assert sum(one.n_lives for one in story.instances) > len(story.instances)
 
 
 def test_there_is_no_moment_at_which_half_a_group_stays() -> None:
@@ -89,34 +85,27 @@ def test_there_is_no_moment_at_which_half_a_group_stays() -> None:
 
 @pytest.mark.parametrize("after", range(_N))
 @pytest.mark.parametrize("action", [Effect.RESPOND, Effect.RESPOND_AFTER, Effect.LOSE_ANSWER, Effect.DROP])
-def test_a_bind_that_fails_is_made_up_for(action: Effect, after: int) -> None:
+@virtually
+async def test_a_bind_that_fails_is_made_up_for(action: Effect, after: int) -> None:
     """One bind of four is refused, loses its answer or its connection; the others are not undone."""
-
-    async def play() -> None:
-        async with told(elected=False, cluster=_CLUSTER, pods=_MEMBERS) as story:
-            path = rf"/pods/p{after}/binding$"
-            await story.stage.perform(Fault(action=action, path=path, code=503, times=3))
-            await story.begin()
-            await _end(story, 20.0)
-
-    with repeatable(1):
-        run_virtually(play())
+    async with told(elected=False, cluster=_CLUSTER, pods=_MEMBERS) as story:
+        path = rf"/pods/p{after}/binding$"
+        await story.stage.perform(Fault(action=action, path=path, code=503, times=3))
+        await story.begin()
+        await _end(story, 20.0)
 
 
-def test_a_member_that_ends_before_its_bind_is_replaced_in_the_same_zone() -> None:
-    async def play() -> None:
-        async with told(elected=False, cluster=_CLUSTER, pods=_MEMBERS) as story:
-            await story.stage.perform(Fault(action=Effect.DELAY, path="/binding$", delay_s=2.0, times=_N))
-            await story.begin()
-            await asyncio.sleep(1.0)
-            await story.stage.perform(Remove("Pod", "red/p1"))
-            await story.stage.perform(AddPod("red/late", "web", OURS, False, "train", _N))
-            nodes = await story.end()
-            assert sorted(nodes) == ["red/late", "red/p0", "red/p2", "red/p3"]
-            assert len({node[0] for node in nodes.values()}) == 1, nodes
-
-    with repeatable(1):
-        run_virtually(play())
+@virtually
+async def test_a_member_that_ends_before_its_bind_is_replaced_in_the_same_zone() -> None:
+    async with told(elected=False, cluster=_CLUSTER, pods=_MEMBERS) as story:
+        await story.stage.perform(Fault(action=Effect.DELAY, path="/binding$", delay_s=2.0, times=_N))
+        await story.begin()
+        await asyncio.sleep(1.0)
+        await story.stage.perform(Remove("Pod", "red/p1"))
+        await story.stage.perform(AddPod("red/late", "web", OURS, False, "train", _N))
+        nodes = await story.end()
+        assert sorted(nodes) == ["red/late", "red/p0", "red/p2", "red/p3"]
+        assert len({node[0] for node in nodes.values()}) == 1, nodes
 
 
 def _member(name: str, node: str = "", **more: Any) -> Pod:

@@ -27,7 +27,7 @@ from tests.proof.chaos.happenings import (
 )
 from tests.proof.chaos.instance import OURS, Instance, few_instances, living
 from tests.proof.chaos.journal import Journal, node_of
-from tests.proof.chaos.run import Shape, replay
+from tests.proof.chaos.run import Shape, replay, virtually
 from tests.proof.chaos.shapes import NAIVE
 from tests.proof.chaos.virtual import run_virtually
 from tests.support import build
@@ -82,17 +82,14 @@ async def _takeover(*, late_lines: bool, stalls_s: tuple[float, float] = (60.0, 
         await _hand_over(cluster, instances)
 
 
-def test_a_late_watch_does_not_take_away_a_pod_that_a_list_shows_running_again() -> None:
+@virtually
+async def test_a_late_watch_does_not_take_away_a_pod_that_a_list_shows_running_again() -> None:
     """
     Seed 41002: `first` succeeds and runs again while both watches stall, and the new leader lists it as running.
 
     When its watch recovers, the first line shows that `first` has left the field selector. For five seconds the leader
     took n1 for free, and gave it to `second`.
     """
-    run_virtually(_revival())
-
-
-async def _revival() -> None:
     async with _two_electing() as (cluster, instances):
         cluster.store.create(NODE, "", build.node("n1"))
         # A leader that has bound nothing leaves no version, so that the new one takes a list.

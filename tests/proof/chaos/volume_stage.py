@@ -32,15 +32,16 @@ from tests.reference.node_selection import any_term_matches
 from tests.support import build, storage_objects
 
 LOCAL = "local"
-VOLUME_PATHS = r"/persistentvolume(claim)?s/[^/]+$"
 _BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 
 
 class VolumeStage(ClaimStage):
-    """The cluster and its instances."""
-
     claim_kind = PERSISTENT_VOLUME_CLAIM
     cached_kinds = (PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM)
+    watched = ("persistentvolumes", "persistentvolumeclaims", "pods")
+    paths = r"/persistentvolume(claim)?s/[^/]+$"
+    verbs = ("patch", "patch", "get")
+    codes = (503,)
 
     def add_claim(self, name: str, storage_class: str = DEFAULT_CLASS) -> None:
         made = storage_objects.claim(name, storage_class)

@@ -5,31 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 
-from scheduler.sandbox.devcluster.http.faults import Effect, Fault
 from scheduler.sandbox.devcluster.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD
 from scheduler.sandbox.devcluster.status import StatusError
 from tests.proof.chaos.claim_stage import SPACE
 from tests.proof.chaos.journal import node_of
 from tests.proof.chaos.run import repeatable
 from tests.proof.chaos.virtual import run_virtually
-from tests.proof.chaos.volume_stage import LOCAL, VOLUME_PATHS, VolumeStage, volume_stage
-
-_WATCHED = ("persistentvolumes", "persistentvolumeclaims", "pods")
-
-
-def _fault(chance: random.Random) -> Fault:
-    if chance.random() < 0.4:
-        actions = (Effect.STALL_STREAM, Effect.CUT_STREAM, Effect.EXPIRE_STREAM, Effect.END_STREAM)
-        action = chance.choice(actions)
-        delay_s = chance.choice((0.5, 2.0, 8.0)) if action is Effect.STALL_STREAM else 0.0
-        return Fault(action=action, kind=chance.choice(_WATCHED), delay_s=delay_s)
-    action = chance.choice(
-        (Effect.RESPOND, Effect.DELAY, Effect.LOSE_ANSWER, Effect.RESPOND_AFTER, Effect.DROP)
-    )
-    delay_s = chance.choice((0.05, 1.0, 12.0)) if action in (Effect.DELAY, Effect.LOSE_ANSWER) else 0.0
-    verb = chance.choice(("patch", "patch", "get"))
-    times = chance.choice((1, 2, 8))
-    return Fault(action=action, verb=verb, path=VOLUME_PATHS, code=503, delay_s=delay_s, times=times)
+from tests.proof.chaos.volume_stage import LOCAL, VolumeStage, volume_stage
 
 
 async def _trouble(stage: VolumeStage, chance: random.Random) -> None:
@@ -64,10 +46,8 @@ async def _trouble(stage: VolumeStage, chance: random.Random) -> None:
                 _remove(stage, chance)
             elif what < 0.72:
                 stage.doom_one(chance)
-            elif stage.may_lose_nominations and what < 0.77:
-                stage.cluster.faults.add(stage.fault_of_nominations(chance))
             else:
-                stage.cluster.faults.add(_fault(chance))
+                stage.add_fault(chance)
         except StatusError:
             continue  # refused: what it is about is gone
 
