@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -59,98 +59,52 @@ _CLAIMS: Mapping[str, Mapping[str, Callable[[int], ClaimStage]]] = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make chaos")
-    parser.add_argument(
-        "--seconds", type=float, default=300.0, help="how long to go on (default %(default)s)"
-    )
-    parser.add_argument("--seed", type=int, default=None, help="the first seed (default: drawn)")
-    parser.add_argument("--runs", type=int, default=None, help="stop after so many runs")
-    parser.add_argument("--shape", choices=[*(one.value for one in Shape), Writers.CARELESS.value])
-    parser.add_argument(
-        "--shrink",
-        type=float,
-        default=120.0,
-        metavar="SECONDS",
-        help="how long to look for the shortest script of a failing run (default %(default)s)",
-    )
-    parser.add_argument(
-        "--histories", type=Path, metavar="FOLDER", help="write the history of each run to a file there"
-    )
-    kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument("--groups", action="store_true", help="most pods are members of groups")
-    kinds.add_argument(
-        "--devices",
-        action="store_true",
-        help="pods have claims of devices, which other schedulers allocate too",
-    )
-    kinds.add_argument(
-        "--volumes",
-        action="store_true",
-        help="pods have claims of volumes, whose provisioners fail and stall",
-    )
-    kinds.add_argument(
-        "--exchange",
-        action="store_true",
-        help="exchange release 0.1.0 and this checkout, as processes, amid scheduling (--seconds, --seed, --runs)",
-    )
-    kinds.add_argument(
-        "--real", action="store_true", help="on the API server of KUBEBUILDER_ASSETS, where time is real"
-    )
-    args = parser.parse_args()
+    args = _parser().parse_args()
     if os.environ.get("PYTHONHASHSEED") is None:
         # The iteration order of sets of strings differs by process; a seed has to mean one order.
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).personality(_ADDR_NO_RANDOMIZE)
         os.execve(sys.executable, [sys.executable, "-m", "tests.proof.chaos", *sys.argv[1:]], _SEEDED)
-    how = (GROUP_SHAPES, GroupWorld) if args.groups else ((), World)
     claims = next((kind for kind in _CLAIMS if getattr(args, kind)), None)
     offered = list(_CLAIMS[claims]) if claims else [one.value for one in Shape]
     if args.shape not in (None, *offered):
-        parser.error(f"--shape: found {args.shape}, expected one of {', '.join(offered)}")
-    seed = args.seed
-    if seed is None:
-        seed = random.SystemRandom().randrange(1_000_000)
+        raise SystemExit(f"--shape: found {args.shape}, expected one of {', '.join(offered)}")
+    shapes = [args.shape] if args.shape else offered
+    if args.seed is None:
+        args.seed = random.SystemRandom().randrange(1_000_000)
         # Before the first run, so that one which hangs can be repeated too.
-        print(f"drawn: python -m tests.proof.chaos --seed {seed} {shlex.join(sys.argv[1:])}", flush=True)
+        print(f"drawn: python -m tests.proof.chaos --seed {args.seed} {shlex.join(sys.argv[1:])}", flush=True)
     faulthandler.dump_traceback_later(args.seconds + args.shrink + _HANGS_S, exit=True)
-    until_s = time.monotonic() + args.seconds
     if claims:
-        shapes_of_claims = [args.shape] if args.shape else offered
-        return _play_claims(
-            claims, seed, shapes_of_claims, until_s=until_s, n_runs=args.runs, histories=args.histories
-        )
-    if args.exchange:
-        return _exchange(seed, until_s=until_s, n_runs=args.runs)
-    shapes = [Shape(args.shape)] if args.shape else list(Shape)
-    with contextlib.ExitStack() as stack:
-        venue = stack.enter_context(_real_venue()) if args.real else None
-        outcomes = _play(
-            seed,
-            shapes,
-            until_s=until_s,
-            n_runs=args.runs,
-            shrink_s=0.0 if venue else args.shrink,
-            histories=args.histories,
-            play=lambda seed, shape: (
-                asyncio.run(run_at(venue, seed, shape)) if venue else run(seed, shape, *how)
-            ),
-        )
-    failed = [one for one in outcomes if one.wrongs]
-    print(
-        f"{len(outcomes)} runs from seed {seed}, {sum(one.n_lives for one in outcomes)} lives, "
-        f"{sum(one.n_binds for one in outcomes)} binds; {sum(one.n_raced for one in outcomes)} of them right only "
-        f"without what others had just written, which no watch had brought yet "
-        f"(at most {max((one.window_s for one in outcomes), default=0.0):.1f} s old); "
-        f"settled after {max((one.settled_s for one in outcomes), default=0.0):.0f} s at most; {len(failed)} failed"
-    )
-    more = " --groups" if args.groups else ""
-    if n_evictions := sum(one.n_evictions for one in outcomes):
-        print(f"{n_evictions} evictions")
-        n_flushed = sum(one.n_flushed for one in outcomes)
-        print(f"{n_flushed} pods could evict others, and needed the flush of unschedulable pods")
-    for one in failed:
-        print(f"  python -m tests.proof.chaos --seed {one.seed} --shape {one.shape.value} --runs 1{more}")
+        failed = _play_claims(claims, shapes, args)
+    elif args.exchange:
+        failed = _exchange(args)
+    else:
+        failed = _play(shapes, args)
+    print("".join(f"  python -m tests.proof.chaos --runs 1 {flags}\n" for flags in failed), end="")
     return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make chaos")
+    add = parser.add_argument
+    add("--seconds", type=float, default=300.0, help="how long to go on (default %(default)s)")
+    add("--seed", type=int, default=None, help="the first seed (default: drawn)")
+    add("--runs", type=int, default=None, help="stop after so many runs")
+    add("--shape", choices=[*(one.value for one in Shape), Writers.CARELESS.value])
+    how_long = "how long to look for the shortest script of a failing run (default %(default)s)"
+    add("--shrink", type=float, default=120.0, metavar="SECONDS", help=how_long)
+    add("--histories", type=Path, metavar="FOLDER", help="write the history of each run to a file there")
+    kinds = parser.add_mutually_exclusive_group()
+    for flag, what in {
+        "--groups": "most pods are members of groups",
+        "--devices": "pods have claims of devices, which other schedulers allocate too",
+        "--volumes": "pods have claims of volumes, whose provisioners fail and stall",
+        "--exchange": "exchange release 0.1.0 and this checkout, as processes, amid scheduling",
+        "--real": "on the API server of KUBEBUILDER_ASSETS, where time is real",
+    }.items():
+        kinds.add_argument(flag, action="store_true", help=what)
+    return parser
 
 
 #: Linux, sys/personality.h: objects have the same addresses in every process, so sets of objects have one order too.
@@ -158,76 +112,87 @@ _ADDR_NO_RANDOMIZE = 0x0040000
 _SEEDED = {**os.environ, "PYTHONHASHSEED": "0"}
 
 
-def _play(
-    seed: int,
-    shapes: list[Shape],
-    *,
-    until_s: float,
-    n_runs: int | None,
-    shrink_s: float,
-    histories: Path | None,
-    play: Callable[[int, Shape], Outcome],
-) -> list[Outcome]:
-    outcomes: list[Outcome] = []
-    while time.monotonic() < until_s and (n_runs is None or len(outcomes) < n_runs):
-        outcome = play(seed + len(outcomes) // len(shapes), shapes[len(outcomes) % len(shapes)])
-        if outcome.wrongs:
-            print(outcome.story(_STORY), flush=True)
-            if shrink_s > 0:
-                _tell_shortest(outcome, shrink_s)
-        if histories is not None and outcome.journal is not None:
-            _keep(outcome.journal, histories, f"{outcome.seed}-{outcome.shape.value}")
-        outcome.journal, outcome.script = None, []
-        outcomes.append(outcome)
+def _runs(shapes: Sequence[str], args: argparse.Namespace) -> Iterator[tuple[int, str]]:
+    """Yield ascending seeds, each with every shape, until the time is over or so many runs were played."""
+    until_s = time.monotonic() + args.seconds
+    drawn = ((seed, shape) for seed in itertools.count(args.seed) for shape in shapes)
+    for seed, shape in itertools.islice(drawn, args.runs):
+        if time.monotonic() >= until_s:
+            return
+        yield seed, shape
         # Instances freeze their caches, and a finished run leaves reference cycles.
         gc.unfreeze()
         gc.collect()
-    return outcomes
 
 
-def _keep(journal: Journal, folder: Path, name: str) -> None:
-    """Write the history of a run to a file of the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.jsonl").write_bytes(b"\n".join(journal.history_lines()))
+def _play(shapes: Sequence[str], args: argparse.Namespace) -> list[str]:
+    """Return the flags of the runs that failed."""
+    how = (GROUP_SHAPES, GroupWorld) if args.groups else ((), World)
+    outcomes: list[Outcome] = []
+    with contextlib.ExitStack() as stack:
+        venue = stack.enter_context(_real_venue()) if args.real else None
+        for seed, name in _runs(shapes, args):
+            shape = Shape(name)
+            outcome = asyncio.run(run_at(venue, seed, shape)) if venue else run(seed, shape, *how)
+            if outcome.wrongs:
+                print(outcome.story(_STORY), flush=True)
+                if args.shrink > 0 and not venue:
+                    _tell_shortest(outcome, args.shrink)
+            if outcome.journal is not None:
+                _keep(outcome.journal, args.histories, f"{seed}-{name}")
+            outcome.journal, outcome.script = None, []
+            outcomes.append(outcome)
+    failed = [one for one in outcomes if one.wrongs]
+    print(
+        f"{len(outcomes)} runs from seed {args.seed}, {sum(one.n_lives for one in outcomes)} lives, "
+        f"{sum(one.n_binds for one in outcomes)} binds; {sum(one.n_raced for one in outcomes)} of them right only "
+        f"without what others had just written, which no watch had brought yet "
+        f"(at most {max((one.window_s for one in outcomes), default=0.0):.1f} s old); "
+        f"settled after {max((one.settled_s for one in outcomes), default=0.0):.0f} s at most; {len(failed)} failed"
+    )
+    if n_evictions := sum(one.n_evictions for one in outcomes):
+        print(f"{n_evictions} evictions")
+        n_flushed = sum(one.n_flushed for one in outcomes)
+        print(f"{n_flushed} pods could evict others, and needed the flush of unschedulable pods")
+    more = " --groups" if args.groups else ""
+    return [f"--seed {one.seed} --shape {one.shape.value}{more}" for one in failed]
 
 
-def _play_claims(
-    kind: str, seed: int, shapes: list[str], *, until_s: float, n_runs: int | None, histories: Path | None
-) -> int:
-    """Play runs with claims, each seed in all shapes; return the exit code."""
-    runs = n_binds = n_collisions = 0
+def _keep(journal: Journal, folder: Path | None, name: str) -> None:
+    """Write the history of a run to a file of the folder, if there is one."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.jsonl").write_bytes(b"\n".join(journal.history_lines()))
+
+
+def _play_claims(kind: str, shapes: Sequence[str], args: argparse.Namespace) -> list[str]:
+    """Play runs with claims, and return the flags of those that failed."""
+    n_runs = n_binds = n_collisions = 0
     failed: list[str] = []
-    drawn = ((number, shape) for number in itertools.count(seed) for shape in shapes)
-    for runs, (number, shape) in enumerate(drawn):
-        if time.monotonic() >= until_s or runs == n_runs:
-            break
-        stage = _CLAIMS[kind][shape](number)
-        n_binds += stage.n_binds
+    for seed, shape in _runs(shapes, args):
+        stage = _CLAIMS[kind][shape](seed)
+        n_runs, n_binds = n_runs + 1, n_binds + stage.n_binds
         if isinstance(stage, DeviceStage):
             n_collisions += stage.n_collisions()
-        if histories is not None:
-            _keep(stage.journal, histories, f"{number}-{shape}")
+        _keep(stage.journal, args.histories, f"{seed}-{shape}")
         if stage.wrongs:
-            print(f"seed {number}, {shape}:", *stage.wrongs, sep="\n", flush=True)
-            failed.append(f"  python -m tests.proof.chaos --seed {number} --shape {shape} --runs 1 --{kind}")
-        gc.unfreeze()
-        gc.collect()
+            print(f"seed {seed}, {shape}:", *stage.wrongs, sep="\n", flush=True)
+            failed.append(f"--seed {seed} --shape {shape} --{kind}")
     collided = (
         f", {n_collisions} claims allocated with a device that another had" if kind == "devices" else ""
     )
-    print(f"{runs} runs with {kind} from seed {seed}, {n_binds} binds{collided}; {len(failed)} failed")
-    print("".join(f"{line}\n" for line in failed), end="")
-    return 1 if failed else 0
+    print(f"{n_runs} runs with {kind} from seed {args.seed}, {n_binds} binds{collided}; {len(failed)} failed")
+    return failed
 
 
-def _exchange(seed: int, *, until_s: float, n_runs: int | None) -> int:
-    """Exchange releases, run after run, and return the exit code."""
+def _exchange(args: argparse.Namespace) -> list[str]:
+    """Exchange releases, run after run, and return the flags of those that failed."""
     logging.getLogger("aiohttp").setLevel(logging.CRITICAL)
     older = release_0_1_0()
     outcomes: list[Exchange] = []
-    while time.monotonic() < until_s and (n_runs is None or len(outcomes) < n_runs):
+    for seed, _ in _runs([""], args):
         with tempfile.TemporaryDirectory() as folder:
-            outcome = asyncio.run(exchange(seed + len(outcomes), older, CHECKOUT, Path(folder)))
+            outcome = asyncio.run(exchange(seed, older, CHECKOUT, Path(folder)))
         if outcome.wrongs:
             print(outcome.story(_STORY), flush=True)
         outcome.told = []
@@ -236,14 +201,13 @@ def _exchange(seed: int, *, until_s: float, n_runs: int | None) -> int:
     by_names = Counter(each.names for each in outcomes)
     binds = sum((Counter(each.n_binds_by) for each in outcomes), Counter[str]())
     print(
-        f"{len(outcomes)} exchanges from seed {seed} ({_counted(by_names)}; {sum(each.is_killed for each in outcomes)} "
-        f"with kills), binds: {_counted(binds)}; {sum(each.n_with_claims for each in outcomes)} with claims, "
+        f"{len(outcomes)} exchanges from seed {args.seed} ({_counted(by_names)}; "
+        f"{sum(each.is_killed for each in outcomes)} with kills), binds: {_counted(binds)}; "
+        f"{sum(each.n_with_claims for each in outcomes)} with claims, "
         f"{sum(each.n_relaxed for each in outcomes)} relaxed; {sum(each.n_evictions for each in outcomes)} evictions; "
         f"{sum(each.n_lost for each in outcomes)} processes lost the Lease; {len(failed)} failed"
     )
-    for each in failed:
-        print(f"  python -m tests.proof.chaos --exchange --seed {each.seed} --runs 1")
-    return 1 if failed else 0
+    return [f"--exchange --seed {each.seed}" for each in failed]
 
 
 def _counted(numbers: Counter[str]) -> str:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from scheduler.engine.core.machine import Machine
 from scheduler.engine.state.audit import differences
 from scheduler.sandbox.devcluster.kinds import JsonObject
 from tests.proof.chaos.asking import NO_SCORES, filled
@@ -30,12 +31,6 @@ class FinalState:
 
     Where nothing is left but pods that could evict others, and no event had to tell them (`unheard`), instances flush
     once, as upstream does with unschedulable pods after 5 minutes.
-
-    Args:
-        server: the server.
-        instances: our instances.
-        scheduler_names: the schedulerNames of our pods.
-        journal: shows whether objects were written.
     """
 
     def __init__(
@@ -106,13 +101,14 @@ def left_over(objects: Objects, scheduler_names: frozenset[str]) -> Iterator[Wro
 
 def staleness(instance: Instance, objects: Objects) -> Iterator[Wrong]:
     """Yield the differences between the instance's caches and the server, and pods that its queue has lost."""
-    if instance.machine is None:
+    machine = instance.machine
+    if machine is None:
         yield Wrong(Verdict.CACHE, f"{instance.name} is not alive")
         return
-    yield from _stale_pods(instance, objects("Pod"))
-    yield from _forgotten(instance, objects("Pod"))
-    yield from _stale_groups(instance, objects("Pod"))
-    state = instance.machine.state
+    yield from _stale_pods(instance, machine, objects("Pod"))
+    yield from _forgotten(instance, machine, objects("Pod"))
+    yield from _stale_groups(instance, machine, objects("Pod"))
+    state = machine.state
     nodes = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in objects("Node")}
     rows = state.nodes.row_by_name
     known = {name: node.resource_version for name in rows if (node := state.node(name)) is not None}
@@ -122,7 +118,7 @@ def staleness(instance: Instance, objects: Objects) -> Iterator[Wrong]:
     mine = {k: dict(v) for k, v in state.label_sets.namespace_labels.items() if v is not None}
     if labels != mine:
         yield Wrong(Verdict.CACHE, f"{instance.name} knows namespaces {mine}, the server has {labels}")
-    yield from _stale_ranks(instance, objects)
+    yield from _stale_ranks(instance, machine, objects)
 
 
 def miscounts(instance: Instance) -> Iterator[Wrong]:
@@ -132,9 +128,7 @@ def miscounts(instance: Instance) -> Iterator[Wrong]:
             yield Wrong(Verdict.COUNTS, f"{instance.name}: {text}")
 
 
-def _stale_pods(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
-    machine = instance.machine
-    assert machine is not None
+def _stale_pods(instance: Instance, machine: Machine, pods: list[JsonObject]) -> Iterator[Wrong]:
     wanted = {pod["metadata"]["uid"]: node_of(pod) for pod in pods if node_of(pod) and not is_terminal(pod)}
     kept = {uid: placed.pod.node_name for uid, placed in machine.state.placed.items()}
     for uid in sorted(wanted.keys() | kept.keys()):
@@ -146,9 +140,7 @@ def _stale_pods(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
         yield Wrong(Verdict.CACHE, text)
 
 
-def _stale_groups(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
-    machine = instance.machine
-    assert machine is not None
+def _stale_groups(instance: Instance, machine: Machine, pods: list[JsonObject]) -> Iterator[Wrong]:
     groups = machine.state.groups
     for placed in (False, True):
         wanted = {
@@ -172,10 +164,8 @@ def _is_of(instance: Instance, pod: JsonObject) -> bool:
     return bool(pod["spec"]["schedulerName"] == instance.scheduler_name)
 
 
-def _stale_ranks(instance: Instance, objects: Objects) -> Iterator[Wrong]:
+def _stale_ranks(instance: Instance, machine: Machine, objects: Objects) -> Iterator[Wrong]:
     """Yield differences in what preemption reads: budgets and nominations."""
-    machine = instance.machine
-    assert machine is not None
     spaces = {one["metadata"]["namespace"] for one in objects("PodDisruptionBudget")}
     there = [one for space in spaces for one in machine.state.budgets.within(space)]
     budgets = {one.key: one.disruptions_allowed for one in there}
@@ -197,15 +187,16 @@ def _stale_ranks(instance: Instance, objects: Objects) -> Iterator[Wrong]:
         yield Wrong(Verdict.CACHE, f"{instance.name} counts nominations {kept}, the server has {shown}")
 
 
-def _forgotten(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
-    machine = instance.machine
-    assert machine is not None
+def _forgotten(instance: Instance, machine: Machine, pods: list[JsonObject]) -> Iterator[Wrong]:
     for pod in pods:
         if is_terminal(pod) or node_of(pod):
             continue
         meta = pod["metadata"]
-        is_ours = pod["spec"]["schedulerName"] == instance.scheduler_name
-        if is_ours and not meta.get("deletionTimestamp") and machine.queue.get(meta["uid"]) is None:
+        if (
+            _is_of(instance, pod)
+            and not meta.get("deletionTimestamp")
+            and machine.queue.get(meta["uid"]) is None
+        ):
             yield Wrong(Verdict.LEFT, f"{instance.name} has {meta['namespace']}/{meta['name']} in no queue")
 
 

@@ -40,13 +40,7 @@ _PAUSE_S = 1.0
 
 
 class EvictionJudge:
-    """
-    Judges the evictions of a journal.
-
-    Args:
-        journal: the whole run.
-        group_of: instance -> the scheduler that it belongs to.
-    """
+    """Judges the evictions of a journal; `group_of`: instance -> the scheduler that it belongs to."""
 
     def __init__(self, journal: Journal, group_of: Mapping[str, str]) -> None:
         self._journal, self._group_of = journal, group_of

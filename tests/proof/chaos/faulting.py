@@ -17,14 +17,7 @@ _KINDS = ("pods", "nodes", "namespaces")
 
 
 class FaultGenerator:
-    """
-    Draws faults.
-
-    Args:
-        instances: the names of our instances.
-        chance: the random numbers.
-        evicts: whether the instances evict pods, in the midst of which they are hurt too.
-    """
+    """Draws faults of these instances; with `evicts` they evict pods, in the midst of which they are hurt too."""
 
     def __init__(self, instances: Sequence[str], chance: random.Random, *, evicts: bool = False) -> None:
         self._instances, self._chance = instances, chance

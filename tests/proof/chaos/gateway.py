@@ -38,10 +38,7 @@ class Gateway:
     Use `opened`.
 
     Args:
-        upstream: the API server's URL.
         headers: added to every request.
-        ssl: the TLS settings of its client.
-        faults: the faults.
         agent: maps the User-Agent of a request.
         on_arrival: called with every request before it is sent to the server.
         on_answer: called with the server's response before it is sent to the client.

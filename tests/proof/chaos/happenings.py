@@ -7,7 +7,7 @@ A run is its setting and a list of happenings with their moments; `literal` writ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -155,26 +155,11 @@ Script: TypeAlias = Sequence[tuple[float, Happening]]
 
 def literal(thing: object) -> str:
     """Return the Python expression of the value, without arguments that equal their defaults."""
-    return f"{type(thing).__name__}({', '.join(_arguments(thing))})"
-
-
-def _arguments(thing: object) -> list[str]:
-    if isinstance(thing, msgspec.Struct):
-        return [
-            f"{field.name}={_value(value)}"
-            for field in msgspec.structs.fields(thing)
-            if (value := getattr(thing, field.name)) != field.default
-        ]
-    arguments: list[str] = []
-    skipped = False
-    for field in fields(thing):  # type: ignore[arg-type]  # every other happening is a dataclass
-        value = getattr(thing, field.name)
-        if field.default is not MISSING and value == field.default:
-            skipped = True
-        else:
-            arguments.append(f"{field.name}={_value(value)}" if skipped else _value(value))
-    return arguments
-
-
-def _value(value: object) -> str:
-    return str(value) if isinstance(value, Enum) else repr(value)
+    # Every other happening is a dataclass.
+    named: Any = msgspec.structs.fields(thing) if isinstance(thing, msgspec.Struct) else fields(thing)  # type: ignore[arg-type]
+    arguments = [
+        f"{each.name}={value if isinstance(value, Enum) else repr(value)}"
+        for each in named
+        if (value := getattr(thing, each.name)) != each.default
+    ]
+    return f"{type(thing).__name__}({', '.join(arguments)})"

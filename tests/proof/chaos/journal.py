@@ -122,11 +122,8 @@ class Preempted:
     """
     An instance nominated a pod to a node, and others are to leave it.
 
-    Attributes:
-        number: of the record; records of evictions are numbered in their order, as many happen at one moment.
-        uid: of the pod.
-        victims: namespace/name, at most ten of `n_victims`.
-        view: before the attempt.
+    `number`: records of evictions are numbered in their order, as many happen at one moment. `victims`: namespace/name,
+    at most ten of `n_victims`. `view`: before the attempt.
     """
 
     number: int
@@ -145,10 +142,7 @@ class Retried:
     """
     An instance tried a pod again for which it had begun to evict others.
 
-    Attributes:
-        number: as of `Preempted`.
-        view: before the attempt.
-        failed_before_s: the seconds, by the instance's clock, since an eviction for the pod failed; None if none has.
+    `failed_before_s`: the seconds, by the instance's clock, since an eviction for the pod failed; None if none has.
     """
 
     number: int
@@ -172,12 +166,8 @@ class Eviction:
     """
     An instance sent a request of an eviction.
 
-    Attributes:
-        number: as of `Preempted`.
-        uid: of the victim.
-        was_ending: whether a watch had shown that the victim ends, or is gone.
-        view: at that moment.
-        code: of the answer, 0 if there was none.
+    `uid`: of the victim. `was_ending`: whether a watch had shown that it ends, or is gone. `code`: of the answer, 0 if
+    there was none.
     """
 
     number: int
@@ -197,12 +187,7 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """
-    An instance began to evict a pod from a node for another one.
-
-    Attributes:
-        number: as of `Preempted`.
-    """
+    """An instance began to evict a pod from a node for another one; `number`: as of `Preempted`."""
 
     number: int
     at_s: float
@@ -306,6 +291,5 @@ def is_terminal(pod: JsonObject) -> bool:
 
 
 def key_of(obj: Mapping[str, Any]) -> str:
-    """Return namespace/name, or the name of an object that is in no namespace."""
     meta = obj["metadata"]
     return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])

@@ -40,7 +40,6 @@ class Judge:
     Judges the binds of a journal.
 
     Args:
-        journal: the whole run.
         group_of: instance -> the writer that it belongs to; instances without one are third parties.
         elected: names of the instances that may bind only with the Lease.
         blind_s: the longest delay of an instance's watches, for instances without recorded decisions.

@@ -25,13 +25,6 @@ from tests.support.apiserver import Address
 
 _ELECTION = LeaderElection(True, 4.0, 3.0, 0.5, resource_name="chaos")
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{_ELECTION.resource_namespace}/leases"
-_RESOURCES = {
-    "Pod": ("/api/v1", "pods"),
-    "Node": ("/api/v1", "nodes"),
-    "Namespace": ("/api/v1", "namespaces"),
-    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
-    "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
-}
 #: Namespaces of every cluster.
 _LASTING = ("default", "kube-system", "kube-public", "kube-node-lease")
 
@@ -88,22 +81,18 @@ class Real:
         _accepted(await self._api.patch(path, change))
 
     async def delete(self, kind: str, key: str, grace_s: int) -> None:
+        """Delete the object; end a namespace with its pods at once, as the next run wants it anew."""
         _accepted(await self._api.delete(_path(kind, *split(key)), {"gracePeriodSeconds": grace_s}))
         if kind == "Namespace":
-            await self._end_namespace(key)
+            await _delete_all(self._api, "Pod", key)
+            namespace = (await self._api.get(_path(kind, "", key))).body
+            if namespace.get("kind") == kind:
+                namespace["spec"]["finalizers"] = []
+                await self._api.put(f"{_path(kind, '', key)}/finalize", namespace)
 
     async def bind(self, key: str, node: str) -> None:
         body = {"metadata": {"name": split(key)[1]}, "target": {"kind": "Node", "name": node}}
         _accepted(await self._api.post(f"{_path('Pod', *split(key))}/binding", body))
-
-    async def _end_namespace(self, name: str) -> None:
-        """Delete the namespace's pods and finalize it: no namespace controller runs here."""
-        for pod in (await self._api.get(_path("Pod", name))).ok["items"]:
-            await self._api.delete(_path("Pod", name, pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
-        namespace = (await self._api.get(_path("Namespace", "", name))).body
-        if namespace.get("kind") == "Namespace":
-            namespace["spec"]["finalizers"] = []
-            await self._api.put(f"{_path('Namespace', '', name)}/finalize", namespace)
 
 
 class RealVenue:
@@ -178,18 +167,15 @@ async def _follow(api: Api, kind: str, seen: _Seen) -> None:
             seen.note(kind, event["object"], gone=event["type"] == "DELETED")
 
 
+async def _delete_all(api: Api, kind: str, namespace: str = "") -> None:
+    for obj in (await api.get(_path(kind, namespace))).ok["items"]:
+        if not obj["metadata"]["name"].startswith("system-"):
+            await api.delete(_path(kind, *split(key_of(obj))), {"gracePeriodSeconds": 0})
+
+
 async def _clear(api: Api, server: Real) -> None:
-    for pod in (await api.get(_path("Pod"))).ok["items"]:
-        meta = pod["metadata"]
-        await api.delete(_path("Pod", meta["namespace"], meta["name"]), {"gracePeriodSeconds": 0})
-    for node in (await api.get(_path("Node"))).ok["items"]:
-        await api.delete(_path("Node", "", node["metadata"]["name"]))
-    for budget in (await api.get(_path("PodDisruptionBudget"))).ok["items"]:
-        meta = budget["metadata"]
-        await api.delete(_path("PodDisruptionBudget", meta["namespace"], meta["name"]))
-    for priority_class in (await api.get(_path("PriorityClass"))).ok["items"]:
-        if not priority_class["metadata"]["name"].startswith("system-"):
-            await api.delete(_path("PriorityClass", "", priority_class["metadata"]["name"]))
+    for kind in ("Pod", "Node", "PodDisruptionBudget", "PriorityClass"):
+        await _delete_all(api, kind)
     for namespace in (await api.get(_path("Namespace"))).ok["items"]:
         name = namespace["metadata"]["name"]
         if name not in _LASTING:
@@ -199,8 +185,8 @@ async def _clear(api: Api, server: Real) -> None:
 
 def _path(kind: str, namespace: str = "", name: str = "") -> str:
     inside = f"/namespaces/{namespace}" if namespace else ""
-    group, plural = _RESOURCES[kind]
-    return f"{group}{inside}/{plural}" + (f"/{name}" if name else "")
+    found = KINDS[kind]
+    return f"{found.path}{inside}/{found.plural}" + (f"/{name}" if name else "")
 
 
 def _accepted(answer: Answer) -> Any:

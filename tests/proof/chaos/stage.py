@@ -47,13 +47,9 @@ class Server(Protocol):
         """Return the faults of its other clients."""
         ...
 
-    def objects(self, kind: str) -> list[JsonObject]:
-        """Return the objects of a kind."""
-        ...
+    def objects(self, kind: str) -> list[JsonObject]: ...
 
-    async def create(self, kind: str, obj: JsonObject) -> None:
-        """Create the object."""
-        ...
+    async def create(self, kind: str, obj: JsonObject) -> None: ...
 
     async def patch(self, kind: str, key: str, change: JsonObject, subresource: str | None) -> None:
         """Apply the merge patch."""
@@ -93,14 +89,7 @@ class Embedded:
 
 
 class Stage:
-    """
-    Performs happenings.
-
-    Args:
-        server: the server of users' writes and of faults.
-        instances: our instances.
-        journal: records the story.
-    """
+    """Performs happenings, of users and of faults; the journal records the story."""
 
     def __init__(self, server: Server, instances: Sequence[Instance], journal: Journal) -> None:
         self._server, self._journal = server, journal
@@ -116,7 +105,6 @@ class Stage:
         self._journal.tell(told)
 
     def end_faults(self) -> None:
-        """End all faults."""
         self._server.faults.clear()
         for instance in self._instances.values():
             instance.doom = None

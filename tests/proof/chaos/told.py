@@ -33,14 +33,7 @@ from tests.proof.chaos.journal import WATCHED, Choice, Decided, Journal, Ordered
 
 
 class Told:
-    """
-    The objects that one life of an instance knows of, exactly as it was told.
-
-    Args:
-        journal: records its decisions and evictions.
-        agent: the instance and its life.
-        machine: of this life.
-    """
+    """The objects that one life of an instance knows of, exactly as it was told; records what it decides."""
 
     def __init__(self, journal: Journal, agent: str, machine: Machine) -> None:
         self._journal, self._agent, self._machine = journal, agent, machine

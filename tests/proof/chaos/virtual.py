@@ -106,7 +106,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return server
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
-        """Connect."""
         _widen(sock)
         await super().sock_connect(sock, address)
 

@@ -37,10 +37,7 @@ class World:
     A small cluster in motion.
 
     Args:
-        objects: returns the objects of a kind.
-        chance: the random numbers.
         schedulers: the schedulerNames of pods, ours and others'; a name may be listed twice.
-        shapes: of the pods.
         is_ranked: whether there are PriorityClasses and PodDisruptionBudgets.
     """
 
