@@ -28,6 +28,11 @@ from tests.bench.__main__ import main
             "--scheduler-binary: found nowhere, expected a file",
             id="no binary",
         ),
+        pytest.param(
+            ["--holds", "earthquake"],
+            "--holds: found earthquake, expected one of preemption-repelled, ",
+            id="no situation",
+        ),
         pytest.param(["--level", "cellar"], "argument --level: invalid choice: 'cellar'", id="no level"),
         pytest.param(
             ["--shape", "anti-affinity", "--nodes", "10", "--pods", "9"],

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.bench.__main__ import main
 from tests.bench.hold_clusters import HoldSize
 from tests.bench.hold_situations import SITUATIONS
 from tests.bench.holds import HoldResult, measure_holds, too_long
@@ -13,13 +12,6 @@ def test_every_situation_comes_about_and_is_measured():
     results = measure_holds(SITUATIONS, HoldSize(20))
     assert len(results) == len(SITUATIONS)
     assert [result.situation for result in results if not result.sampled_ms > 0] == []
-
-
-def test_a_situation_that_does_not_exist_is_one_line_and_exit_code_2(capsys):
-    assert main(["--holds", "earthquake"]) == 2
-    assert capsys.readouterr().err.startswith(
-        "--holds: found earthquake, expected one of preemption-repelled, "
-    )
 
 
 @pytest.mark.parametrize(("longest_ms", "n_too_long"), [(10.0, 0), (10.1, 1)])

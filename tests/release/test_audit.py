@@ -44,20 +44,19 @@ def test_the_locks_pin_everything_that_is_declared(root):
     assert _lock_findings(root) == []
 
 
-def test_a_package_without_an_exact_version_is_found(root):
-    _change(root, "ci", "\npluggy==", "\npluggy>=")
-    assert "ci: pluggy: found no exact version, expected ==" in _lock_findings(root)
-
-
-def test_a_package_without_a_hash_is_found(root):
-    path_of(root, "wheel").write_text("aiohttp==" + _version(root, "wheel", "aiohttp") + "\n")
-    assert "wheel: aiohttp: found no hash, expected one for each file" in _lock_findings(root)
-
-
-def test_locks_that_disagree_are_found(root):
-    version = _version(root, "image", "yarl")
-    _change(root, "image", f"\nyarl=={version}", "\nyarl==1.99.0")
-    assert _lock_findings(root) == ["image: yarl: found 1.99.0, expected the version of lock ci"]
+@pytest.mark.parametrize(
+    ("lock", "name", "written", "found"),
+    [
+        ("ci", "pluggy", "pluggy>={}", "found no exact version, expected =="),
+        # Its hashes stand below another name.
+        ("wheel", "aiohttp", "aiohttp=={}\nsniffio==1.0", "found no hash, expected one for each file"),
+        ("image", "yarl", "yarl==1.99.0", "found 1.99.0, expected the version of lock ci"),
+    ],
+)
+def test_a_package_that_is_not_pinned_as_in_every_lock_is_found(root, lock, name, written, found):
+    version = _version(root, lock, name)
+    _change(root, lock, f"\n{name}=={version}", "\n" + written.format(version))
+    assert f"{lock}: {name}: {found}" in _lock_findings(root)
 
 
 def test_a_dependency_that_is_not_locked_is_found(root):

@@ -1,7 +1,7 @@
 """
 Fuzzes readers of untrusted input: by coverage where atheris is installed, else by mutants that are drawn by seed.
 
-    python -m tests.proof.fuzz [--seconds N] [--seed N] [--target NAME ...] [--without-coverage] [--input FILE]
+    python -m tests.proof.fuzz [--seconds N] [--seed N] [--target NAME ...] [--input FILE]
 
 An input that breaks a target, or takes more than five seconds of CPU or 2 GB, is written to `build/fuzz`, and a line
 says how to repeat it. The exit code is 1 then.
@@ -43,13 +43,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300.0, help="for all targets (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--target", nargs="+", choices=NAMES, default=list(NAMES))
-    parser.add_argument("--without-coverage", action="store_true", help="draw by seed alone")
     parser.add_argument("--input", type=Path, metavar="FILE", help="run one target with this input alone")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.input is not None:
         return _repeat(args.target[0], args.input)
-    by_coverage = not args.without_coverage and importlib.util.find_spec("atheris") is not None
+    by_coverage = importlib.util.find_spec("atheris") is not None
     if args.inside:
         return _draw(args.target[0], args.seed, args.seconds)
     _FOLDER.mkdir(parents=True, exist_ok=True)
