@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, takewhile
 from random import Random
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, TypeVar
 
 from scheduler.engine.core.machine import Machine
+from scheduler.engine.model.device_decoder import DeviceObject
+from scheduler.engine.model.volumes import StorageObject
 from scheduler.engine.state.audit import differences
 from scheduler.sandbox.devcluster.cluster import DevCluster
 from scheduler.sandbox.devcluster.http.faults import Effect, Fault
@@ -36,13 +38,6 @@ _STREAM_FAULTS = (
     Effect.REPEAT_EVENT,
 )  # fmt: skip
 _WRITE_FAULTS = (Effect.RESPOND, Effect.DELAY, *[Effect.LOSE_ANSWER] * 2, Effect.RESPOND_AFTER, Effect.DROP)
-
-
-class _Cached(Protocol):
-    """An object as a cache has it."""
-
-    @property
-    def resource_version(self) -> str: ...
 
 
 @dataclass
@@ -158,7 +153,7 @@ class ClaimStage:
         """Yield why the pod, which has a node, must not have it."""
 
     @abstractmethod
-    def cached(self, machine: Machine, kind: Kind, key: str) -> _Cached | None:
+    def cached(self, machine: Machine, kind: Kind, key: str) -> StorageObject | DeviceObject | None:
         """Return the object of one of `cached_kinds` as the machine knows it."""
 
     @abstractmethod
