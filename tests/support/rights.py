@@ -66,9 +66,6 @@ _ARGUMENTS_BY_TYPE: dict[type, Any] = {
     ResourceClaim: DeviceDecoder().decode(DeviceKind.CLAIM, json.dumps(resource_claim("none")).encode()),
     Pod: PodDecoder().decode(json.dumps(build.pod("nobody")).encode()),
 }
-#: Asked about besides `resourceclaims/status`, by a write that changes `allocation` or `reservedFor` (kubernetes 1.36,
-#: gate DRAResourceClaimGranularStatusAuthorization).
-CLAIM_BINDING = Right("resource.k8s.io", "resourceclaims/binding", "patch")
 
 
 def all_requests() -> list[Request]:
