@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduler.daemon.settings.resolved import ProfileSettings, Settings
-from scheduler.engine.core.profile_queue import queue_for
 from scheduler.engine.framework.plugin_context import PluginContext
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.affinity import label_selector
@@ -51,7 +50,7 @@ def build_queue(
     namespace_share: float = 0.0,
 ) -> PodQueue:
     """Return the queue for the pods of all profiles."""
-    return queue_for(
+    return PodQueue(
         profiles,
         initial_backoff_s=settings.pod_initial_backoff_s,
         max_backoff_s=settings.pod_max_backoff_s,

@@ -13,7 +13,6 @@ from dataclasses import replace
 from scheduler.engine.framework.events import ASSIGNED_POD_DELETE
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.queueing.pod_queue import PodQueue
-from scheduler.engine.queueing.pre_enqueue import KeptOut
 from scheduler.engine.state.cluster import ClusterState
 
 
@@ -71,8 +70,11 @@ class Nominator:
         """Wake the pods, of its priority or lower, that its nomination `before` kept out, if that is over."""
         if not before or before == self._state.nominated.node_of(pod.uid):
             return
+
+        def kept_out(waiting: Pod) -> bool:
+            return waiting.priority <= pod.priority and waiting.uid != but
+
         left = replace(pod, nominated_node_name=before)
-        kept_out = KeptOut(pod.priority, but)
         self._queue.on_event(ASSIGNED_POD_DELETE, left, None, now_s, kept_out=kept_out)
 
     def _change(self, pod: Pod, node_name: str, now_s: float, *, but: str = "") -> None:

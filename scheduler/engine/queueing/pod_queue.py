@@ -40,7 +40,7 @@ Source: pkg/scheduler/backend/queue/scheduling_queue.go (kubernetes 1.36). Diffe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from math import floor
 from typing import Final
 
@@ -57,14 +57,14 @@ from scheduler.engine.framework.events import (
     Resource,
     pod_update_actions,
 )
+from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.engine.queueing.backoff import Backoff
 from scheduler.engine.queueing.incremental_work import IncrementalWork
 from scheduler.engine.queueing.namespace_shares import NamespaceShares
-from scheduler.engine.queueing.pre_enqueue import KeptOut, PreEnqueueCheck
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
-from scheduler.engine.queueing.queueing_hints import QueueingHintMap, QueueingHints
+from scheduler.engine.queueing.queueing_hints import QueueingHints
 from scheduler.engine.queueing.sub_queues import SubQueues
 from scheduler.engine.queueing.unschedulable_pods import InterestedPlugins
 
@@ -83,20 +83,24 @@ class PodQueue:
 
     def __init__(
         self,
-        events: QueueingHintMap,
+        profiles: Mapping[str, Profile],
         *,
-        pre_enqueue: Mapping[str, Sequence[PreEnqueueCheck]] | None = None,
         initial_backoff_s: float = 1.0,
         max_backoff_s: float = 10.0,
         max_in_unschedulable_s: float = 300.0,
         namespace_share: float = 0.0,
         semantics: Semantics = DEFAULT_SEMANTICS,
     ) -> None:
-        """`namespace_share`: see `NamespaceShares`; by default upstream's, all of the time for every namespace."""
+        """`profiles`: by schedulerName. `namespace_share`: see `NamespaceShares`; upstream's is all of the time."""
         self.incoming: Counter[tuple[str, str]] = Counter()
         self.unschedulable_by_plugin: Counter[tuple[str, str]] = Counter()
-        self._hints = QueueingHints(events)
-        self._pre_enqueue = {} if pre_enqueue is None else pre_enqueue
+        self._hints = QueueingHints(
+            {
+                name: {plugin.name: plugin.events_to_register() for plugin in profile.rejecting_plugins()}
+                for name, profile in profiles.items()
+            }
+        )
+        self._pre_enqueue = {name: profile.pre_enqueue for name, profile in profiles.items()}
         self._backoff = Backoff(initial_backoff_s, max_backoff_s)
         self._max_in_unschedulable_s = max_in_unschedulable_s
         self._pods: dict[str, QueuedPod] = {}
@@ -330,10 +334,10 @@ class PodQueue:
         new: object,
         now_s: float,
         *,
-        kept_out: KeptOut | None = None,
+        kept_out: Callable[[Pod], bool] | None = None,
     ) -> None:
         """
-        Requeue the waiting pods that a change from `old` to `new` may help; with `kept_out`, only these pods.
+        Requeue the waiting pods that a change from `old` to `new` may help; with `kept_out`, only those that it selects.
 
         A pending pod's own update goes to `update`. Cost: O(pods moved + equivalence classes rejected by a plugin
         that registered the event); if a hint reads labels for this event, each label set counts.
@@ -416,7 +420,7 @@ class PodQueue:
         old: object,
         new: object,
         now_s: float,
-        kept_out: KeptOut | None,
+        kept_out: Callable[[Pod], bool] | None,
     ) -> Iterator[None]:
         """Yield after each question to hints and after each pod moved."""
         changed = old if new is None else new
@@ -428,7 +432,7 @@ class PodQueue:
                 helps = self._hints.is_worth_requeuing(asked, event, old, new)
                 yield
                 for queued in pods if helps else ():
-                    if kept_out is None or kept_out.selects(queued.pod):
+                    if kept_out is None or kept_out(queued.pod):
                         self._requeue(queued, event.label, now_s)
                         yield
 
@@ -470,11 +474,11 @@ class PodQueue:
 
     def _run_pre_enqueue(self, queued: QueuedPod) -> None:
         """Note the first plugin of the profile whose check the pod fails (runPreEnqueuePlugins)."""
-        checks = self._pre_enqueue.get(queued.profile, ())
+        plugins = self._pre_enqueue.get(queued.profile, ())
         if known := queued.gating_plugin:
             # Most likely it still does.
-            checks = sorted(checks, key=lambda check: check.plugin != known)
-        plugin = next((check.plugin for check in checks if not check.passes(queued.pod)), "")
+            plugins = sorted(plugins, key=lambda plugin: plugin.name != known)
+        plugin = next((each.name for each in plugins if not each.admits(queued.pod)), "")
         queued.gating_plugin = plugin
         if plugin and plugin not in queued.unschedulable_plugins:
             queued.unschedulable_plugins |= {plugin}

@@ -9,9 +9,8 @@ import pytest
 from scheduler.engine.framework.events import ASSIGNED_POD_DELETE, Action, ClusterEventWithHint, Resource
 from scheduler.engine.queueing.incremental_work import UNITS_PER_STEP, IncrementalWork
 from scheduler.engine.queueing.pod_queue import PodQueue
-from scheduler.engine.queueing.pre_enqueue import PreEnqueueCheck
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
-from tests.engine.queueing.build import pod
+from tests.engine.queueing.build import pod, queue_with
 
 _N = 3 * UNITS_PER_STEP
 
@@ -53,7 +52,7 @@ def test_finish_does_all_tasks() -> None:
 
 def _rejected(plugin: str = "Fit") -> PodQueue:
     """Return a queue with `_N` pods that `plugin` rejected at second 0; '' means an error."""
-    queue = PodQueue({"default-scheduler": {"Fit": [ClusterEventWithHint(Resource.POD, Action.DELETE)]}})
+    queue = queue_with({"Fit": [ClusterEventWithHint(Resource.POD, Action.DELETE)]})
     for number in range(_N):
         queue.add(pod(f"p{number}"), 0.0)
     for _ in range(_N):
@@ -155,8 +154,7 @@ def test_a_pod_that_is_woken_on_its_own_waits_for_the_pods_before() -> None:
 
 def test_gated_pods_are_let_through_a_bounded_number_at_a_time() -> None:
     is_closed = [True]
-    check = PreEnqueueCheck("Gate", lambda _: not is_closed[0])
-    queue = PodQueue({}, pre_enqueue={"default-scheduler": [check]})
+    queue = queue_with({}, {"Gate": lambda _: not is_closed[0]})
     for number in range(_N):
         queue.add(pod(f"p{number}"), 0.0)
     assert queue.depths()["gated"] == _N

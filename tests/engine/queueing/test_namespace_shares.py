@@ -7,10 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.queueing.namespace_shares import BURST_S, MEMORY_S, NamespaceShares
-from scheduler.engine.queueing.pod_queue import PodQueue
-from tests.engine.queueing.build import pod
+from tests.engine.queueing.build import pod, queue_with
 
-PROFILE = "default-scheduler"
 SHARE = 0.25
 #: Multiples of an eighth, so that sums of them are exact.
 EIGHTHS = st.integers(0, 16).map(lambda n: n / 8)
@@ -50,7 +48,7 @@ STEPS = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
 def test_pods_of_namespaces_over_their_share_come_after_others_of_equal_priority(steps):
-    queue, reference = PodQueue({PROFILE: {}}, namespace_share=SHARE), ReferenceShares()
+    queue, reference = queue_with({}, namespace_share=SHARE), ReferenceShares()
     waiting: list[tuple[int, int, str]] = []
     now_s = 1000.0
     for number, (what, who, amount) in enumerate(steps):
@@ -87,7 +85,7 @@ def test_pods_of_namespaces_over_their_share_come_after_others_of_equal_priority
 @given(st.lists(EIGHTHS, min_size=1, max_size=20), st.integers(1, 8).map(lambda n: n / 8))
 def test_no_namespace_waits_for_ever_while_others_keep_coming(used_s, other_s):
     """However much its pods use, and although a pod of another namespace is always there."""
-    queue, now_s = PodQueue({PROFILE: {}}, namespace_share=SHARE), 1000.0
+    queue, now_s = queue_with({}, namespace_share=SHARE), 1000.0
     for number in range(len(used_s)):
         queue.add(pod(f"{number}", namespace="heavy"), now_s)
     left, last_s = list(used_s), now_s
@@ -109,7 +107,7 @@ def test_a_share_of_nothing_lets_every_namespace_use_all():
     shares = NamespaceShares(0)
     shares.charge("a", 1000.0, 0.0)
     assert not shares.is_over("a", 0.0)
-    queue = PodQueue({PROFILE: {}})
+    queue = queue_with({})
     queue.add(pod("p"), 0.0)
     assert queue.pop(0.0) is not None
     queue.charge(1000.0, 0.0)

@@ -15,11 +15,8 @@ from scheduler.engine.framework.events import (
     never,
 )
 from scheduler.engine.queueing.pod_queue import PodQueue
-from scheduler.engine.queueing.pre_enqueue import KeptOut, PreEnqueueCheck
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
-from tests.engine.queueing.build import pod
-
-PROFILE = "default-scheduler"
+from tests.engine.queueing.build import PROFILE, pod, queue_with
 
 
 def if_it_helps(_pod, _old, new):
@@ -34,7 +31,7 @@ REGISTRATIONS = {
 
 
 def queue_of(*pods, registrations=None):
-    queue = PodQueue({PROFILE: registrations or REGISTRATIONS})
+    queue = queue_with(registrations or REGISTRATIONS)
     for each in pods:
         queue.add(each, 0.0)
     return queue
@@ -79,7 +76,8 @@ def test_rejections_that_turn_out_to_be_errors_lengthen_the_backoff():
 
 
 def test_profiles_have_their_own_registrations():
-    queue = PodQueue({"a": {"Fit": [ClusterEventWithHint(Resource.NODE, Action.ADD)]}, "b": {"Fit": []}})
+    fit = {"Fit": [ClusterEventWithHint(Resource.NODE, Action.ADD)]}
+    queue = queue_with({}, others={"a": fit, "b": {"Fit": []}})
     queue.add(pod("in-a", profile="a"), 0.0)
     queue.add(pod("in-b", profile="b"), 0.0)
     in_a, in_b = reject(queue, "Fit"), reject(queue, "Fit")
@@ -185,9 +183,9 @@ def test_the_answer_about_a_pods_own_change_does_not_hold_for_pods_like_it(helps
 
 def test_a_rejected_pod_that_a_check_now_stops_is_gated_when_it_would_move():
     preempting = {"p"}
-    queue = PodQueue(
-        {PROFILE: {**REGISTRATIONS, "Preemption": [ClusterEventWithHint(Resource.POD, Action.DELETE)]}},
-        pre_enqueue={PROFILE: [PreEnqueueCheck("Preemption", lambda pod: pod.name not in preempting)]},
+    queue = queue_with(
+        {**REGISTRATIONS, "Preemption": [ClusterEventWithHint(Resource.POD, Action.DELETE)]},
+        {"Preemption": lambda pod: pod.name not in preempting},
     )
     preempting.clear()
     queue.add(pod("p"), 0.0)
@@ -205,10 +203,7 @@ def test_a_rejected_pod_that_a_check_now_stops_is_gated_when_it_would_move():
 
 def test_a_pod_whose_gate_opens_is_tried_for_the_event_that_came_before_and_no_other_one_is():
     preempting = {"held", "released"}
-    queue = PodQueue(
-        {PROFILE: {**REGISTRATIONS, "Preemption": []}},
-        pre_enqueue={PROFILE: [PreEnqueueCheck("Preemption", lambda pod: pod.name not in preempting)]},
-    )
+    queue = queue_with(REGISTRATIONS, {"Preemption": lambda pod: pod.name not in preempting})
     preempting.clear()
     rejected = {}
     for name in ("held", "released", "unasked"):
@@ -226,8 +221,7 @@ def test_a_pod_whose_gate_opens_is_tried_for_the_event_that_came_before_and_no_o
 
 def test_a_pod_is_checked_on_entering_backoff_and_not_on_leaving_it():
     gated = set()
-    check = PreEnqueueCheck("Preemption", lambda pod: pod.name not in gated)
-    queue = PodQueue({PROFILE: {}}, pre_enqueue={PROFILE: [check]})
+    queue = queue_with({}, {"Preemption": lambda pod: pod.name not in gated})
     queue.add(pod("p"), 0.0)
     queued = reject(queue)
     gated.add("p")
@@ -243,12 +237,10 @@ def test_the_plugin_that_gated_a_pod_is_asked_first():
             asked.append(name)
             return passes
 
-        return PreEnqueueCheck(name, ask)
+        return ask
 
-    queue = PodQueue(
-        {PROFILE: {"B": [ClusterEventWithHint(Resource.NODE, Action.ADD)]}},
-        pre_enqueue={PROFILE: [check("A", passes=True), check("B", passes=False)]},
-    )
+    events = {"B": [ClusterEventWithHint(Resource.NODE, Action.ADD)]}
+    queue = queue_with(events, {"A": check("A", passes=True), "B": check("B", passes=False)})
     queue.add(pod("p"), 0.0)
     queue.on_event(NODE_ADD, None, None, 0.0)
     assert asked == ["A", "B", "B"]
@@ -344,8 +336,7 @@ def test_a_member_that_is_given_back_was_not_tried():
 
 def test_a_new_member_waits_as_its_sibling_does():
     gated = set()
-    check = PreEnqueueCheck("Gates", lambda pod: pod.name not in gated)
-    queue = PodQueue({PROFILE: {**REGISTRATIONS, "Gates": []}}, pre_enqueue={PROFILE: [check]})
+    queue = queue_with(REGISTRATIONS, {"Gates": lambda pod: pod.name not in gated})
     queue.add(pod("sibling"), 0.0)
     reject(queue, "NodeName")
     gated.add("new")
@@ -379,12 +370,6 @@ def test_a_pod_that_the_queue_does_not_hold_is_left_alone(order):
     assert dict(queue.incoming) == incoming
     assert drained(queue, 1.0) == ["active"]
     assert tried.attempts == 1
-
-
-def test_a_nomination_keeps_out_pods_up_to_its_priority_but_its_own():
-    kept_out = KeptOut(5, but="nominated")
-    pods = [pod("above", priority=6), pod("equal", priority=5), pod("below"), pod("nominated", priority=5)]
-    assert [each.name for each in pods if kept_out.selects(each)] == ["equal", "below"]
 
 
 def test_a_new_pod_has_no_history():

@@ -6,6 +6,7 @@ reference's order; counts of arrivals and rejections equal the reference's.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, floor, inf
 
@@ -24,12 +25,9 @@ from scheduler.engine.framework.events import (
     Resource,
 )
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.queueing.pod_queue import PodQueue
-from scheduler.engine.queueing.pre_enqueue import KeptOut, PreEnqueueCheck
 from scheduler.engine.queueing.queued_pod import QueuedPod
-from tests.engine.queueing.build import pod
+from tests.engine.queueing.build import PROFILE, pod, queue_with
 
-PROFILE = "default-scheduler"
 ALWAYS, HINTED, TOLERATIONS, LABELS = "Always", "Hinted", "Tolerations", "Labels"
 PLUGINS = st.sampled_from(
     [
@@ -111,10 +109,7 @@ class QueueModel(RuleBasedStateMachine):
 
     @initialize()
     def start(self):
-        self.queue = PodQueue(
-            {PROFILE: REGISTRATIONS},
-            pre_enqueue={PROFILE: [PreEnqueueCheck("SchedulingGates", lambda pod: not pod.gates)]},
-        )
+        self.queue = queue_with(REGISTRATIONS, {"SchedulingGates": lambda pod: not pod.gates})
         self.now_s = 1000.0
         self.pods: list[ReferencePod] = []
         self.incoming: Counter[tuple[str, str]] = Counter()
@@ -260,12 +255,12 @@ class QueueModel(RuleBasedStateMachine):
         waiting = [each.pod for each in self.at("unschedulable")]
         uid = waiting[number].uid if number < len(waiting) else "stranger"
         labels = waiting[-1].labels if waiting and same_labels else {"c": "d"}
-        self.on_event(ASSIGNED_POD_ADD, pod(uid, labels=labels), KeptOut(max_priority, but=""))
+        self.on_event(ASSIGNED_POD_ADD, pod(uid, labels=labels), lambda waiting: waiting.priority <= max_priority)
 
-    def on_event(self, event: ClusterEvent, new: object, kept_out: KeptOut | None) -> None:
+    def on_event(self, event: ClusterEvent, new: object, kept_out: Callable[[Pod], bool] | None) -> None:
         self.queue.on_event(event, None, new, self.now_s, kept_out=kept_out)
         for each in self.at("unschedulable"):
-            if each.is_helped(event.label, new) and (kept_out is None or kept_out.selects(each.pod)):
+            if each.is_helped(event.label, new) and (kept_out is None or kept_out(each.pod)):
                 self.requeue(each, event.label)
 
     @rule(

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from scheduler.engine.core.machine import Machine
-from scheduler.engine.core.profile_queue import queue_for
 from scheduler.engine.framework.interface import Rng
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.claim_writes import ClaimDeallocation, ClaimRelease, ClaimReservation
@@ -114,7 +113,7 @@ class World:
         """
         self.state = state
         self.profiles = profiles
-        self.queue = queue_for(profiles, semantics=semantics) if queue is None else queue
+        self.queue = PodQueue(profiles, semantics=semantics) if queue is None else queue
         self.machine = Machine(state=state, queue=self.queue, profiles=profiles, rng=rng, semantics=semantics)
         self.now_s = now_s
         self.unbound: dict[str, Pod] = {}
