@@ -258,7 +258,7 @@ def _run_filters(nodes: Mask, filtered: FilterResult, observer: Observer) -> Pie
         after = left & node_filter.mask_within(left)
         n_after = int(np.count_nonzero(after))
         if n_after < n_left:
-            filtered.refusals.append(Refusal(name, node_filter, left ^ after))
+            filtered.refusals.append(Refusal(name, node_filter.statuses, left ^ after))
         left, n_left = after, n_after
         if not n_left:
             break
@@ -318,11 +318,10 @@ def _diagnosed(view: ClusterView, filtered: FilterResult, nodes: Mask, asked: Ma
         statuses = NodeStatuses.first_broken([(~left_out, status)], view.n_rows)
         parts.append(PluginRefusals(names, statuses, left_out))
         rejecting.update(filtered.node_names)
-    for name, node_filter, rows in filtered.refusals:
-        if not rows.any():
-            continue
-        parts.append(PluginRefusals(name, node_filter.statuses(), rows))
-        rejecting.add(name)
+    for name, statuses_of, rows in filtered.refusals:
+        if rows.any():
+            parts.append(PluginRefusals(name, statuses_of(), rows))
+            rejecting.add(name)
     n_asked = view.n_nodes if asked is view.alive else int(np.count_nonzero(asked))
     return FitError(n_asked, frozenset(rejecting), per_node=tuple(parts))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -19,27 +19,11 @@ from scheduler.engine.state.arrays import Mask, Scores
 INFEASIBLE: Final = {np.dtype(one): int(np.iinfo(one).min) for one in (np.int16, np.int32, np.int64)}
 
 
-@dataclass(frozen=True, slots=True)
-class GivenRefusals(NodeFilter):
-    """A filter of statuses that are known already: no pod changes them."""
-
-    given: NodeStatuses
-
-    def mask(self) -> Mask:
-        """Return the rows without a status."""
-        mask: Mask = self.given.codes == 0
-        return mask
-
-    def statuses(self) -> NodeStatuses:
-        """Return the statuses."""
-        return self.given
-
-
 class Refusal(NamedTuple):
-    """A filter, and the rows that it was the first to refuse: bool array of shape (n_rows,)."""
+    """The rows that a plugin was the first to refuse, bool array of shape (n_rows,), and what returns its statuses."""
 
     plugin: str
-    node_filter: NodeFilter
+    statuses: Callable[[], NodeStatuses]
     rows: Mask
 
 
@@ -61,7 +45,7 @@ class FilterResult:
         refused: Mask = statuses.codes > 0
         for index, refusal in enumerate(self.refusals):
             self.refusals[index] = refusal._replace(rows=refusal.rows & ~refused)
-        self.refusals.append(Refusal(plugin, GivenRefusals(statuses), refused))
+        self.refusals.append(Refusal(plugin, lambda: statuses, refused))
 
     def reservations(self, row: int) -> list[Reservation]:
         """Return what has to be written and waited for before the pod is bound to the row."""
@@ -71,7 +55,7 @@ class FilterResult:
 
     def reason_counts(self) -> Counter[str]:
         """Return how many nodes were refused for each reason. O(n_rows) per filter that refused a node."""
-        return reason_counts((refusal.node_filter.statuses(), refusal.rows) for refusal in self.refusals)
+        return reason_counts((refusal.statuses(), refusal.rows) for refusal in self.refusals)
 
 
 class PluginScores(NamedTuple):

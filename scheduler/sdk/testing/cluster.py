@@ -290,7 +290,7 @@ def _refused(
     reasons: dict[str, str] = {}
     plugins: dict[str, str] = {}
     for one in refusals:
-        statuses = one.node_filter.statuses() if isinstance(one, Refusal) else one.statuses
+        statuses = one.statuses() if isinstance(one, Refusal) else one.statuses
         for row in np.flatnonzero(one.rows).tolist():
             node, status = read.state.nodes.name_of(row), statuses.at(row)
             plugins[node], reasons[node] = one.plugin, "" if status is None else status.message

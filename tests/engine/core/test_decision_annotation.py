@@ -196,7 +196,7 @@ def test_a_record_does_not_depend_on_the_order_of_reasons() -> None:
     result, state = placed([build.node("a"), build.node("b")], build.pod())
     everywhere = np.zeros(2, dtype=np.bool_)
     refusals = [
-        Refusal("NodeResourcesFit", RuleFilter(2, (everywhere, unschedulable(reason))), ~everywhere)
+        Refusal("NodeResourcesFit", RuleFilter(2, (everywhere, unschedulable(reason))).statuses, ~everywhere)
         for reason in ("Too many pods", "Insufficient cpu")
     ]
     texts = set()
