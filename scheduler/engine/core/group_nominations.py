@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final
 
 from scheduler.engine.core.assumed_places import AssumedPlaces
@@ -38,23 +37,16 @@ HELD: Final = "Room is held for it meanwhile."
 NO_ROOM: Final = "preemption: no pods of lower priority were found whose eviction makes room for all members."
 
 
-class _By(Enum):
-    """What keeps room for a group: this scheduler, for one group at a time, or another that nominated members."""
-
-    US = auto()
-    ANOTHER = auto()
-
-
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    """Room that is kept for the nominated members of a group."""
+    """Room that is kept for nominated members. `is_ours`: nominated by this scheduler, for one group at a time."""
 
-    by: _By
+    is_ours: bool
     end_s: float
 
     def kept(self, nodes: Mapping[str, str]) -> NextStep:
         """Return the nominations to these nodes, as they were. Ours are not in the API server; those of others are."""
-        return NextStep(nodes, {} if self.by is _By.US else None, note=HELD)
+        return NextStep(nodes, {} if self.is_ours else None, note=HELD)
 
 
 class GroupNominations:
@@ -69,12 +61,12 @@ class GroupNominations:
 
     def note_shown(self, key: GroupKey, now_s: float) -> None:
         """Note that a watch has shown a new nomination of a member that was not made here."""
-        self._holds[key] = _Hold(_By.ANOTHER, now_s + HOLD_FOR_S)
+        self._holds[key] = _Hold(is_ours=False, end_s=now_s + HOLD_FOR_S)
 
     def is_shown(self, key: GroupKey) -> bool:
         """Return whether nominations count that another has made."""
         hold = self._holds.get(key)
-        return hold is not None and hold.by is _By.ANOTHER
+        return hold is not None and not hold.is_ours
 
     def next_step(
         self,
@@ -92,7 +84,7 @@ class GroupNominations:
         self._unplaced_since_s.setdefault(key, now_s)
         preemptor = preemptor_of(assumed.profile)
         hold = self._holds.get(key)
-        if hold is not None and hold.by is _By.ANOTHER and not before:
+        if hold is not None and not hold.is_ours and not before:
             # The nodes are gone, or taken by pods of higher priority.
             hold = None
         if preemptor is None:
@@ -110,7 +102,7 @@ class GroupNominations:
                 note = NO_ROOM
         else:
             note = f"preemption: {reason}"
-            if before and (hold is None or hold.by is _By.ANOTHER):
+            if before and (hold is None or not hold.is_ours):
                 # Pods end there.
                 return NextStep(before, None, note=note)
         if hold is not None:
@@ -118,12 +110,12 @@ class GroupNominations:
         if self._may_hold(key, now_s):
             room = yield from find_room(request, priority + 1, self._state, preemptor, assumed)
             if room is not None:
-                self._holds[key] = hold = _Hold(_By.US, now_s + HOLD_FOR_S)
+                self._holds[key] = hold = _Hold(is_ours=True, end_s=now_s + HOLD_FOR_S)
                 return hold.kept(room.nodes)
         return NextStep(note=note)
 
     def _may_hold(self, key: GroupKey, now_s: float) -> bool:
-        if any(hold.by is _By.US for hold in self._holds.values()):
+        if any(hold.is_ours for hold in self._holds.values()):
             return False
         return now_s >= max(self._rest_until_s, self._unplaced_since_s[key] + HOLD_AFTER_S)
 
@@ -134,7 +126,7 @@ class GroupNominations:
 
     def end_at(self, key: GroupKey, end_s: float) -> None:
         """Let `end_holds` end the nominations of the group's members at this time."""
-        self._holds[key] = _Hold(_By.ANOTHER, end_s)
+        self._holds[key] = _Hold(is_ours=False, end_s=end_s)
 
     def next_wake_s(self) -> float | None:
         """Return when the next hold ends, None without one. O(groups for which room is held)."""
@@ -144,7 +136,7 @@ class GroupNominations:
         """End the holds whose time is over; return the groups for which room was held."""
         ended = [key for key, hold in self._holds.items() if hold.end_s <= now_s]
         for key in ended:
-            if self._holds.pop(key).by is _By.US:
+            if self._holds.pop(key).is_ours:
                 # Other groups come first.
                 self._unplaced_since_s[key], self._rest_until_s = now_s, now_s + HOLD_FOR_S
         return ended
