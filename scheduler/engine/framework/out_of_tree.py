@@ -29,9 +29,10 @@ from scheduler.engine.framework.out_of_tree_results import (
     GuardedFilter,
     GuardedScorer,
     PluginIdentity,
+    as_said,
+    explained,
     guarded_explanation,
     shown,
-    unexplained,
 )
 from scheduler.engine.framework.status import SKIP, Code, Skip, Status, unresolvable
 from scheduler.engine.model.pods import Pod
@@ -255,23 +256,20 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         """Return the plugin's explanation of its refusals, empty if it gives none; if that fails, the error."""
         if not hasattr(self.plugin, "explain"):
             return PluginExplanation()
-        try:
-            with running_rule():
-                return guarded_explanation(self._identity, self.plugin.explain(context.owned_by(self.owner)))
-        except Exception as error:  # noqa: BLE001 - an out-of-tree plugin may raise anything
-            text = unexplained(self._identity, error)
-            return PluginExplanation(where=lambda rows: [text] * len(rows))
+        return explained(
+            self._identity,
+            lambda: guarded_explanation(self._identity, self.plugin.explain(context.owned_by(self.owner))),
+            lambda text: PluginExplanation(where=lambda rows: [text] * len(rows)),
+        )
 
     def explain_rejection(self, context: ExplainContext) -> str | Where:
         """Return what the plugin says beside the status of its PreFilter; if that fails, the error."""
         if not hasattr(self.plugin, "explain_rejection"):
             return ""
-        try:
-            with running_rule():
-                said = self.plugin.explain_rejection(context.owned_by(self.owner))
-                return said if isinstance(said, Where) else str(said)
-        except Exception as error:  # noqa: BLE001 - as above
-            return unexplained(self._identity, error)
+        plugin, owner = self.plugin, self.owner
+        return explained(
+            self._identity, lambda: as_said(plugin.explain_rejection(context.owned_by(owner))), as_said
+        )
 
 
 class OutOfTreeAdmission(FilterPlugin):

@@ -195,13 +195,12 @@ def guarded_explanation(identity: PluginIdentity, found: PluginExplanation) -> P
     if not isinstance(found, PluginExplanation):
         raise TypeError(f"explain returned {shown(found)}, expected a PluginExplanation")
 
+    def said_of(rows: Rows) -> Sequence[str | Where]:
+        by_row = zip(rows.tolist(), found.where(rows) if found.where else (), strict=True)
+        return [as_said(said) for _, said in by_row]
+
     def where(rows: Rows) -> Sequence[str | Where]:
-        try:
-            with running_rule():
-                by_row = zip(rows.tolist(), found.where(rows) if found.where else (), strict=True)
-                return [said if isinstance(said, Where) else str(said) for _, said in by_row]
-        except Exception as error:  # noqa: BLE001 - code of the user's may raise anything
-            return [unexplained(identity, error)] * len(rows)
+        return explained(identity, lambda: said_of(rows), lambda text: [text] * len(rows))
 
     proposals = None if found.proposals is None else list(found.proposals())
     repair = found.repair
@@ -211,38 +210,36 @@ def guarded_explanation(identity: PluginIdentity, found: PluginExplanation) -> P
         proposals=None if proposals is None else lambda: proposals,
         repair=repair
         and Repair(
-            lambda row: _or_else(lambda: repair.alternatives(row), ()),
-            lambda rows: _or_else(lambda: repair.effort(rows), np.full(len(rows), np.inf)),
+            # A proposal that is missing does no harm.
+            lambda row: explained(identity, lambda: repair.alternatives(row), lambda _: ()),
+            lambda rows: explained(
+                identity, lambda: repair.effort(rows), lambda _: np.full(len(rows), np.inf)
+            ),
         ),
     )
 
 
-def unexplained(identity: PluginIdentity, error: Exception) -> str:
-    """Return what stands in the place of an explanation that failed."""
-    return f"plugin {identity.name} does not explain it: {identity.described(error)}"
+def as_said(said: object) -> str | Where:
+    """Return what a plugin says of nodes: a `Where`, or a text."""
+    return said if isinstance(said, Where) else str(said)
 
 
-def _or_else(call: Callable[[], _T], otherwise: _T) -> _T:
-    """Return what the call returns; `otherwise` if it fails, since a missing proposal does no harm."""
+def explained(identity: PluginIdentity, call: Callable[[], _T], otherwise: Callable[[str], _T]) -> _T:
+    """Return what the plugin's call returns; if it fails, `otherwise` of the text that says so."""
     try:
         with running_rule():
             return call()
-    except Exception:  # noqa: BLE001 - code of the user's may raise anything
-        return otherwise
+    except Exception as error:  # noqa: BLE001 - code of the user's may raise anything
+        return otherwise(f"plugin {identity.name} does not explain it: {identity.described(error)}")
 
 
 def described(error: BaseException, plugin: type[Any]) -> str:
     """Return the error in one line, with the place in the plugin's own file: `KeyError: 'team' (my.py, line 14)`."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    files = _files_of(plugin)
+    codes = (getattr(method, "__code__", None) for method in vars(plugin).values())
+    files = {code.co_filename for code in codes if code is not None}
     lines = [frame for frame in extract_tb(error.__traceback__) if frame.filename in files]
     return f"{text} ({PurePath(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else text
-
-
-def _files_of(plugin: type[Any]) -> set[str]:
-    """Return the files of the plugin's class and of its methods, without those of this package."""
-    codes = (getattr(method, "__code__", None) for method in vars(plugin).values())
-    return {code.co_filename for code in codes if code is not None}
 
 
 def shown(value: object) -> str:
