@@ -142,7 +142,7 @@ class GroupCycles:
             outcome = Outcome(error=CycleError(unlike))
             return (yield from self._put_back_all(entries, key, unlike, now_s, outcome))
         if group is None or text:
-            self._lives.incomplete.note(key, now_s)
+            self._lives.note_incomplete(key, now_s)
             yield from self._nominate(entries, NOWHERE, now_s)
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
@@ -291,20 +291,14 @@ class GroupCycles:
             is_rejected = outcome.error is None and (plugins or outcome.lacks_domain)
             self._queue.put_back(queued, plugins | _BY_GANG_SCHEDULING if is_rejected else frozenset(), now_s)
             nominated = None if written is None else written.get(queued.uid, "")
-            reported = report_failure(queued.pod, text, unschedulable=unschedulable, nominated=nominated)
+            reported = report_failure(queued.pod, result, text, nominated=nominated)
             if not index:
                 reports.append(
                     attempted(
-                        queued,
-                        result,
-                        now_s,
-                        message=text,
-                        tried_preemption=tried_preemption,
-                        victims=victims[::-1],
+                        queued, result, now_s, text, tried_preemption=tried_preemption, victims=victims[::-1]
                     )
                 )
-                reports += reported
-            elif len(reported) > 1:
+            if not index or len(reported) > 1:
                 reports += reported
             yield
         if not victims:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from scheduler.engine.core.group_messages import waiting_message, whole_group_problem
 from scheduler.engine.core.group_nominations import GroupNominations
 from scheduler.engine.core.group_turns import GroupTurns
-from scheduler.engine.core.incomplete_groups import IncompleteGroups
 from scheduler.engine.core.lost_members import LostMembers
 from scheduler.engine.core.nominator import Nominator
-from scheduler.engine.core.outcomes import report_group
+from scheduler.engine.core.outcomes import report_failure, report_group
 from scheduler.engine.core.pod_records import PodRecords
+from scheduler.engine.framework.pod_groups import GANG_SCHEDULING
 from scheduler.engine.model.instructions import ClearNomination, Instruction
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.state.cluster import ClusterState
+
+#: How long a group may be incomplete before its members are reported: a Job's members come within a second or two.
+_REPORT_AFTER_S: Final = 5.0
 
 
 class GroupLives:
@@ -33,8 +39,10 @@ class GroupLives:
         self._records, self._nominator = records, nominator
         self.turns = GroupTurns(state.groups, queue, queues_as_one=queues_as_one)
         self.nominations = GroupNominations(state)
-        self.incomplete = IncompleteGroups(state.groups, queue)
         self._lost = LostMembers(state.groups)
+        #: Groups with too few members that are not reported yet, and since when; the first is the oldest.
+        self._incomplete_since_s: dict[GroupKey, float] = {}
+        self._reported_incomplete: set[GroupKey] = set()
 
     # Results of a group's cycle.
 
@@ -52,6 +60,21 @@ class GroupLives:
 
     # Members that come and go.
 
+    def note_incomplete(self, key: GroupKey, now_s: float) -> None:
+        """Note that the group has too few members."""
+        self._incomplete_since_s.setdefault(key, now_s)
+
+    def _end_incomplete(self, key: GroupKey) -> bool:
+        """Note that the group is complete, or that no member is pending; return whether it had too few."""
+        was_incomplete = key in self._incomplete_since_s or key in self._reported_incomplete
+        self._incomplete_since_s.pop(key, None)
+        self._reported_incomplete.discard(key)
+        return was_incomplete
+
+    def _waits_for_group(self, pod: Pod) -> bool:
+        queued = self._queue.get(pod.uid)
+        return queued is not None and queued.waits_only_for(GANG_SCHEDULING)
+
     def note(self, key: GroupKey, changed: Pod | None, now_s: float) -> None:
         """
         Note that this member came, changed or left, or the group's object did: let it be tried if it became complete.
@@ -61,11 +84,11 @@ class GroupLives:
         self._lost.note(key, changed, now_s)
         first = next(iter(self._groups.pending(key)), None)
         if first is None:
-            self.incomplete.forget(key)
+            self._end_incomplete(key)
             self.turns.forget(key)
             self.nominations.forget(key)
         elif not self._groups.is_complete(first):
-            self.incomplete.note(key, now_s)
+            self.note_incomplete(key, now_s)
             is_waiting = changed is not None and not changed.terminating and self._queue.get(changed.uid)
             # After a restart, nominated members come one by one.
             if not (is_waiting and self.nominations.is_shown(key)):
@@ -74,8 +97,9 @@ class GroupLives:
                 if any(self._state.nominated.node_of(pod.uid) for pod in self._groups.pending(key)):
                     self.nominations.end_at(key, now_s)
                     self._withdraw(key, now_s)
-        else:
-            self.incomplete.note_complete(key, now_s)
+        elif self._end_incomplete(key):
+            waiting = (pod.uid for pod in self._groups.pending(key) if self._waits_for_group(pod))
+            self._queue.wake_each(waiting, now_s)
         if first is not None:
             self.turns.note(key, first, changed, now_s)
 
@@ -117,7 +141,23 @@ class GroupLives:
         for key in self._lost.take_reached(now_s):
             if (first := next(iter(self._groups.pending(key)), None)) is not None:
                 self._queue.activate(first.uid, now_s)
-        return [*cleared, *self.incomplete.on_time(now_s), *self._lost.on_time(now_s)]
+        return [*cleared, *self._report_incomplete(now_s), *self._lost.on_time(now_s)]
+
+    def _report_incomplete(self, now_s: float) -> list[Instruction]:
+        """Return the conditions of groups that have been incomplete for a while, and of their members, once each."""
+        instructions: list[Instruction] = []
+        for key, since_s in list(self._incomplete_since_s.items()):
+            if since_s + _REPORT_AFTER_S > now_s:
+                break
+            del self._incomplete_since_s[key]
+            self._reported_incomplete.add(key)
+            group, of_group = self._groups.get(key), whole_group_problem(self._groups, key)
+            instructions += report_group(group, "Unschedulable", waiting_message(key, group, of_group))
+            for pod in filter(self._waits_for_group, self._groups.pending(key)):
+                problem = pod.group.problem if pod.group is not None else ""
+                reported = report_failure(pod, "unschedulable", waiting_message(key, group, problem or of_group))
+                instructions += reported if len(reported) > 1 else []
+        return instructions
 
     def _withdraw(self, key: GroupKey, now_s: float) -> None:
         """End the nominations of the group's members, and wake the pods that these kept out."""
@@ -126,9 +166,7 @@ class GroupLives:
 
     def next_wake_s(self) -> float | None:
         """Return when `on_time` is next due, None if nothing waits for time."""
-        due_s = (
-            self.incomplete.next_wake_s(),
-            self.nominations.next_wake_s(),
-            self._lost.next_wake_s(),
-        )
+        oldest_s = next(iter(self._incomplete_since_s.values()), None)
+        report_s = None if oldest_s is None else oldest_s + _REPORT_AFTER_S
+        due_s = (report_s, self.nominations.next_wake_s(), self._lost.next_wake_s())
         return min((due for due in due_s if due is not None), default=None)

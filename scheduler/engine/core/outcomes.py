@@ -42,22 +42,20 @@ def report_bound(binding: Binding) -> list[Instruction]:
             binding.queued,
             "scheduled",
             binding.started_s,
+            node_name,
             n_evaluated=binding.n_evaluated,
             n_feasible=binding.n_feasible,
-            message=node_name,
             record=binding.bind.annotations.get(DECISION_ANNOTATION, ""),
-            relaxed=()
-            if relaxation is None
-            else tuple(relaxed.kind for relaxed in relaxation.pod.spec.relaxed),
+            relaxed=() if relaxation is None else tuple(each.kind for each in relaxation.pod.spec.relaxed),
         ),
     ]
 
 
 def report_failure(
     pod: Pod,
+    result: Literal["unschedulable", "error"],
     message: str,
     *,
-    unschedulable: bool,
     nominated: str | None = "",
     shown_nomination: str | None = None,
 ) -> list[Instruction]:
@@ -68,7 +66,7 @@ def report_failure(
     None leaves its nomination. `shown_nomination`: the nomination that a watch shows, if it may differ from the counted
     one: a write that no watch shows yet may have failed.
     """
-    reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
+    reason: Final = "Unschedulable" if result == "unschedulable" else "SchedulerError"
     instructions: list[Instruction] = [failed_event(pod, message)]
     condition = pod.scheduled_condition
     wanted = ("False", reason, message)
@@ -93,24 +91,17 @@ def report_failed_attempt(
     victims: Sequence[Pod] = (),
 ) -> list[Instruction]:
     """Return the attempt, as `attempted`, and what `report_failure` returns of it."""
-    return [
-        attempted(
-            queued,
-            result,
-            started_s,
-            message=message,
-            tried_preemption=tried_preemption,
-            victims=victims,
-            nominated=nominated,
-        ),
-        *report_failure(
-            pod,
-            message,
-            unschedulable=result == "unschedulable",
-            nominated=nominated,
-            shown_nomination=shown_nomination,
-        ),
-    ]
+    attempt = attempted(
+        queued,
+        result,
+        started_s,
+        message,
+        tried_preemption=tried_preemption,
+        victims=victims,
+        nominated=nominated,
+    )
+    failure = report_failure(pod, result, message, nominated=nominated, shown_nomination=shown_nomination)
+    return [attempt, *failure]
 
 
 def report_group(
@@ -154,10 +145,10 @@ def attempted(
     queued: QueuedPod,
     result: Literal["scheduled", "unschedulable", "error"],
     started_s: float,
+    message: str,
     *,
     n_evaluated: int = 0,
     n_feasible: int = 0,
-    message: str = "",
     tried_preemption: bool = False,
     victims: Sequence[Pod] = (),
     nominated: str | None = None,
