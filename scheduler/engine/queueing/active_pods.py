@@ -13,7 +13,7 @@ class ActivePods:
     Pods by namespace, and the namespaces in the order of their first pods.
 
     Pods of namespaces that are `behind` come after all others of equal priority: a namespace moves in one step with
-    thousands of pods. Remove a pod before changing a field that its order reads. Cost of add and remove: O(log n).
+    thousands of pods. Remove a pod before changing a field that its order reads.
     """
 
     def __init__(self) -> None:

@@ -15,13 +15,7 @@ _WINDOW_S = 1
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """
-    Exponential backoff between two bounds.
-
-    Attributes:
-        initial_s: wait after the first failure.
-        max_s: longest wait.
-    """
+    """Exponential backoff between two bounds."""
 
     initial_s: float
     max_s: float
@@ -38,11 +32,7 @@ class Backoff:
         return min(self.initial_s * 2.0 ** min(failures - 1, 512), self.max_s * sqrt(n_together))
 
     def window_s(self, queued: QueuedPod) -> float:
-        """
-        Return the whole second in which the backoff of `queued` ends; -inf if the pod never failed.
-
-        Errors in a row count if there are any, else all rejections of the pod.
-        """
+        """Return the whole second in which the backoff ends, by errors in a row, else by rejections; -inf without."""
         failures = queued.error_count or queued.unschedulable_count
         if failures == 0:
             return float("-inf")

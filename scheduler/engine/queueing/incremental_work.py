@@ -4,23 +4,18 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-#: A unit is one question to hints or one move of a pod: 3 to 10 µs among 20,000 waiting pods, so a step takes 1 ms.
+#: A unit is one question to hints or one move of a pod; a step takes about 1 ms.
 UNITS_PER_STEP: Final = 100
 
 
 class IncrementalWork:
-    """
-    Tasks in the order in which they were added; each is a generator that yields after every unit of work.
-
-    Steps until no work is left have the same result as `finish`, provided that nothing else changes in between.
-    """
+    """Tasks in the order in which they were added; each is a generator that yields after every unit of work."""
 
     def __init__(self, units_per_step: int = UNITS_PER_STEP) -> None:
         self._units_per_step = units_per_step
         self._tasks: deque[Iterator[None]] = deque()
 
     def __bool__(self) -> bool:
-        """Return whether work is left."""
         return bool(self._tasks)
 
     def add(self, task: Iterator[None]) -> None:

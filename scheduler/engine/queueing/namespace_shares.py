@@ -19,8 +19,7 @@ class NamespaceShares:
     """
     The time that the cycles of each namespace used, less its share of all time since.
 
-    Nothing starves: a namespace whose pods wait is within its share again after `MEMORY_S` at most, and then its
-    oldest pod is first. Memory: one number for each namespace with a cycle in the last `MEMORY_S`.
+    Nothing starves: a namespace is within its share again after `MEMORY_S` at most, and then its oldest pod is first.
     """
 
     def __init__(self, share: float) -> None:
@@ -30,15 +29,15 @@ class NamespaceShares:
         self._unused_at_s: dict[str, float] = {}
 
     def charge(self, namespace: str, used_s: float, now_s: float) -> None:
-        """Add what a cycle of the namespace took. O(1)."""
+        """Add what a cycle of the namespace took."""
         if self._share:
             at_s = max(now_s, self._unused_at_s.get(namespace, now_s)) + used_s / self._share
             self._unused_at_s[namespace] = min(at_s, now_s + MEMORY_S)
 
     def is_over(self, namespace: str, now_s: float) -> bool:
-        """Return whether the namespace has used its share of more than the next `BURST_S`. O(1)."""
+        """Return whether the namespace has used its share of more than the next `BURST_S`."""
         return self._unused_at_s.get(namespace, now_s) - now_s > BURST_S
 
     def sweep(self, now_s: float) -> None:
-        """Forget the namespaces that have used nothing lately. O(namespaces)."""
+        """Forget the namespaces that have used nothing lately."""
         self._unused_at_s = {name: at_s for name, at_s in self._unused_at_s.items() if at_s > now_s}

@@ -12,11 +12,7 @@ OrderKey: TypeAlias = tuple[float, ...]
 
 
 class OrderedPods:
-    """
-    Pods in ascending order of a key.
-
-    Remove a pod before changing a field that its key reads. Cost of add and remove: O(log n).
-    """
+    """Pods in ascending order of a key. Remove a pod before changing a field that its key reads."""
 
     def __init__(self, order: Callable[[QueuedPod], OrderKey]) -> None:
         self._order = order

@@ -1,5 +1,5 @@
 """
-The scheduling queue: which pending pod is tried next, and when a rejected pod is tried again.
+The pending pods of all profiles, by what each waits for.
 
     from            when                                            to
     --------------  ----------------------------------------------  --------------------------------
@@ -57,16 +57,18 @@ from scheduler.engine.framework.events import (
     Resource,
     pod_update_actions,
 )
+from scheduler.engine.framework.interface import PreEnqueuePlugin
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
+from scheduler.engine.queueing.active_pods import ActivePods
 from scheduler.engine.queueing.backoff import Backoff
 from scheduler.engine.queueing.incremental_work import IncrementalWork
 from scheduler.engine.queueing.namespace_shares import NamespaceShares
+from scheduler.engine.queueing.ordered_pods import OrderedPods, by_end_of_backoff
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.engine.queueing.queueing_hints import QueueingHints
-from scheduler.engine.queueing.sub_queues import SubQueues
-from scheduler.engine.queueing.unschedulable_pods import InterestedPlugins
+from scheduler.engine.queueing.unschedulable_pods import InterestedPlugins, UnschedulablePods
 
 #: Unschedulable pods are checked for their timeout at multiples of this, as upstream.
 UNSCHEDULABLE_FLUSH_PERIOD_S: Final = 30
@@ -94,17 +96,16 @@ class PodQueue:
         """`profiles`: by schedulerName. `namespace_share`: see `NamespaceShares`; upstream's is all of the time."""
         self.incoming: Counter[tuple[str, str]] = Counter()
         self.unschedulable_by_plugin: Counter[tuple[str, str]] = Counter()
-        self._hints = QueueingHints(
-            {
-                name: {plugin.name: plugin.events_to_register() for plugin in profile.rejecting_plugins()}
-                for name, profile in profiles.items()
-            }
-        )
+        self._hints = QueueingHints(profiles)
         self._pre_enqueue = {name: profile.pre_enqueue for name, profile in profiles.items()}
         self._backoff = Backoff(initial_backoff_s, max_backoff_s)
         self._max_in_unschedulable_s = max_in_unschedulable_s
         self._pods: dict[str, QueuedPod] = {}
-        self._sub_queues = SubQueues()
+        self._active = ActivePods()
+        #: Pods that back off after a rejection: these may be popped early.
+        self._rejected_backoff = OrderedPods(by_end_of_backoff)
+        self._error_backoff = OrderedPods(by_end_of_backoff)
+        self._waiting = UnschedulablePods()
         self._pops_early = semantics.enabled(Gate.SCHEDULER_POP_FROM_BACKOFF_Q)
         self._backlog = IncrementalWork()
         self._n_arrivals = 0
@@ -115,7 +116,7 @@ class PodQueue:
 
     @property
     def has_backlog(self) -> bool:
-        """Return whether an event or the time has pods still to move."""
+        """Whether an event or the time has pods still to move."""
         return bool(self._backlog)
 
     def step(self) -> None:
@@ -132,7 +133,12 @@ class PodQueue:
 
     def depths(self) -> dict[str, int]:
         """Return the number of pods per `queue` label of `scheduler_pending_pods`."""
-        return self._sub_queues.depths()
+        return {
+            SubQueue.ACTIVE.value: len(self._active),
+            SubQueue.BACKOFF.value: len(self._rejected_backoff) + len(self._error_backoff),
+            SubQueue.UNSCHEDULABLE.value: len(self._waiting.rejected),
+            SubQueue.GATED.value: self._waiting.n_gated,
+        }
 
     def add(self, pod: Pod, now_s: float) -> None:
         """Add a pending pod that the queue does not hold."""
@@ -140,19 +146,15 @@ class PodQueue:
         self._add(pod, UNSCHEDULABLE_POD_ADD, now_s)
 
     def update(self, old: Pod, new: Pod, now_s: float) -> None:
-        """
-        Replace `old` by `new`; move it if it is rejected or gated and the change may help; add it if unknown.
-
-        Not for pods that are assumed or assigned.
-        """
+        """Replace `old`, which is pending; move it if it waits for an event and the change may help; add if unknown."""
         self._backlog.finish()
         queued = self._pods.get(new.uid)
         if queued is None:
             self._add(new, UNSCHEDULABLE_POD_UPDATE, now_s)
             return
-        self._sub_queues.remove(queued)
+        self._take_out(queued)
         queued.pod = new
-        self._sub_queues.add(queued)
+        self._put_in(queued)
         for action in pod_update_actions(old, new):
             event = ClusterEvent(Resource.UNSCHEDULABLE_POD, action)
             if queued.sub_queue.waits_for_event and self._hints.is_worth_requeuing(queued, event, old, new):
@@ -167,18 +169,14 @@ class PodQueue:
         self._backlog.add(self._activating(list(uids), now_s))
 
     def wake_each(self, uids: Iterable[str], now_s: float) -> None:
-        """
-        Let each pod be tried once its backoff is over, if it waits for an event and PreEnqueue allows.
-
-        They join the backlog.
-        """
+        """Let each pod be tried once its backoff is over, if it waits for an event; they join the backlog."""
         self._backlog.add(self._waking(list(uids), now_s, (SubQueue.UNSCHEDULABLE, SubQueue.GATED)))
 
     def let_through_each(self, uids: Iterable[str], now_s: float) -> None:
         """
         Let each pod be tried once its backoff is over, if a PreEnqueue check kept it when a helpful event came.
 
-        Without this it would hear only of events of the plugin that kept it. They join the backlog.
+        Without this it would hear only of events of the plugin that kept it.
         """
         self._backlog.add(self._waking(list(uids), now_s, (SubQueue.GATED,)))
 
@@ -194,22 +192,18 @@ class PodQueue:
         self._backlog.finish()
         if sibling.sub_queue is SubQueue.ACTIVE:
             return
-        self._sub_queues.remove(queued)
+        self._take_out(queued)
         self._count_rejection(queued, -1)
         queued.unschedulable_plugins |= sibling.unschedulable_plugins
         self._count_rejection(queued, +1)
         queued.unschedulable_count, queued.error_count = sibling.unschedulable_count, sibling.error_count
         queued.backoff_window_s = sibling.backoff_window_s
-        self._sub_queues.add(queued)
+        self._put_in(queued)
         if queued.sub_queue is SubQueue.ACTIVE and self._backoff.is_backing_off(queued, now_s):
             self._move(queued, SubQueue.BACKOFF, UNSCHEDULABLE_POD_ADD.label, now_s)
 
     def back_off(self, uid: str, now_s: float) -> None:
-        """
-        Count the last attempt of the pod, a rejection, as an error, if the queue holds the pod.
-
-        It is not tried before a backoff is over, which grows with each such attempt in a row.
-        """
+        """Count the last attempt of the pod, a rejection, as an error: backoffs grow with each of these in a row."""
         self._backlog.finish()
         queued = self._pods.get(uid)
         if queued is not None:
@@ -230,16 +224,15 @@ class PodQueue:
 
         Pods whose backoff is over become active first. If none is active, the rejected pod whose backoff ends
         first is popped early (gate SchedulerPopFromBackoffQ), but never a pod that failed with an error.
-        Cost: O(log n).
         """
         self._backlog.finish()
         self._backlog.add(self._completing_backoffs(now_s))
         if self._backlog:
             return None
         self._restore_priorities(now_s)
-        queued = self._sub_queues.active.first()
+        queued = self._active.first()
         if queued is None:
-            queued = self._sub_queues.rejected_backoff.first() if self._pops_early else None
+            queued = self._rejected_backoff.first() if self._pops_early else None
             if queued is None:
                 return None
             self.incoming[SubQueue.ACTIVE.value, POP_FROM_BACKOFF_Q] += 1
@@ -247,29 +240,25 @@ class PodQueue:
         return self._taken(queued)
 
     def charge(self, used_s: float, now_s: float) -> None:
-        """Charge the time of the cycle to the namespace of the pod that was popped last. O(1)."""
+        """Charge the time of the cycle to the namespace of the pod that was popped last."""
         namespace, self._charged_namespace = self._charged_namespace, None
         if namespace is not None:
             self._shares.charge(namespace, used_s, now_s)
             if self._shares.is_over(namespace, now_s):
-                self._sub_queues.active.deprioritize(namespace)
+                self._active.deprioritize(namespace)
 
     @property
     def n_namespaces_deprioritized(self) -> int:
         """Number of namespaces over their share when it was last looked at, once a minute at least."""
-        return len(self._sub_queues.active.behind)
+        return len(self._active.behind)
 
     def sweep(self, now_s: float) -> None:
-        """Forget the namespaces that have used no time lately. O(namespaces)."""
+        """Forget the namespaces that have used no time lately."""
         self._restore_priorities(now_s)
         self._shares.sweep(now_s)
 
     def take(self, uid: str) -> QueuedPod | None:
-        """
-        Remove and return a pod to try now together with another of its group, as `pop` does; its backoff ends.
-
-        None if the queue does not hold the pod, or a PreEnqueue check keeps it.
-        """
+        """Remove and return a pod to try with its group; None if unknown, or if a PreEnqueue check keeps it."""
         self._backlog.finish()
         queued = self._pods.get(uid)
         if queued is None:
@@ -285,16 +274,14 @@ class PodQueue:
         queued = self._pods.get(uid)
         if queued is not None and queued.priority != group_priority:
             self._backlog.finish()
-            self._sub_queues.remove(queued)
+            self._take_out(queued)
             queued.group_priority = group_priority
-            self._sub_queues.add(queued)
+            self._put_in(queued)
 
     def can_pop(self) -> bool:
-        """Return whether `pop` returns a pod, or has a backlog, without waiting for any backoff. Cost: O(1)."""
-        queues = self._sub_queues
-        return bool(
-            self._backlog or len(queues.active) or (self._pops_early and len(queues.rejected_backoff))
-        )
+        """Return whether `pop` returns a pod, or has a backlog, without waiting for any backoff."""
+        has_rejected = self._pops_early and len(self._rejected_backoff)
+        return bool(self._backlog or len(self._active) or has_rejected)
 
     def put_back(self, queued: QueuedPod, unschedulable_plugins: frozenset[str], now_s: float) -> None:
         """
@@ -325,7 +312,7 @@ class PodQueue:
         queued.sub_queue = SubQueue.ACTIVE
         self._pods[queued.uid] = queued
         self._count_rejection(queued, +1)
-        self._sub_queues.add(queued)
+        self._put_in(queued)
 
     def on_event(
         self,
@@ -337,10 +324,9 @@ class PodQueue:
         kept_out: Callable[[Pod], bool] | None = None,
     ) -> None:
         """
-        Requeue the waiting pods that a change from `old` to `new` may help; with `kept_out`, only those that it selects.
+        Requeue the waiting pods that a change from `old` to `new` may help, with `kept_out` those that it selects.
 
-        A pending pod's own update goes to `update`. Cost: O(pods moved + equivalence classes rejected by a plugin
-        that registered the event); if a hint reads labels for this event, each label set counts.
+        A pending pod's own update goes to `update`.
         """
         plugins = self._hints.interested_plugins(event, old, new)
         if plugins:
@@ -353,9 +339,9 @@ class PodQueue:
 
     def next_wake_s(self, now_s: float) -> float | None:
         """Return when `flush` next has a pod to move, at least `now_s`; None if no pod waits for time."""
-        heads = (self._sub_queues.rejected_backoff.first(), self._sub_queues.error_backoff.first())
+        heads = (self._rejected_backoff.first(), self._error_backoff.first())
         wakes = [self._backoff.end_s(head) for head in heads if head]
-        if longest := self._sub_queues.unschedulable.rejected.first():
+        if longest := self._waiting.rejected.first():
             tick = floor(self._timeout_s(longest) / UNSCHEDULABLE_FLUSH_PERIOD_S) + 1
             wakes.append(tick * UNSCHEDULABLE_FLUSH_PERIOD_S)
         return max(now_s, min(wakes)) if wakes else None
@@ -379,10 +365,9 @@ class PodQueue:
 
     def _restore_priorities(self, now_s: float) -> None:
         """O(namespaces behind): few if shares are large, as each has used its share of `BURST_S` in `MEMORY_S`."""
-        active = self._sub_queues.active
-        for namespace in sorted(active.behind):
+        for namespace in sorted(self._active.behind):
             if not self._shares.is_over(namespace, now_s):
-                active.restore_priority(namespace)
+                self._active.restore_priority(namespace)
 
     def _add(self, pod: Pod, event: ClusterEvent, now_s: float) -> None:
         queued = QueuedPod(pod, now_s, arrival=0)
@@ -397,13 +382,32 @@ class PodQueue:
         return queued
 
     def _remove(self, queued: QueuedPod) -> None:
-        self._sub_queues.remove(queued)
+        self._take_out(queued)
         queued.sub_queue = SubQueue.NONE
         self._count_rejection(queued, -1)
         del self._pods[queued.uid]
 
+    def _put_in(self, queued: QueuedPod) -> None:
+        if (pods := self._holder(queued)) is not None:
+            pods.add(queued)
+
+    def _take_out(self, queued: QueuedPod) -> None:
+        """Take the pod out of its sub-queue; only until it is put in again may fields change that sort or index it."""
+        if (pods := self._holder(queued)) is not None:
+            pods.remove(queued)
+
+    def _holder(self, queued: QueuedPod) -> ActivePods | OrderedPods | UnschedulablePods | None:
+        match queued.sub_queue:
+            case SubQueue.ACTIVE:
+                return self._active
+            case SubQueue.BACKOFF:
+                return self._rejected_backoff if queued.unschedulable_plugins else self._error_backoff
+            case SubQueue.UNSCHEDULABLE | SubQueue.GATED:
+                return self._waiting
+            case SubQueue.NONE:
+                return None
+
     def _start_wait(self, queued: QueuedPod, now_s: float) -> None:
-        """Set timestamp, arrival and backoff: the pod is behind all others of the same second."""
         self._n_arrivals += 1
         queued.arrival = self._n_arrivals
         queued.timestamp_s = now_s
@@ -422,12 +426,10 @@ class PodQueue:
         now_s: float,
         kept_out: Callable[[Pod], bool] | None,
     ) -> Iterator[None]:
-        """Yield after each question to hints and after each pod moved."""
         changed = old if new is None else new
         own = self._pods.get(changed.uid) if isinstance(changed, Pod) else None
-        waiting = self._sub_queues.unschedulable
-        for equivalents in waiting.classes(plugins):
-            member = own if own is not None and waiting.contains(equivalents, own) else None
+        for equivalents in self._waiting.classes(plugins):
+            member = own if own is not None and self._waiting.contains(equivalents, own) else None
             for asked, pods in self._hints.questions(equivalents, member, event, old, new):
                 helps = self._hints.is_worth_requeuing(asked, event, old, new)
                 yield
@@ -442,14 +444,14 @@ class PodQueue:
         if tick == self._last_flush_tick:
             return
         self._last_flush_tick = tick
-        rejected = self._sub_queues.unschedulable.rejected
+        rejected = self._waiting.rejected
         while (queued := rejected.first()) and self._timeout_s(queued) < now_s:
             self._requeue(queued, UNSCHEDULABLE_TIMEOUT, now_s)
             queued.after_flush = queued.sub_queue is not SubQueue.GATED
             yield
 
     def _completing_backoffs(self, now_s: float) -> Iterator[None]:
-        for pods in (self._sub_queues.rejected_backoff, self._sub_queues.error_backoff):
+        for pods in (self._rejected_backoff, self._error_backoff):
             while (queued := pods.first()) and not self._backoff.is_backing_off(queued, now_s):
                 self._move(queued, SubQueue.ACTIVE, BACKOFF_COMPLETE, now_s)
                 yield
@@ -457,7 +459,7 @@ class PodQueue:
     def _move(self, queued: QueuedPod, to: SubQueue, label: str, now_s: float) -> None:
         """Move `queued` to `to`, or to GATED if a PreEnqueue check fails."""
         origin = queued.sub_queue
-        self._sub_queues.remove(queued)
+        self._take_out(queued)
         # A pod from BACKOFF is not checked again: it could have been popped early, without a check.
         if to is not SubQueue.UNSCHEDULABLE and origin is not SubQueue.BACKOFF:
             self._run_pre_enqueue(queued)
@@ -466,7 +468,7 @@ class PodQueue:
         queued.sub_queue = to
         if to is SubQueue.ACTIVE and queued.initial_attempt_s is None:
             queued.initial_attempt_s = now_s
-        self._sub_queues.add(queued)
+        self._put_in(queued)
         if not to.waits_for_event:
             self.incoming[to.value, label] += 1
         elif not origin.waits_for_event:
@@ -474,7 +476,7 @@ class PodQueue:
 
     def _run_pre_enqueue(self, queued: QueuedPod) -> None:
         """Note the first plugin of the profile whose check the pod fails (runPreEnqueuePlugins)."""
-        plugins = self._pre_enqueue.get(queued.profile, ())
+        plugins: Sequence[PreEnqueuePlugin] = self._pre_enqueue.get(queued.profile, ())
         if known := queued.gating_plugin:
             # Most likely it still does.
             plugins = sorted(plugins, key=lambda plugin: plugin.name != known)

@@ -10,11 +10,7 @@ from scheduler.engine.model.pods import Pod
 
 
 class SubQueue(Enum):
-    """
-    The part of the queue that holds a pod; NONE before the pod is added, and after it is popped or deleted.
-
-    The other values are the `queue` labels of `scheduler_pending_pods`.
-    """
+    """The part of the queue that holds a pod, if one does: the `queue` labels of `scheduler_pending_pods`."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -37,12 +33,11 @@ class QueuedPod:
         pod: the newest copy that the queue was given.
         timestamp_s: when the pod was added, or last put back; the second sort key of active pods.
         arrival: grows with each addition and put-back; orders pods of equal timestamps.
-        sub_queue: the sub-queue that holds the pod.
         attempts: how often the pod was popped.
         initial_attempt_s: when it first became active; None while it has always been gated.
         unschedulable_count: attempts that ended in a rejection; never falls.
         error_count: attempts in a row that ended in an error.
-        earlier_errors: `error_count` before the last attempt, if that attempt ended in a rejection.
+        earlier_errors: `error_count` before the last attempt, if that ended in a rejection.
         unschedulable_plugins: plugins that rejected the last attempt, and the gating plugin; empty after an error.
         gating_plugin: the plugin whose PreEnqueue check the pod failed; '' if none.
         backoff_window_s: the whole second in which the backoff ends; -inf before the first failure.

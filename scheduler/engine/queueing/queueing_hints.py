@@ -7,7 +7,7 @@ Source: isEventOfInterest and isPodWorthRequeuing in pkg/scheduler/backend/queue
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from scheduler.engine.framework.events import (
     ClusterEvent,
@@ -17,11 +17,9 @@ from scheduler.engine.framework.events import (
     NeedsFn,
     with_node_taint_updates,
 )
+from scheduler.engine.framework.profile import Profile
 from scheduler.engine.queueing.queued_pod import QueuedPod
 from scheduler.engine.queueing.unschedulable_pods import EquivalenceClass, InterestedPlugins
-
-#: Profile -> plugin -> the events that the plugin registers.
-QueueingHintMap: TypeAlias = Mapping[str, Mapping[str, Sequence[ClusterEventWithHint]]]
 
 _NO_NEEDS: Final[frozenset[Need]] = frozenset()
 
@@ -42,10 +40,13 @@ class _Matching(NamedTuple):
 class QueueingHints:
     """The registered events and hints of all profiles, looked up by incoming event."""
 
-    def __init__(self, hint_map: QueueingHintMap) -> None:
+    def __init__(self, profiles: Mapping[str, Profile]) -> None:
         self._events = {
-            profile: {plugin: with_node_taint_updates(events) for plugin, events in by_plugin.items()}
-            for profile, by_plugin in hint_map.items()
+            name: {
+                plugin.name: with_node_taint_updates(plugin.events_to_register())
+                for plugin in profile.rejecting_plugins()
+            }
+            for name, profile in profiles.items()
         }
         #: Memo of `_matching`; as many entries as there are resources times actions.
         self._matching_by_event: dict[ClusterEvent, _Matching] = {}

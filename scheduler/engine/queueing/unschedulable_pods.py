@@ -71,11 +71,7 @@ class UnschedulablePods:
                 del self._index[key]
 
     def classes(self, plugins: InterestedPlugins) -> list[EquivalenceClass]:
-        """
-        Return the equivalence classes that an event registered by `plugins` may help, as live views.
-
-        Cost: O(classes returned); for a plugin with needs, O(classes that may have one of these).
-        """
+        """Return the equivalence classes that an event registered by `plugins` may help, as live views."""
         classes: dict[_Signature, EquivalenceClass] = {}
         for plugin in sorted(plugins):
             needs, of_plugin = plugins[plugin], self._index.get((plugin,), {})

@@ -15,7 +15,7 @@ from scheduler.engine.framework.events import (
     never,
 )
 from scheduler.engine.queueing.pod_queue import PodQueue
-from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
+from scheduler.engine.queueing.queued_pod import SubQueue
 from tests.engine.queueing.build import PROFILE, pod, queue_with
 
 
@@ -370,11 +370,3 @@ def test_a_pod_that_the_queue_does_not_hold_is_left_alone(order):
     assert dict(queue.incoming) == incoming
     assert drained(queue, 1.0) == ["active"]
     assert tried.attempts == 1
-
-
-def test_a_new_pod_has_no_history():
-    new = QueuedPod(pod("p", priority=3), 5.0, arrival=1)
-    assert (new.uid, new.priority) == ("p", 3)
-    assert (new.attempts, new.unschedulable_count, new.error_count, new.earlier_errors) == (0, 0, 0, 0)
-    assert (new.gating_plugin, new.unschedulable_plugins, new.initial_attempt_s) == ("", frozenset(), None)
-    assert (new.after_flush, new.is_surplus, new.group_priority, new.n_together) == (False, False, None, 1)

@@ -255,7 +255,9 @@ class QueueModel(RuleBasedStateMachine):
         waiting = [each.pod for each in self.at("unschedulable")]
         uid = waiting[number].uid if number < len(waiting) else "stranger"
         labels = waiting[-1].labels if waiting and same_labels else {"c": "d"}
-        self.on_event(ASSIGNED_POD_ADD, pod(uid, labels=labels), lambda waiting: waiting.priority <= max_priority)
+        self.on_event(
+            ASSIGNED_POD_ADD, pod(uid, labels=labels), lambda waiting: waiting.priority <= max_priority
+        )
 
     def on_event(self, event: ClusterEvent, new: object, kept_out: Callable[[Pod], bool] | None) -> None:
         self.queue.on_event(event, None, new, self.now_s, kept_out=kept_out)
