@@ -8,8 +8,8 @@ are preferred, the fewest of their domains that counts allow are tried first.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from scheduler.engine.state.batches import Pieces
 #: Domains in which as many members as fit are placed at first, if no domain has room for all.
 _MOST_PARTIAL: Final = 8
 
+#: Members that are placed together: a component, or a part.
+_Unit = TypeVar("_Unit")
+
 
 class GreedySearch:
     """The ways to search, one after the other."""
@@ -38,7 +41,6 @@ class GreedySearch:
         self._n_spared = self._request.n_without_levels() + n_more - n_more // 2
 
     def _levels_of(self, topology: Topology) -> list[Rows]:
-        """Return the domain of each row by preferred level, from the outside in."""
         return [domain_ids((key,), self._attempt.view.nodes).ids for key in topology.preferred]
 
     def run(self) -> Pieces[bool]:
@@ -95,11 +97,7 @@ class GreedySearch:
         return self._attempt.domains_of(request.topology.required, room, request.rows)
 
     def _lifted(self, scopes: Domains, room: Amounts | None) -> Domains:
-        """
-        Return also the domains that have room only once siblings of another kind are placed.
-
-        Such a sibling meets a member's affinity, or adds to the pods that a rule's share or skew counts.
-        """
+        """Return also the domains with room only beside siblings of another kind, which a member's rules count."""
         attempt, request = self._attempt, self._request
         if len(self._kinds) == 1 or not request.topology.required or not attempt.liftable_rows.any():
             return scopes
@@ -110,11 +108,7 @@ class GreedySearch:
     def _in_order(
         self, domains: Domains, room: Amounts | None, n_wanted: int, levels: Sequence[Rows], held: Amounts
     ) -> Iterator[Domain]:
-        """
-        Yield the domains with room for `n_wanted`, first the one that needs the fewest domains of the preferred levels.
-
-        If none has room, the roomiest is tried for the message.
-        """
+        """Yield the domains with room, first what needs the fewest of a level; or the roomiest, for the message."""
         with_room = domains.with_room(n_wanted)
         ranked: list[tuple[tuple[float, ...], int, Domain]] = []
         if levels and room is not None:
@@ -131,34 +125,43 @@ class GreedySearch:
     # Greedy.
 
     def _place_all(self, scope: Domain) -> Pieces[bool]:
-        """Place every member within the scope; a component that fails after others is tried first once more."""
-        attempt, components = self._attempt, self._components
-        attempt.domain = scope.value
+        """Place every member within the scope; if the group prefers levels, first in few of their domains."""
+        self._attempt.domain = scope.value
         if self._levels:
             held = self._request.held
             is_filled = yield from self._fill_levels(self._kinds, self._levels, scope.rows, held)
             if is_filled and (yield from self._assumed.is_settled()):
                 return True
-            yield from attempt.take_back(0)
+            yield from self._attempt.take_back(0)
+
+        def place(component: Component) -> Pieces[bool]:
+            return self._place_component(component, scope.rows)
+
+        return (yield from self._place_in_turn(self._components, place, scope.value))
+
+    def _place_in_turn(
+        self, units: Sequence[_Unit], place: Callable[[_Unit], Pieces[bool]], scope: str
+    ) -> Pieces[bool]:
+        """Place every unit of members; one that fails after others is tried first once more."""
+        attempt = self._attempt
         for _ in range(2):
-            attempt.domain = scope.value
-            failed = yield from self._place_each(components, scope.rows)
+            failed: _Unit | None = None
+            for unit in units:
+                if not (yield from place(unit)):
+                    failed = unit
+                    break
             if failed is None and (yield from self._assumed.is_settled()):
                 return True
-            if scope.value:
-                attempt.outcome.room[scope.value] = attempt.n_placed
+            self._note_placed(scope)
             yield from attempt.take_back(0)
-            if failed is None or failed is components[0]:
+            if failed is None or failed is units[0]:
                 return False
-            components = [failed, *(component for component in components if component is not failed)]
+            units = [failed, *(unit for unit in units if unit is not failed)]
         return False
 
-    def _place_each(self, components: Sequence[Component], scope: Mask) -> Pieces[Component | None]:
-        """Return the first component that has no place."""
-        for component in components:
-            if not (yield from self._place_component(component, scope)):
-                return component
-        return None
+    def _note_placed(self, domain: str) -> None:
+        if domain:
+            self._attempt.outcome.room[domain] = self._attempt.n_placed
 
     def _place_component(self, component: Component, scope: Mask) -> Pieces[bool]:
         attempt = self._attempt
@@ -194,8 +197,7 @@ class GreedySearch:
         """
         Place the members in the fewest domains of the preferred levels, one after the other; return whether all are.
 
-        `is_partial`: place as many as fit. A member without a place in a domain is not the outcome's reason, since
-        another domain may have one. Leaves enough decisions for the search in the whole scope.
+        `is_partial`: place as many as fit. A domain without a place is not the outcome's reason: another may have one.
         """
         attempt, stuck = self._attempt, self._attempt.outcome.stuck
         rows, held = scope.copy(), held.copy()

@@ -35,11 +35,7 @@ class PartSearch(GreedySearch):
     # Scopes.
 
     def _room_of_all(self) -> Pieces[tuple[Amounts | None, int]]:
-        """
-        Return the room of rows, and how much all members need of it.
-
-        If the parts are alike and have a domain each, room is counted in whole parts, on one row of each domain.
-        """
+        """Return the room of rows, counted in whole parts if they are alike, and how much all members need of it."""
         if not self._attempt.has_parts_alike():
             return (yield from super()._room_of_all())
         first = self._order[0]
@@ -53,7 +49,6 @@ class PartSearch(GreedySearch):
         return whole, n_members
 
     def _note_room(self, whole: Amounts, part: PartRequest) -> None:
-        """Note for how many parts the domains of the group have room."""
         required, size = self._request.topology.required, part.n_needed
         n_needed = -(-self._request.n_needed // size)
         numbers = domain_ids(required, self._attempt.view.nodes) if required else None
@@ -70,6 +65,7 @@ class PartSearch(GreedySearch):
 
     def _note_placed(self, domain: str) -> None:
         """Note how many parts have places in the domain, if their members are unlike but not their sizes and levels."""
+        super()._note_placed(domain)
         forms = {
             (self._sizes[name], part.n_needed, part.topology.required)
             for name, part in self._request.parts.items()
@@ -100,20 +96,10 @@ class PartSearch(GreedySearch):
         return (yield from self._place_parts(scope.value, scope.rows))
 
     def _place_parts(self, scope: str, rows: Mask) -> Pieces[bool]:
-        """Place every member on these rows of the scope; a part that fails after others is tried first once more."""
-        attempt, order = self._attempt, self._order
-        for _ in range(2):
-            failed = yield from self._place_each_part(order, rows)
-            if failed is None and (yield from self._assumed.is_settled()):
-                return True
-            if scope:
-                attempt.outcome.room[scope] = attempt.n_placed
-            self._note_placed(scope)
-            yield from attempt.take_back(0)
-            if failed is None or failed == order[0]:
-                return False
-            order = [failed, *(name for name in order if name != failed)]
-        return False
+        def place(name: str) -> Pieces[bool]:
+            return self._place_part(name, rows, self._sizes[name])
+
+        return (yield from self._place_in_turn(self._order, place, scope))
 
     def _narrowed(self, scope: Mask) -> Pieces[Mask | None]:
         """Return the rows of the scope in the domains of preferred levels that parts are to use; None without room."""
@@ -127,13 +113,6 @@ class PartSearch(GreedySearch):
         ids = self._levels[-1]
         narrow[np.isin(ids, ids[np.concatenate(layout.domains)])] = True
         return narrow & scope
-
-    def _place_each_part(self, order: Sequence[str], scope: Mask) -> Pieces[str | None]:
-        """Place each part; return the first one with a member that gets no place, None if all have one."""
-        for name in order:
-            if not (yield from self._place_part(name, scope, self._sizes[name])):
-                return name
-        return None
 
     def _place_part(self, name: str, scope: Mask, n_least: int) -> Pieces[bool]:
         """Place at least so many members of the part, or none."""
@@ -163,7 +142,6 @@ class PartSearch(GreedySearch):
         return self._in_order(domains, room, n_wanted, self._levels_of(part.topology), part.held)
 
     def _fill_part(self, kinds: Sequence[MemberKind], domain: Domain, part: PartRequest) -> Pieces[None]:
-        """Place as many members of the part as the domain takes."""
         attempt, n_before = self._attempt, self._attempt.n_placed
         levels = self._levels_of(part.topology)
         with attempt.within(domain.value):
@@ -175,7 +153,6 @@ class PartSearch(GreedySearch):
     # As many as fit.
 
     def _options(self, scope: Mask) -> list[Pieces[object]]:
-        """Return the way to place as many parts as fit."""
         return [self._place_most(scope)]
 
     def _place_most(self, scope: Mask) -> Pieces[None]:
@@ -186,11 +163,7 @@ class PartSearch(GreedySearch):
 
 
 def in_whole_parts(room: Amounts, ids: DomainIds, n_needed: int, size: int) -> Amounts:
-    """
-    Return the room counted in whole parts, one domain each; the first row of a domain has all its room.
-
-    `n_needed`: the members of a part that need places. `size`: how many it has.
-    """
+    """Return the room in whole parts of `size`, of which `n_needed` need places, on the first row of each domain."""
     rooms = ids.per_domain(room)
     rooms = np.minimum(rooms, rooms // n_needed * size)
     whole = np.zeros_like(room)
