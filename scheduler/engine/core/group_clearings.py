@@ -1,7 +1,4 @@
-"""
-Which pods a search removes so that a group may find room: all of lower priority, or in a large cluster those of the
-nodes where that costs least.
-"""
+"""The nodes whose pods of lower priority leave so that a group may find room; of a large cluster the cheapest."""
 
 from __future__ import annotations
 
@@ -13,13 +10,14 @@ import numpy as np
 from scheduler.engine.core.group_attempt import SearchRequest
 from scheduler.engine.core.group_domains import domain_ids
 from scheduler.engine.core.group_members import shared_key
+from scheduler.engine.framework.room import RoomFilter
 from scheduler.engine.model.requests import filter_request
-from scheduler.engine.state.arrays import Amounts, Mask, Rows
+from scheduler.engine.state.arrays import Amount, Amounts, Mask, Rows
 from scheduler.engine.state.batches import Pieces
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.engine.state.pod_columns import COUNTED
 
-#: Most pods that a search removes. 20 µs each.
+#: Most pods that a search removes.
 _MOST_LIFTED: Final = 1_000
 #: Domains of a large cluster that are tried, where all members share one.
 _MOST_DOMAINS: Final = 4
@@ -54,7 +52,7 @@ def clearings_for(request: SearchRequest, below_priority: int, view: ClusterView
         if len(chosen):
             clearings.append(((int(top[chosen].max()), int(n_lower[chosen].sum())), chosen))
     clearings.sort(key=lambda clearing: clearing[0])
-    return [_mask_of(chosen, view.n_rows) for _, chosen in clearings[:_MOST_DOMAINS]]
+    return [np.isin(np.arange(view.n_rows), chosen) for _, chosen in clearings[:_MOST_DOMAINS]]
 
 
 def _lower(below_priority: int, rows: Mask, view: ClusterView) -> Pieces[tuple[Amounts, Amounts]]:
@@ -78,12 +76,6 @@ def _lower(below_priority: int, rows: Mask, view: ClusterView) -> Pieces[tuple[A
     return top, taken
 
 
-def _mask_of(rows: Rows, n_rows: int) -> Mask:
-    mask = np.zeros(n_rows, dtype=np.bool_)
-    mask[rows] = True
-    return mask
-
-
 def _by_domain(order: Rows, keys: tuple[str, ...], view: ClusterView) -> Iterator[Rows]:
     """Yield the rows of each domain of the keys, in their order; all of them without a key."""
     if not keys:
@@ -103,20 +95,14 @@ def _copies(
 
     `taken`: what comes free on the rows, as `PodsByRow.taken`.
     """
-    nodes, largest = view.nodes, max(request.members, key=lambda pod: sum(filter_request(pod).values()))
-    spec = largest.spec
+    largest = max(request.members, key=lambda pod: sum(filter_request(pod).values()))
+    spec, provides = largest.spec, view.state.devices.provides
     eligible = rows & view.eligible(keys, spec.required_node_affinity, spec.tolerations)
-    most: Amounts = np.where(eligible, len(request.members), 0).astype(np.int64)
-    every = np.arange(view.n_rows)
-    for name, amount in filter_request(largest).items():
-        allocatable = nodes.allocatable(name)
-        if not amount or view.state.devices.provides(name):
-            continue
-        if allocatable is None:
-            return np.zeros_like(most)
-        room: Amounts = allocatable[: view.n_rows].astype(np.int64)
-        if name in COUNTED:
-            room = np.array(np.broadcast_to(nodes.left(name, every), view.n_rows))
-            room += taken[1 + COUNTED.index(name)]
-        np.minimum(most, np.maximum(room, 0) // amount, out=most)
-    return most
+    amounts = {name: n for name, n in filter_request(largest).items() if n and not provides(name)}
+    freed: list[Amount] = [taken[0]]
+    for name in amounts:
+        # What pods take of other resources is not known: all of it may come free.
+        requested = taken[1 + COUNTED.index(name)] if name in COUNTED else view.nodes.requested(name)
+        freed.append(0 if requested is None else requested)
+    copies = RoomFilter(tuple(amounts.items()), view).copies(freed)
+    return np.where(eligible, np.clip(copies, 0, len(request.members)), 0)

@@ -34,9 +34,8 @@ class RoomFilter(NodeFilter):
     """
     Refuses nodes with fewer pods or resources left than the pod needs.
 
-    Attributes:
-        request: what has to be left of each resource, besides room for one more pod.
-        reasons: the text of a row without room for one more pod, then the text for too little of each resource.
+    `request`: what has to be left of each resource, besides room for one more pod. `reasons`: of a row without room for
+    one more pod, then of too little of each resource.
     """
 
     needs_pods = False
@@ -86,24 +85,23 @@ class RoomFilter(NodeFilter):
         return self
 
     def mask(self) -> Mask:
-        """Return the rows without a shortage. O(changed rows) per requested resource."""
+        """Return the rows without a shortage."""
         return self._view.per_row((RoomFilter, self.request, self._provided), self._fitting, np.bool_)
 
     def _fitting(self, rows: RowIndex) -> Truth:
         return reduce(and_, [spare >= 0 for spare in self.spare(rows)])
 
-    def copies(self) -> Amounts:
-        """Return how many pods of the same request each row has room for. O(n_rows) per requested resource."""
+    def copies(self, freed: Sequence[Amount] = ()) -> Amounts:
+        """Return how many pods of the same request each row has room for; `freed`: beside `spare`, in its order."""
         spare, amounts = self.spare(slice(0, self._view.n_rows)), (1, *(amount for _, amount in self.request))
-        each = [np.asarray(left) // amount + 1 for left, amount in zip(spare, amounts, strict=True)]
+        more = freed or [0] * len(spare)
+        each = [
+            np.asarray(left + n) // amount + 1 for left, n, amount in zip(spare, more, amounts, strict=True)
+        ]
         return reduce(np.minimum, each).astype(np.int64)
 
     def statuses(self) -> NodeStatuses:
-        """
-        Return every shortage of each row, in order; unresolvable if a request exceeds allocatable.
-
-        O(refused rows) per requested resource.
-        """
+        """Return every shortage of each row, in order; unresolvable if a request exceeds allocatable."""
         rows = np.flatnonzero(~self.mask())
         of_refused = self.statuses_beside(rows, [np.zeros(1, dtype=np.int64)] * len(self.reasons))
         codes = np.zeros(self._view.n_rows, dtype=np.intp)
@@ -126,7 +124,7 @@ class RoomFilter(NodeFilter):
         return _RoomTrial(self, row)
 
     def used_by(self, pod: Pod) -> tuple[int, ...]:
-        """Return one pod, and what another pod takes of each requested resource. 0.3 µs for a known spec."""
+        """Return one pod, and what another pod takes of each requested resource."""
         used = self._used.get(pod.spec) if pod.resize is None else None
         if used is None:
             requested = self._view.state.usage_of(pod).requested
@@ -147,14 +145,13 @@ class _RoomTrial(CountingExtensions):
         self._exceeding = room.exceeding(row)
 
     def count(self, pod: Pod, delta: int) -> None:
-        """Take the pod's usage from the rest, or give it back. 1 µs."""
+        """Take the pod's usage from the rest, or give it back."""
         spare = self._spare
         for index, amount in enumerate(self._filter.used_by(pod)):
             if amount:
                 spare[index] -= delta * amount
 
     def refusal(self) -> Status | None:
-        """Return every shortage, in order."""
         short = [
             index
             for index, (spare, exceeds) in enumerate(zip(self._spare, self._exceeding, strict=True))
