@@ -1,15 +1,11 @@
-"""
-One attempt to place a group: its members by kind, the steps of every way to search, and what becomes of it.
-
-The steps come in pieces: they yield after each decision and after each place that they take back.
-"""
+"""One attempt to place a group: its members by kind, the steps of every way to search, and what becomes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -18,11 +14,14 @@ from scheduler.engine.core.decide import CycleError, ScheduleResult
 from scheduler.engine.core.group_domains import Domains, domain_ids
 from scheduler.engine.core.group_members import MemberKind, is_selected
 from scheduler.engine.framework.diagnosis import FitError
-from scheduler.engine.framework.pod_groups import most_copies
+from scheduler.engine.framework.interface import NodeFilter
 from scheduler.engine.model.group_topology import Topology
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.arrays import Amounts, Mask
 from scheduler.engine.state.batches import Pieces
+
+#: More copies of a pod than any node takes.
+_MANY: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,8 @@ class SearchRequest:
     A group that needs places.
 
     `members`: pending pods of one profile; `n_needed` of them, at least one, need places. `rows`: the only nodes that
-    may be chosen. `held`: int64 array of shape (n_rows,): 2 for nodes on which a neighbour in rank of a member runs, 1
-    for nodes with other running members, else 0. `parts`: by name; empty for a group without parts.
+    may be chosen. `held`: 2 for rows on which a neighbour in rank of a member runs, 1 for rows with other running
+    members, else 0. `parts`: by name.
     """
 
     members: Sequence[Pod]
@@ -53,27 +52,19 @@ class SearchRequest:
     parts: Mapping[str, PartRequest] = field(default_factory=dict)
 
     def max_decisions(self, n_more: int) -> int:
-        """
-        Return how many decisions the search may take.
-
-        One for each member, the decisions that preferred levels and parts take first, and `n_more` in whole domains.
-        """
+        """Return how many decisions the search may take: for members, levels, parts, and `n_more` in whole domains."""
         prefers = self.topology.preferred or any(part.topology.preferred for part in self.parts.values())
         # Room is computed before members are placed: for all members with preferred levels, and for each part.
         n_for_levels = 1 + len(self.members) if prefers else 0
         return self.n_without_levels() + n_for_levels + n_more
 
     def n_without_levels(self) -> int:
-        """Return how many decisions there are for members and parts without preferred levels."""
+        """Return how many decisions members and parts take without preferred levels."""
         return len(self.members) + 2 * len(self.parts)
 
 
 class Stuck(NamedTuple):
-    """
-    The most members that one attempt placed, in which domain, and why the next member was refused.
-
-    `rows`: the nodes that it was asked for, bool array of shape (n_rows,).
-    """
+    """The most members that an attempt placed, in which domain, and why the next one was refused on which rows."""
 
     places: tuple[Place, ...]
     domain: str
@@ -83,16 +74,12 @@ class Stuck(NamedTuple):
 
     @property
     def n_placed(self) -> int:
-        """Return the number of members that had places."""
+        """The number of members that had places."""
         return len(self.places)
 
 
 class PartRoom(NamedTuple):
-    """
-    How many parts of `size` members a domain of the group has room for; its name is empty if it is everywhere.
-
-    `n_domains`: the domains of `key` within it that have room for a part. Upper bounds.
-    """
+    """Upper bounds of the parts of `size` members in a domain of the group, and of the domains of `key` for them."""
 
     domain: str
     n_parts: int
@@ -109,13 +96,12 @@ class Outcome:
 
     Attributes:
         is_placed: whether enough members have places; these are assumed.
-        error: the error that ended the search.
+        error: that ended the search.
         stuck: where the search came furthest.
         key: the topology key whose domains had too little room; empty if none had to be shared.
         room: how many members the domains have room for, by the key's value.
         rejecting: the plugins that refused a member, by its UID.
         is_cut_short: whether the search ran out of decisions.
-        n_decisions: how many decisions the search took.
         part_room: for how many parts the domains have room, if the parts have to be in one domain each.
     """
 
@@ -137,12 +123,10 @@ class Outcome:
 
 class Attempt:
     """
-    The members and their assumed places.
+    The members and their assumed places; steps yield after each decision and after each place that they take back.
 
-    Attributes:
-        domain: the domain that is tried, for the message.
-        liftable: the plugins whose refusal a sibling may lift.
-        liftable_rows: the rows without room that may get some once siblings are placed, bool array of shape (n_rows,).
+    `domain`: that is tried, for the message. `liftable`: the plugins whose refusal a sibling may lift. `liftable_rows`:
+    the rows without room that may get some once siblings are placed.
     """
 
     def __init__(self, request: SearchRequest, assumed: AssumedPlaces, kinds: Sequence[MemberKind]) -> None:
@@ -217,7 +201,7 @@ class Attempt:
 
     @contextmanager
     def within(self, domain: str) -> Iterator[None]:
-        """Let messages name this domain within the block; the outer domain if it has no name."""
+        """Let messages name this domain within the block, if it has a name."""
         outer, self.domain = self.domain, domain or self.domain
         try:
             yield
@@ -296,10 +280,9 @@ class Attempt:
 
     def room_of(self, kind: MemberKind, scope: Mask, n_most: int = 0) -> Pieces[Amounts | None]:
         """
-        Return for how many members of the kind each row of the scope has room, None if none has. One decision.
+        Return for how many members of the kind each row of the scope has room, by resources; None if none has.
 
-        Room is counted by resources, so there may be less. `n_most`: counting stops there; by default at the number
-        of the kind's members without places.
+        `n_most`: counting stops there; by default at the number of the kind's members without places.
         """
         decision = yield from self.assumed.deciding(kind.left[0], scope, is_scored=False)
         if isinstance(decision, FitError) and (siblings := self.siblings(kind)):
@@ -327,6 +310,15 @@ class Attempt:
         if not required or tuple(keys) == required:
             self.outcome.key, self._shared = ids.name, domains
         return domains
+
+
+def most_copies(filters: Iterable[tuple[str, NodeFilter]], n_rows: int) -> Amounts:
+    """Return the most copies of the pod that each row takes, as far as filters know."""
+    most: Amounts = np.full(n_rows, _MANY, dtype=np.int64)
+    for _, node_filter in filters:
+        if node_filter.copies is not None:
+            np.minimum(most, node_filter.copies(), out=most)
+    return most
 
 
 def largest_of(kinds: Sequence[MemberKind]) -> MemberKind:

@@ -6,10 +6,8 @@ The cycle of a group: its members leave the queue together, one search places th
                                                                `--> all are put back, with the group's reason; pods
                                                                     may be evicted for them: `group_nominations`
 
-A member whose bind fails later, or that is recreated, is placed by the same cycle: members on nodes count. So nothing
-has to be kept for a restart between two binds.
-
-A cycle of 1,000 members takes 0.2 s, so it comes in pieces: the machine changes nothing else in between.
+A member whose bind fails later, or that is recreated, is placed by the same cycle: members on nodes count, and nothing
+is kept for a restart between two binds. A cycle comes in pieces: the machine changes nothing else in between.
 """
 
 from __future__ import annotations
@@ -41,8 +39,7 @@ from scheduler.engine.core.outcomes import attempted, report_failure, report_gro
 from scheduler.engine.core.preemption import Preemptions
 from scheduler.engine.core.reservations import Reservations
 from scheduler.engine.framework.observer import Observer
-from scheduler.engine.framework.pod_groups import GANG_SCHEDULING
-from scheduler.engine.framework.profile import Profile
+from scheduler.engine.framework.profile import GANG_SCHEDULING, Profile
 from scheduler.engine.model.instructions import GroupAttempted, Instruction
 from scheduler.engine.model.pod_groups import LIMIT_MEMBERS, GroupKey
 from scheduler.engine.model.pods import Pod
@@ -51,7 +48,7 @@ from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.engine.state.batches import Pieces, batches, finished
 from scheduler.engine.state.cluster import ClusterState
 
-#: Most members of one cycle, if the group does not need more at once: 0.2 ms each. The others come in later cycles.
+#: Most members of one cycle, if the group does not need more at once. The others come in later cycles.
 MOST_AT_ONCE: Final = 1_000
 
 #: Most members of a group that is searched again before each of its victims is deleted.
@@ -65,8 +62,7 @@ class GroupResult:
     """
     The reports about the members without places, and the members that have places.
 
-    `preemptor`: a member in whose name the victims of `step` are to be evicted; None if there are none.
-    `members`: the UIDs of all that wait for the evictions.
+    `preemptor`: in whose name the victims of `step` are evicted. `members`: the UIDs of all that wait for that.
     """
 
     reports: list[Instruction]
@@ -77,7 +73,7 @@ class GroupResult:
 
 
 class GroupCycles:
-    """The cycles of all groups. Shares all that it is given with the machine, which binds what is placed."""
+    """The cycles of all groups; the machine binds what is placed."""
 
     def __init__(
         self,
@@ -220,7 +216,7 @@ class GroupCycles:
         """
         Return whether a member that was popped is tried as a pod without a group: its group is placed without it.
 
-        A member with a topology or a part keeps to it: it is placed, and preempts, as a group of one.
+        One with a topology or a part keeps to it, as a group of one.
         """
         group = self._groups.get(key)
         if not queued.is_surplus or group is None or group.topology or part_of(queued.pod):
@@ -228,18 +224,11 @@ class GroupCycles:
         return has_minimum(self._groups, key)
 
     def _new_places(self, identity: str, profile: Profile, max_decisions: int) -> AssumedPlaces:
-        """`identity`: of the decision; it seeds the random numbers."""
-        rng = SplitMix64(identity)
-        return AssumedPlaces(
-            self._state, self._reservations, profile, rng, self._observer, self._annotations, max_decisions
-        )
+        rng, shared = SplitMix64(identity), (self._observer, self._annotations)
+        return AssumedPlaces(self._state, self._reservations, profile, rng, *shared, max_decisions)
 
     def needs_room(self, key: GroupKey, profile: Profile) -> bool:
-        """
-        Return whether the group still has no places; asked right before a pod is deleted for it. Changes nothing.
-
-        A large group is not searched again for each of its victims.
-        """
+        """Return whether the group still has no places; asked before a pod is deleted for it. Changes nothing."""
         if self._groups.is_released(key):
             return True
         members, group = waiting_members(self._state, key), self._groups.get(key)
@@ -270,8 +259,7 @@ class GroupCycles:
         """
         Put every member back; one event and one attempt for all, and a condition for each that changes.
 
-        A member that no plugin rejects, as after an error, is tried again after its backoff. A group whose
-        levels no node has is rejected by GangScheduling.
+        A member that no plugin rejects is tried again after its backoff, unless no node has the levels of its group.
         """
         unschedulable = outcome.error is None or outcome.error.unschedulable
         reason: Final = "Unschedulable" if unschedulable else "SchedulerError"

@@ -1,8 +1,4 @@
-"""
-Whether a group has places at all: by bounds that prove that it has none, and by trying everything.
-
-    exhaustive  every order of kinds and every node, depth first, no assignment twice
-"""
+"""Whether a group has places at all: by bounds that prove that it has none, and by trying everything."""
 
 from __future__ import annotations
 
@@ -13,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.engine.core.decide import ScheduleResult
-from scheduler.engine.core.group_attempt import Attempt
+from scheduler.engine.core.group_attempt import Attempt, most_copies
 from scheduler.engine.core.group_domains import domain_ids
 from scheduler.engine.core.group_members import MemberKind, has_closed_form
 from scheduler.engine.framework.diagnosis import FitError
-from scheduler.engine.framework.pod_groups import most_copies
 from scheduler.engine.state.arrays import Amounts, Mask
 from scheduler.engine.state.batches import Pieces
 
@@ -47,11 +42,7 @@ def is_proven(attempt: Attempt) -> Pieces[bool]:
 
 
 def _are_equal_parts(attempt: Attempt) -> bool:
-    """
-    Return whether the parts are alike and atomic, without rules between pods.
-
-    Such parts are interchangeable: each fits into what is left of a domain, or none does.
-    """
+    """Return whether parts are alike, atomic and without rules: each fits what is left of a domain, or none does."""
     parts, first = attempt.request.parts, attempt.kinds[0].first
     if not attempt.has_parts_alike() or len({kind.first.priority for kind in attempt.kinds}) > 1:
         return False
@@ -62,7 +53,7 @@ def _are_equal_parts(attempt: Attempt) -> bool:
 
 
 def _room_of(kind: MemberKind, attempt: Attempt) -> Pieces[Amounts]:
-    """Return an upper bound of the members of the kind by row, by resources. One decision."""
+    """Return an upper bound of the members of the kind by row, by resources."""
     n_pods, part = len(kind.pods), attempt.request.parts.get(kind.part)
     possible = attempt.request.rows if part is None else attempt.request.rows & part.rows
     decision = yield from attempt.assumed.deciding(kind.first, attempt.request.rows, attempt.siblings(kind))
@@ -79,7 +70,7 @@ def _room_of(kind: MemberKind, attempt: Attempt) -> Pieces[Amounts]:
 
 
 def exhaust(attempt: Attempt, scope: Mask) -> Pieces[bool]:
-    """Try every order of kinds and every node of the scope, depth first."""
+    """Try every order of kinds and every node of the scope, depth first, no assignment twice."""
     seen: set[Hashable] = set()
     assumed = attempt.assumed
     frames = [_Frame(list(attempt.kinds), scope.copy())]
@@ -128,7 +119,6 @@ def _advance(frame: _Frame, scope: Mask, attempt: Attempt) -> Pieces[bool]:
 
 
 def _assignment(attempt: Attempt) -> Hashable:
-    """Return which kinds are on which nodes, and which of them wait for siblings."""
     places = (
         (id(attempt.kind_of[place.pod.uid]), place.node_name, place.is_owed)
         for place in attempt.assumed.places

@@ -11,7 +11,7 @@ from scheduler.engine.core.lost_members import LostMembers
 from scheduler.engine.core.nominator import Nominator
 from scheduler.engine.core.outcomes import report_failure, report_group
 from scheduler.engine.core.pod_records import PodRecords
-from scheduler.engine.framework.pod_groups import GANG_SCHEDULING
+from scheduler.engine.framework.profile import GANG_SCHEDULING
 from scheduler.engine.model.instructions import ClearNomination, Instruction
 from scheduler.engine.model.pod_groups import GroupKey
 from scheduler.engine.model.pods import Pod
@@ -76,11 +76,7 @@ class GroupLives:
         return queued is not None and queued.waits_only_for(GANG_SCHEDULING)
 
     def note(self, key: GroupKey, changed: Pod | None, now_s: float) -> None:
-        """
-        Note that this member came, changed or left, or the group's object did: let it be tried if it became complete.
-
-        O(1) while the group is incomplete, O(members) when it becomes complete.
-        """
+        """Note that this member came, changed or left, or the group's object did: try it if it became complete."""
         self._lost.note(key, changed, now_s)
         first = next(iter(self._groups.pending(key)), None)
         if first is None:
@@ -104,11 +100,7 @@ class GroupLives:
             self.turns.note(key, first, changed, now_s)
 
     def on_bound(self, pod: Pod) -> list[Instruction]:
-        """
-        Note the group as whole, and return conditions of its PodGroup, once as many members are bound as it needs.
-
-        O(members) until then.
-        """
+        """Note the group as whole, and return conditions of its PodGroup, once enough members are bound."""
         key = None if pod.group is None else self._groups.key_of(pod)
         group = None if key is None else self._groups.get(key)
         if key is None or group is None:
@@ -155,7 +147,9 @@ class GroupLives:
             instructions += report_group(group, "Unschedulable", waiting_message(key, group, of_group))
             for pod in filter(self._waits_for_group, self._groups.pending(key)):
                 problem = pod.group.problem if pod.group is not None else ""
-                reported = report_failure(pod, "unschedulable", waiting_message(key, group, problem or of_group))
+                reported = report_failure(
+                    pod, "unschedulable", waiting_message(key, group, problem or of_group)
+                )
                 instructions += reported if len(reported) > 1 else []
         return instructions
 

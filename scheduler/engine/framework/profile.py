@@ -1,13 +1,11 @@
-"""
-A profile: the plugins of one schedulerName in order, with weights. `engine.plugins.registry` builds and checks
-it.
-"""
+"""A profile: the plugins of one schedulerName in order, with weights. `engine.plugins.registry` builds it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +13,9 @@ from scheduler.engine.framework.interface import FilterPlugin, Plugin, PreEnqueu
 from scheduler.engine.framework.normalizing import MAX_NODE_SCORE
 from scheduler.engine.framework.out_of_tree import GuardedPlugin
 from scheduler.engine.framework.post_filter import PostFilterPlugin
+
+#: The plugin that rejects pods whose group is not placed, by upstream's name.
+GANG_SCHEDULING: Final = "GangScheduling"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,9 @@ class Profile:
     """
     One profile of the configuration, ready to run.
 
-    `percentage_of_nodes_to_score`: 0 scores all nodes, which is our default. `out_of_tree`: its plugins of the user's,
-    which are in the other fields as well. `max_search_decisions`: how many decisions the search for a group's places
-    may take beyond one for each member. `topology_levels`: of the machine room, from the outside in.
+    `percentage_of_nodes_to_score`: 0 scores all nodes. `out_of_tree`: its plugins of the user's, which are in the other
+    fields as well. `max_search_decisions`: of the search for a group's places, beyond one for each member.
+    `topology_levels`: of the machine room, from the outside in.
     """
 
     scheduler_name: str

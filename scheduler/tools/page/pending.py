@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Final
 
-from scheduler.engine.framework.pod_groups import GANG_SCHEDULING
+from scheduler.engine.framework.profile import GANG_SCHEDULING
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.engine.state.batches import Pieces, batches
