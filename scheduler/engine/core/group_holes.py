@@ -7,11 +7,9 @@ Finds running pods whose move to other nodes makes room for a group that has no 
 Sets of one and of two pods are tried, first in the domains with most room for the group, there the pods whose leaving
 gives their node room for one more member; then, as long as more may move, one or two beside the set that lets most
 members have places. So a set of at most two pods is found if there is one among few pods; among more, pairs are made of
-the first `_MOST_PAIRED` alone, and `_MOST_DECISIONS` end the search. Everything is put back.
-
-The search comes in pieces: it yields after each decision. Nothing else may read or change the state before its end.
-
-A pod may move that has a controller, no volumes and no group, and no higher priority than any member.
+the first `_MOST_PAIRED` alone, and `_MOST_DECISIONS` end the search. Everything is put back; until then nothing else
+may read or change the state. A pod may move that has a controller, no volumes and no group, and no higher priority than
+any member.
 """
 
 from __future__ import annotations
@@ -39,7 +37,6 @@ from scheduler.engine.core.group_members import kinds_of
 from scheduler.engine.core.group_requests import all_levels, search_request
 from scheduler.engine.core.group_search import search
 from scheduler.engine.core.group_vacancy import Vacancy
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.disruption_budgets import guarding, refusing
 from scheduler.engine.model.pod_groups import GroupKey
@@ -50,7 +47,7 @@ from scheduler.engine.state.batches import Pieces, batches
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 
-#: Decisions for one group: about half a second at 5,000 nodes.
+#: Decisions for one group.
 _MOST_DECISIONS: Final = 2_000
 #: The most pods that are tried in pairs, and the most that are tried alone before.
 _MOST_PAIRED: Final = 40
@@ -74,15 +71,7 @@ _NO_MOVES: Final[tuple[PodMove, ...]] = ()
 
 
 class HoleSearch:
-    """
-    Looks for moves for one group.
-
-    Args:
-        state: the cluster; each pod that left is back afterwards.
-        profiles: by schedulerName, of the state.
-        members: the pending pods of the group without gates, of one profile.
-        n_most: pods that may move.
-    """
+    """Looks for moves, of at most `n_most` pods, for the pending members of a group without gates, of one profile."""
 
     def __init__(
         self,
@@ -114,8 +103,8 @@ class HoleSearch:
             if outcome.is_placed:
                 return _NO_MOVES
             pods = [placed[uid].pod for uid in movable if self.may_move(uid)]
-            turns = yield from self._turns(pods, outcome)
-            return (yield from self._moves(sorted(pods, key=lambda pod: turns[pod.uid])))
+            ordered = yield from self._in_order(pods, outcome)
+            return (yield from self._moves(ordered))
 
     def may_move(self, uid: str) -> bool:
         """Return whether a running pod may move for the group, so far as its own fields say."""
@@ -147,10 +136,7 @@ class HoleSearch:
             base = best
         return _NO_MOVES
 
-    def _turns(
-        self, pods: Sequence[Pod], outcome: Outcome
-    ) -> Pieces[dict[str, tuple[int, int, bool, int, str]]]:
-        """Return the sort keys of the pods by UID: domain by domain, the roomiest first; see the module."""
+    def _in_order(self, pods: Sequence[Pod], outcome: Outcome) -> Pieces[list[Pod]]:
         nodes, group = self._state.nodes, self._state.groups.get(self._key)
         asked = None if group is None else group.topology
         first = self._members[0]
@@ -170,7 +156,7 @@ class HoleSearch:
                 size = sum(held.values())
                 turns[pod.uid] = -room[number], number, self._lacks_room(row, held), size, pod.uid
             yield
-        return turns
+        return sorted(pods, key=lambda pod: turns[pod.uid])
 
     def _lacks_room(self, row: int, held: Mapping[str, int]) -> bool:
         """Return whether the node has room for no more members without a pod that requests this much."""
@@ -186,7 +172,6 @@ class HoleSearch:
         return self._vacancy.without([self._state.placed[pod.uid] for pod in pods])
 
     def _is_allowed(self, pods: Sequence[Pod]) -> bool:
-        """Return whether the Eviction API lets these pods go."""
         used = Counter[str]()
         for pod in pods:
             guards = guarding(pod, self._state.budgets.within(pod.namespace))
@@ -279,9 +264,8 @@ class HoleSearch:
 
     def _nodes_for(self, pod: Pod, rows: Mask, *, is_any: bool) -> Sequence[str]:
         self._n_left -= 1
-        decision = decide(
-            pod, self._view, self._profiles[pod.scheduler_name], self._rng, Unobserved(), DecisionScope(rows)
-        )
+        profile = self._profiles[pod.scheduler_name]
+        decision = decide(pod, self._view, profile, self._rng, scope=DecisionScope(rows))
         if not isinstance(decision, ScheduleResult):
             return ()
         if not is_any:
@@ -291,7 +275,6 @@ class HoleSearch:
 
 
 def _few(pods: Sequence[Pod], base: Sequence[Pod], n_most: int) -> Iterator[tuple[Pod, ...]]:
-    """Yield each pod beside the base, and each pair."""
     taken = {pod.uid for pod in base}
     others = [pod for pod in pods if pod.uid not in taken]
     yield from ((pod,) for pod in others[:_MOST_ALONE])

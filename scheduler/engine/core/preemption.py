@@ -59,7 +59,8 @@ class Preemptions:
         waiting = frozenset([preemptor.uid, *members])
         uids = frozenset(victim.uid for victim in victims)
         self._n_decided += 1
-        preemption = Preemption(preemptor, waiting, node_name, uids, last, number=self._n_decided)
+        left = last if first else None
+        preemption = Preemption(preemptor, waiting, node_name, uids, left, number=self._n_decided)
         record = self._records.at(preemptor.uid)
         if (earlier := record.preemption) is not None:
             # Its victim ended before the eviction was answered, and other pods took the room: report that.
@@ -69,7 +70,7 @@ class Preemptions:
         record.preemption = preemption
         self._records.settle(record)
         self._state.preempting.update(dict.fromkeys(waiting, preemptor.uid))
-        return list(self._evict(preemption, first) if first else self._evict_last(preemption, last))
+        return list(self._evict(preemption, first or [last]))
 
     def is_terminating(self, victim: Pod) -> bool:
         """Return whether the pod ends already, or the API server deletes it."""
@@ -98,11 +99,11 @@ class Preemptions:
             if preemption.unanswered:
                 continue
             is_wanted = not preemption.is_given_up and self._records.shown(uid) is not None
-            if preemption.left is not None and (is_wanted or self.must_follow(preemption.left)):
-                instructions += self._evict_last(preemption, preemption.left)
-                continue
-            preemption.left = None
-            self._release(preemption, now_s)
+            last, preemption.left = preemption.left, None
+            if last is not None and (is_wanted or self.must_follow(last)):
+                instructions += self._evict(preemption, [last])
+            else:
+                self._release(preemption, now_s)
         self._records.settle(victim_record)
         return instructions
 
@@ -169,16 +170,11 @@ class Preemptions:
         return [preemption for uid in preemptors if (preemption := self.of(uid)) is not None]
 
     def _is_end_unseen(self, uid: str) -> bool:
-        """
-        Return whether no watch has shown that the pod is gone, or that its grace period has begun.
-
-        A pod without a grace period is gone right after it is shown to terminate; before, its room is not free.
-        """
+        """Return whether no watch has shown the pod's end: that it terminates, or is gone if it has no grace period."""
         placed = self._state.placed.get(uid)
         return placed is not None and (not placed.pod.terminating or placed.pod.ends_at_once)
 
     def _note_answered_or_seen(self, preemption: Preemption, victim_uid: str) -> None:
-        """Remove the pod from the victim's preemptors once the eviction is answered and the victim is seen to end."""
         if victim_uid not in preemption.unanswered and victim_uid not in preemption.unseen:
             record = self._records.at(victim_uid)
             uid = preemption.preemptor.uid
@@ -186,7 +182,6 @@ class Preemptions:
             self._records.settle(record)
 
     def _release(self, preemption: Preemption, now_s: float) -> None:
-        """Release the pod once there is nothing to wait for; queue it if its room was not made."""
         uid = preemption.preemptor.uid
         if preemption.left is not None or preemption.unseen:
             return
@@ -228,10 +223,6 @@ class Preemptions:
             record.evicted = ()
             self._records.settle(record)
 
-    def _evict_last(self, preemption: Preemption, last: Pod) -> Iterator[Instruction]:
-        preemption.left = None
-        return self._evict(preemption, [last])
-
     def _evict(self, preemption: Preemption, victims: list[Pod]) -> Iterator[Instruction]:
         """Yield the evictions; an eviction that is under way for another pod is waited for, and not begun again."""
         uid = preemption.preemptor.uid
@@ -251,11 +242,7 @@ class Preemptions:
 
 
 def preempted_event(victim: Pod, preemptor: Pod, node_name: str, where: str = "") -> EmitEvent:
-    """
-    Return the event of a victim, reported by the profile of the pod that it makes room for.
-
-    `node_name`: empty if that is the preemptor's group.
-    """
+    """Return the event of a victim, by its preemptor's profile. `node_name`: empty if the room is for its group."""
     note = f"Preempted by pod {preemptor.uid} on node {node_name}{where}"
     if not node_name and preemptor.group is not None:
         key = preemptor.group.key
