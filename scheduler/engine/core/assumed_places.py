@@ -25,7 +25,7 @@ from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.core.reservations import Reservations
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.interface import FilterPlugin, ReserveTogether, Rng
-from scheduler.engine.framework.observer import Observer, Unobserved
+from scheduler.engine.framework.observer import UNOBSERVED, Observer
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.instructions import Bind, WriteReservation
 from scheduler.engine.model.pods import Pod
@@ -56,7 +56,7 @@ class SplitMix64:
         return (mixed ^ (mixed >> 31)) % stop
 
 
-#: Nodes on which devices are exchanged for one more member: 2 ms each with four members of two requests each.
+#: Nodes on which devices are exchanged for one more member.
 _MOST_EXCHANGES: Final = 20
 
 #: About the most decisions to find the order of a group's binds: 0.1 ms each.
@@ -80,8 +80,8 @@ class Place:
     """
     A member assumed on a node.
 
-    `instruction`: `bind`, or writes what is reserved for the member first. `is_owed`: a pod that its required affinity
-    selects has yet to come to its domain.
+    `instruction`: `bind`, or writes what is reserved first. `is_owed`: a pod that its required affinity selects has yet
+    to come to its domain.
     """
 
     bind: Bind
@@ -109,10 +109,9 @@ class Place:
 @dataclass(slots=True)
 class AssumedPlaces:
     """
-    The places of one attempt. Everything is taken back unless the caller keeps it.
+    The places of one attempt, taken back unless the caller keeps them; its members count as not nominated meanwhile.
 
-    Its members count as not nominated meanwhile: `ClusterState.without_nominations`. `rng`: used by nothing else, as
-    each number that the machine draws changes what it decides later.
+    `rng`: used by nothing else, as each number that the machine draws changes what it decides later.
     """
 
     state: ClusterState
@@ -149,8 +148,7 @@ class AssumedPlaces:
         """
         End the block, without an error, before it leaves fewer decisions than this to the search.
 
-        After the block, the first decision on a member counts once again, and the decisions of the block count no more
-        than it was allowed. A block within another spares the most of both.
+        Afterwards the first decision on a member counts once again, and the block's count no more than it was allowed.
         """
         outer, asked, n_before = self._n_spared, self._asked.copy(), self._n_counted
         self._n_spared = max(outer, n_spared)
@@ -165,7 +163,7 @@ class AssumedPlaces:
 
     def fresh(self) -> AssumedPlaces:
         """Return one like this without places, which is not observed."""
-        return replace(self, observer=Unobserved())
+        return replace(self, observer=UNOBSERVED)
 
     def decide(self, pod: Pod, rows: Mask, siblings: Sequence[Pod] = ()) -> ScheduleResult | FitError:
         """As `deciding`, at once."""
@@ -175,10 +173,9 @@ class AssumedPlaces:
         self, pod: Pod, rows: Mask, siblings: Sequence[Pod] = (), *, is_scored: bool = True
     ) -> Pieces[ScheduleResult | FitError]:
         """
-        Return the best of these rows for the member, or why there is none, in pieces; see `DecisionScope`.
+        Return the best of these rows for the member, or why none is. Raises OutOfDecisionsError and CycleBrokenError.
 
         `is_scored`: False if any of the feasible rows will do; then it is not observed.
-        Raises OutOfDecisionsError and CycleBrokenError.
         """
         if self.n_left <= 0:
             raise OutOfDecisionsError
@@ -188,7 +185,7 @@ class AssumedPlaces:
         self._asked.add(pod.uid)
         scope = DecisionScope(rows, siblings)
         # An observer would bring the scorers back.
-        profile, observer = (self.profile, self.observer) if is_scored else (self._unscored, Unobserved())
+        profile, observer = (self.profile, self.observer) if is_scored else (self._unscored, UNOBSERVED)
         decision = yield from deciding(pod, self.view, profile, self.rng, observer, scope)
         if isinstance(decision, CycleError):
             raise CycleBrokenError(decision)
@@ -223,13 +220,12 @@ class AssumedPlaces:
             only = np.zeros_like(scope.rows)
             only[row] = True
             at_row = replace(scope, rows=only)
-            decision = decide(pod, self.view, self.profile, self.rng, Unobserved(), at_row)
+            decision = decide(pod, self.view, self.profile, self.rng, scope=at_row)
             if isinstance(decision, ScheduleResult):
                 return decision
         return None
 
     def _takes_any_device(self, pod: Pod) -> bool:
-        """Return `is_first_fit_best`, asked once of pods that are alike."""
         alike = pod.spec, claim_forms(pod, self.view)
         if alike not in self._takes_any:
             self._takes_any[alike] = is_first_fit_best(pod, self.view)
@@ -265,10 +261,7 @@ class AssumedPlaces:
 
     def place(self, pod: Pod, result: ScheduleResult, *, is_owed: bool) -> None:
         """Assume the member where the decision says."""
-        bind, reserved = (
-            Bind(pod, result.node_name, self.annotations.of(result)),
-            result.scores.reservations,
-        )
+        bind, reserved = Bind(pod, result.node_name, self.annotations.of(result)), result.scores.reservations
         self.state.assume(replace(pod, node_name=result.node_name), result.node_name)
         instruction = self.reservations.reserve(bind, reserved) if reserved else bind
         self.places.append(Place(bind, instruction, result.n_evaluated, result.n_feasible, is_owed))
@@ -283,11 +276,7 @@ class AssumedPlaces:
         return place.pod
 
     def exchange(self, indexes: Sequence[int], members: Sequence[Pod]) -> Pieces[None]:
-        """
-        Let these members have the places at these indexes, in this order; yield after each.
-
-        The places are theirs already, nothing is reserved for them, and no plugin tells the members apart.
-        """
+        """Let members that no plugin tells apart, with nothing reserved, have their own places in this order."""
         nodes = [self.places[index] for index in indexes]
         for place in nodes:
             self.state.forget(place.pod.uid)
@@ -318,9 +307,8 @@ class AssumedPlaces:
         """
         Put the places in an order in which no member comes before one that it needs; yield after each decision.
 
-        Binds are sent in this order: a process that dies between two of them leaves no member on a node without the
-        pod that it needs there. Of members that need each other, one has to come first. Without such an
-        order, or if it takes long to find, the order stays as it is.
+        A process that dies between two binds then leaves no member on a node without the pod that it needs there. Of
+        members that need each other, one has to come first. If an order takes long to find, theirs stays.
         """
         if not any(place.is_owed for place in self.places):
             return
@@ -397,7 +385,8 @@ class AssumedPlaces:
         rows = self.view.alive & False
         rows[self.view.nodes.row_by_name[place.node_name]] = True
         asked = replace(self.profile, filters=filters, scorers=())
-        decision = decide(place.pod, self.view, asked, self.rng, Unobserved(), DecisionScope(rows, siblings))
+        scope = DecisionScope(rows, siblings)
+        decision = decide(place.pod, self.view, asked, self.rng, scope=scope)
         return isinstance(decision, ScheduleResult)
 
     def _assume(self, place: Place) -> None:
@@ -407,10 +396,10 @@ class AssumedPlaces:
 def detached_places(
     state: ClusterState, profile: Profile, identity: str, max_decisions: int
 ) -> AssumedPlaces:
-    """Return places for a search outside of the machine. `identity`: of the decision; it seeds the random numbers."""
+    """Return places for a search outside of the machine. `identity`: seeds the random numbers."""
     reservations, rng = Reservations(state, PodRecords(state)), SplitMix64(identity)
     annotations = DecisionAnnotations(state.nodes)
-    return AssumedPlaces(state, reservations, profile, rng, Unobserved(), annotations, max_decisions)
+    return AssumedPlaces(state, reservations, profile, rng, UNOBSERVED, annotations, max_decisions)
 
 
 def _weight(pod: Pod) -> int:

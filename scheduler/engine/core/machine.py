@@ -10,13 +10,9 @@ The scheduler as a pure state machine: stimuli in, instructions out. It owns the
         EvictionEnded            evict the last pod that is in the way, or try the other again: `engine.core.preemption`
         BindDone, BindFailed     report the bound pod; or forget the assumed pod and put it back
 
-Invariants:
- 1. A cycle is one stimulus: no other stimulus comes between pop and assume, or between failure and putting back. The
-    cycle of a group may be left in the middle: `step` goes on with it, and the next stimulus first finishes it. So what
-    it decides does not depend on when `step` is called.
- 2. Every assume ends in exactly one of: confirmed by PodSeen; forgotten by BindFailed or when the pod terminates;
-    removed by PodGone.
- 3. The same stimuli at the same seconds with the same seed give the same instructions.
+A cycle is one stimulus: no other one comes between pop and assume, or between failure and putting back. That of a group
+may be left in the middle: `step` goes on with it, and the next stimulus first finishes it. scheduler/README.md has the
+invariants.
 
 Source: pkg/scheduler/schedule_one.go (kubernetes 1.36).
 """
@@ -43,7 +39,7 @@ from scheduler.engine.core.reservations import Reservations
 from scheduler.engine.core.unfit_pods import UnfitPods
 from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.interface import Rng
-from scheduler.engine.framework.observer import Observer, Unobserved
+from scheduler.engine.framework.observer import UNOBSERVED, Observer
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.instructions import Bind, Instruction
 from scheduler.engine.model.pod_groups import GroupKey
@@ -84,21 +80,15 @@ class Machine:
         semantics: Semantics = DEFAULT_SEMANTICS,
     ) -> None:
         """
-        Args:
-            state: empty; only this machine may change it.
-            queue: empty; only this machine may change it.
-            profiles: by schedulerName.
-            rng: chooses among equally good nodes.
-            observer: is called around each extension point.
-            records_decisions: whether binds carry the annotation of `engine.core.decision_annotation`.
-            semantics: of the version of Kubernetes whose decisions these are.
+        `state` and `queue`: empty; only this machine may change them. `profiles`: by schedulerName. `rng`: chooses
+        among equally good nodes. `records_decisions`: whether binds carry `engine.core.decision_annotation`.
         """
         self.state = state
         self.queue = queue
         self._view = ClusterView(state)
         self._profiles = profiles
         self._rng = rng
-        self._observer = Unobserved() if observer is None else observer
+        self._observer = UNOBSERVED if observer is None else observer
         self._annotations = DecisionAnnotations(state.nodes, records_decisions)
         self.records = PodRecords(state)
         #: Pods between Reserve and Bind.
@@ -151,11 +141,7 @@ class Machine:
 
     @property
     def is_in_cycle(self) -> bool:
-        """
-        Whether a cycle has begun, which `step` goes on with: of a group, or of a pod that may preempt others.
-
-        The queue does not hold its pods meanwhile. See also `ClusterState.is_provisional`.
-        """
+        """Whether a cycle has begun, which `step` goes on with; the queue does not hold its pods meanwhile."""
         return bool(self._cycle)
 
     @property
@@ -177,7 +163,7 @@ class Machine:
         """
         Return the node on which a watch has shown the pod; empty if shown unbound, None if not shown.
 
-        Empty too while `is_in_cycle`: pods that a group may evict are not in the state then.
+        Empty too while `is_in_cycle`, as pods that a group may evict are not in the state.
         """
         if self.is_in_cycle:
             return ""
@@ -217,11 +203,7 @@ class Machine:
         return self.queue.can_pop()
 
     def next_wake_s(self, now_s: float) -> float | None:
-        """
-        Return when TimePassed is next due, None if nothing waits for time.
-
-        If something is due, return `now_s` until TimePassed is handled.
-        """
+        """Return when TimePassed is next due, `now_s` until what is due is handled; None if nothing waits for time."""
         due_s = (
             self.queue.next_wake_s(now_s),
             self.state.kubelet_refusals.next_s,
@@ -233,11 +215,7 @@ class Machine:
         return max(now_s, min(known_s)) if known_s else None
 
     def handle(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
-        """
-        Apply the stimulus and return the resulting instructions. `now_s`: seconds of a monotonic clock.
-
-        A cycle that has begun is finished first; its instructions come first.
-        """
+        """Return what follows a stimulus at this second of a monotonic clock; a cycle that has begun ends first."""
         if not self._cycle:
             return self._handle(stimulus, now_s)
         self._cycle.finish()
@@ -316,7 +294,6 @@ class Machine:
         return self._take_ordered()
 
     def _scheduling_pod(self, queued: QueuedPod, profile: Profile, now_s: float) -> Pieces[None]:
-        """Bind the pod, or put it back."""
         pod = self.state.nominated.applied_to(queued.pod)
         decision = yield from self._deciding(pod, profile)
         match decision:
@@ -418,7 +395,6 @@ class Machine:
         return instructions
 
     def _fail_reservations(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
-        """Put back the pods whose reservations fail because of the stimulus."""
         failed = [
             instruction
             for uid, message in self._reservations.failures(stimulus, now_s)

@@ -51,15 +51,10 @@ class FilterTrials:
 
     def __init__(self, filters: Sequence[tuple[str, NodeFilter]]) -> None:
         self._filters = filters
-        #: The rows that pass every filter for which pods do not matter; None before the first trial.
-        self._passed: Mask | None = None
-        self._counting: list[tuple[str, TrialAt]] = []
         self._statuses: dict[int, NodeStatuses] = {}
 
     def at(self, row: int, nominated: Sequence[Pod] = ()) -> NodeUnderTrial:
-        """Return the node under trial. `nominated`: the pods of its first pass. 2 µs for each counting filter."""
-        if self._passed is None:
-            self._prepare()
+        """Return the node under trial. `nominated`: the pods of its first pass."""
         if self._passed is None or self._passed.item(row):
             return NodeUnderTrial([(plugin, trial(row)) for plugin, trial in self._counting], nominated)
         parts: list[tuple[str, PreFilterExtensions | Status | None]] = []
@@ -100,14 +95,16 @@ class FilterTrials:
             is_only_trial=not counting,
         )
 
-    def _prepare(self) -> None:
-        self._counting = [
-            (plugin, trial)
-            for plugin, node_filter in self._filters
-            if (trial := node_filter.trial) is not None
-        ]
+    @cached_property
+    def _counting(self) -> list[tuple[str, TrialAt]]:
+        trials = ((plugin, node_filter.trial) for plugin, node_filter in self._filters)
+        return [(plugin, trial) for plugin, trial in trials if trial is not None]
+
+    @cached_property
+    def _passed(self) -> Mask | None:
+        """The rows that pass every filter for which pods do not matter; None if there is no such filter."""
         fixed = [node_filter.mask() for _, node_filter in self._filters if node_filter.trial is None]
-        self._passed = np.logical_and.reduce(fixed) if fixed else None
+        return np.logical_and.reduce(fixed) if fixed else None
 
     def _fixed(self, index: int, row: int) -> Status | None:
         """Return why the row is refused whatever pods are there, None if it is not."""

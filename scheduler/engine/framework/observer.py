@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.framework.status import Code
 
@@ -28,3 +30,6 @@ class Observer:
 
 class Unobserved(Observer):
     """The observer of decisions without metrics."""
+
+
+UNOBSERVED: Final = Unobserved()

@@ -60,15 +60,10 @@ def _unwatched(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the call 
 @dataclass(frozen=True, slots=True)
 class OutOfTreePlugin:
     """
-    A plugin of the user's that a configuration may name.
+    A plugin of the user's that a configuration may name; its class makes an instance for each profile.
 
-    Attributes:
-        name: unique among all plugins.
-        plugin_class: makes an instance for each profile.
-        source: the file or the package that it comes from.
-        version: its own version, '' if it has none.
-        points: its extension points, as a configuration names them.
-        default_weight: the weight of its scores where the configuration sets none; 0 if it does not score.
+    `source`: the file or the package that it comes from. `version`: its own. `points`: as a configuration names them.
+    `default_weight`: of its scores; 0 if it does not score.
     """
 
     name: str
@@ -105,11 +100,8 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
     """
     An out-of-tree plugin of one profile, as the framework runs it.
 
-    Attributes:
-        name: the plugin's name.
-        plugin: the plugin.
-        owner: identifies the plugin, its profile and its arguments among the keys of derived values.
-        watched: runs the plugin's calls outside of a cycle.
+    `owner`: identifies the plugin, its profile and its arguments among the keys of derived values. `watched`: runs the
+    plugin's calls outside of a cycle.
     """
 
     extension_points: ClassVar[Sequence[str]] = tuple(METHOD_BY_POINT)
@@ -139,11 +131,7 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
     # PreEnqueue.
 
     def admits(self, pod: Pod) -> bool:
-        """
-        Return whether the pod may enter the active queue.
-
-        The pod enters if the plugin fails: `OutOfTreeAdmission` then fails its cycle, with a message.
-        """
+        """Return whether the pod may become active; if the plugin fails, `OutOfTreeAdmission` fails its cycle."""
         if not self.concerns(pod):
             return True
         try:

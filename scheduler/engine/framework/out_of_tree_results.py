@@ -48,23 +48,15 @@ class PluginIdentity(NamedTuple):
 
     @contextmanager
     def failing_at(self, point: Point) -> Iterator[None]:
-        """
-        Turn any exception of the plugin into PluginFailed, even one that would end the process or its tasks.
-
-        The plugin cannot change the state meanwhile.
-        """
+        """Turn any exception into PluginFailed, even one that would end the process; guard the state meanwhile."""
         try:
             with running_rule():
                 yield
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            message = _MESSAGE[point].format(self.name) + self.described(error)
+            message = _MESSAGE[point].format(self.name) + described(error, self.plugin_class)
             raise PluginFailed(self.name, point, message) from error
-
-    def described(self, error: BaseException) -> str:
-        """Return the error in one line, with the place in the plugin's own file."""
-        return described(error, self.plugin_class)
 
     def refusing(self, status: Status) -> Status:
         """Return the status, with a reason if it has none. Raises TypeError if it is no refusal with texts."""
@@ -230,7 +222,9 @@ def explained(identity: PluginIdentity, call: Callable[[], _T], otherwise: Calla
         with running_rule():
             return call()
     except Exception as error:  # noqa: BLE001 - code of the user's may raise anything
-        return otherwise(f"plugin {identity.name} does not explain it: {identity.described(error)}")
+        return otherwise(
+            f"plugin {identity.name} does not explain it: {described(error, identity.plugin_class)}"
+        )
 
 
 def described(error: BaseException, plugin: type[Any]) -> str:
