@@ -15,7 +15,7 @@ from scheduler.engine.queueing.pod_queue import PodQueue
 from scheduler.engine.state.audit import Audit
 from scheduler.engine.state.cluster import ClusterState
 
-#: Records that one piece compares, 2 µs each; and the most that are compared with the indexes all at once.
+#: Records that one piece compares, and the most that are compared with the indexes all at once.
 _RECORDS_PER_PIECE: Final = 500
 _MOST_AT_ONCE: Final = 5_000
 
@@ -29,7 +29,7 @@ class MachineAudit:
         self._round: Iterator[PodRecord] = iter(())
 
     def step(self) -> list[str]:
-        """Return the differences of the next piece, one line each. Cost: 3 ms."""
+        """Return the differences of the next piece, one line each."""
         texts = self._of_state.step()
         piece = list(islice(self._round, _RECORDS_PER_PIECE))
         for record in piece:

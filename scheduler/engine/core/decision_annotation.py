@@ -8,7 +8,7 @@ The record of a decision, which a bound pod has as an annotation. It is written 
      "relaxed":["podAntiAffinity by topology.kubernetes.io/zone"]}         required rules that counted as preferred
 
 `scores` are weighted, so that they add up to `total`; plugins that gave 0 are left out. `rejected` counts nodes by
-reason, as the text of an event does. A single feasible node is not scored. `relaxed` is left out if no rule was.
+reason, as the text of an event does. A single feasible node is not scored.
 """
 
 from __future__ import annotations
@@ -65,11 +65,7 @@ class DecisionAnnotations:
     def of(
         self, result: ScheduleResult, rules: Sequence[RelaxedRule] = (), evicted: Sequence[str] = ()
     ) -> dict[str, str]:
-        """
-        Return the annotations; call it before the pod is assumed, which changes some of the score arrays.
-
-        `rules`: the relaxed rules. `evicted`: the pods that were evicted for this one, as namespace/name.
-        """
+        """Return the annotations; call it before the pod is assumed, which changes some of the score arrays."""
         annotations = {RELAXED: mark(rules)} if rules else {}
         if self.records_decisions:
             names = [relaxed.rule for relaxed in rules]
@@ -80,12 +76,7 @@ class DecisionAnnotations:
 def decision_record(
     result: ScheduleResult, nodes: NodeTable, relaxed: Sequence[str] = (), evicted: Sequence[str] = ()
 ) -> str:
-    """
-    Return the record as JSON of at most `RECORD_LIMIT_BYTES`; call it before the next stimulus.
-
-    Cost: see `NodeScores.top_nodes` and `FilterResult.reason_counts`; 20 µs at 5,000 nodes, 70 where many are
-    full.
-    """
+    """Return the record as JSON of at most `RECORD_LIMIT_BYTES`; call it before the next stimulus."""
     top = ranked_nodes(result.scores, nodes, _N_TOP)
     rejected = dict(sorted(result.scores.filtered.reason_counts().items()))
     names = tuple(relaxed) or msgspec.UNSET
@@ -118,11 +109,7 @@ def ranked_nodes(node_scores: NodeScores, nodes: NodeTable, n_most: int) -> tupl
 
 
 def is_of_bind(record: DecisionRecord, node_name: str) -> bool:
-    """
-    Return whether the record may be that of a bind to the node: the chosen node comes first.
-
-    It proves nothing: a user who may edit a pod may write its annotations.
-    """
+    """Return whether the record may be that of a bind to the node. Proves nothing: users may write annotations."""
     return bool(node_name) and (not record.top or record.top[0].node == node_name)
 
 

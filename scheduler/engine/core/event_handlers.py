@@ -1,8 +1,4 @@
-"""
-What the machine does on a watch event: update ClusterState, then notify the queue, which wakes pods.
-
-Source: pkg/scheduler/eventhandlers.go (kubernetes 1.36).
-"""
+"""What the machine does on a watch event (pkg/scheduler/eventhandlers.go, kubernetes 1.36)."""
 
 from __future__ import annotations
 
@@ -45,7 +41,7 @@ from scheduler.engine.state.cluster import ClusterState
 
 
 class EventHandlers:
-    """Handles watch events for the machine, whose state and queue it shares; pods are `engine.core.pod_lifecycle`'s."""
+    """Updates the state, then notifies the queue, which wakes pods. Pods are `engine.core.pod_lifecycle`'s."""
 
     def __init__(
         self,
@@ -59,7 +55,7 @@ class EventHandlers:
         self._lifecycle, self._groups, self._unfit = lifecycle, groups, unfit
 
     def handle(self, event: WatchEvent, now_s: float) -> list[Instruction]:
-        """Apply the event, and return what follows. `now_s`: seconds of a monotonic clock."""
+        """Apply the event, and return what follows."""
         match event:
             case PodSeen(pod):
                 return self._lifecycle.on_seen(pod, now_s)

@@ -22,7 +22,7 @@ def is_first_fit_best(pod: Pod, view: ClusterView) -> bool:
     Return whether as many copies of the pod get devices as there can be, whichever free devices each copy takes.
 
     True if every copy takes devices of one query, no two nodes reach the same of them, and constraints keep none of
-    them apart or one keeps all together. O(devices of the cluster) if a copy takes several devices.
+    them apart or one keeps all together.
     """
     provided = [
         name for name, amount in filter_request(pod).items() if amount and view.state.devices.provides(name)
@@ -61,6 +61,5 @@ def _only_query(claim: ResourceClaim) -> DeviceQuery | None:
 
 
 def _has_shareable(view: ClusterView) -> bool:
-    """Return whether several claims may share a device."""
     slices = view.devices.slices()
     return any(device.allow_multiple_allocations for each in slices for device in each.devices)

@@ -13,11 +13,7 @@ from scheduler.engine.state.node_table import NodeTable
 
 
 class DomainIds:
-    """
-    The domains of nodes by the values of one topology key, or by the combinations of several, the outermost first.
-
-    `ids`: the domain of each row, shape (n_rows,); ABSENT where the node lacks a key.
-    """
+    """The domains of rows by the values of topology keys, the outermost first; `ids`: ABSENT where a key is missing."""
 
     def __init__(self, columns: Sequence[LabelColumn], n_rows: int) -> None:
         self._columns = columns
@@ -54,7 +50,7 @@ def domain_ids(keys: Sequence[str], nodes: NodeTable) -> DomainIds:
 
 
 class Domain(NamedTuple):
-    """A domain: the value of its key, an upper bound of the pods that it has room for, and its rows."""
+    """The value of its key, an upper bound of the pods that it has room for, and its rows."""
 
     value: str
     room: int
@@ -63,12 +59,9 @@ class Domain(NamedTuple):
 
 class Domains:
     """
-    Domains within a scope.
+    Domains within a scope, with an upper bound of the pods that each has room for.
 
-    Args:
-        ids: None if all rows of the scope count as one domain without a name.
-        room: upper bound of the pods by domain, int64 of shape (n_ids,).
-        scope: bool array of shape (n_rows,).
+    `ids`: None if all rows of the scope count as one domain without a name.
     """
 
     def __init__(self, ids: DomainIds | None, room: Amounts, scope: Mask) -> None:
@@ -105,7 +98,7 @@ class Domains:
             yield self._domain(number)
 
     def room_by_value(self) -> dict[str, int]:
-        """Return the upper bounds by value of the key. O(domains)."""
+        """Return the upper bounds by value of the key."""
         if self._ids is None:
             return {}
         numbers = np.flatnonzero(self._room).tolist()

@@ -22,11 +22,7 @@ from scheduler.engine.state.columns import ABSENT
 
 
 class Layout(NamedTuple):
-    """
-    The domains of the lowest level, as rows, in the order in which they are filled.
-
-    `n_domains`: how many are used of each level, from the outside in.
-    """
+    """The domains of the lowest level in the order in which they are filled, and how many are used of each level."""
 
     n_domains: tuple[int, ...]
     domains: tuple[Rows, ...]
@@ -38,14 +34,8 @@ def layout_of(
     """
     Return the domains, None if the rows that have all labels have too little room.
 
-    Args:
-        rows: that may be chosen.
-        room: how many of the pods each row takes, int64 of shape (n_rows,).
-        levels: by level from the outside in, the domain of each row, shape (n_rows,).
-        n_wanted: how many pods, at least one.
-        held: the highest come first, then those with any pod of the group; see `SearchRequest.held`.
-
-    Cost: a sort of the rows by level; above the lowest level, a layout of each domain with room for all.
+    `room`: how many of the pods each row takes. `levels`: from the outside in, the domain of each row. `n_wanted`: at
+    least one. `held`: the highest come first; see `SearchRequest.held`.
     """
     for ids in levels:
         rows = rows[ids[rows] != ABSENT]

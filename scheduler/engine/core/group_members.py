@@ -1,8 +1,4 @@
-"""
-The members of a group as the search for their places sees them: by kind, and by which kinds need each other.
-
-It takes milliseconds to compare a thousand members, so it comes in pieces.
-"""
+"""The members of a group as the search for their places sees them: by kind, and by which kinds need each other."""
 
 from __future__ import annotations
 
@@ -22,20 +18,17 @@ from scheduler.engine.state.matching import PodMatcher, incoming_matcher
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.engine.syntax.selectors import Selector
 
-#: Most pairs of kinds that are compared: whether one needs the other. 5 µs each.
+#: Most pairs of kinds that are compared: whether one needs the other.
 _MOST_COMPARED: Final = 100_000
 
 
 @dataclass(slots=True, eq=False)
 class MemberKind:
     """
-    Members between which no plugin tells a difference, in the order in which they are placed.
+    Members between which no plugin tells a difference, in the order in which they are placed: `n_placed` have a place.
 
-    Attributes:
-        n_placed: how many of them have a place; the first ones.
-        needs: selects the pods that all required affinity terms select; None without terms.
-        keys: the topology keys of these terms.
-        part: the name of their part of the group; empty without parts.
+    `needs`: selects the pods that all required affinity terms select; None without terms. `keys`: of these terms.
+    `part`: the name of their part of the group.
     """
 
     pods: list[Pod]
@@ -102,10 +95,10 @@ def kinds_of(members: Sequence[Pod], view: ClusterView) -> Pieces[list[MemberKin
 
 def components_of(kinds: Sequence[MemberKind], view: ClusterView) -> Pieces[list[Component]]:
     """
-    Return the components, the largest first.
+    Return the components, the largest first. Of very many kinds, each of the last has one of its own.
 
     Two kinds are in one component if the required affinity of one selects pods of the other; its key is that of the
-    first such term. If there are very many kinds, each of the last ones has a component of its own.
+    first such term.
     """
     components: list[Component] = []
     left, n_compared = list(kinds), 0
@@ -192,7 +185,6 @@ def _label_keys(members: Sequence[Pod]) -> Iterator[str]:
 
 
 def _share(pod: Pod, view: ClusterView) -> float:
-    """Return the largest share of the cluster's amount of a resource that the pod requests."""
     shares = [0.0]
     for name, amount in filter_request(pod).items():
         allocatable = view.nodes.allocatable(name)

@@ -55,11 +55,7 @@ def waiting_for_part(groups: PodGroups, key: GroupKey, members: Iterable[Pod], r
 
 
 def unlike_members(group: PodGroup, members: Sequence[Pod]) -> str:
-    """
-    Return the field in which members differ and must not, pending ones first; empty if there is none.
-
-    Source: schedule_one_podgroup.go, validatePodGroup (kubernetes 1.37, which has v1beta1).
-    """
+    """Return the field in which members differ and must not (schedule_one_podgroup.go, validatePodGroup, 1.37)."""
     if group.api_version != "v1beta1":
         return ""
     first = members[0]
@@ -94,11 +90,7 @@ def waiting_message(key: GroupKey, group: PodGroup | None, problem: str) -> str:
 def unplaced_message(
     key: GroupKey, n_wanted: int, n_running: int, outcome: Outcome, max_decisions: int
 ) -> str:
-    """
-    Return why the group has no places for `n_wanted` members; `n_running` are on nodes already.
-
-    `max_decisions`: the most that the search may take beyond one per member.
-    """
+    """Return why the group has no places for `n_wanted` members; `n_running` are on nodes already."""
     running = f" besides {n_running} on nodes" if n_running else ""
     text = f"pod group {key.text} needs {n_wanted} {'place' if n_wanted == 1 else 'places'}{running}"
     if outcome.part_room:
@@ -126,7 +118,6 @@ def unplaced_message(
 
 
 def _level_of(pod: Pod) -> str:
-    """Return the level of the member's part; empty if it has no part, or the part asks for none."""
     part = None if pod.group is None else pod.group.part
     return "" if part is None or not part.topology.required else part.topology.required[-1]
 

@@ -76,11 +76,7 @@ class GroupNominations:
         assumed: AssumedPlaces,
         now_s: float,
     ) -> Pieces[NextStep]:
-        """
-        Return the next step for a group that has no places.
-
-        `before`: its nominations by UID, which do not count meanwhile. `assumed`: as of the search that failed.
-        """
+        """Return the next step for a group without places. `before`: its nominations, which do not count meanwhile."""
         self._unplaced_since_s.setdefault(key, now_s)
         preemptor = preemptor_of(assumed.profile)
         hold = self._holds.get(key)
@@ -129,7 +125,7 @@ class GroupNominations:
         self._holds[key] = _Hold(is_ours=False, end_s=end_s)
 
     def next_wake_s(self) -> float | None:
-        """Return when the next hold ends, None without one. O(groups for which room is held)."""
+        """Return when the next hold ends, None without one."""
         return min((hold.end_s for hold in self._holds.values()), default=None)
 
     def end_holds(self, now_s: float) -> list[GroupKey]:

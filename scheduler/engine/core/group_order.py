@@ -23,11 +23,7 @@ Path = Sequence[Hashable]
 
 
 def lay_out_ranks(attempt: Attempt) -> Pieces[None]:
-    """
-    Let members of each kind have its places in the order of their ranks, if the group asks for levels.
-
-    A member for which a plugin has reserved something keeps its place.
-    """
+    """Let members of each kind have its places in the order of their ranks, if levels are asked; reserved ones stay."""
     topology = attempt.request.topology
     for kind in attempt.kinds if topology else ():
         places = [

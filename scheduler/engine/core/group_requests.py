@@ -62,11 +62,7 @@ def _parts(
 
 
 def all_levels(asked: Topology, member: Pod, state: ClusterState, profile: Profile) -> Topology:
-    """
-    Return the request of a group with all levels that the machine room's hierarchy implies.
-
-    The hierarchy is the configuration's, or Kueue's if the configuration names none.
-    """
+    """Return the request with all levels that the machine room's hierarchy implies: the configuration's, or Kueue's."""
     if profile.topology_levels:
         return asked.within(profile.topology_levels)
     return state.hierarchies.implied(asked, member.spec.required_node_affinity.node_selector or ())
@@ -75,11 +71,7 @@ def all_levels(asked: Topology, member: Pod, state: ClusterState, profile: Profi
 def _rows(
     state: ClusterState, topology: Topology, running: Sequence[Pod], pending: Iterable[Pod]
 ) -> tuple[Mask, Amounts]:
-    """
-    Return `rows` and `held` of `SearchRequest`: the domains in which members run, if all have to share one.
-
-    O(members) if members run and have ranks.
-    """
+    """Return `rows` and `held` of `SearchRequest`: the domains in which members run, if all have to share one."""
     held, rows = np.zeros(state.nodes.n_rows, dtype=np.int64), state.nodes.alive.copy()
     held[[state.placed[pod.uid].row for pod in running]] = 1
     if topology.required:

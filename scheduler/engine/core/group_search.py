@@ -11,8 +11,6 @@ Searches a place for every member of a group; each place that is found is assume
 A placement is valid if there is an order in which every member passes every filter; required affinity may also be met
 by a member that comes later. The exhaustive search finds one if there is one, unless it runs out of decisions, which
 the message then says. The same state and the same members give the same places.
-
-The search comes in pieces: it yields after each decision and after each place that it takes back.
 """
 
 from __future__ import annotations
@@ -30,8 +28,7 @@ def search(request: SearchRequest, assumed: AssumedPlaces) -> Pieces[Outcome]:
     """
     Place at least `n_needed` of the members, and as many as it can.
 
-    `assumed`: without places; has the places afterwards if the outcome `is_placed`, none otherwise. Cost: one decision
-    per member if the first domain has room for all, none for too few members.
+    `assumed`: without places; has the places afterwards if the outcome `is_placed`, none otherwise.
     """
     if len(request.members) < request.n_needed:
         return Outcome()

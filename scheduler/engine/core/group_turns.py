@@ -39,12 +39,7 @@ class GroupTurns:
             share_failures(members)
 
     def wake(self, key: GroupKey, now_s: float) -> None:
-        """
-        Let the group be tried once its backoff is over.
-
-        Wakes one member that is not gated, unless one is to be tried already: its cycle takes the others. O(1) unless
-        members are assumed or gated.
-        """
+        """Let the group be tried once its backoff is over: one member without gates, whose cycle takes the others."""
         for pod in self._groups.pending(key):
             queued = self._queue.get(pod.uid)
             if queued is not None and queued.sub_queue is not SubQueue.GATED:
@@ -60,7 +55,7 @@ class GroupTurns:
         """
         Give members the group's place in the queue. Without one, members of unequal priorities get that of the lowest.
 
-        O(1); O(members) if the group's priority changes, or it has none and its members have unequal ones.
+        O(members) only if the group's priority changes, or it has none and its members have unequal ones.
         """
         group = self._groups.known_by(first, key)
         own = group.priority if group is not None and group.api_version == "v1beta1" else None

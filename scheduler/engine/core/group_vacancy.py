@@ -21,10 +21,8 @@ from scheduler.engine.state.cluster_view import ClusterView
 
 class Vacancy:
     """
-    The pods that are out, by unit, and the claims without pods, whose devices count as free if a member needs devices.
-
-    Their controller releases a claim some time after its pods are gone. `members`: their own claims stay theirs; by
-    default no claim is free.
+    The pods that are out, by unit, and the claims without pods, whose devices count as free if a member needs devices:
+    their controller releases a claim some time after its pods are gone. `members`: their own claims stay theirs.
     """
 
     def __init__(
@@ -112,7 +110,6 @@ class Vacancy:
         self._freed.clear()
 
     def _free(self, claims: Iterable[ResourceClaim]) -> None:
-        """Free the claims that have no pod any more."""
         for claim in claims:
             if claim.allocation is None or claim.key in self._own:
                 continue

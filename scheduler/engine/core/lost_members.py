@@ -79,7 +79,6 @@ class LostMembers:
         self._release_due.discard(key)
 
     def _is_below(self, key: GroupKey, min_count: int) -> bool:
-        """Return whether the group, which has members on nodes, has too few there."""
         is_placed = key in self._decided or self._groups.is_whole(key, min_count)
         if key in self._ending or self._groups.is_released(key) or not is_placed:
             return False
@@ -93,17 +92,12 @@ class LostMembers:
         return is_due
 
     def next_wake_s(self) -> float | None:
-        """Return when a group is to be reported or released, None without one. O(groups with too few)."""
-        times = list(self._release_at_s.values())
-        times += [
-            since_s + REPORT_AFTER_S
-            for key, since_s in self._below_since_s.items()
-            if key not in self._reported
-        ]
-        return min(times, default=None)
+        """Return when a group is to be reported or released, None without one."""
+        since_s = (at_s for key, at_s in self._below_since_s.items() if key not in self._reported)
+        return min([*self._release_at_s.values(), *(at_s + REPORT_AFTER_S for at_s in since_s)], default=None)
 
     def take_reached(self, now_s: float) -> list[GroupKey]:
-        """Return the groups whose time to be released came, each once; a member has to be tried in vain first."""
+        """Return the groups whose time to be released came, each once: a member has to be tried in vain first."""
         reached = [key for key, at_s in self._release_at_s.items() if at_s <= now_s]
         for key in reached:
             del self._release_at_s[key]

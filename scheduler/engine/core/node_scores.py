@@ -30,10 +30,10 @@ class Refusal(NamedTuple):
 @dataclass(slots=True)
 class FilterResult:
     """
-    The filters of one pod, and what they refused.
+    The filters of one pod, by plugin name and in order, and what they refused.
 
-    `filters`: plugin names and filters, in order. `node_names`: the only nodes that a plugin's PreFilter allows, by
-    plugin name. `refusals`: one for each filter that refused a node which no earlier filter had refused.
+    `node_names`: the only nodes that a plugin's PreFilter allows, by plugin name. `refusals`: those without rows are
+    left out.
     """
 
     filters: list[tuple[str, NodeFilter]] = field(default_factory=list)
@@ -54,7 +54,7 @@ class FilterResult:
         return [reservation for reservation in reserved if reservation is not None]
 
     def reason_counts(self) -> Counter[str]:
-        """Return how many nodes were refused for each reason. O(n_rows) per filter that refused a node."""
+        """Return how many nodes were refused for each reason."""
         return reason_counts((refusal.statuses(), refusal.rows) for refusal in self.refusals)
 
 
@@ -69,10 +69,10 @@ class PluginScores(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class NodeScores:
     """
-    The scores of one decision. The arrays are valid until the next stimulus.
+    The scores of one decision by row, valid until the next stimulus.
 
-    `chosen`: the chosen row. `totals`: integers of shape (n_rows,), INFEASIBLE on infeasible rows. `by_plugin`: empty
-    if a single node was feasible. `reservations`: what has to be written and waited for before the pod is bound.
+    `totals`: INFEASIBLE on infeasible rows. `by_plugin`: empty if a single node was feasible. `reservations`: what has
+    to be written and waited for before the pod is bound.
     """
 
     chosen: int

@@ -90,7 +90,7 @@ def report_failed_attempt(
     tried_preemption: bool = False,
     victims: Sequence[Pod] = (),
 ) -> list[Instruction]:
-    """Return the attempt, as `attempted`, and what `report_failure` returns of it."""
+    """Return the attempt, and what `report_failure` returns of it."""
     attempt = attempted(
         queued,
         result,
@@ -133,7 +133,6 @@ def _relaxed_event(pod: Pod, relaxation: Relaxation) -> EmitEvent:
 
 
 def _truncated(note: str) -> str:
-    """Return the note, or its first 1020 bytes and ` ...`; a character that the cut would split is dropped."""
     encoded = note.encode()
     if len(encoded) <= _NOTE_LIMIT_BYTES:
         return note

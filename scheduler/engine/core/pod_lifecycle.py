@@ -75,11 +75,7 @@ _Table = Mapping[
 
 
 class PodLifecycle:
-    """
-    Takes pods from phase to phase, by the table at its end. Shares all that it is given with the machine.
-
-    `profile_names`: the schedulerNames of our pods.
-    """
+    """Takes pods from phase to phase, by the table at its end. `profile_names`: the schedulerNames of our pods."""
 
     def __init__(
         self,
@@ -186,7 +182,6 @@ class PodLifecycle:
                 self._queue.on_event(event, old, new, now_s)
 
     def _follow(self, record: PodRecord, sign: Sign, pod: Pod, now_s: float) -> None:
-        """Take the pod to the phase that follows, and do what this needs."""
         phase, act = self._TABLE[sign][record.phase]
         if act is not None:
             act(self, record, pod, now_s)
@@ -203,11 +198,9 @@ class PodLifecycle:
         return record, binding
 
     def _is_ours(self, pod: Pod) -> bool:
-        """Return whether the pod is ours to place: of our profiles, unassigned and not finished."""
         return not pod.node_name and not pod.is_terminal and pod.scheduler_name in self._profile_names
 
     def _on_gone(self, record: PodRecord, now_s: float) -> Pod | None:
-        """Return the pod as it was known, None if it was not."""
         placed = self._state.placed.get(record.uid)
         known = record.shown or (None if placed is None else placed.pod)
         if known is not None:
@@ -336,9 +329,8 @@ class PodLifecycle:
         """
         Wake the pods that are nominated to the node and may have waited for this one, which is gone.
 
-        Hints do not wake them: a pod that a port keeps out is held until its last victim ends, and hears of no victim
-        that frees the port before. Without this it would wait, and keep a nomination that may not come true, until
-        upstream's flush.
+        Hints do not: a pod that a port keeps out is held until its last victim ends, and hears of no victim that frees
+        the port before.
         """
         nominated = self._state.nominated.on(left.node_name)
         self._queue.wake_each((pod.uid for pod in nominated if left.priority < pod.priority), now_s)

@@ -1,8 +1,8 @@
 """
-What the machine knows of each pod that it has something to do for: one record, in one map.
+What the machine knows of each pod that it has something to do for, in one map.
 
 A pod has a record while a watch shows it unassigned, while its bind has no answer, and while it makes room for other
-pods or other pods make room for it. `PodRecords.settle` is the only place where a record ends.
+pods or other pods make room for it. `PodRecords.settle` alone ends records.
 """
 
 from __future__ import annotations
@@ -91,13 +91,12 @@ class Preemption:
     Attributes:
         preemptor: the pod, or a member of the group, in whose name pods are evicted.
         waiting: the UIDs of all pods that room is made for, and that are not tried meanwhile.
-        node_name: where; empty for a group, whose members may go to several nodes.
-        victims: the UIDs of all victims.
+        node_name: empty for a group, whose members may go to several nodes.
+        victims: the UIDs of all.
         left: the victim whose eviction begins last; None once it has begun, or will not.
         unanswered: victims whose eviction began, for this pod or for another pod that needs their room too.
-        unseen: the UIDs of the victims whose eviction began and has not failed, and that no watch has shown to end.
+        unseen: the UIDs of victims whose eviction began and has not failed, and that no watch has shown to end.
         is_given_up: whether an eviction failed or was not needed.
-        has_failed: whether an eviction failed.
         number: of the decision, in their order.
     """
 
@@ -155,12 +154,7 @@ class PodRecord:
 
 
 class PodRecords:
-    """
-    The records by UID.
-
-    Attributes:
-        n_unanswered: an index: the records whose bind has no answer.
-    """
+    """The records by UID. `n_unanswered`: an index, the records whose bind has no answer."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Final, Literal
+from typing import Any
 
 from scheduler.engine.core.pod_records import PodRecords
 from scheduler.engine.framework.reserving import TIME_IS_OVER, ObjectKey, Reservation
@@ -49,26 +49,14 @@ from scheduler.engine.model.stimuli import (
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 
-#: The event of a pod that waits.
-_PENDING: Final[tuple[Literal["Normal"], Literal["BindingConditionsPending"], Literal["Scheduling"]]] = (
-    "Normal",
-    "BindingConditionsPending",
-    "Scheduling",
-)
-
 
 @dataclass(slots=True)
 class _ReservedPod:
     """
-    Attributes:
-        bind: the instruction that follows once all is done.
-        reservations: of the plugins, in their order.
-        number: of the instruction that writes them.
-        versions: the objects that the writes have made, in their order; None before the answer.
-        problem: why a write failed; empty if none did.
-        timed_out_s: the longest timeout that is over; negative before the first.
-        objects: the newest state of objects that were written.
-        waits_since_s: when an event told what the pod waits for; None without one, and once the wait is reported.
+    `bind`: the instruction that follows once all is done. `number`: of the instruction that writes the reservations.
+    `versions`: the objects that the writes have made, in their order; None before the answer. `problem`: why a write
+    failed. `timed_out_s`: the longest timeout that is over. `objects`: the newest state of objects that were written.
+    `waits_since_s`: when an event told what the pod waits for; None without one, and once the wait is reported.
     """
 
     bind: Bind
@@ -81,7 +69,6 @@ class _ReservedPod:
     waits_since_s: float | None = None
 
     def undo(self) -> tuple[ObjectWrite[Any], ...]:
-        """Return what is written if the pod is not bound."""
         return tuple(write for reservation in self.reservations for write in reservation.undo(self.objects))
 
     def with_versions(self) -> Iterator[tuple[Reservation, tuple[str, ...]]]:
@@ -93,7 +80,6 @@ class _ReservedPod:
             start = end
 
     def concerns(self) -> Iterator[ObjectKey]:
-        """Yield what the pod waits for."""
         yield "Node", self.bind.node_name
         for reservation in self.reservations:
             yield from ((write.obj.kind, write.obj.key) for write in reservation.writes)
@@ -158,11 +144,7 @@ class Reservations:
         return WriteReservation(bind.pod, bind.node_name, writes, self._n_reserved, self.nominates)
 
     def release(self, uid: str) -> list[tuple[StoredObject, StoredObject]]:
-        """
-        End the pod's reservations. Return each object that now counts otherwise, as it was and as it is.
-
-        Written objects still count until a watch shows them.
-        """
+        """End the pod's reservations. Return each object that now counts otherwise, as it was and as it is."""
         reserved = self._pods.pop(uid, None)
         if reserved is None:
             return []
@@ -173,11 +155,7 @@ class Reservations:
         return [change for change in changes if change is not None]
 
     def take_undo(self, uid: str) -> tuple[ObjectWrite[Any], ...]:
-        """
-        Return what is written because the pod is not bound, before its reservations are released.
-
-        Writes in flight are undone once they are answered.
-        """
+        """Return what is written as the pod is not bound; writes in flight are undone once they are answered."""
         reserved = self._pods.get(uid)
         if reserved is None:
             return self._undo_by_bind.pop(uid, ())
@@ -205,7 +183,7 @@ class Reservations:
         """
         Let the pod wait for what was written, or fail at the next look.
 
-        Return the objects for which pods may wait, as they were and are, and what follows at once.
+        Return the objects that count otherwise, as they were and are, and what follows at once.
         """
         uid, reserved = answer.uid, self._pods.get(answer.uid)
         if reserved is None or reserved.number != answer.number:
@@ -228,7 +206,9 @@ class Reservations:
             self._waiting_for.setdefault(key, {})[uid] = None
         notes = [] if reserved.problem else self._waiting_notes(reserved)
         reserved.waits_since_s = now_s if notes else None
-        return changes, [EmitEvent(reserved.bind.pod, *_PENDING, note) for note in notes]
+        pod = reserved.bind.pod
+        events = (EmitEvent(pod, "Normal", "BindingConditionsPending", "Scheduling", note) for note in notes)
+        return changes, [*events]
 
     def _waiting_notes(self, reserved: _ReservedPod) -> list[str]:
         node_name = reserved.bind.node_name
@@ -245,7 +225,6 @@ class Reservations:
         return [WriteObjects(late.bind.pod, writes)] if writes else []
 
     def _concerned(self, stimulus: Stimulus, now_s: float) -> Iterable[str]:
-        """Return the pods, by UID, that may be ready or have failed after the stimulus. O(these)."""
         match stimulus:
             case PodSeen(pod):
                 return (pod.uid,)

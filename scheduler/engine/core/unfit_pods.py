@@ -42,7 +42,7 @@ _PREEMPTED: Final = "preempted by DefaultPreemption"
 
 
 class UnfitPods:
-    """Pods that fit on no node, and the evictions for them. Shares all that it is given with the machine."""
+    """Pods that fit on no node, and the evictions for them."""
 
     def __init__(
         self,
@@ -106,11 +106,7 @@ class UnfitPods:
         now_s: float,
         members: Collection[str] = (),
     ) -> list[Instruction]:
-        """
-        Return the instructions that make room. Victims between Reserve and Bind are put back without a call.
-
-        `members`: the UIDs of the pod's group, whose `node_name` is empty.
-        """
+        """Return what makes room for the pod, or the `members` of its group; reserved victims are put back at once."""
         instructions: list[Instruction] = []
         to_evict: list[Pod] = []
         for victim in victims:
@@ -161,11 +157,7 @@ class UnfitPods:
         return next((each.pod.uid for each in unit if each.row == row), victim_uid)
 
     def _awaits_room_of(self, preemptor_uid: str, victim_uid: str) -> bool:
-        """
-        Return whether the pod is still pending, and the victim still runs on its node, which exists. O(1).
-
-        A victim that was assumed there may have been bound to another node by another scheduler.
-        """
+        """Return whether the pod is pending, and the victim runs where it was: another scheduler may have bound it."""
         record, placed = self._records.get(preemptor_uid), self._state.placed.get(victim_uid)
         if record is None or record.phase is not Phase.PENDING or placed is None:
             return False
@@ -180,8 +172,7 @@ class UnfitPods:
         """
         Return whether the victim's node still takes the pod without its victims; asked right before one is deleted.
 
-        False if `_awaits_room_of` says no, if the pod (or its group) fits somewhere by now, or if a plugin fails to
-        say so. O(nodes).
+        False if `_awaits_room_of` says no, if the pod (or its group) fits somewhere by now, or if a plugin fails.
         """
         pod, preemption = self._records.shown(preemptor_uid), self._preemptions.of(preemptor_uid)
         if pod is None or not self._awaits_room_of(preemptor_uid, victim_uid):

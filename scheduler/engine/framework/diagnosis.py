@@ -38,9 +38,8 @@ class PostFiltered:
     """
     What PostFilter did for a pod that fits on no node.
 
-    `status`: a success, or the reasons that end the message. `nominated_node_name`: the node that the pod is nominated
-    to from now on, empty for none; None leaves its nomination as it is. `victims`: the pods to remove from that node,
-    the most important first. `writes`: what is written now to help the pod.
+    `status`: a success, or the reasons that end the message. `nominated_node_name`: from now on, empty for none; None
+    leaves the nomination. `victims`: the most important first. `writes`: what is written now to help the pod.
     """
 
     status: Status
@@ -56,7 +55,7 @@ class FitError:
     Why no node fits.
 
     `rejecting`: plugins whose events can make the pod schedulable. `prefilter`: the status of a PreFilter that rejected
-    the pod; `per_node` is empty then. `postfilter`: the outcome of PostFilter, None if it did not run.
+    the pod; `per_node` is empty then.
     """
 
     n_nodes: int
@@ -86,7 +85,7 @@ class FitError:
         return Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
     def unschedulable_rows(self, alive: Mask) -> Mask:
-        """Return the rows whose refusal the removal of pods may lift: bool array of shape (n_rows,)."""
+        """Return the rows whose refusal the removal of pods may lift."""
         if self.prefilter is not None:
             return alive & (self.prefilter.code is Code.UNSCHEDULABLE)
         rows = np.zeros_like(alive)
@@ -98,20 +97,16 @@ class FitError:
 
 def fit_message(n_nodes: int, counts: Counter[str]) -> str:
     """Return the message of a pod that fits on none of the nodes. `counts`: the number of nodes by reason."""
-    entries = _entries(counts)
+    # Code point order of str equals byte order of UTF-8.
+    entries = sorted(f"{n} {reason}" for reason, n in counts.items())
     return f"0/{n_nodes} nodes are available:" + (f" {', '.join(entries)}." if counts else "")
 
 
 def reason_counts(parts: Iterable[tuple[NodeStatuses, Mask]]) -> Counter[str]:
-    """Return the number of refused rows by reason; each part has its statuses and its rows. O(n_rows) per part."""
+    """Return the number of refused rows by reason; each part has its statuses and its rows."""
     counts: Counter[str] = Counter()
     for statuses, rows in parts:
         for status, n_nodes in statuses.counts(rows):
             for reason in status.reasons:
                 counts[reason] += n_nodes
     return counts
-
-
-def _entries(counts: Counter[str]) -> Iterable[str]:
-    # Code point order of str equals byte order of UTF-8.
-    return sorted(f"{n_nodes} {reason}" for reason, n_nodes in counts.items())

@@ -55,11 +55,7 @@ class Resource(StrEnum):
 
 
 class Action(IntFlag):
-    """
-    What happened to the object; plugins register unions of these bits.
-
-    UPDATE and ALL are unions. An event with action UPDATE is an update that changed none of the specific properties.
-    """
+    """What happened to the object. An event with the union UPDATE changed none of the specific properties."""
 
     ADD = 1 << 0
     DELETE = 1 << 1
@@ -87,14 +83,7 @@ _LABEL_BY_ACTION: Final[Mapping[Action, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """
-    One change in the cluster.
-
-    Attributes:
-        resource: the changed object's kind.
-        action: what happened to it: one bit, UPDATE or ALL.
-        custom_label: if not empty, the label instead of resource and action.
-    """
+    """One change in the cluster. `custom_label`: if not empty, the label instead of resource and action."""
 
     resource: Resource
     action: Action
@@ -135,10 +124,10 @@ NeedsFn: TypeAlias = Callable[[Any, Any], frozenset[Need] | None]
 
 
 def needs_of(pod: Pod) -> set[Need]:
-    """Return the needs. An ephemeral volume's claim is named after its pod: it counts as any claim of the namespace."""
+    """Return the needs. An ephemeral volume's claim is named after its pod, and counts as any: `namespace/`."""
     spec = pod.spec
     needs: set[Need] = {
-        _any_claim_of(spec.namespace) if volume.is_ephemeral else f"{spec.namespace}/{volume.name}"
+        f"{spec.namespace}/" if volume.is_ephemeral else f"{spec.namespace}/{volume.name}"
         for volume in spec.claim_volumes
     }
     for term in (*usable(spec.affinity.required), *usable(spec.affinity.required_anti)):
@@ -159,12 +148,7 @@ def resource_claim_need(key: str) -> Need:
 
 def shared_needs(need: Need) -> tuple[Need, ...]:
     """Return the needs in `needs_of` of the pods that may have the need."""
-    return (need, _any_claim_of(need.partition("/")[0])) if isinstance(need, str) else (need,)
-
-
-def _any_claim_of(namespace: str) -> Need:
-    # No claim has this key: its name is not empty.
-    return f"{namespace}/"
+    return (need, f"{need.partition('/')[0]}/") if isinstance(need, str) else (need,)
 
 
 def queue_if(helps: bool) -> Hint:  # noqa: FBT001  (reads as a sentence at each call)
@@ -191,14 +175,10 @@ def changed_claim(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim 
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
     """
-    An event that may lift a plugin's rejection, with a hint.
+    An event that may lift a plugin's rejection; POD stands for assigned and pending pods.
 
-    Attributes:
-        resource: the kind of object; POD stands for assigned and pending pods.
-        actions: union of the actions of interest.
-        hint: decides about one change; None means QUEUE.
-        reads_labels: returns whether the hint depends on labels or owner of the pending pod.
-        needs: narrows the pods that the hint is asked about; thousands may wait, each for something else.
+    `hint`: decides about one change; None means QUEUE. `needs`: narrows the pods that the hint is asked about, of which
+    thousands may wait, each for something else.
     """
 
     resource: Resource
@@ -209,18 +189,15 @@ class ClusterEventWithHint:
 
     def matches(self, event: ClusterEvent) -> bool:
         """
-        Return whether this registration covers the event.
-
-        A registered UPDATE matches every specific update; a registered specific update does not match UPDATE.
+        Return whether this registration covers the event; a specific update does not cover UPDATE.
 
         Source: pkg/scheduler/framework/types.go, MatchClusterEvents (kubernetes 1.36).
         """
-        return self._matches_resource(event.resource) and event.action & self.actions == event.action
-
-    def _matches_resource(self, incoming: Resource) -> bool:
         if self.resource is Resource.POD:
-            return incoming in (Resource.POD, Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD)
-        return self.resource is Resource.WILDCARD or self.resource is incoming
+            is_covered = event.resource in (Resource.POD, Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD)
+        else:
+            is_covered = self.resource in (Resource.WILDCARD, event.resource)
+        return is_covered and event.action & self.actions == event.action
 
 
 ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
@@ -262,7 +239,6 @@ def pod_update_actions(old: Pod, new: Pod) -> list[Action]:
     """
     Return the actions of a pod update, in upstream's order; [UPDATE] if it changed no specific property.
 
-    Cost: O(labels), and O(containers x resources) where the spec or a resize changed.
     Source: pkg/scheduler/framework/events.go, PodSchedulingPropertiesChange (kubernetes 1.36).
     """
     changed = {
@@ -283,7 +259,6 @@ def node_update_actions(old: Node, new: Node) -> list[Action]:
     A node made schedulable again counts as a taint update. UPDATE_NODE_CONDITION is never returned: no plugin reads
     conditions. A node has only the annotations that a plugin reads.
 
-    Cost: O(labels + taints + resources).
     Source: pkg/scheduler/framework/events.go, NodeSchedulingPropertiesChange (kubernetes 1.36).
     """
     changed = {

@@ -1,9 +1,8 @@
 """
 The optional part of the plugin contract by which a filter plugin explains its refusals.
 
-A plugin's `explain` returns a `PluginExplanation`: the rules behind its refusals, a text per node to group them by, and
-changes that would lift a refusal. The package `explain` groups the nodes and tries the changes, and knows no plugin.
-For a plugin without `explain` it shows only the reason.
+The package `explain` groups the nodes and tries the changes, and knows no plugin. For a plugin without `explain` it
+shows only the reason.
 """
 
 from __future__ import annotations
@@ -41,21 +40,21 @@ _SYSTEM_CRITICAL: Final = 2_000_000_000
 
 
 class ExplainContext:
-    """The refused pod and its cluster, read only. Methods that return pods cost O(placed pods)."""
+    """The refused pod and its cluster, read only."""
 
-    def __init__(self, pod: Pod, state: ClusterState, kept: Collection[str] = ()) -> None:
-        """`kept`: the UIDs of pods that no change takes away."""
+    def __init__(
+        self, pod: Pod, state: ClusterState, kept: Collection[str] = (), owner: Hashable = None
+    ) -> None:
+        """`kept`: the UIDs of pods that no change takes away. `owner`: as of `owned_by`."""
         self.pod = pod
         self._kept = kept
-        self.view: ClusterView = ClusterView(state)
+        self.view: ClusterView = ClusterView(state, owner)
         self._state = state
         self._held_by: dict[str, str] = {}
 
     def owned_by(self, owner: Hashable) -> ExplainContext:
         """Return the context for an out-of-tree plugin. `owner`: see `OutOfTreeKey`."""
-        context = ExplainContext(self.pod, self._state, self._kept)
-        context.view = ClusterView(self._state, owner)
-        return context
+        return ExplainContext(self.pod, self._state, self._kept, owner)
 
     @property
     def namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
@@ -104,12 +103,12 @@ class ExplainContext:
         return ((p.pod, p.row) for p in self._state.placed.values() if selected[p.label_set.number])
 
     def selected_on(self, matcher: PodMatcher, row: int) -> Iterator[Pod]:
-        """Return the pods on the row that the matcher selects. O(pods on the row)."""
+        """Return the pods on the row that the matcher selects."""
         matches = self._state.label_sets.matches
         return (p.pod for p in self._state.placed_on(row) if matches(matcher, p.label_set))
 
     def declaring_on(self, term: ExistingPodTerm, row: int) -> Iterator[Pod]:
-        """Return the pods on the row that declare the term. O(pods on the row)."""
+        """Return the pods on the row that declare the term."""
         return (p.pod for p in self._state.placed_on(row) if term in p.terms)
 
 
@@ -191,9 +190,8 @@ class Share(msgspec.Struct, frozen=True, rename=_SHARE_NAMES, omit_defaults=True
     """
     The share of `n_pods` that a domain may have: the pods that a rule selects, and the explained one.
 
-    `percent`: 0 if there are weights. `weights`: of the domains that have a node. `is_of_minimum`: `n_pods` is instead
-    the minimum of the group of the pod that declares the rule. `declaring_takes`: what the declaring pod takes of its
-    domain's share although the rule does not select it.
+    `percent`: 0 if there are weights. `is_of_minimum`: `n_pods` is instead the minimum of the group of the pod that
+    declares the rule. `declaring_takes`: what that takes of its domain's share although the rule does not select it.
     """
 
     n_pods: int
@@ -220,11 +218,10 @@ def _one_change(rows: Rows) -> Fractions:
 @dataclass(frozen=True)
 class Repair:
     """
-    Changes that would lift one plugin's refusals. They are proposals, which `explain` confirms by a decision.
+    Changes that would lift one plugin's refusals; `explain` confirms them by a decision.
 
-    Args:
-        alternatives: returns the changes that would help on a refused row, best first; empty if none would.
-        effort: estimates the number of changes for each of some refused rows, infinite if none helps.
+    `alternatives`: returns the changes that would help on a refused row, best first. `effort`: estimates the number of
+    changes for each of some refused rows, infinite if none helps.
     """
 
     alternatives: Callable[[int], Sequence[Changes]]
@@ -235,8 +232,7 @@ class Where(NamedTuple):
     """
     What refused nodes have in common, in words.
 
-    `is_nowhere`: no node or object of the cluster is or has what the pod asks for. `is_misspelt`: one is or has
-    something of nearly the same name; the text says so.
+    `is_nowhere`: no node or object of the cluster is or has what the pod asks for. `is_misspelt`: one nearly is or has.
     """
 
     text: str
@@ -262,13 +258,11 @@ class PluginExplanation:
     The explanation of one plugin's refusals.
 
     Args:
-        rules: the rules that refuse nodes. If there are any, they replace `where` and `repair`.
-        where: returns a text, or a `Where`, for each of the given rows, which share a reason; rows with equal ones form
-            a group.
-        repair: the changes that would lift refusals; None if there are none.
-        proposals: returns changes not tied to one node that may lift refusals; None if there are none.
-        admitted: what the admitted nodes have; it is shown if other plugins refuse all of these. Empty if that would
-            not help.
+        rules: that refuse nodes. If there are any, they replace `where` and `repair`.
+        where: returns what to say of each of the given rows, which share a reason; rows with equal words form a group.
+        repair: the changes that would lift refusals.
+        proposals: returns changes not tied to one node that may lift refusals.
+        admitted: what the admitted nodes have; it is shown if other plugins refuse all of these.
     """
 
     rules: Sequence[BlockingRule] = ()

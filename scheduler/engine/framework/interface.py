@@ -51,9 +51,8 @@ class PodContext:
 
 class PreFilterExtensions(ABC):
     """
-    A filter's answer at one row while pods come and go there in thought, not in the state.
-
-    Preemption removes pods, and nominated pods are added. A pod that is added and removed again leaves no trace.
+    A filter's answer at one row while pods come and go there in thought: preemption removes pods, and nominated pods
+    are added. A pod that is added and removed again leaves no trace.
     """
 
     __slots__ = ()
@@ -129,11 +128,7 @@ class NodeFilter(ABC):
         """Return the rows that the plugin accepts: bool array of shape (n_rows,). Dead rows may be either."""
 
     def mask_within(self, rows: Mask) -> Mask:
-        """
-        Return a mask that is right within `rows`, the only rows that are asked about.
-
-        Raises PluginFailed if the plugin fails at one of them, which ends the cycle.
-        """
+        """Return a mask that is right within `rows`. Raises PluginFailed if the plugin fails at one of them."""
         del rows
         return self.mask()
 
@@ -144,12 +139,10 @@ class NodeFilter(ABC):
 
 class RuleFilter(NodeFilter):
     """
-    A filter of rules: each has a mask of the nodes that satisfy it, and the status of the others.
+    A filter of rules: each has a mask of the nodes that satisfy it, bool of shape (n_rows,), and the others' status.
 
-    A node gets the status of the first rule that it does not satisfy.
-
-    Masks are bool arrays of shape (n_rows,). `trial`: as `NodeFilter.trial`; without it, pods do not matter.
-    `needs_pods`: as of `NodeFilter`.
+    A node gets the status of the first rule that it does not satisfy. `trial`, `needs_pods`: as of `NodeFilter`;
+    without a trial, pods do not matter.
     """
 
     __slots__ = ("_n_rows", "_trial", "needs_pods", "rules")
@@ -234,11 +227,7 @@ class NodeScorer(Protocol[_Raw]):
         ...
 
     def normalized(self, raw: _Raw) -> Scores:
-        """
-        Return scores from 0 to 100: integers of shape (n_rows,), undefined on infeasible rows.
-
-        Return `raw` itself if the plugin does not normalise.
-        """
+        """Return scores from 0 to 100: integers of shape (n_rows,), undefined on infeasible rows."""
         ...
 
 
@@ -266,11 +255,8 @@ class Plugin:
     """
     What every plugin says about itself.
 
-    Attributes:
-        name: the name by which a configuration and messages call it.
-        extension_points: upstream's names of the points at which it can run.
-        args_type: the type of its arguments, None if it takes none.
-        storage_kinds: the kinds of volumes and of devices that it reads.
+    `extension_points`: upstream's names of the points at which it can run. `args_type`: of its arguments, None without.
+    `storage_kinds`: the kinds of volumes and of devices that it reads.
     """
 
     name: str
@@ -290,11 +276,9 @@ class FilterPlugin(Plugin, ABC):
     """
     A plugin of the PreFilter and Filter points.
 
-    Attributes:
-        reads_siblings: whether the plugin lets a pod wait for siblings that are placed after it.
-        lifted_by_siblings: whether a node that the plugin refuses may be accepted once siblings are placed.
-        reserve_together: returns reservations for each of several pods on a row, of which none has one yet; None if not
-            all get theirs. Only of a plugin that chooses which parts of a node it reserves.
+    `reads_siblings`: it lets a pod wait for siblings that are placed after it. `lifted_by_siblings`: a node that it
+    refuses may be accepted once siblings are placed. `reserve_together`: of a plugin that chooses which parts of a node
+    it reserves; returns reservations for each of several pods on a row without any; None if not all get theirs.
     """
 
     reads_siblings: ClassVar[bool] = False

@@ -72,11 +72,7 @@ class Asker(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KindStore:
-    """
-    What a state does with the objects of a kind.
-
-    `seen`: returns the object of a kind and key as watches show it, None if it is not known.
-    """
+    """What a state does with the objects of a kind. `seen`: returns one as watches show it, None if it is not known."""
 
     seen: Callable[[ClusterState, str, str], WatchedObject | None]
     upsert: Callable[[ClusterState, Any], None]
@@ -122,14 +118,13 @@ class WatchedKind:
         section: the name of its list in a snapshot.
         fields: what snapshots and recordings keep of an object.
         decode: raises MalformedObjectError.
-        store: what the state does with the objects; None if they have stimuli of their own.
+        store: None if the objects have stimuli of their own.
         resource: of the event that wakes pods; None if no change of an object lets a pod in.
         on_delete: takes namespace, name and UID.
-        find_problem: returns the problem of a malformed annotation, which is then ignored; None if there is none.
+        find_problem: returns the problem of a malformed annotation, which is then ignored.
         is_optional: whether there are servers without the kind: storage.k8s.io can be switched off.
         may_be_forbidden: whether roles may leave the kind out, as the roles of an earlier release did.
-        on_served: what follows a complete list; for a kind that not every server has.
-        on_unserved: what follows when the server no longer has the kind.
+        on_served, on_unserved: what follows a complete list, and its end; for a kind that not every server has.
         on_relist: what precedes a list after the first, for a kind whose order of changes matters.
     """
 
@@ -308,11 +303,7 @@ def _pod(semantics: Semantics) -> WatchedKind:
 def kinds(
     node_annotations: Collection[str] = (), semantics: Semantics = DEFAULT_SEMANTICS
 ) -> tuple[WatchedKind, ...]:
-    """
-    Return the table, with decoders of its own, in the order of snapshots.
-
-    `node_annotations`: the keys that plugins read. `semantics`: pods and volumes are decoded by these.
-    """
+    """Return the table in the order of snapshots. `node_annotations`: the keys that plugins read."""
     namespaces = ("Namespace", _CORE, "namespaces", NAMESPACES)
     budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", BUDGETS)
     decode_storage, decode_device = StorageDecoder(semantics).decode, DeviceDecoder().decode

@@ -12,11 +12,7 @@ _T = TypeVar("_T")
 
 
 class MemoBySpec(Generic[_T]):
-    """
-    A cache of `derive(pod)` by the pod's spec. An entry lives as long as its spec.
-
-    `derive` must depend only on the spec. Pods of an equal spec share one object, so that a look-up costs 0.3 µs.
-    """
+    """A cache of `derive(pod)`, which must depend only on the pod's spec; an entry lives as long as that."""
 
     def __init__(self, derive: Callable[[Pod], _T]) -> None:
         self._derive = derive

@@ -40,7 +40,7 @@ def default_normalized(raw: Scores, feasible: FeasibleNodes, *, reverse: bool) -
     """
     Return scores scaled so that the highest raw score of a feasible node gives 100; with `reverse`, it gives 0.
 
-    Raw scores must not be negative; the lowest is not subtracted. int16 array of shape (n_rows,). O(n_rows).
+    Raw scores must not be negative; the lowest is not subtracted.
     """
     highest = max(0, feasible.highest(raw))
     if highest == 0:

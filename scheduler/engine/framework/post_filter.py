@@ -46,8 +46,4 @@ class PostFilterPlugin(Plugin, ABC):
 
     @abstractmethod
     def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> Pieces[PostFiltered]:
-        """
-        Return a nomination, or why there is none; yield after each piece of a few milliseconds.
-
-        It changes no state: the machine acts on the result. Nor does the state change between two pieces.
-        """
+        """Return a nomination, or why there is none; the machine acts on it. The state stays the same in between."""

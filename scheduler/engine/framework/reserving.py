@@ -31,11 +31,9 @@ class Reservation(ABC):
     What one plugin reserves for a pod on its node.
 
     Attributes:
-        plugin: the plugin's name.
-        activity: what the plugin does once all writes are made; the message of a wait that fails begins with it,
-            unless `failure` says otherwise.
-        writes: made in this order. Each object counts as written from Reserve on. What was written stays written if
-            the pod is not bound, unless `undo` says how it is undone.
+        activity: what the plugin does once all writes are made; the message of a wait that fails begins with it.
+        writes: made in this order. Each object counts as written from Reserve on, and stays written if the pod is not
+            bound, unless `undo` says how it is undone.
         timeout_s: how long the pod may wait once all writes are made.
         waits_for: objects besides the pod, its node and what is written; if one changes, the plugin is asked again.
     """
@@ -50,18 +48,13 @@ class Reservation(ABC):
     @abstractmethod
     def is_done(self, versions: Sequence[str], node: Node, view: ClusterView) -> bool | str:
         """
-        Return whether the pod may be bound, or a text that says why it never may.
+        Return whether the pod may be bound, or why it never may, by objects as watches show them.
 
-        `versions`: the resourceVersion that each write has made. The answer is about objects as watches show them,
-        not as they are assumed.
+        `versions`: the resourceVersion that each write has made.
         """
 
     def undo(self, objects: Sequence[StoredObject]) -> Sequence[ObjectWrite[Any]]:
-        """
-        Return what is written if the pod is not bound after all.
-
-        `objects`: the newest state of the changed objects, if reservations of their kind are undone.
-        """
+        """Return what is written if the pod is not bound. `objects`: the newest state of those that are undone."""
         del objects
         return ()
 
@@ -75,11 +68,7 @@ class Reservation(ABC):
         return ""
 
     def wait_report(self, problem: str, waited_s: float, view: ClusterView) -> DevicesAwaited | None:
-        """
-        Return the report of a wait that `waiting_note` told of; None if it told of none.
-
-        `problem`: why the pod is not bound; empty if all is done.
-        """
+        """Return the report of a wait that `waiting_note` told of. `problem`: why the pod is not bound."""
         del problem, waited_s, view
         return None
 
