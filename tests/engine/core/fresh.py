@@ -8,7 +8,6 @@ import numpy as np
 
 from scheduler.engine.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.engine.framework.diagnosis import FitError
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.state.cluster import ClusterState
@@ -25,7 +24,7 @@ class _First:
 def assert_as_if_fresh(pod: Pod, state: ClusterState, profile: Profile, decision: Decision) -> None:
     """Raise AssertionError if the decision is another than that on a state of the same nodes and pods."""
     fresh = state.copy()
-    wanted = decide(pod, ClusterView(fresh), profile, _First(), Unobserved())
+    wanted = decide(pod, ClusterView(fresh), profile, _First())
     if isinstance(wanted, FitError):
         assert isinstance(decision, FitError), (pod.key, decision)
         assert (decision.message(), decision.rejecting) == (wanted.message(), wanted.rejecting), pod.key

@@ -192,7 +192,6 @@ def test_a_life_ends_with_nothing_assumed_and_no_device_given_twice(seed: int) -
 
 
 def test_lives_bind_pods() -> None:
-    """The lives above are no empty ones."""
     n_bound = 0
     for seed in range(20):
         life = _Life(seed)

@@ -11,12 +11,7 @@ from scheduler.engine.model.semantics import Version, semantics_of
 from scheduler.engine.model.stimuli import DevicesRelisted, DevicesServed, PodSeen
 from tests.engine.core.claim_cluster import ClaimCluster, awaited
 from tests.support import build
-from tests.support.device_documents import (
-    DRIVER,
-    device_class,
-    device_slice,
-    resource_claim,
-)
+from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim
 from tests.support.driving import attempt_of, bind_of, each_of, event_of, only
 
 
@@ -191,17 +186,6 @@ def test_writes_of_a_pod_that_is_gone_are_undone_once_they_are_answered() -> Non
     assert _reserved(cluster, "c") == []
     cluster.watch()
     cluster.audit()
-
-
-def test_a_lost_answer_is_read_and_not_written_again() -> None:
-    cluster, pod = _with_claim("c")
-    cluster.server.loses = lambda number: number == 2
-    assert cluster.write(cluster.reserve()) == []
-    assert cluster.server.writes == ["update default/c", "update default/c status"]
-    cluster.watch()
-    bind_of(cluster.cycle())
-    cluster.confirm(pod, "a")
-    cluster.holds_nothing()
 
 
 @pytest.mark.parametrize("lost", [1, 2])

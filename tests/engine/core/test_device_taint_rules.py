@@ -34,15 +34,6 @@ def rule(name: str, effect: str = "NoSchedule", *, selects: bool = True, **selec
     }
 
 
-def test_a_rule_without_a_selector_selects_no_device() -> None:
-    cluster = ClaimCluster(1, ("a",))
-    cluster.store(resource_claim("c"))
-    cluster.watch()
-    cluster.show(rule("r", selects=False))
-    cluster.using("c")
-    assert cluster.write(cluster.reserve()) == []
-
-
 @pytest.mark.parametrize(
     ("selector", "effect", "is_refused"),
     [

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from scheduler.engine.core.decide import ScheduleResult, decide
-from scheduler.engine.framework.observer import Unobserved
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject
 from tests.engine.core.drawn_objects import NAMESPACES, Cluster, Templates, drawn_configuration, pod_of
@@ -207,7 +206,7 @@ class DrawnLives(RuleBasedStateMachine):
         """Return the node that is decided for the pod."""
         product = self._product
         pod = product.cluster.pod(pod_of(template, name))
-        decision = decide(pod, product.cluster.view(), product.profile, self._rng, Unobserved())
+        decision = decide(pod, product.cluster.view(), product.profile, self._rng)
         self._n_decided += 1
         if self._n_decided % _EACH_COMPARED == 0:
             assert_as_if_fresh(pod, product.cluster.state, product.profile, decision)

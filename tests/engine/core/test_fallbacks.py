@@ -13,10 +13,7 @@ from scheduler.engine.model.fallback import FALLBACK, RELAXED, Fallback
 from scheduler.engine.model.instructions import Bind, EmitEvent, Instruction
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod, relaxed_spec
-from scheduler.engine.model.stimuli import (
-    BindDone,
-    PodSeen,
-)
+from scheduler.engine.model.stimuli import BindDone, PodSeen
 from tests.support.build import HOSTNAME, ZONE, affinity, node_term, selector, spread, term
 from tests.support.driving import Driver, bind_of, binds, each_of
 
@@ -186,7 +183,6 @@ def test_an_update_while_the_bind_is_in_flight_keeps_the_pod_relaxed(cluster: Dr
 
 
 def test_preemption_goes_before_a_fallback(cluster: Driver) -> None:
-    """While victims leave for the pod, it is not relaxed."""
     for name, node in (("first", "a"), ("second", "b")):
         cluster.pod(name, labels={"app": "web"}, node=node, cpu="30", priority=0)
     cluster.node("c", labels={ZONE: "z1"})

@@ -192,7 +192,25 @@ IN_GROUP = {GROUP: "g", MIN_COUNT: "1"}
         ),
         ({**IN_GROUP, PART_MIN_COUNT: "3"}, of_part(PART_MIN_COUNT)),
         ({**IN_GROUP, PART_REQUIRED_TOPOLOGY: RACK}, of_part(PART_REQUIRED_TOPOLOGY)),
+        *(
+            ({**IN_GROUP, MIN_COUNT: n}, f'{MIN_COUNT} of the pod: found "{n}", expected 1 to 5000')
+            for n in ("0", "5001", "-1")
+        ),
+        ({GROUP: "g"}, f"{MIN_COUNT} of the pod: found none, expected 1 to 5000"),
+        ({GROUP: "a\nb", MIN_COUNT: "1"}, f'{GROUP} of the pod: found "a\\nb", expected a valid label value'),
         ({**IN_GROUP, PART: ""}, f'{PART} of the pod: found "", expected a valid label value'),
+        ({**IN_GROUP, PART: "a b"}, f'{PART} of the pod: found "a b", expected a valid label value'),
+        *(
+            (
+                {**IN_GROUP, PART: "l", PART_MIN_COUNT: n},
+                f'{PART_MIN_COUNT} of the pod: found "{n}", expected 1 to 5000',
+            )
+            for n in ("0", "0000000010")
+        ),
+        (
+            {**IN_GROUP, PART: "l", PART_REQUIRED_TOPOLOGY: "/"},
+            f'{PART_REQUIRED_TOPOLOGY} of the pod: found "/", expected one key of node labels',
+        ),
         (
             {**IN_GROUP, PART: "l", PART_MIN_COUNT: ""},
             f'{PART_MIN_COUNT} of the pod: found "", expected 1 to 5000',
@@ -214,6 +232,11 @@ def test_a_word_that_nothing_reads_keeps_the_pod_out(
     document["metadata"][where] = words
     cluster.handle(PodSeen(cluster.decoded(document)))
     assert outcome(cluster) == ({}, {problem})
+
+
+def test_a_time_that_is_no_number_of_seconds_keeps_the_pod_out(cluster: Driver) -> None:
+    member(cluster, "p", {RELEASE_AFTER: "1h"}, n="1")
+    assert outcome(cluster) == ({}, {f'{RELEASE_AFTER} of the pod: found "1h", expected 1 to 604800'})
 
 
 @pytest.mark.parametrize(

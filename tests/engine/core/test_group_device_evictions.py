@@ -107,7 +107,7 @@ def _check(seed: int) -> bool:
     def fits_without(gone: set[str]) -> bool:
         free = {
             node: [
-                fabric
+                (fabric, 0)
                 for number, fabric in enumerate(fabrics)
                 if not any(
                     other == node and number in taken
@@ -117,7 +117,7 @@ def _check(seed: int) -> bool:
             ]
             for node, fabrics in nodes.items()
         }
-        return exists(free, members)
+        return exists(free, [([[0]] * count, is_matched) for count, is_matched in members])
 
     lower = {name for name, (_, _, priority) in used.items() if priority < PRIORITY}
     cluster.group(members)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import combinations, permutations, product
+from itertools import permutations
 from random import Random
 from typing import Any
 
@@ -82,50 +81,6 @@ class GroupCluster(ClaimCluster):
         return {each.pod.name: each.node_name for each in each_of(self.cycles(), WriteReservation)}
 
 
-def exists(nodes: Mapping[str, Sequence[int]], members: Sequence[tuple[int, bool]]) -> bool:
-    """Return whether every member can have a node and devices of its own: all assignments, one after the other."""
-    options = [
-        [
-            (name, chosen)
-            for name, fabrics in nodes.items()
-            for chosen in combinations(range(len(fabrics)), count)
-            if not is_matched or len({fabrics[each] for each in chosen}) == 1
-        ]
-        for count, is_matched in members
-    ]
-    for assignment in product(*options):
-        taken = Counter((name, each) for name, chosen in assignment for each in chosen)
-        if max(taken.values(), default=0) <= 1:
-            return True
-    return False
-
-
-def _check(seed: int) -> bool:
-    """Compare one drawn case; return whether the group is placed."""
-    draw = Random(seed)
-    names = ("a", "b", "c")[: draw.choice((1, 2, 3))]
-    nodes = {name: [draw.randrange(2) for _ in range(draw.choice((1, 2, 3, 4)))] for name in names}
-    kinds = [(draw.choice((1, 1, 2, 3)), draw.random() < 0.5) for _ in range(draw.choice((1, 2)))]
-    members = [kinds[number % len(kinds)] for number in range(draw.choice((2, 3, 4)))]
-    cluster = GroupCluster(nodes)
-    for number, (count, is_matched) in enumerate(members):
-        cluster.member(f"m{number}", count, len(members), is_matched=is_matched)
-    places = cluster.places()
-    can_exist = exists(nodes, members)
-    assert (len(places) == len(members)) == can_exist, (seed, nodes, members, places)
-    if not can_exist:
-        assert not places, seed
-        assert not cluster.state.devices.allocated.dedicated, seed
-    cluster.audit()
-    return can_exist
-
-
-@pytest.mark.parametrize("block", range(4))
-def test_a_group_is_placed_if_and_only_if_brute_force_places_it(block: int) -> None:
-    n_placed = sum(_check(seed) for seed in range(50 * block, 50 * (block + 1)))
-    assert 10 < n_placed < 40
-
-
 class _UnlikeCluster(GroupCluster):
     """A cluster whose devices have a fabric and a model, and whose pods ask for two devices."""
 
@@ -159,10 +114,11 @@ class _UnlikeCluster(GroupCluster):
         self.member(name, 0, n_members, devices={"requests": requests, "constraints": constraints})
 
 
-def _exists_unlike(
+def exists(
     nodes: Mapping[str, Sequence[tuple[int, int]]],
     members: Sequence[tuple[Sequence[Sequence[int]], bool]],
 ) -> bool:
+    """Return whether every member can have a node and devices of its own, by all assignments."""
     options = [
         [
             [(name, index) for index in chosen]
@@ -202,7 +158,7 @@ def _check_unlike(seed: int) -> bool:
     for number, (models, is_matched) in enumerate(members):
         cluster.worker(f"m{number}", n_members, models, is_matched=is_matched)
     places = cluster.places()
-    can_exist = _exists_unlike(nodes, members)
+    can_exist = exists(nodes, members)
     assert (len(places) == n_members) == can_exist, (seed, nodes, members, places)
     assert len(cluster.state.devices.allocated.dedicated) == can_exist * sum(
         len(models) for models, _ in members

@@ -124,17 +124,6 @@ def test_in_1_36_a_pod_evicts_the_members_of_lower_priority_than_its_own(driver:
     assert evicted_and_bound(driver) == ({"low-10"}, {"p": "n"})
 
 
-@VERSIONS
-def test_a_pod_evicts_the_members_on_other_nodes_too(driver: Driver, version: str):
-    for name in "ab":
-        driver.node(name, allocatable={"cpu": "1"})
-    driver.handle(group_seen("low", 2, priority=10, mode=WHOLE[version], version=version))
-    show(driver, *(member(f"low-{name}", "low", 10, name) for name in "ab"), member("p", "", 100))
-    victims, bound = evicted_and_bound(driver)
-    assert victims == {"low-a", "low-b"}
-    assert bound.keys() == {"p"}
-
-
 def test_a_single_pod_is_evicted_before_a_whole_group_of_its_priority(driver: Driver):
     for name in "ab":
         driver.node(name, allocatable={"cpu": "2"})

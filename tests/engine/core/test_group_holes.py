@@ -36,6 +36,11 @@ def node(driver: Driver, name: str, rack: str, cpu: int) -> None:
     driver.node(name, labels={RACK: rack, HOSTNAME: name}, allocatable={"cpu": str(cpu), "pods": "10"})
 
 
+def two_racks(driver: Driver) -> None:
+    for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        node(driver, name, rack, 2)
+
+
 def small(driver: Driver, name: str, on: str, cpu: int = 1, **more: Any) -> Pod:
     more = {"owner": OWNER, **more}
     return driver.pod(name, node=on, cpu=str(cpu), **more)
@@ -64,8 +69,7 @@ def moves(driver: Driver, members: list[Pod], n_most: int = 2) -> tuple[PodMove,
 
 
 def test_a_small_pod_moves_out_of_the_rack(driver: Driver) -> None:
-    for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):
-        node(driver, name, rack, 2)
+    two_racks(driver)
     small(driver, "s", "a1")
     (move,) = moves(driver, group(driver, 2, 2))
     assert move.text == "move default/s from a1 to b1"
@@ -73,8 +77,7 @@ def test_a_small_pod_moves_out_of_the_rack(driver: Driver) -> None:
 
 def test_a_search_comes_in_pieces(driver: Driver) -> None:
     """Of a decision each, so that other tasks run in between."""
-    for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):
-        node(driver, name, rack, 2)
+    two_racks(driver)
     small(driver, "s", "a1")
     search = HoleSearch(driver.state, driver.profiles, KEY, group(driver, 2, 2), 2)
     assert sum(1 for _ in search.moves(list(driver.state.placed))) > 5
@@ -90,15 +93,13 @@ def test_a_search_comes_in_pieces(driver: Driver) -> None:
     ],
 )
 def test_some_pods_stay(driver: Driver, more: dict[str, Any]) -> None:
-    for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):
-        node(driver, name, rack, 2)
+    two_racks(driver)
     small(driver, "s", "a1", **more)
     assert moves(driver, group(driver, 2, 2)) == ()
 
 
 def test_no_pod_moves_for_members_that_disagree(driver: Driver) -> None:
-    for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):
-        node(driver, name, rack, 2)
+    two_racks(driver)
     small(driver, "s", "a1")
     first, second = group(driver, 2, 2)
     annotations = {REQUIRED_TOPOLOGY: HOSTNAME}
@@ -180,8 +181,7 @@ def test_a_search_ends_after_so_many_decisions(driver: Driver, monkeypatch: pyte
 
 def test_a_pod_that_is_being_resized_takes_no_more_elsewhere_than_its_spec_says(driver: Driver) -> None:
     """Both small pods fit on b1 with what they request, and not with what they still hold."""
-    for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):
-        node(driver, name, rack, 2)
+    two_racks(driver)
     held = ContainerResize(requests={"cpu": parse_quantity("2")}, allocated={"cpu": parse_quantity("2")})
     for name, on in (("s", "a1"), ("t", "a2")):
         pod = small(driver, name, on)
@@ -203,8 +203,7 @@ def test_a_pod_moves_out_of_the_rack_with_most_room_for_the_group(driver: Driver
 
 
 def test_a_group_for_which_pods_end_already_needs_no_moves(driver: Driver) -> None:
-    for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):
-        node(driver, name, rack, 2)
+    two_racks(driver)
     small(driver, "s", "a1", terminating=True)
     small(driver, "t", "a2")
     assert [move.pod.name for move in moves(driver, group(driver, 2, 2))] == ["t"]
@@ -223,8 +222,7 @@ def test_no_pod_moves_whose_eviction_the_api_refuses(
     driver: Driver, selectors: list[dict[str, Any]], n_allowed: int
 ) -> None:
     """The scheduler's own preemption would break neither: it takes an empty selector for one of no pod."""
-    for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):
-        node(driver, name, rack, 2)
+    two_racks(driver)
     small(driver, "s", "a1", labels={"app": "s"}, phase="Running")
     for number, selector in enumerate(selectors):
         budget = build.disruption_budget(f"b{number}", selector, n_allowed)

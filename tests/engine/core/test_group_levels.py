@@ -150,20 +150,6 @@ def by_rack(nodes: Mapping[str, str]) -> dict[str, int]:
     return {rack: used.count(rack) for rack in sorted(set(used))}
 
 
-def test_a_block_with_fewer_racks_goes_before_a_tighter_one(driver: Driver) -> None:
-    racks(driver, "a", r1=2, r2=2)
-    racks(driver, "b", r3=5, r4=5)
-    racks(driver, "c", r5=6, r6=1)
-    members(driver, 4, required=BLOCK, preferred=RACK)
-    assert by_rack(placed(driver)) == {"r5": 4}
-
-
-def test_one_rack_is_filled_before_the_next(driver: Driver) -> None:
-    racks(driver, "a", r1=4, r2=3, r3=2)
-    members(driver, 6, preferred=RACK)
-    assert by_rack(placed(driver)) == {"r1": 4, "r3": 2}
-
-
 def test_a_preferred_level_keeps_no_group_out(driver: Driver) -> None:
     """Nodes without the label are used if the others have too little room."""
     racks(driver, "a", r1=2)
@@ -182,17 +168,6 @@ def test_no_member_stays_where_a_preferred_level_has_too_little_room(driver: Dri
     )
     members(driver, 3, preferred=RACK, affinity=apart)
     assert by_rack(placed(driver)) == {"bare": 3}
-
-
-def test_a_member_that_comes_late_joins_its_rack(driver: Driver) -> None:
-    racks(driver, "a", r1=3, r2=2)
-    for pod, node in zip(members(driver, 3, preferred=RACK), placed(driver).values(), strict=True):
-        driver.confirm(pod, node)
-    racks(driver, "a", r3=9)
-    driver.node("r1-9", labels={BLOCK: "a", RACK: "r1"}, allocatable={"cpu": "9", "pods": "10"})
-    labels = {GROUP: "g", MIN_COUNT: "3"}
-    late = driver.pod("late", labels=labels, annotations={PREFERRED_TOPOLOGY: RACK})
-    assert placed(driver) == {late.name: "r1-9"}
 
 
 def test_unlike_members_fill_one_rack_before_the_next(driver: Driver) -> None:
@@ -227,15 +202,6 @@ def test_as_many_as_are_needed_are_placed_where_many_racks_only_seem_to_have_mor
     apart = affinity(anti_required=[term(HOSTNAME, selector(f"{GROUP}=g"))])
     members(driver, 3, n_needed=2, required=RACK, affinity=apart)
     assert sorted(placed(driver).values()) == ["small-0", "small-1"]
-
-
-def test_the_message_names_the_required_level(driver: Driver) -> None:
-    racks(driver, "a", r1=2, r2=1)
-    racks(driver, "b", r3=1)
-    members(driver, 4, required=BLOCK, preferred=RACK)
-    assert message(driver).startswith(
-        f"pod group default/g needs 4 places in one {BLOCK}: a has room for 3, b has room for 1; the next, m3 in a: "
-    )
 
 
 @pytest.mark.parametrize(
@@ -289,17 +255,6 @@ def test_the_levels_of_the_configuration_tell_racks_of_one_name_apart() -> None:
 def test_levels_of_the_configuration_are_label_keys() -> None:
     with pytest.raises(SettingsError, match=r"topologyLevels\[1\]"):
         settings_of("GangScheduling", topologyLevels=[BLOCK, "no key"])
-
-
-def test_a_large_group_is_in_few_racks_too(driver: Driver) -> None:
-    """The decisions that this takes are not those of maxSearchDecisions."""
-    for index in range(6):
-        n_cpus = "350" if index < 2 else "300"
-        driver.node(f"r{index}-0", labels={RACK: f"r{index}"}, allocatable={"cpu": n_cpus, "pods": "900"})
-    members(driver, 700, preferred=RACK)
-    while driver.queue.has_backlog:
-        driver.machine.step()
-    assert by_rack(placed(driver)) == {"r0": 350, "r1": 350}
 
 
 def with_decisions(n_most: int) -> Driver:

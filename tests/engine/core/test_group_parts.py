@@ -100,14 +100,6 @@ def test_a_group_of_parts_is_placed_iff_brute_force_places_it(
     driver.audit()
 
 
-def test_parts_are_in_one_rack_each_and_all_in_one_block(driver: Driver) -> None:
-    racks(driver, "a", r1=4, r2=2, r3=2, r4=2, r5=2)
-    racks(driver, "b", r6=3, r7=3)
-    for name in ("x", "y"):
-        part(driver, name, 3, 6, within=BLOCK)
-    assert by_rack(placed(driver)) == {"r6": 3, "r7": 3}
-
-
 def test_parts_that_are_spread_by_host_are_placed_where_not_every_order_succeeds(driver: Driver) -> None:
     """Each takes what others would have needed: being alike does not make every way to place them as good."""
     for name, rack, n_cpus in (("h0", "r1", 1), ("h1", "r1", 2), ("h2", "r1", 1), ("h3", "r2", 2)):
@@ -115,17 +107,6 @@ def test_parts_that_are_spread_by_host_are_placed_where_not_every_order_succeeds
     for name in "xyz":
         part(driver, name, 2, 6, labels={"app": "g"}, spread=[spread(HOSTNAME, selector("app=g"))])
     assert len(placed(driver)) == 6
-
-
-def test_the_message_counts_the_racks_with_room_for_a_part(driver: Driver) -> None:
-    racks(driver, "block-1", r1=4, r2=3)
-    racks(driver, "block-2", r3=4, r4=5, r5=4, r6=3)
-    for name in "wxyz":
-        part(driver, name, 4, 16, within=BLOCK)
-    assert message(driver).startswith(
-        f"pod group default/g needs 16 places in one {BLOCK}: block-2 has 3 {RACK} with room for 4,"
-        f" block-1 has 1 {RACK} with room for 4, the group needs 4; the next, "
-    )
 
 
 def test_the_message_counts_the_parts_where_a_rack_has_room_for_several(driver: Driver) -> None:
@@ -191,23 +172,6 @@ def test_the_message_names_the_part_that_is_too_small_whichever_comes_first(driv
     assert message(driver) == (
         f"pod group default/g waits until 2 pods of its part x exist that may be placed ({PART_MIN_COUNT})"
     )
-
-
-def test_a_lost_member_comes_back_to_the_rack_of_its_part(driver: Driver) -> None:
-    racks(driver, "a", r1=3, r2=5)
-    pods = part(driver, "x", 3, 3)
-    nodes = placed(driver)
-    assert by_rack(nodes) == {"r1": 3}
-    for pod in pods:
-        driver.confirm(pod, nodes[pod.name])
-    driver.lose(pods[0])
-    driver.pod(
-        "x-3",
-        labels={GROUP: "g", MIN_COUNT: "3"},
-        annotations={PART: "x", PART_MIN_COUNT: "3", PART_REQUIRED_TOPOLOGY: RACK},
-        cpu="1",
-    )
-    assert by_rack(_late(driver)) == {"r1": 1}
 
 
 def test_as_many_members_as_a_part_lacks_are_placed_where_not_all_new_ones_fit(driver: Driver) -> None:
@@ -289,26 +253,6 @@ def test_parts_are_in_few_blocks_if_the_group_prefers_that(driver: Driver) -> No
     for name in "xy":
         part(driver, name, 2, 4, near=BLOCK)
     assert by_rack(placed(driver)) == {"r3": 2, "r4": 2}
-
-
-@pytest.mark.parametrize(
-    ("annotations", "expected"),
-    [
-        ({PART: "a b"}, f'{PART} of the pod: found "a b", expected a valid label value'),
-        ({PART: "a", PART_MIN_COUNT: "0000000010"}, f'{PART_MIN_COUNT} of the pod: found "0000000010"'),
-        ({PART: "a", PART_MIN_COUNT: "0"}, f'{PART_MIN_COUNT} of the pod: found "0", expected 1 to 5000'),
-        (
-            {PART: "a", PART_REQUIRED_TOPOLOGY: "/"},
-            f'{PART_REQUIRED_TOPOLOGY} of the pod: found "/", expected one key',
-        ),
-    ],
-)
-def test_a_malformed_part_keeps_the_pod_out(
-    driver: Driver, annotations: dict[str, str], expected: str
-) -> None:
-    pod = driver.pod("m", labels={GROUP: "g", MIN_COUNT: "1"}, annotations=annotations)
-    assert pod.group is not None
-    assert pod.group.problem.startswith(expected)
 
 
 def _key(driver: Driver) -> Any:

@@ -8,18 +8,15 @@ cannot be whole, no pod is evicted.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from scheduler.engine.core.preemption import preempted_event
 from scheduler.engine.model.disruption_budgets import decode_disruption_budget
 from scheduler.engine.model.group_topology import Topology
 from scheduler.engine.model.instructions import (
     Attempted,
     Bind,
-    EmitEvent,
     EvictVictim,
     Instruction,
     PatchCondition,
@@ -229,33 +226,6 @@ def test_a_member_that_comes_late_evicts_in_its_groups_domain_alone(driver: Driv
     sized_pod(driver, "rank-1", PRIORITY, labels=labels)
     victims, places = _settle(driver, driver.cycle())
     assert (victims, places) == (["low"], {"rank-1": "a"})
-
-
-def test_an_event_of_a_victim_names_the_group_and_its_own_node(driver: Driver) -> None:
-    driver.node("n0", allocatable={"cpu": "2"})
-    low = sized_pod(driver, "low", node="n0", cpu="2")
-    _members(driver, 2)
-    (order,) = each_of(driver.cycle(), EvictVictim)
-    (event,) = end_eviction(driver, order.preemptor, low)
-    assert isinstance(event, EmitEvent)
-    assert (event.pod.name, event.note) == ("low", "Preempted by pod group default/train on node n0")
-    foreign = preempted_event(replace(low, namespace="other"), order.preemptor, "")
-    assert foreign.note == "Preempted by a pod group of another namespace on node n0"
-
-
-def test_nobody_is_evicted_for_a_group_that_would_still_be_too_large(driver: Driver) -> None:
-    for index in range(3):
-        driver.node(f"n{index}", allocatable={"cpu": "1"})
-    sized_pod(driver, "high", 500, node="n0")
-    sized_pod(driver, "low-1", node="n1")
-    sized_pod(driver, "low-2", node="n2")
-    _members(driver, 3)
-    told = driver.cycle()
-    assert evictions(told) == []
-    (text,) = {one.message for one in each_of(told, PatchCondition)}
-    assert text.endswith(
-        " preemption: no pods of lower priority were found whose eviction makes room for all members."
-    )
 
 
 def test_a_member_that_may_not_preempt_keeps_the_group_from_it(driver: Driver) -> None:

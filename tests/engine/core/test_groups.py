@@ -30,7 +30,6 @@ from scheduler.engine.model.pod_groups import (
 )
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.stimuli import (
-    BindDone,
     PodGroupGone,
     PodGroupSeen,
     PodGroupsServed,
@@ -99,27 +98,6 @@ def test_no_member_is_placed_if_no_rack_has_room_for_all(driver: Driver) -> None
     assert attempt_of(told).n_victims == 0
     assert len(driver.state.placed) == 0
     assert not driver.queue.depths()["active"]
-
-
-def test_room_that_comes_free_wakes_the_group(driver: Driver) -> None:
-    racks(driver, a=3)
-    other = driver.pod("other", cpu="1")
-    driver.confirm(other, binds(driver.cycle())["other"])
-    workers(driver, 3, affinity=together())
-    assert binds(driver.cycle()) == {}
-    assert not driver.machine.has_work()
-    driver.lose(other)
-    assert len(binds(driver.cycles() or driver.cycle())) == 3
-
-
-def test_pods_that_need_each_other_are_placed_together(driver: Driver) -> None:
-    """Pod by pod neither can be the first."""
-    racks(driver, a=1, b=2)
-    for name, other in (("left", "right"), ("right", "left")):
-        near = affinity(required=[term(RACK, selector(f"side={other}"))])
-        member(driver, name, group="pair", n=2, labels={"side": name}, affinity=near)
-    nodes = binds(driver.cycle())
-    assert {node.partition("-")[0] for node in nodes.values()} == {"b"}
 
 
 def test_a_member_is_bound_after_the_one_that_it_needs_on_its_node(driver: Driver) -> None:
@@ -331,16 +309,6 @@ def test_members_of_groups_of_a_kind_that_there_is_no_more_are_pods_like_any_oth
     assert set(binds(driver.cycles())) == {"rank-0"}
 
 
-def test_a_member_deleted_while_the_group_is_tried_makes_the_others_wait(driver: Driver) -> None:
-    racks(driver, a=3)
-    pods = workers(driver, 3)
-    driver.lose(pods[1])
-    assert binds(driver.cycles()) == {}
-    assert not driver.machine.has_work()
-    member(driver, "w-3", n=3)
-    assert set(binds(driver.cycles())) == {"w-0", "w-2", "w-3"}
-
-
 def relabelled(driver: Driver, pod: Pod, **labels: str) -> Pod:
     """Return the pod as a watch shows it after a user changed its labels."""
     document = build.pod(pod.name, labels=labels, cpu="1", spec={"schedulerName": NAME})
@@ -448,50 +416,11 @@ def test_a_group_that_needs_fewer_is_placed(driver: Driver) -> None:
     assert set(binds(driver.cycles())) == {"w-0", "w-1"}
 
 
-@pytest.mark.parametrize(
-    ("annotations", "problem"),
-    [
-        ({GROUP: "train", MIN_COUNT: "0"}, f'{MIN_COUNT} of the pod: found "0", expected 1 to 5000'),
-        ({GROUP: "train", MIN_COUNT: "5001"}, f'{MIN_COUNT} of the pod: found "5001", expected 1 to 5000'),
-        ({GROUP: "train", MIN_COUNT: "-1"}, f'{MIN_COUNT} of the pod: found "-1", expected 1 to 5000'),
-        ({GROUP: "train"}, f"{MIN_COUNT} of the pod: found none, expected 1 to 5000"),
-        ({GROUP: "a\nb", MIN_COUNT: "1"}, f'{GROUP} of the pod: found "a\\nb", expected a valid label value'),
-    ],
-)
-def test_a_malformed_member_waits_and_says_why(
-    driver: Driver, annotations: dict[str, str], problem: str
-) -> None:
-    """It is no member of the group that the others name; these are placed without it."""
+def test_a_malformed_member_is_none_of_the_group_that_the_others_name(driver: Driver) -> None:
     racks(driver, a=4)
-    document = build.pod("odd", spec={"schedulerName": NAME})
-    document["metadata"]["annotations"] = annotations
-    driver.handle(PodSeen(driver.decoded(document)))
+    driver.pod("odd", annotations={GROUP: "train", MIN_COUNT: "0"})
     workers(driver, 2)
     assert set(binds(driver.cycles())) == {"w-0", "w-1"}
-    driver.now_s += 6
-    assert conditions(driver.handle(TimePassed())) == {"odd": problem}
-
-
-def test_members_that_came_back_need_not_wait_for_members_that_have_finished(driver: Driver) -> None:
-    racks(driver, a=3)
-    pods = workers(driver, 3)
-    nodes = binds(driver.cycle())
-    bound = [driver.confirm(pod, nodes[pod.name]) for pod in pods]
-    for pod in bound[:2]:
-        driver.lose(pod)
-    member(driver, "w-3", n=3)
-    assert list(binds(driver.cycles())) == ["w-3"]
-
-
-def test_members_apart_on_hosts_and_in_one_rack(driver: Driver) -> None:
-    """No node takes two although it has room; the rack with fewer hosts is too small."""
-    for rack, n_nodes in (("a", 2), ("b", 3)):
-        for index in range(n_nodes):
-            driver.node(f"{rack}-{index}", labels={RACK: rack}, allocatable={"cpu": "8"})
-    near, apart = term(RACK, selector("app=train")), term(HOSTNAME, selector("app=train"))
-    workers(driver, 3, affinity=affinity(required=[near], anti_required=[apart]))
-    nodes = binds(driver.cycle())
-    assert set(nodes.values()) == {"b-0", "b-1", "b-2"}
 
 
 def test_members_that_need_each_other_are_placed_where_most_fit_without_one_that_fits_nowhere(
@@ -506,15 +435,6 @@ def test_members_that_need_each_other_are_placed_where_most_fit_without_one_that
     nodes = binds(driver.cycle())
     assert nodes.keys() == {"small-0", "small-1", "small-2"}
     assert {node.partition("-")[0] for node in nodes.values()} == {"b"}
-
-
-def test_an_order_that_pod_by_pod_would_miss_is_found(driver: Driver) -> None:
-    """The small pod fits on both nodes, the large one only on the node that is preferred by the small one."""
-    driver.node("big", labels={RACK: "a"}, allocatable={"cpu": "4"})
-    driver.node("small", labels={RACK: "a"}, allocatable={"cpu": "1"})
-    member(driver, "s", n=2, cpu="1")
-    member(driver, "l", n=2, cpu="4")
-    assert binds(driver.cycle()) == {"s": "small", "l": "big"}
 
 
 def test_a_group_without_nodes_is_tried_again_by_backoff(driver: Driver) -> None:
@@ -561,13 +481,6 @@ def test_members_of_two_profiles_are_refused() -> None:
     assert "all pods in a single pod group should have the same .spec.schedulerName set" in text
 
 
-def test_members_spread_over_zones(driver: Driver) -> None:
-    racks(driver, a=3, b=1)
-    workers(driver, 3, spread=[spread(RACK, selector("app=train"))])
-    nodes = binds(driver.cycle())
-    assert sorted(node.partition("-")[0] for node in nodes.values()) == ["a", "a", "b"]
-
-
 @pytest.mark.parametrize("apart", [False, True], ids=["spread", "apart"])
 def test_members_are_spread_over_racks_and_zones_where_not_every_first_node_leaves_room_for_the_next(
     driver: Driver, *, apart: bool
@@ -584,14 +497,6 @@ def test_members_are_spread_over_racks_and_zones_where_not_every_first_node_leav
         rules["spread"].append(spread("zone", train))
     workers(driver, 2, **rules)
     assert set(binds(driver.cycle()).values()) == {"c-y", "a-x"}
-
-
-def test_the_message_says_how_many_places_were_found(driver: Driver) -> None:
-    racks(driver, a=2)
-    workers(driver, 3)
-    assert conditions(driver.cycle())["w-0"] == (
-        "pod group default/train needs 3 places: 2 found; the next, w-2: 0/2 nodes are available: 2 Insufficient cpu."
-    )
 
 
 def test_a_limit_of_another_pod_and_a_spread_leave_places_that_not_every_first_node_does(
@@ -626,17 +531,6 @@ def test_a_member_is_placed_although_another_label_keeps_one_like_it_out(driver:
     for color in ("red", "blue"):
         member(driver, color, n=1, labels={"color": color}, spread=evenly)
     assert binds(driver.cycle()) == {"blue": "a-0"}
-
-
-def test_a_bound_member_is_confirmed_and_counts(driver: Driver) -> None:
-    racks(driver, a=2)
-    pods = workers(driver, 2)
-    nodes = binds(driver.cycle())
-    assert driver.machine.n_binding == 2
-    for pod in pods:
-        driver.confirm(pod, nodes[pod.name])
-        assert driver.handle(BindDone(pod.uid)) == []
-    assert driver.machine.n_binding == 0
 
 
 class _Stream:
@@ -757,17 +651,6 @@ def _told_of_loss(told: list[Instruction]) -> list[str]:
     return [event.note for event in events]
 
 
-def test_a_group_that_lost_members_is_told_once(driver: Driver) -> None:
-    racks(driver, a=3)
-    pods = _placed(driver, 3)
-    driver.lose(pods[1])
-    assert _told_of_loss(driver.handle(TimePassed())) == []
-    driver.now_s += 31
-    text = "pod group default/train was placed and has lost members: 2 of the 3 that it needs are on nodes"
-    assert _told_of_loss(driver.handle(TimePassed())) == [text]
-    assert _told_of_loss(driver.handle(TimePassed())) == []
-
-
 def test_a_member_that_is_replaced_in_time_is_not_told(driver: Driver) -> None:
     racks(driver, a=3)
     pods = _placed(driver, 3)
@@ -831,16 +714,6 @@ def test_without_the_choice_no_member_is_evicted(driver: Driver) -> None:
     for _ in range(20):
         driver.pass_time(60.0)
         assert not each_of(driver.cycles(), EvictVictim)
-
-
-def test_a_release_that_does_not_parse_keeps_the_group_waiting(driver: Driver) -> None:
-    racks(driver, a=2)
-    member(driver, "w-0", n=1, annotations={"affinity-scheduler.io/pod-group-release-after-seconds": "1h"})
-    driver.now_s += 6
-    text = conditions(driver.handle(TimePassed()))["w-0"]
-    assert text == (
-        'affinity-scheduler.io/pod-group-release-after-seconds of the pod: found "1h", expected 1 to 604800'
-    )
 
 
 def test_the_message_says_that_no_rule_is_relaxed_for_a_member(driver: Driver) -> None:

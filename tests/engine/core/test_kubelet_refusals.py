@@ -41,7 +41,6 @@ def node_for(driver: Driver, name: str) -> str:
 
 
 def test_the_replacement_goes_elsewhere(driver: Driver) -> None:
-    """The best node refuses: the next pod of the spec gets the second best."""
     driver.node("best", allocatable=LARGE)
     driver.node("other", allocatable=SMALL)
     assert refused_on(driver, "first") == "best"
@@ -49,7 +48,6 @@ def test_the_replacement_goes_elsewhere(driver: Driver) -> None:
 
 
 def test_other_specs_are_not_concerned(driver: Driver) -> None:
-    """A pod with another request is decided as before."""
     driver.node("best", allocatable=LARGE)
     driver.node("other", allocatable=SMALL)
     refused_on(driver, "first")
@@ -76,7 +74,6 @@ def test_where_no_other_node_fits_the_pod_waits_says_why_and_is_woken(driver: Dr
 
 
 def test_each_refusal_doubles_the_time_up_to_a_bound(driver: Driver) -> None:
-    """A node that keeps refusing is tried less and less often."""
     driver.node("only")
     waits = []
     for number in range(9):
@@ -90,7 +87,6 @@ def test_each_refusal_doubles_the_time_up_to_a_bound(driver: Driver) -> None:
 
 
 def test_after_some_time_without_refusals_everything_is_forgotten(driver: Driver) -> None:
-    """The next exclusion is short again."""
     driver.node("only")
     refused_on(driver, "first")
     driver.pass_time(FIRST_S)
@@ -218,16 +214,3 @@ def test_the_memory_is_bounded(driver: Driver) -> None:
     assert len(table) == table.n_excluded == CAPACITY
     assert "n9" not in table.excluded_nodes(seen.spec)
     assert f"n{CAPACITY + 9}" in table.excluded_nodes(seen.spec)
-
-
-def test_without_a_refusal_the_plugin_has_nothing_to_do(driver: Driver) -> None:
-    """It skips the pod, so decisions are the same as upstream."""
-    from scheduler.engine.framework.interface import PodContext
-    from scheduler.engine.framework.status import SKIP
-    from scheduler.engine.plugins.kubelet_refusal import KubeletRefusal
-    from scheduler.engine.state.cluster_view import ClusterView
-
-    driver.node("only")
-    seen = driver.pod("p", cpu="1")
-    view = ClusterView(driver.state)
-    assert KubeletRefusal().prefilter(PodContext(seen, view.label_set(seen)), view) is SKIP

@@ -8,9 +8,7 @@ import pytest
 
 from scheduler.engine.core.lost_members import REPORT_AFTER_S
 from scheduler.engine.model.group_topology import REQUIRED_TOPOLOGY
-from scheduler.engine.model.instructions import (
-    EmitEvent,
-)
+from scheduler.engine.model.instructions import EmitEvent
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT, RELEASE_AFTER, GroupKey, GroupKind
 from scheduler.engine.model.pods import Pod
 from tests.engine.core.test_group_levels import RACK

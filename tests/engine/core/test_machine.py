@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.engine.core.outcomes import failed_event
-from scheduler.engine.model.instructions import Attempted, Evicted, PatchCondition
+from scheduler.engine.model.instructions import Evicted
 from scheduler.engine.model.stimuli import BindDone, PodSeen, SweepDue
 from tests.support.build import affinity, container, selector, term
 from tests.support.driving import Driver, attempt_of, bind_of, condition_of, event_of, kinds
@@ -18,7 +18,6 @@ ALONE = affinity(anti_required=[term(HOSTNAME, selector("app=web"))])
 
 
 def test_a_pod_that_fits_is_assumed_bound_and_announced(driver: Driver) -> None:
-    """From a watch event to the Scheduled event, in three stimuli."""
     driver.node("a")
     pod = driver.pod("p")
     bind = bind_of(driver.cycle())
@@ -30,7 +29,6 @@ def test_a_pod_that_fits_is_assumed_bound_and_announced(driver: Driver) -> None:
 
 
 def test_a_bound_pod_is_announced_once_with_upstreams_words(driver: Driver) -> None:
-    """The event and the attempt come when the API server has accepted the bind, not before."""
     driver.node("a")
     pod = driver.pod("p")
     driver.cycle()
@@ -48,7 +46,6 @@ def test_a_bound_pod_is_announced_once_with_upstreams_words(driver: Driver) -> N
 
 
 def test_a_pod_that_fits_nowhere_is_reported_and_waits_for_an_event(driver: Driver) -> None:
-    """Event, condition and attempt; then nothing until an event may help."""
     driver.node("a", allocatable={"cpu": "1"})
     driver.pod("p", cpu="2")
     told = driver.cycle()
@@ -70,19 +67,11 @@ def test_a_pod_that_fits_nowhere_is_reported_and_waits_for_an_event(driver: Driv
 
 
 def test_an_unchanged_condition_is_not_patched_again(driver: Driver) -> None:
-    """The same refusal a second time sends an event and no patch."""
     driver.node("a", allocatable={"cpu": "1"})
     text = f"0/1 nodes are available: 1 Insufficient cpu. {not_helpful(1)}"
     known = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
     driver.pod("p", cpu="2", status={"conditions": [known]})
     assert kinds(driver.cycle()) == ["Attempted", "EmitEvent"]
-
-
-def test_a_stale_nomination_is_cleared_with_the_condition(driver: Driver) -> None:
-    """Without preemption no room is reserved for the pod, so status.nominatedNodeName is cleared."""
-    driver.node("a", allocatable={"cpu": "1"})
-    driver.pod("p", cpu="2", status={"nominatedNodeName": "a"})
-    assert condition_of(driver.cycle()).nominated_node_name == ""
 
 
 def test_without_nodes_the_pod_retries_by_backoff(driver: Driver) -> None:
@@ -96,22 +85,7 @@ def test_without_nodes_the_pod_retries_by_backoff(driver: Driver) -> None:
     assert driver.machine.has_work()
 
 
-def test_a_freed_domain_wakes_the_waiting_pod(driver: Driver) -> None:
-    """The pod that blocked by anti-affinity is deleted, and the waiting pod is tried again before the flush."""
-    driver.node("a")
-    first = driver.pod("first", labels={"app": "web"}, affinity=ALONE)
-    driver.cycle()
-    bound = driver.confirm(first, "a")
-    second = driver.pod("second", labels={"app": "web"}, affinity=ALONE)
-    assert "didn't match pod anti-affinity rules" in condition_of(driver.cycle()).message
-    assert not driver.machine.has_work()
-    driver.lose(bound)
-    assert driver.machine.has_work()
-    assert bind_of(driver.cycle()).pod.uid == second.uid
-
-
 def test_a_failed_bind_frees_the_room_and_is_retried(driver: Driver) -> None:
-    """The pod is forgotten, reported as SchedulerError, and put back with an error's backoff."""
     driver.node("a")
     pod = driver.pod("p")
     driver.cycle()
@@ -141,21 +115,6 @@ def test_the_observed_node_is_that_of_the_watch_and_not_the_assumed_one(driver: 
     assert machine.observed_node_name(pod.uid) is None
 
 
-def test_a_pod_bound_by_another_scheduler_counts_there(driver: Driver) -> None:
-    """The watch shows another node than the assumed one: counts follow it, and our failed bind changes nothing."""
-    driver.node("a")
-    pod = driver.pod("p", node_selector={HOSTNAME: "a"})
-    driver.cycle()
-    driver.node("b")
-    driver.handle(PodSeen(replace(pod, node_name="b", resource_version="77")))
-    driver.fail_bind(pod, 'pod p is already assigned to node "b"')
-    row = driver.state.nodes.row_by_name["b"]
-    assert driver.state.placed[pod.uid].row == row
-    assert not driver.machine.has_work()
-    driver.pass_time(60.0)
-    assert not driver.machine.has_work()
-
-
 def test_a_pod_shown_unbound_before_its_bind_succeeds_is_queued_again(
     driver: Driver,
 ) -> None:
@@ -168,27 +127,6 @@ def test_a_pod_shown_unbound_before_its_bind_succeeds_is_queued_again(
     assert not driver.machine.has_work()
     driver.handle(BindDone(pod.uid))
     assert bind_of(driver.cycle()).pod.uid == pod.uid
-
-
-def test_a_deleted_assumed_pod_no_longer_counts(driver: Driver) -> None:
-    """Deleted between the bind and its confirmation: forgotten at once; the bind's failure changes nothing."""
-    driver.node("a")
-    pod = driver.pod("p")
-    driver.cycle()
-    driver.lose(pod)
-    assert len(driver.state.placed) == 0
-    driver.fail_bind(pod, 'pods "p" not found')
-    driver.pass_time(60.0)
-    assert not driver.machine.has_work()
-
-
-def test_an_assumed_pod_that_starts_to_terminate_is_forgotten(driver: Driver) -> None:
-    """The API server will reject its bind; its room is free at once."""
-    driver.node("a")
-    pod = driver.pod("p")
-    driver.cycle()
-    driver.handle(PodSeen(replace(pod, terminating=True, resource_version="99")))
-    assert len(driver.state.placed) == 0
 
 
 def test_a_pod_is_known_to_end_once_a_watch_shows_it_pending_assumed_or_placed(driver: Driver) -> None:
@@ -216,7 +154,6 @@ def test_an_assumed_pod_that_is_relabelled_counts_with_its_new_labels(driver: Dr
 
 
 def test_a_terminating_pod_is_skipped_when_popped(driver: Driver) -> None:
-    """One Warning event, no attempt, not put back."""
     driver.node("a")
     driver.pod("p", terminating=True)
     told = driver.cycle()
@@ -236,35 +173,13 @@ def test_a_pod_recreated_with_its_name_is_another_pod(driver: Driver) -> None:
     assert bind_of(driver.cycle()).pod.uid == new.uid
 
 
-def test_gated_pods_wait_until_all_gates_are_gone(driver: Driver) -> None:
-    """Removing one of two gates changes nothing."""
-    driver.node("a")
-    driver.pod("p", gates=["x", "y"])
-    assert not driver.machine.has_work()
-    driver.pod("p", gates=["y"])
-    assert not driver.machine.has_work()
-    driver.pod("p")
-    assert bind_of(driver.cycle()).node_name == "a"
-
-
 def test_pods_of_other_schedulers_count_and_are_never_tried(driver: Driver) -> None:
-    """They take room, but this scheduler does not place them."""
     driver.node("a", allocatable={"cpu": "1"})
     driver.pod("foreign", scheduler="default-scheduler", cpu="1", node="a")
     driver.pod("waiting", scheduler="default-scheduler")
     assert not driver.machine.has_work()
     driver.pod("p", cpu="1")
     assert "Insufficient cpu" in condition_of(driver.cycle()).message
-
-
-def test_higher_priority_goes_first_then_the_older(driver: Driver) -> None:
-    """PrioritySort."""
-    driver.node("a")
-    for name, priority in (("low", 0), ("high", 10), ("high-later", 10)):
-        driver.pod(name, priority=priority)
-        driver.now_s += 1.0
-    order = [bind_of(driver.cycle()).pod.name for _ in range(3)]
-    assert order == ["high", "high-later", "low"]
 
 
 def test_a_relabelled_namespace_counts_from_the_next_cycle(driver: Driver) -> None:
@@ -284,7 +199,6 @@ def test_a_relabelled_namespace_counts_from_the_next_cycle(driver: Driver) -> No
 
 
 def test_a_pod_that_needs_an_unsupported_feature_is_never_placed(driver: Driver) -> None:
-    """A device keeps the pod pending, and its condition names it."""
     driver.node("a")
     from tests.support import build
 
@@ -297,7 +211,6 @@ def test_a_pod_that_needs_an_unsupported_feature_is_never_placed(driver: Driver)
 
 
 def test_a_long_message_is_cut_for_the_event_alone(driver: Driver) -> None:
-    """Events take 1024 bytes: 1020 and ` ...`; the condition has the whole text."""
     driver.node("a")
     names = [f"x{number:04}.example.com/resource" for number in range(60)]
     driver.pod("p", containers=[container(requests=dict.fromkeys(names, "1"))])
@@ -322,7 +235,6 @@ def test_the_note_of_an_event_has_as_many_bytes_as_the_api_server_takes(
 
 
 def test_the_same_stimuli_give_the_same_instructions() -> None:
-    """Ties are resolved by a seeded generator; nothing else varies."""
 
     def played() -> list[str]:
         driver = Driver(seed=7)
@@ -340,7 +252,6 @@ def test_the_same_stimuli_give_the_same_instructions() -> None:
 
 
 def test_an_irrelevant_update_changes_no_counts(driver: Driver) -> None:
-    """Status updates of running pods are most of a watch."""
     driver.node("a")
     pod = driver.pod("p", node="a")
     placed = driver.state.placed[pod.uid]
@@ -363,21 +274,6 @@ def test_a_running_pod_that_is_evicted_is_told_of_once(driver: Driver) -> None:
     assert driver.handle(PodSeen(evicted)) == [Evicted(evicted)]
     ends = replace(evicted, terminating=True, resource_version=driver.next_version())
     assert driver.handle(PodSeen(ends)) == []
-
-
-def test_a_pod_that_turns_terminal_is_gone(driver: Driver) -> None:
-    """The watch's field selector excludes such pods; if one is seen nevertheless, it counts nowhere."""
-    driver.node("a")
-    pod = driver.pod("p", node="a", phase="Running")
-    driver.pod("p", node="a", phase="Succeeded")
-    assert pod.uid not in driver.state.placed
-
-
-def test_attempts_and_conditions_are_only_for_pods_that_were_tried(driver: Driver) -> None:
-    """An empty queue gives no instructions."""
-    driver.node("a")
-    assert driver.cycle() == []
-    assert not [i for i in driver.cycle() if isinstance(i, (Attempted, PatchCondition))]
 
 
 def test_a_pod_that_loses_its_node_is_retried(driver: Driver) -> None:

@@ -56,24 +56,6 @@ def test_a_pod_goes_to_its_nominated_node_if_that_takes_it(
     assert product.evaluate(waiting)["decided"] == decided
 
 
-def test_a_pod_does_not_keep_its_own_room_from_itself(product: ProductSubject):
-    waiting = _pod("waiting", 5)
-    _nominate(product, waiting)
-    assert product.evaluate(waiting)["decided"] == "n"
-
-
-def test_a_nomination_ends_when_the_pod_is_placed_or_nominated_elsewhere(product: ProductSubject):
-    incoming, waiting = _pod("incoming", 5), _pod("waiting", 5)
-    _nominate(product, waiting)
-    _nominate(product, waiting, "other")
-    assert product.evaluate(incoming)["decided"] == "n"
-    product.apply(build.node("other", allocatable=ROOM_FOR_TWO))
-    product.apply({**waiting, "spec": {**waiting["spec"], "nodeName": "other"}})
-    assert not product.cluster.state.nominated
-    _nominate(product, waiting)
-    assert not product.cluster.state.nominated
-
-
 def test_the_message_counts_nominated_pods_as_if_they_were_there(product: ProductSubject):
     """The node has room for none of both reasons alone: it lacks a pod's place only with the nominated one."""
     product.apply(build.node("n", allocatable={"cpu": "1", "pods": "2"}))

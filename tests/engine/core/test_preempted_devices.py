@@ -10,7 +10,6 @@ import pytest
 
 from scheduler.engine.core.decide import decide
 from scheduler.engine.framework.diagnosis import FitError
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.status import Code
 from scheduler.engine.model.instructions import Instruction, WriteReservation
 from scheduler.engine.model.pods import Pod
@@ -278,7 +277,7 @@ def test_the_refusal_of_a_node_may_be_mended_only_if_pods_are_evicted_for_device
     low = _run(cluster, "d", name="low")
     _run(cluster, "e", name="high", priority=9)
     pod = cluster.using("c", name="p", priority=5)
-    error = decide(pod, ClusterView(cluster.state), cluster.profiles[NAME], Random(0), Unobserved())
+    error = decide(pod, ClusterView(cluster.state), cluster.profiles[NAME], Random(0))
     assert isinstance(error, FitError)
     codes = {cluster.state.nodes.name_of(row): error.code_at(row) for row in (0, 1)}
     low_node = cluster.node_of(low.uid)

@@ -47,36 +47,6 @@ def test_a_victim_that_waits_for_its_volumes_is_released_without_a_call() -> Non
     cluster.audit()
 
 
-def test_a_victim_is_released_before_its_writes_are_answered_and_the_answer_changes_nothing() -> None:
-    cluster = _cluster()
-    cluster.waits("c", name="low", cpu="1", priority=0)
-    asked = cluster.reserve()
-    high = sized_pod(cluster, "high", 9)
-    assert evictions(cluster.cycle()) == []
-    assert cluster.machine.n_binding == 0
-    assert cluster.write(asked) == []
-    cluster.watch()
-    cluster.pass_time(20)
-    assert bind_of(cluster.cycle()).pod.uid == high.uid
-    cluster.audit()
-
-
-def test_a_victim_that_is_being_bound_isevictions() -> None:
-    """Its bind cannot be called back; the server refuses it after the deletion (executor.go, PreemptPod, 1.36)."""
-    cluster = _cluster()
-    low = sized_pod(cluster, "low", 0)
-    cluster.cycle()
-    high = sized_pod(cluster, "high", 9)
-    assert evictions(cluster.cycle()) == ["low"]
-    assert cluster.needs_eviction(high.uid, low.uid)
-    end_eviction(cluster, high, low)
-    cluster.lose(low)
-    cluster.fail_bind(low, 'pods "low" not found')
-    cluster.pass_time(20)
-    assert bind_of(cluster.cycle()).pod.uid == high.uid
-    cluster.audit()
-
-
 def test_the_nomination_of_a_preemptor_ends_while_its_volumes_are_made() -> None:
     """Assumed, it counts on its node; upstream writes the node as its nomination, a documented difference."""
     cluster = _cluster()

@@ -9,20 +9,13 @@ from __future__ import annotations
 
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.model.instructions import EvictVictim
-from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
-from scheduler.engine.model.stimuli import (
-    EvictionDue,
-    EvictionStep,
-)
+from scheduler.engine.model.stimuli import EvictionDue, EvictionStep
 from scheduler.tools.page.what_if_service import WhatIfService
 from tests.engine.core.group_life import GroupLife, settings_of
-from tests.support.driving import Driver, only
 
 _STEPS = 60
 
@@ -73,36 +66,3 @@ def test_questions_change_no_instruction(seed: int) -> None:
         asked.step()
         assert _instructions(asked) == _instructions(life), f"step {step}"
     asked.driver.audit()
-
-
-def _instructions_after_an_eviction(seed: int, *, is_asked: bool) -> str:
-    """Return what follows for a pod that many nodes take, after a group has begun to evict pods."""
-    driver = Driver(seed)
-    for number in range(3):
-        driver.node(f"node-of-group-{number}", labels={"pool": "a"}, allocatable={"cpu": "1"})
-    driver.pod("low", cpu="1", node="node-of-group-2")
-    members = [
-        driver.pod(
-            f"member-{number}",
-            labels={GROUP: "train", MIN_COUNT: "3"},
-            cpu="1",
-            node_selector={"pool": "a"},
-            priority=9,
-        )
-        for number in range(3)
-    ]
-    eviction = only(driver.cycle(), EvictVictim)
-    for number in range(8):
-        driver.node(f"node-{number}", allocatable={"cpu": "2"})
-    if is_asked:
-        assert driver.needs_eviction(eviction.preemptor.uid, eviction.victim.uid)
-    assert [bool(driver.state.nominated.node_of(pod.uid)) for pod in members] == [True] * 3
-    driver.pod("single", cpu="1")
-    return repr(driver.cycle())
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_whether_a_group_still_needs_room_is_asked_without_a_trace(seed: int) -> None:
-    """Asked, it drew from the machine's random numbers, so that the next bind was another one."""
-    asked = _instructions_after_an_eviction(seed, is_asked=True)
-    assert asked == _instructions_after_an_eviction(seed, is_asked=False)

@@ -11,13 +11,10 @@ from scheduler.engine.model.instructions import Bind, ClearNomination, WriteRese
 from scheduler.engine.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.engine.model.pods import Pod
 from scheduler.engine.model.semantics import Gate, Semantics, Version, semantics_of
-from tests.engine.core.claim_cluster import ClaimCluster
 from tests.engine.core.preempting import sized_pod
 from tests.engine.core.test_group_devices import GroupCluster
 from tests.engine.core.volume_cluster import VolumeCluster
-from tests.support import build
-from tests.support.device_documents import resource_claim
-from tests.support.driving import NAME, Driver, bind_of, condition_of, each_of, only
+from tests.support.driving import Driver, bind_of, condition_of, each_of
 from tests.support.storage_objects import claim, csi_node
 from tests.support.volume_server import VolumeServer
 
@@ -56,21 +53,6 @@ def test_a_pod_that_waits_for_a_volume_is_nominated_in_the_versions_that_do(
     cluster = _cluster(settings=default_settings(semantics))
     _waits(cluster)
     assert cluster.reserve().nominates == nominates
-
-
-def test_a_pod_that_waits_for_nothing_is_not_nominated() -> None:
-    cluster = _cluster()
-    cluster.pod("p")
-    assert [type(each) for each in cluster.cycle()] == [Bind]
-
-
-def test_a_pod_that_waits_for_its_devices_is_nominated() -> None:
-    cluster = ClaimCluster()
-    cluster.store(resource_claim("c"))
-    cluster.watch()
-    spec = {"schedulerName": NAME, "resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}
-    cluster.create(cluster.decoded(build.pod("p", spec=spec)))
-    assert only(cluster.cycle(), WriteReservation).nominates
 
 
 def test_a_nomination_is_written_also_where_a_watch_shows_it() -> None:
@@ -125,17 +107,6 @@ def test_a_restart_keeps_the_room_from_a_pod_that_is_tried_before() -> None:
     successor.server.provision("default/c")
     successor.watch()
     assert bind_of(successor.cycle()).pod.name == "zz-db"
-
-
-def test_a_restart_keeps_no_room_from_a_pod_that_is_more_important() -> None:
-    """As upstream, where nominated pods of lower priority do not count."""
-    cluster = _cluster()
-    _waits(cluster)
-    cluster.server.write(cluster.reserve())
-    successor = _cluster(cluster.server)
-    _waits(successor, nominated="n")
-    sized_pod(successor, "aa-web", 1, cpu="1")
-    assert bind_of(successor.cycle()).pod.name == "aa-web"
 
 
 def test_a_restart_keeps_the_volumes_that_a_node_will_attach() -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from scheduler.daemon.settings.loading import default_settings, parse_settings
 from scheduler.engine.core.decide import ScheduleResult, decide
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.model.instructions import Bind
 from scheduler.engine.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.engine.model.stimuli import (
@@ -70,7 +69,7 @@ class _Life:
             f"{waiting.pod.key} {sorted(waiting.unschedulable_plugins)}"
             for uid in self._objects
             if (waiting := machine.queue.get(uid)) is not None and waiting.sub_queue is SubQueue.UNSCHEDULABLE
-            if isinstance(decide(waiting.pod, view, profile, random.Random(0), Unobserved()), ScheduleResult)
+            if isinstance(decide(waiting.pod, view, profile, random.Random(0)), ScheduleResult)
         ]
 
     def _apply(self, obj: Json) -> None:

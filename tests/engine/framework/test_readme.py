@@ -8,7 +8,6 @@ from typing import Any
 
 from scheduler.engine.core.decide import ScheduleResult, decide
 from scheduler.engine.framework.diagnosis import FitError
-from scheduler.engine.framework.observer import Unobserved
 from scheduler.engine.framework.out_of_tree import GuardedPlugin
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.state.cluster_view import ClusterView
@@ -40,12 +39,12 @@ def test_the_shown_plugin_keeps_a_fourth_pod_of_a_team_off_a_rack() -> None:
             driver.pod(f"{rack}-{number}", labels={"team": "blue"}, node=f"node-{rack}")
     view, profile = ClusterView(driver.state), _profile(driver)
     fourth = driver.pod("fourth", labels={"team": "blue"})
-    refused = decide(fourth, view, profile, random.Random(1), Unobserved())
+    refused = decide(fourth, view, profile, random.Random(1))
     assert isinstance(refused, FitError)
     expected = "0/2 nodes are available: 2 node(s) had enough pods of the team in their rack."
     assert refusals(refused.message()) == expected
     other = driver.pod("other", labels={"team": "red"})
-    assert isinstance(decide(other, view, profile, random.Random(1), Unobserved()), ScheduleResult)
+    assert isinstance(decide(other, view, profile, random.Random(1)), ScheduleResult)
     driver.audit()
 
 
@@ -64,7 +63,7 @@ def test_the_shown_plugin_follows_pods_that_go_and_racks_that_change() -> None:
     def chosen(**labels: str) -> set[str]:
         """Return the nodes that are feasible for a pod with these labels."""
         pod = driver.pod("new", labels=labels)
-        decision = decide(pod, ClusterView(driver.state), profile, random.Random(1), Unobserved())
+        decision = decide(pod, ClusterView(driver.state), profile, random.Random(1))
         if not isinstance(decision, ScheduleResult):
             return set()
         mask = decision.scores.feasible.mask
