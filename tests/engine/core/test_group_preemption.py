@@ -372,6 +372,22 @@ def test_in_a_large_cluster_the_pods_of_some_nodes_are_asked(driver: Driver) -> 
     assert len(places) == 8
 
 
+def test_in_a_large_cluster_a_node_counts_for_as_many_members_as_its_number_of_pods_lets_in(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the crowded nodes, where evicting costs least, has cpu for all, and a place for one."""
+    monkeypatch.setattr("scheduler.engine.core.group_clearings._MOST_LIFTED", 5)
+    for index in range(2):
+        driver.node(f"crowded-{index}", allocatable={"cpu": "10", "pods": "2"})
+        sized_pod(driver, f"high-{index}", 20, cpu="0", node=f"crowded-{index}")
+        sized_pod(driver, f"low-{index}", cpu="0", node=f"crowded-{index}")
+    for index in range(4):
+        driver.node(f"n{index}", allocatable={"cpu": "1", "pods": "9"})
+        sized_pod(driver, f"p-{index}", 1, node=f"n{index}")
+    _members(driver, 4)
+    assert len(_settle(driver, driver.cycle())[1]) == 4
+
+
 def test_for_a_large_group_pods_stay_beside_which_members_keep_their_nodes(driver: Driver) -> None:
     """The searches would take too many decisions; no node gives more pods than its members need."""
     for index in range(60):
