@@ -12,7 +12,7 @@ is kept for a restart between two binds. A cycle comes in pieces: the machine ch
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,6 +72,16 @@ class GroupResult:
     members: Collection[str] = ()
 
 
+@dataclass(slots=True)
+class _Cycle:
+    """One cycle of a group. `entries`: by UID, the members that have left the queue for it."""
+
+    key: GroupKey
+    entries: dict[str, QueuedPod]
+    profile: Profile
+    now_s: float
+
+
 class GroupCycles:
     """The cycles of all groups; the machine binds what is placed."""
 
@@ -86,14 +96,9 @@ class GroupCycles:
         observer: Observer,
         annotations: DecisionAnnotations,
     ) -> None:
-        self._state = state
-        self._groups = state.groups
-        self._queue = queue
-        self._lives = lives
-        self._nominator, self._preemptions = nominator, preemptions
-        self._reservations = reservations
-        self._observer = observer
-        self._annotations = annotations
+        self._state, self._groups, self._queue, self._lives = state, state.groups, queue, lives
+        self._nominator, self._preemptions, self._reservations = nominator, preemptions, reservations
+        self._observer, self._annotations = observer, annotations
 
     # The cycle.
 
@@ -108,12 +113,13 @@ class GroupCycles:
                 if pod.uid != popped.uid and (queued := self._queue.take(pod.uid)) is not None:
                     entries[pod.uid] = queued
             yield
+        cycle = _Cycle(key, entries, profile, now_s)
         others = sorted({queued.profile for queued in entries.values()} - {popped.profile})
         if others:
             text = unlike_schedulers(popped.profile, others[0])
-            return (yield from self._put_back_all(entries, key, text, now_s, Outcome(error=CycleError(text))))
-        entries = {uid: queued for uid, queued in entries.items() if not self._is_left_out(queued.pod)}
-        return (yield from self._place(entries, key, profile, now_s)) if entries else GroupResult([])
+            return (yield from self._put_back_all(cycle, text, Outcome(error=CycleError(text))))
+        cycle.entries = {uid: queued for uid, queued in entries.items() if not self._is_left_out(queued.pod)}
+        return (yield from self._place(cycle)) if cycle.entries else GroupResult([])
 
     def _siblings(self, key: GroupKey) -> list[Pod]:
         """Return the pending members; of a large group first the members that wait for no event."""
@@ -129,29 +135,26 @@ class GroupCycles:
     def _is_left_out(self, pod: Pod) -> bool:
         return pod.terminating or self._state.is_assumed(pod.uid)
 
-    def _place(
-        self, entries: dict[str, QueuedPod], key: GroupKey, profile: Profile, now_s: float
-    ) -> Pieces[GroupResult]:
+    def _place(self, cycle: _Cycle) -> Pieces[GroupResult]:
+        key, entries, profile, now_s = cycle.key, cycle.entries, cycle.profile, cycle.now_s
         group, pods = self._groups.get(key), [queued.pod for queued in entries.values()]
         text = waiting_for(self._groups, key, pods)
         if group is not None and (unlike := unlike_members(group, [*pods, *self._groups.placed(key)])):
-            outcome = Outcome(error=CycleError(unlike))
-            return (yield from self._put_back_all(entries, key, unlike, now_s, outcome))
+            return (yield from self._put_back_all(cycle, unlike, Outcome(error=CycleError(unlike))))
+        waiting = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
         if group is None or text:
             self._lives.note_incomplete(key, now_s)
-            yield from self._nominate(entries, NOWHERE, now_s)
-            outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
-            return (yield from self._put_back_all(entries, key, text, now_s, outcome))
+            yield from self._nominate(cycle, NOWHERE)
+            return (yield from self._put_back_all(cycle, text, waiting))
         request = search_request(self._state, key, group, pods, profile)
         if text := waiting_for_part(self._groups, key, pods, request):
-            outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
-            return (yield from self._put_back_all(entries, key, text, now_s, outcome))
+            return (yield from self._put_back_all(cycle, text, waiting))
         first, n_most = next(iter(entries.values())), request.max_decisions(profile.max_search_decisions)
         assumed = self._new_places(f"{first.uid} {first.attempts}", profile, n_most)
         with self._state.without_nominations(entries.keys()):
             outcome = yield from search(request, assumed)
         if not outcome.is_placed:
-            return (yield from self._on_unplaced(entries, key, request, outcome, assumed, now_s))
+            return (yield from self._on_unplaced(cycle, request, outcome, assumed))
         self._lives.note_placed(key)
         attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, assumed.n_decisions)
         placed = [(entries.pop(place.pod.uid), place) for place in assumed.places]
@@ -159,34 +162,27 @@ class GroupCycles:
             for _, place in few:
                 self._nominator.take_node(place.pod, place.node_name, now_s)
             yield
-        yield from self._give_back(entries, now_s)
+        yield from self._give_back(cycle)
         return GroupResult([attempt], placed)
 
     def _on_unplaced(
-        self,
-        entries: Mapping[str, QueuedPod],
-        key: GroupKey,
-        request: SearchRequest,
-        outcome: Outcome,
-        assumed: AssumedPlaces,
-        now_s: float,
+        self, cycle: _Cycle, request: SearchRequest, outcome: Outcome, assumed: AssumedPlaces
     ) -> Pieces[GroupResult]:
         """Put the members back; nominate them where room can be made for all."""
+        key, entries, now_s = cycle.key, cycle.entries, cycle.now_s
         if (
             outcome.error is None
             and has_minimum(self._groups, key)
             and not (request.topology or request.parts)
         ):
-            yield from self._give_back(entries, now_s)
-            attempt = GroupAttempted(
-                assumed.profile.scheduler_name, "unschedulable", now_s, outcome.n_decisions
-            )
-            return GroupResult([attempt])
+            yield from self._give_back(cycle)
+            name = cycle.profile.scheduler_name
+            return GroupResult([GroupAttempted(name, "unschedulable", now_s, outcome.n_decisions)])
         if outcome.error is not None:
-            yield from self._nominate(entries, NOWHERE, now_s)
+            yield from self._nominate(cycle, NOWHERE)
             text = f"pod group {key.text}: {outcome.error.message}"
-            return (yield from self._put_back_all(entries, key, text, now_s, outcome))
-        n_running, n_most = self._groups.n_placed(key), assumed.profile.max_search_decisions
+            return (yield from self._put_back_all(cycle, text, outcome))
+        n_running, n_most = self._groups.n_placed(key), cycle.profile.max_search_decisions
         text = unplaced_message(key, request.n_needed, n_running, outcome, n_most)
         nominated = self._state.nominated
         before = {uid: node_name for uid in entries if (node_name := nominated.node_of(uid))}
@@ -194,21 +190,21 @@ class GroupCycles:
             step = yield from self._lives.nominations.next_step(key, request, before, assumed, now_s)
         if not step.victims and self._lives.take_release(key):
             step = NextStep(victims=tuple(self._groups.placed(key)), note=RELEASED)
-        yield from self._nominate(entries, step, now_s)
+        yield from self._nominate(cycle, step)
         relaxed = NOT_RELAXED if any(pod.spec.fallbacks for pod in request.members) else ""
         text = " ".join([text, *filter(None, (step.note, relaxed))])
-        return (yield from self._put_back_all(entries, key, text, now_s, outcome, step))
+        return (yield from self._put_back_all(cycle, text, outcome, step))
 
-    def _nominate(self, entries: Mapping[str, QueuedPod], step: NextStep, now_s: float) -> Pieces[None]:
+    def _nominate(self, cycle: _Cycle, step: NextStep) -> Pieces[None]:
         """Nominate the members, which the queue does not hold, to these nodes alone."""
-        for uid, queued in entries.items():
-            self._nominator.nominate(queued.pod, step.nodes.get(uid, ""), now_s)
+        for uid, queued in cycle.entries.items():
+            self._nominator.nominate(queued.pod, step.nodes.get(uid, ""), cycle.now_s)
             yield
 
-    def _give_back(self, entries: Mapping[str, QueuedPod], now_s: float) -> Pieces[None]:
+    def _give_back(self, cycle: _Cycle) -> Pieces[None]:
         """Let members without which the group is placed be tried on their own."""
-        yield from self._nominate(entries, NOWHERE, now_s)
-        for queued in entries.values():
+        yield from self._nominate(cycle, NOWHERE)
+        for queued in cycle.entries.values():
             self._queue.give_back(queued)
             yield
 
@@ -248,29 +244,24 @@ class GroupCycles:
     # Putting back.
 
     def _put_back_all(
-        self,
-        entries: Mapping[str, QueuedPod],
-        key: GroupKey,
-        text: str,
-        now_s: float,
-        outcome: Outcome,
-        step: NextStep = NOWHERE,
+        self, cycle: _Cycle, text: str, outcome: Outcome, step: NextStep = NOWHERE
     ) -> Pieces[GroupResult]:
         """
         Put every member back; one event and one attempt for all, and a condition for each that changes.
 
         A member that no plugin rejects is tried again after its backoff, unless no node has the levels of its group.
         """
+        entries, now_s = cycle.entries, cycle.now_s
         unschedulable = outcome.error is None or outcome.error.unschedulable
         reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
         result: Final = "unschedulable" if unschedulable else "error"
-        profile, written = next(iter(entries.values())).profile, step.written
-        tried_preemption, victims = bool(step.victims), step.victims
+        written, tried_preemption, victims = step.written, bool(step.victims), step.victims
         if all(map(self._preemptions.is_terminating, victims)):
             # All end already: the group waits, and pods nominated to the nodes keep their nomination.
             victims = ()
-        reports: list[Instruction] = [GroupAttempted(profile, result, now_s, outcome.n_decisions)]
-        reports += report_group(self._groups.get(key), reason, text)
+        name = cycle.profile.scheduler_name
+        reports: list[Instruction] = [GroupAttempted(name, result, now_s, outcome.n_decisions)]
+        reports += report_group(self._groups.get(cycle.key), reason, text)
         # An event that helps one member may help the group.
         of_group: frozenset[str] = frozenset().union(*outcome.rejecting.values())
         self._lives.turns.put_back_together(entries.values())
