@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from sortedcontainers import SortedSet
@@ -21,7 +21,7 @@ from scheduler.engine.framework.diagnosis import FitError
 from scheduler.engine.framework.profile import Profile
 from scheduler.engine.model.fallback import Fallback, RelaxedRule
 from scheduler.engine.model.instructions import EmitEvent, Instruction
-from scheduler.engine.model.pods import Pod, PodSpec, relaxed_spec
+from scheduler.engine.model.pods import Pod, relaxed_spec
 from scheduler.engine.state.cluster import ClusterState
 from scheduler.engine.state.cluster_view import ClusterView
 from scheduler.errors import PluginFailed
@@ -44,7 +44,7 @@ class Fallbacks:
     def __init__(self, state: ClusterState, view: ClusterView, records: PodRecords) -> None:
         self._state, self._view, self._records = state, view, records
         self._relaxed_spec = lru_cache(maxsize=_MEMOIZED_SPECS)(relaxed_spec)
-        self._bare_spec = lru_cache(maxsize=_MEMOIZED_SPECS)(_without_annotations)
+        self._bare_spec = lru_cache(maxsize=_MEMOIZED_SPECS)(partial(replace, ignores_annotations=True))
         #: Since when each pod is unschedulable.
         self._since_s: dict[str, float] = {}
         #: When each pod is to be tried again, and the same in this order.
@@ -172,7 +172,3 @@ def keeping_rules(rules: RuleSet, fits_without: Callable[[RuleSet], bool]) -> li
         if fits_without(fewer):
             needed = fewer
     return [needed]
-
-
-def _without_annotations(spec: PodSpec) -> PodSpec:
-    return replace(spec, ignores_annotations=True)

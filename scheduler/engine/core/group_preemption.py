@@ -82,11 +82,7 @@ def preemptor_of(profile: Profile) -> GroupPreemptor | None:
 
 class _RoomSearch:
     def __init__(
-        self,
-        request: SearchRequest,
-        state: ClusterState,
-        preemptor: GroupPreemptor,
-        assumed: AssumedPlaces,
+        self, request: SearchRequest, state: ClusterState, preemptor: GroupPreemptor, assumed: AssumedPlaces
     ) -> None:
         self._request, self._state = request, state
         self._preemptor, self._assumed = preemptor, assumed

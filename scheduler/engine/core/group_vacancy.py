@@ -37,7 +37,6 @@ class Vacancy:
         self._out: dict[str, Unit] = {}
 
     def __len__(self) -> int:
-        """Return the number of pods that are out."""
         return len(self._out)
 
     @property

@@ -347,11 +347,7 @@ class Machine:
             self._ordered += self._unfit.preempt_for_group(result, now_s)
 
     def _assume_and_bind(
-        self,
-        queued: QueuedPod,
-        result: ScheduleResult,
-        now_s: float,
-        relaxation: Relaxation | None = None,
+        self, queued: QueuedPod, result: ScheduleResult, now_s: float, relaxation: Relaxation | None = None
     ) -> list[Instruction]:
         pod, node_name = queued.pod, result.node_name
         rules = () if relaxation is None else relaxation.rules

@@ -118,7 +118,6 @@ class PodRecord:
     One pod. `PodLifecycle` writes the first four attributes, `Fallbacks` the last, `Preemptions` the others.
 
     Attributes:
-        uid: the pod's.
         phase: changed by the table of transitions alone.
         shown: the unassigned pod as last seen; None if no watch shows it so.
         binding: the decision whose bind has no answer.

@@ -118,7 +118,6 @@ class Reservations:
         return bool(self._ready)
 
     def __len__(self) -> int:
-        """Return the number of pods."""
         return len(self._pods)
 
     def holds(self, uid: str) -> bool:

@@ -99,12 +99,7 @@ class UnfitPods:
         return [*cleared, *self._evict(preemptor, "", step.victims, now_s, members)]
 
     def _evict(
-        self,
-        pod: Pod,
-        node_name: str,
-        victims: Iterable[Pod],
-        now_s: float,
-        members: Collection[str] = (),
+        self, pod: Pod, node_name: str, victims: Iterable[Pod], now_s: float, members: Collection[str] = ()
     ) -> list[Instruction]:
         """Return what makes room for the pod, or the `members` of its group; reserved victims are put back at once."""
         instructions: list[Instruction] = []

@@ -179,11 +179,7 @@ class BlockingRule:
         return self.pods.within(np.equal(ids, ids[row]))
 
 
-_SHARE_NAMES: Final = {
-    "n_pods": "pods",
-    "is_of_minimum": "ofMinimum",
-    "declaring_takes": "declaringTakes",
-}
+_SHARE_NAMES: Final = {"n_pods": "pods", "is_of_minimum": "ofMinimum", "declaring_takes": "declaringTakes"}
 
 
 class Share(msgspec.Struct, frozen=True, rename=_SHARE_NAMES, omit_defaults=True):

@@ -249,19 +249,10 @@ def _pod_group(kind: GroupKind, version: str, section: str) -> WatchedKind:
 def _kueue(kind: KueueKind, section: str) -> WatchedKind:
     """Return a row of Kueue's objects; newer releases serve two versions of them, older ones one."""
     name, version, api_group = kind.split(".", 2)
-    return WatchedKind(
-        kind=kind,
-        path=f"/apis/{api_group}/{version}/{'topologies' if name == 'Topology' else 'resourceflavors'}",
-        section=section,
-        fields=kept_fields(KUEUE[name]),
-        asked_by=Asker.POD_GROUPS,
-        decode=partial(decode_kueue_object, kind),
-        on_delete=lambda _namespace, key, _uid: ObjectGone(kind, key),
-        store=_HIERARCHIES,
-        resource=_RESOURCES[name],
-        is_optional=True,
-        may_be_forbidden=True,
-    )
+    api, decode = f"/apis/{api_group}/{version}", partial(decode_kueue_object, kind)
+    row = _stored(kind, api, section, KUEUE[name], Asker.POD_GROUPS, decode, _HIERARCHIES)
+    path = f"{api}/{'topologies' if name == 'Topology' else 'resourceflavors'}"
+    return replace(row, path=path, resource=_RESOURCES[name], is_optional=True, may_be_forbidden=True)
 
 
 def _node(annotation_keys: Collection[str]) -> WatchedKind:

@@ -53,10 +53,6 @@ INSTALLED: Final = "package "
 Watched = Callable[[Callable[[], Any]], Any]
 
 
-def _unwatched(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the call returns
-    return call()
-
-
 @dataclass(frozen=True, slots=True)
 class OutOfTreePlugin:
     """
@@ -111,7 +107,7 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
     name: str
     plugin: Any
     owner: Hashable
-    watched: Watched = field(default=_unwatched, repr=False)
+    watched: Watched = field(default=lambda call: call(), repr=False)
     #: The plugin is asked about pods with this label alone; None if it is asked about every pod.
     label: str | None = field(init=False)
     _identity: PluginIdentity = field(init=False, repr=False)
@@ -184,9 +180,7 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
             return SKIP
         with self._identity.failing_at("PreScore"):
             result = self.plugin.prescore(
-                context,
-                view.owned_by(self.owner),
-                FeasibleNodes(read_only(feasible.mask)),
+                context, view.owned_by(self.owner), FeasibleNodes(read_only(feasible.mask))
             )
             if isinstance(result, Skip):
                 return SKIP
